@@ -44,7 +44,7 @@ class Share:
 
 
 # Protocol cores, coders, parsers and the queue: what needs no socket to be tested.
-LOOPS = "client|server|net|multicast_in|multicast_out|connections|sockets|address"
+LOOPS = "client|server|multicast_in|multicast_out|connections"
 LDM_CORES = (
     "conf\\w*|match|xdr|ldmrpc|ldmtypes|pim|session|intake|resume|autoshift|progress"
     "|pathrest|pathservice\\w*"

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "fuzz.h"
+#include "loop/timers.h"
 #include "sender.h"
-#include "timers.h"
 
 enum { PEERS = 3, PRODUCTS = 4, LARGEST = 20000 };
 
@@ -35,7 +35,7 @@ static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
     struct iovec parts[2] = {{data, size / 3}, {data + size / 3, size - size / 3}};
 
     memset(data, argument, size);
-    struct fmtp_error err;
+    struct tp_error err;
     if (fmtp_sender_offer(
             s,
             &(struct fmtp_offer){

@@ -22,6 +22,8 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "net/address.h"
+
 #define FMTP_DATA_LEN 1448u   /* product bytes per block (both layouts, MAC level 0) */
 #define FMTP_MAX_BLOCK 65492u /* the largest block of any session: a PDU of 65504 bytes */
 #define FMTP_HEADER_LEN 12u
@@ -37,18 +39,7 @@
  * LAYOUT_2021 start time+prodsize+metasize (18 bytes) and the RSA key exchange at MAC level 0. */
 enum fmtp_layout { FMTP_LAYOUT_2017 = 2017, FMTP_LAYOUT_2021 = 2021 };
 
-struct fmtp_error {
-    char text[256];
-};
-
 /* Addresses are IPv4 or IPv6; within one configuration all of the same family. */
-#define FMTP_ADDRESS_TEXT 80u
-/* The IPv4 address with that port (host byte order) as a socket address. */
-struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port);
-/* "10.0.0.1", "fe80::1%eth0"; with_port "10.0.0.1:38800", "[ff3e::1]:38800". -1: it is neither. */
-int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out);
-/* The same form to out[FMTP_ADDRESS_TEXT], the port only if it is not 0; returns out. */
-const char *fmtp_address_text(const struct sockaddr *address, char *out);
 
 /* What the two ends of a connection agreed on (LAYOUT_2021; see docs/reference/contracts.md).
  * Neither extended nor ours: only block_bytes and mac mean anything. */
@@ -65,7 +56,7 @@ struct fmtp_session {
 /* The key in a file: 64 hexadecimal digits, beside empty lines and those that begin with #. Others
  * than the owner and the group may not read the file, nor others than the owner write it. -1: *err
  * says where and why. */
-int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err);
+int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err);
 
 /* ------------------------------------------------------------------ sending side */
 
@@ -208,13 +199,13 @@ struct fmtp_server;
 
 /* Opens the sockets of a sender. cfg is copied, but texts in it must stay. NULL: err says why,
  * quoting the value at fault. */
-struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct fmtp_error *err);
+struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct tp_error *err);
 /* Ends all connections; products that are retained are released with FMTP_RELEASE_CLOSED. */
 void fmtp_server_close(struct fmtp_server *s);
 /* epoll descriptor: readable when fmtp_server_service() has something to do (timers included). */
 int fmtp_server_fd(const struct fmtp_server *s);
 /* Does all that can be done now without blocking. */
-int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err);
+int fmtp_server_service(struct fmtp_server *s, struct tp_error *err);
 /* The TCP port that receivers connect to, also where the system chose it. */
 uint16_t fmtp_server_tcp_port(const struct fmtp_server *s);
 /* Receivers that are connected and have finished the key exchange. */
@@ -235,7 +226,7 @@ size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to);
  * much are disconnected first, so released() may be called for other products. */
 int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int nparts,
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
-                      struct fmtp_error *err);
+                      struct tp_error *err);
 /* The bytes of the product are no longer what was offered: it is released, and receivers that lack
  * any of it are told so. false: it is not retained (any more). */
 bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
@@ -317,12 +308,12 @@ struct fmtp_client;
 
 /* Joins the group and begins to connect to the sender. cfg is copied, but texts in it must stay.
  * NULL: err says why. */
-struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct fmtp_error *err);
+struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct tp_error *err);
 void fmtp_client_close(struct fmtp_client *c);   /* calls missed() for what is incomplete */
 int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the server */
 /* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes):
  * at once, or when it could not be had again for reconnect_ns. */
-int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err);
+int fmtp_client_service(struct fmtp_client *c, struct tp_error *err);
 /* A product that has begun cannot be kept: it is as if begun() had returned FMTP_NO_PLACE. Its
  * bytes are not used any more. Neither ended() nor missed() is called for it. */
 void fmtp_client_abandon(struct fmtp_client *c, uint32_t index);

@@ -13,9 +13,10 @@
 
 #include "fmtp.h"
 #include "keyx.h"
+#include "loop/loop.h"
+#include "loop/timers.h"
 #include "multicast_in.h"
-#include "net.h"
-#include "timers.h"
+#include "net/sockets.h"
 
 #define SECOND_NS UINT64_C(1000000000)
 #define CONNECT_NS (120 * SECOND_NS)     /* how long we try, if not configured */
@@ -45,7 +46,7 @@ struct fmtp_client {
     struct fmtp_session session;
     size_t keyx_sent;
     enum state state;
-    struct fmtp_error lost;
+    struct tp_error lost;
     int epfd, tcp, timer;
     uint32_t tcp_events, udp_events;
     uint64_t armed, give_up_ns, handshake_ends_ns, retry_ns, retry_after_ns, rtt_read_ns;
@@ -91,39 +92,38 @@ static void on_withdrawn(void *ctx, uint32_t index)
     c->cfg.withdrawn(c->cfg.ctx, index);
 }
 
-static int check(const struct fmtp_client_config *cfg, struct fmtp_error *err)
+static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
 {
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
-        return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
-    char group[FMTP_ADDRESS_TEXT];
-    if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
-        return fmtp_fail(err,
-                         "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                         "port",
-                         fmtp_address_text((const struct sockaddr *)&cfg->group, group));
-    if (!fmtp_address_port(&cfg->server))
-        return fmtp_fail(err, "sender's address without a port");
-    char server[FMTP_ADDRESS_TEXT], own[FMTP_ADDRESS_TEXT];
+        return tp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
+    char group[TP_ADDRESS_TEXT];
+    if (!tp_address_is_multicast(&cfg->group) || !tp_address_port(&cfg->group))
+        return tp_fail(err,
+                       "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
+                       "port",
+                       tp_address_text((const struct sockaddr *)&cfg->group, group));
+    if (!tp_address_port(&cfg->server))
+        return tp_fail(err, "sender's address without a port");
+    char server[TP_ADDRESS_TEXT], own[TP_ADDRESS_TEXT];
     if (cfg->server.ss_family != cfg->group.ss_family ||
         cfg->interface.ss_family != cfg->group.ss_family)
-        return fmtp_fail(err, "group %s, sender %s and interface %s are not of one family",
-                         fmtp_address_text((const struct sockaddr *)&cfg->group, group),
-                         fmtp_address_text((const struct sockaddr *)&cfg->server, server),
-                         fmtp_address_text((const struct sockaddr *)&cfg->interface, own));
+        return tp_fail(err, "group %s, sender %s and interface %s are not of one family",
+                       tp_address_text((const struct sockaddr *)&cfg->group, group),
+                       tp_address_text((const struct sockaddr *)&cfg->server, server),
+                       tp_address_text((const struct sockaddr *)&cfg->interface, own));
     if (!(cfg->f_rcv > 0) || !cfg->r_mc_bps)
-        return fmtp_fail(err, "f_rcv %g, r_mc %llu bit/s; equation (2) needs both above 0",
-                         cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
+        return tp_fail(err, "f_rcv %g, r_mc %llu bit/s; equation (2) needs both above 0",
+                       cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
     if (cfg->mac_level > FMTP_MAC_AUTO ||
         (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
-        return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
-                         cfg->mac_level);
+        return tp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
+                       cfg->mac_level);
     if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
-        return fmtp_fail(err,
-                         "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
+        return tp_fail(err, "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (cfg->pdu_bytes &&
         (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
-        return fmtp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
-                         FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
+        return tp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
+                       FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
     return 0;
 }
 
@@ -141,7 +141,7 @@ static void set_defaults(struct fmtp_client_config *cfg)
         cfg->connect_ns = CONNECT_NS;
 }
 
-static int open_core(struct fmtp_client *c, struct fmtp_error *err)
+static int open_core(struct fmtp_client *c, struct tp_error *err)
 {
     const struct fmtp_client_config *cfg = &c->cfg;
     struct fmtp_receiver_config core = {.layout = cfg->layout,
@@ -159,49 +159,49 @@ static int open_core(struct fmtp_client *c, struct fmtp_error *err)
 
     c->core = fmtp_receiver_new(&core);
     if (!c->core)
-        return fmtp_fail(err, "out of memory");
+        return tp_fail(err, "out of memory");
     if (cfg->layout == FMTP_LAYOUT_2021 &&
         !(c->keyx = fmtp_keyx_new_receiver(!cfg->unicast_repair)))
-        return fmtp_fail(err, "cannot make an RSA key pair for the key exchange");
+        return tp_fail(err, "cannot make an RSA key pair for the key exchange");
     if (c->keyx)
         fmtp_keyx_speak(c->keyx, cfg->has_key ? cfg->key : NULL);
     return 0;
 }
 
-struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct fmtp_error *err)
+struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struct tp_error *err)
 {
     if (check(cfg, err) < 0)
         return NULL;
     struct fmtp_client *c = calloc(1, sizeof *c);
     if (!c) {
-        fmtp_fail(err, "out of memory");
+        tp_fail(err, "out of memory");
         return NULL;
     }
     c->cfg = *cfg;
     set_defaults(&c->cfg);
     c->epfd = c->tcp = c->timer = -1;
-    c->armed = FMTP_NEVER;
+    c->armed = TP_NEVER;
     c->epfd = epoll_create1(EPOLL_CLOEXEC);
     c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (c->epfd < 0 || c->timer < 0) {
-        fmtp_fail(err, "cannot set up the receiver: %s", strerror(errno));
+        tp_fail(err, "cannot set up the receiver: %s", strerror(errno));
         goto fail;
     }
     /* We join before we connect: the sender counts us after the connection stands, so nothing
      * that it multicasts for us can pass before we listen. */
-    if (fmtp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
+    if (tp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
         !(c->in = fmtp_multicast_in_open(&c->cfg, err)))
         goto fail;
-    c->give_up_ns = fmtp_now_ns() + c->cfg.connect_ns;
+    c->give_up_ns = tp_now_ns() + c->cfg.connect_ns;
     c->retry_after_ns = RETRY_NS;
     c->udp_events = EPOLLIN;
-    if (fmtp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_ADD, EPOLLIN, &c->in) < 0 ||
-        fmtp_watch(c->epfd, c->timer, EPOLL_CTL_ADD, EPOLLIN, &c->timer) < 0) {
-        fmtp_fail(err, "epoll: %s", strerror(errno));
+    if (tp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_ADD, EPOLLIN, &c->in) < 0 ||
+        tp_watch(c->epfd, c->timer, EPOLL_CTL_ADD, EPOLLIN, &c->timer) < 0) {
+        tp_fail(err, "epoll: %s", strerror(errno));
         goto fail;
     }
     c->state = WAITING;
-    fmtp_arm(c->timer, fmtp_now_ns(), &c->armed);
+    tp_arm(c->timer, tp_now_ns(), &c->armed);
     return c;
 fail:
     fmtp_client_close(c);
@@ -216,9 +216,9 @@ void fmtp_client_close(struct fmtp_client *c)
     fmtp_keyx_free(c->keyx);
     fmtp_multicast_in_close(c->in);
     fmtp_mac_free(c->mac);
-    fmtp_close_fd(&c->tcp);
-    fmtp_close_fd(&c->timer);
-    fmtp_close_fd(&c->epfd);
+    tp_close_fd(&c->tcp);
+    tp_close_fd(&c->timer);
+    tp_close_fd(&c->epfd);
     free(c);
 }
 
@@ -253,11 +253,11 @@ static void lose_for_good(struct fmtp_client *c, const char *why, int error)
     if (c->state == LOST)
         return;
     c->state = LOST;
-    fmtp_close_fd(&c->tcp);
-    char text[FMTP_ADDRESS_TEXT];
-    fmtp_fail(&c->lost, "connection to %s: %s%s%s",
-              fmtp_address_text((const struct sockaddr *)&c->cfg.server, text), why,
-              error ? ": " : "", error ? strerror(error) : "");
+    tp_close_fd(&c->tcp);
+    char text[TP_ADDRESS_TEXT];
+    tp_fail(&c->lost, "connection to %s: %s%s%s",
+            tp_address_text((const struct sockaddr *)&c->cfg.server, text), why, error ? ": " : "",
+            error ? strerror(error) : "");
 }
 
 static void again_later(struct fmtp_client *c, uint64_t now_ns)
@@ -270,7 +270,7 @@ static void again_later(struct fmtp_client *c, uint64_t now_ns)
 /* A connection that stood is gone: begin anew, if configured. */
 static void lose(struct fmtp_client *c, const char *why, int error)
 {
-    uint64_t now_ns = fmtp_now_ns();
+    uint64_t now_ns = tp_now_ns();
 
     if (!c->connections || !c->cfg.reconnect_ns) {
         lose_for_good(c, why, error);
@@ -280,7 +280,7 @@ static void lose(struct fmtp_client *c, const char *why, int error)
         c->give_up_ns = now_ns + c->cfg.reconnect_ns;
         c->retry_after_ns = RECONNECT_NS;
     }
-    fmtp_close_fd(&c->tcp);
+    tp_close_fd(&c->tcp);
     c->state = WAITING;
     again_later(c, now_ns);
     if (c->retry_ns >= c->give_up_ns)
@@ -290,7 +290,7 @@ static void lose(struct fmtp_client *c, const char *why, int error)
 /* The attempt failed: try again in a while. */
 static void retry(struct fmtp_client *c, int error, uint64_t now_ns)
 {
-    fmtp_close_fd(&c->tcp);
+    tp_close_fd(&c->tcp);
     c->state = WAITING;
     again_later(c, now_ns);
     if (c->retry_ns >= c->give_up_ns)
@@ -302,7 +302,7 @@ static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
     if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
         return;
     c->rtt_read_ns = now_ns;
-    uint64_t rtt_ns = fmtp_tcp_rtt_ns(c->tcp);
+    uint64_t rtt_ns = tp_tcp_rtt_ns(c->tcp);
     if (rtt_ns)
         fmtp_receiver_rtt(c->core, rtt_ns);
 }
@@ -367,15 +367,15 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
 
 static void start_connect(struct fmtp_client *c, uint64_t now_ns)
 {
-    c->tcp = fmtp_open_connection(&c->cfg.interface, &c->cfg.server, c->cfg.congestion_control,
-                                  c->cfg.dead_ns);
+    c->tcp = tp_open_connection(&c->cfg.interface, &c->cfg.server, c->cfg.congestion_control,
+                                c->cfg.dead_ns);
     if (c->tcp < 0) {
         retry(c, errno, now_ns);
         return;
     }
     c->state = CONNECTING;
     c->tcp_events = EPOLLIN | EPOLLOUT;
-    if (fmtp_watch(c->epfd, c->tcp, EPOLL_CTL_ADD, c->tcp_events, &c->tcp) < 0)
+    if (tp_watch(c->epfd, c->tcp, EPOLL_CTL_ADD, c->tcp_events, &c->tcp) < 0)
         retry(c, errno, now_ns);
 }
 
@@ -466,11 +466,11 @@ static void tcp_output(struct fmtp_client *c)
         lose(c, "the sender does not take our requests", 0);
     uint32_t events = EPOLLIN | (blocked || c->state == CONNECTING ? (uint32_t)EPOLLOUT : 0);
     if (c->tcp >= 0 && events != c->tcp_events &&
-        fmtp_watch(c->epfd, c->tcp, EPOLL_CTL_MOD, events, &c->tcp) == 0)
+        tp_watch(c->epfd, c->tcp, EPOLL_CTL_MOD, events, &c->tcp) == 0)
         c->tcp_events = events;
     events = c->state == EXCHANGING ? 0 : EPOLLIN;
     if (events != c->udp_events &&
-        fmtp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
+        tp_watch(c->epfd, fmtp_multicast_in_fd(c->in), EPOLL_CTL_MOD, events, &c->in) == 0)
         c->udp_events = events;
 }
 
@@ -480,7 +480,7 @@ static void tcp_output(struct fmtp_client *c)
  * LAYOUT_2017 it may as soon as the kernel has the connection, whether we know it or not. */
 static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
 {
-    if (c->state == CONNECTING && !c->keyx && fmtp_tcp_established(c->tcp))
+    if (c->state == CONNECTING && !c->keyx && tp_tcp_established(c->tcp))
         connected(c, now_ns);
     return c->state == UP;
 }
@@ -509,7 +509,7 @@ static bool datagrams_only(struct fmtp_client *c)
         return false;
     }
     c->unasked++;
-    fmtp_multicast_in_deliver(c->in, c->core, fmtp_now_ns());
+    fmtp_multicast_in_deliver(c->in, c->core, tp_now_ns());
     return true;
 }
 
@@ -517,7 +517,7 @@ static bool datagrams_only(struct fmtp_client *c)
 
 static void set_timer(struct fmtp_client *c)
 {
-    uint64_t next = FMTP_NEVER;
+    uint64_t next = TP_NEVER;
 
     if (c->state == WAITING)
         next = c->retry_ns;
@@ -527,7 +527,7 @@ static void set_timer(struct fmtp_client *c)
         next = c->handshake_ends_ns;
     else if (c->state == UP)
         next = fmtp_receiver_deadline(c->core);
-    fmtp_arm(c->timer, next, &c->armed);
+    tp_arm(c->timer, next, &c->armed);
 }
 
 static void timed(struct fmtp_client *c, uint64_t now_ns)
@@ -540,17 +540,17 @@ static void timed(struct fmtp_client *c, uint64_t now_ns)
         lose(c, "no key exchange", ETIMEDOUT);
 }
 
-static int service_all(struct fmtp_client *c, struct fmtp_error *err)
+static int service_all(struct fmtp_client *c, struct tp_error *err)
 {
     struct epoll_event events[EVENTS];
 
     for (int round = 0; round < ROUNDS && c->state != LOST; round++) {
         int n = epoll_wait(c->epfd, events, EVENTS, 0);
-        uint64_t now_ns = fmtp_now_ns();
+        uint64_t now_ns = tp_now_ns();
         bool drained = true;
 
         if (n < 0 && errno != EINTR)
-            return fmtp_fail(err, "epoll: %s", strerror(errno));
+            return tp_fail(err, "epoll: %s", strerror(errno));
         for (int i = 0; i < n; i++) {
             uint64_t times;
             if (events[i].data.ptr == &c->in)
@@ -558,7 +558,7 @@ static int service_all(struct fmtp_client *c, struct fmtp_error *err)
             else if (events[i].data.ptr == &c->tcp && c->tcp >= 0)
                 tcp_events(c, events[i].events, now_ns);
             else if (events[i].data.ptr == &c->timer && read(c->timer, &times, sizeof times) > 0)
-                c->armed = FMTP_NEVER;
+                c->armed = TP_NEVER;
         }
         /* What came in time is looked at before a timer says that it did not come. */
         if (!drained)
@@ -577,7 +577,7 @@ static int service_all(struct fmtp_client *c, struct fmtp_error *err)
     return 0;
 }
 
-int fmtp_client_service(struct fmtp_client *c, struct fmtp_error *err)
+int fmtp_client_service(struct fmtp_client *c, struct tp_error *err)
 {
     if (c->state != LOST && datagrams_only(c)) {
         tcp_output(c);

@@ -36,7 +36,7 @@ static void dequeue(struct fmtp_server *s, struct conn *c)
 
 static void watch(struct fmtp_server *s, struct conn *c, uint32_t events)
 {
-    if (c->events != events && fmtp_watch(s->epfd, c->fd, EPOLL_CTL_MOD, events, c) == 0)
+    if (c->events != events && tp_watch(s->epfd, c->fd, EPOLL_CTL_MOD, events, c) == 0)
         c->events = events;
 }
 
@@ -80,7 +80,7 @@ static void drop(struct fmtp_server *s, struct conn *c)
 
     if (c->fd < 0)
         return;
-    fmtp_close_fd(&c->fd);
+    tp_close_fd(&c->fd);
     dequeue(s, c);
     if (peer < 0) {
         TAILQ_REMOVE(&s->handshakes, c, link);
@@ -124,7 +124,7 @@ size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to)
     struct fmtp_held held;
     size_t n = 0;
 
-    for (int peer; (peer = fmtp_sender_holder(s->core, up_to, fmtp_now_ns(), &held)) >= 0; n++)
+    for (int peer; (peer = fmtp_sender_holder(s->core, up_to, tp_now_ns(), &held)) >= 0; n++)
         drop_laggard(s, peer, &held);
     return n;
 }
@@ -136,7 +136,7 @@ size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_stora
     size_t n = 0;
 
     TAILQ_FOREACH (c, &s->established, link)
-        if (fmtp_address_same_host(&c->addr, host) && n++ == 0)
+        if (tp_address_same_host(&c->addr, host) && n++ == 0)
             oldest = c;
     if (n <= keep)
         return 0;
@@ -149,7 +149,7 @@ static void refresh_rtt(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     if (c->rtt_read_ns && now_ns - c->rtt_read_ns < RTT_REFRESH_NS)
         return;
     c->rtt_read_ns = now_ns;
-    fmtp_sender_peer_rtt(s->core, c->peer, fmtp_tcp_rtt_ns(c->fd));
+    fmtp_sender_peer_rtt(s->core, c->peer, tp_tcp_rtt_ns(c->fd));
 }
 
 static bool take_place(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
@@ -276,7 +276,7 @@ static struct conn *new_conn(struct fmtp_server *s, int fd, const struct sockadd
         return NULL;
     struct fmtp_host *host = fmtp_hosts_of(&s->hosts, addr);
     struct conn *c = host ? calloc(1, sizeof *c) : NULL;
-    if (c && fmtp_watch(s->epfd, fd, EPOLL_CTL_ADD, EPOLLIN, c) < 0) {
+    if (c && tp_watch(s->epfd, fd, EPOLL_CTL_ADD, EPOLLIN, c) < 0) {
         free(c);
         c = NULL;
     }
@@ -303,7 +303,7 @@ static void add(struct fmtp_server *s, int fd, const struct sockaddr_storage *ad
     struct conn *leaves = fmtp_places_handshake(s, c->host);
     if (leaves)
         bad_handshake(s, leaves);
-    fmtp_tune_tcp(fd, s->cfg.dead_ns);
+    tp_tune_tcp(fd, s->cfg.dead_ns);
     TAILQ_INSERT_TAIL(&s->handshakes, c, link);
     s->nhandshakes++;
     fmtp_host_count(c->host, FMTP_USE_HANDSHAKE, 1);
@@ -326,7 +326,7 @@ void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns)
         if (errno != EAGAIN) {
             /* No descriptors or memory: look again in a second, not in a busy loop. */
             s->accept_again_ns = now_ns + SECOND_NS;
-            fmtp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, 0, &s->listener);
+            tp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, 0, &s->listener);
         }
         return;
     }
@@ -448,7 +448,7 @@ void fmtp_conn_events(struct fmtp_server *s, struct conn *c, uint32_t what, uint
 
 static void free_conn(struct conn *c)
 {
-    fmtp_close_fd(&c->fd);
+    tp_close_fd(&c->fd);
     fmtp_keyx_free(c->keyx);
     free(c);
 }
@@ -478,7 +478,7 @@ uint64_t fmtp_conns_round(struct fmtp_server *s, uint64_t now_ns)
         transmit(s, s->by_peer[peer], now_ns);
     free_list(&s->dead);
     c = TAILQ_FIRST(&s->handshakes);
-    return c ? c->handshake_ends_ns : FMTP_NEVER;
+    return c ? c->handshake_ends_ns : TP_NEVER;
 }
 
 void fmtp_conns_init(struct fmtp_server *s)

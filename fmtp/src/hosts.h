@@ -10,7 +10,7 @@
 
 #include <sys/queue.h>
 
-#include "net.h"
+#include "net/address.h"
 
 enum fmtp_use { FMTP_USE_HANDSHAKE, FMTP_USE_RECEIVER, FMTP_USES };
 

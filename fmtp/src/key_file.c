@@ -8,7 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "net.h"
+#include "fmtp.h"
+#include "net/sockets.h"
 
 enum { FILE_MAX = 4096, DIGITS = 2 * FMTP_KEY_BYTES };
 
@@ -21,21 +22,21 @@ static int value(char c)
 
 /* What is in the line is never shown: it may be all but one digit of the key. */
 static int take_line(const char *path, unsigned number, const char *line, size_t len,
-                     uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err)
+                     uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
 {
     for (size_t i = 0; i < len; i++)
         if (!isxdigit((unsigned char)line[i]))
-            return fmtp_fail(err, "%s:%u: found no hexadecimal digit in column %zu; %s", path,
-                             number, i + 1, valid);
+            return tp_fail(err, "%s:%u: found no hexadecimal digit in column %zu; %s", path, number,
+                           i + 1, valid);
     if (len != DIGITS)
-        return fmtp_fail(err, "%s:%u: found %zu digits; %s", path, number, len, valid);
+        return tp_fail(err, "%s:%u: found %zu digits; %s", path, number, len, valid);
     for (size_t i = 0; i < FMTP_KEY_BYTES; i++)
         key[i] = (uint8_t)(value(line[2 * i]) << 4 | value(line[2 * i + 1]));
     return 0;
 }
 
 static int parse(const char *path, const char *text, size_t len, uint8_t key[FMTP_KEY_BYTES],
-                 struct fmtp_error *err)
+                 struct tp_error *err)
 {
     bool found = false;
     unsigned number = 0;
@@ -50,38 +51,38 @@ static int parse(const char *path, const char *text, size_t len, uint8_t key[FMT
         if (!n || *line == '#')
             continue;
         if (found)
-            return fmtp_fail(err, "%s:%u: found another line; %s", path, number, valid);
+            return tp_fail(err, "%s:%u: found another line; %s", path, number, valid);
         if (take_line(path, number, line, n, key, err) < 0)
             return -1;
         found = true;
     }
-    return found ? 0 : fmtp_fail(err, "%s:1: found no key; %s", path, valid);
+    return found ? 0 : tp_fail(err, "%s:1: found no key; %s", path, valid);
 }
 
-int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct fmtp_error *err)
+int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
     int rc;
 
     if (fd < 0 || fstat(fd, &st) < 0) {
-        rc = fmtp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
+        rc = tp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        rc = fmtp_fail(err, "%s:1: found no regular file; valid: a file with a key", path);
+        rc = tp_fail(err, "%s:1: found no regular file; valid: a file with a key", path);
     } else if (st.st_mode & (S_IRWXO | S_IWGRP | S_IXGRP)) {
-        rc = fmtp_fail(err, "%s:1: found mode %04o; valid: 0400, 0600 or 0640 (chmod 600)", path,
-                       (unsigned)st.st_mode & 07777u);
+        rc = tp_fail(err, "%s:1: found mode %04o; valid: 0400, 0600 or 0640 (chmod 600)", path,
+                     (unsigned)st.st_mode & 07777u);
     } else {
         char text[FILE_MAX + 1];
         ssize_t n = read(fd, text, sizeof text);
         if (n < 0)
-            rc = fmtp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
+            rc = tp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
         else if (n > FILE_MAX)
-            rc = fmtp_fail(err, "%s:1: found more than %d bytes; %s", path, FILE_MAX, valid);
+            rc = tp_fail(err, "%s:1: found more than %d bytes; %s", path, FILE_MAX, valid);
         else
             rc = parse(path, text, (size_t)n, key, err);
         OPENSSL_cleanse(text, sizeof text);
     }
-    fmtp_close_fd(&fd);
+    tp_close_fd(&fd);
     return rc;
 }

@@ -2,18 +2,12 @@
 #include "multicast_in.h"
 
 #include <errno.h>
-#include <linux/sock_diag.h>
-#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
-#ifndef UDP_GRO
-#define UDP_GRO 104
-#endif
-#ifndef SO_MEMINFO
-#define SO_MEMINFO 55
-#endif
+#include "net/batch_in.h"
+#include "net/sockets.h"
 
 enum {
     MESSAGES = 32,   /* per recvmmsg */
@@ -69,25 +63,25 @@ struct fmtp_multicast_in *fmtp_multicast_in_new(int fd)
         return NULL;
     in->per_message = 1;
     in->fd = fd;
-    fmtp_set_option(fd, SOL_UDP, UDP_GRO, 1); /* older kernels: one by one */
+    tp_enable_gro(fd);
     return in;
 }
 
 struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
-                                                 struct fmtp_error *err)
+                                                 struct tp_error *err)
 {
-    int fd = fmtp_open_multicast_in(&cfg->group, &cfg->interface,
-                                    cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
+    int fd = tp_open_multicast_in(&cfg->group, &cfg->interface,
+                                  cfg->layout == FMTP_LAYOUT_2021 ? &cfg->server : NULL, err);
 
     if (fd < 0)
         return NULL;
     struct fmtp_multicast_in *in = fmtp_multicast_in_new(fd);
     if (!in) {
-        fmtp_fail(err, "out of memory");
-        fmtp_close_fd(&fd);
+        tp_fail(err, "out of memory");
+        tp_close_fd(&fd);
         return NULL;
     }
-    in->rcvbuf_granted = fmtp_set_rcvbuf(fd, cfg->rcvbuf_bytes);
+    in->rcvbuf_granted = tp_set_rcvbuf(fd, cfg->rcvbuf_bytes);
     return in;
 }
 
@@ -95,7 +89,7 @@ void fmtp_multicast_in_close(struct fmtp_multicast_in *in)
 {
     if (!in)
         return;
-    fmtp_close_fd(&in->fd);
+    tp_close_fd(&in->fd);
     free(in->gathered);
     free(in);
 }
@@ -171,19 +165,6 @@ unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_
 
 /* ------------------------------------------------------------------ delivery */
 
-/* Length of the datagrams of a message; the last may be shorter. */
-static size_t segment_len(struct msghdr *h, size_t len)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c))
-        if (c->cmsg_level == SOL_UDP && c->cmsg_type == UDP_GRO) {
-            int size;
-            memcpy(&size, CMSG_DATA(c), sizeof size);
-            if (size > 0 && (size_t)size < len)
-                return (size_t)size;
-        }
-    return len;
-}
-
 /* Did a datagram of seg bytes that begins with this slot land where it belongs? */
 static bool landed(const struct fmtp_multicast_in *in, unsigned slot, size_t seg)
 {
@@ -241,7 +222,7 @@ static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
 {
     const struct landing *l = &in->landings[i];
     struct msghdr *h = &in->msgs[i].msg_hdr;
-    size_t len = in->msgs[i].msg_len, seg = segment_len(h, len), slot_at = 0;
+    size_t len = in->msgs[i].msg_len, seg = tp_gro_segment_len(h, len), slot_at = 0;
     unsigned slot = l->first_slot, number = 0;
 
     for (size_t at = 0; at < len || !number; at += seg, number++) {
@@ -328,11 +309,7 @@ void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receive
 
 void fmtp_multicast_in_get_stats(const struct fmtp_multicast_in *in, struct fmtp_client_stats *out)
 {
-    uint32_t info[SK_MEMINFO_VARS] = {0};
-    socklen_t len = sizeof info;
-
-    if (getsockopt(in->fd, SOL_SOCKET, SO_MEMINFO, info, &len) == 0)
-        out->socket_drops = info[SK_MEMINFO_DROPS];
+    out->socket_drops = tp_socket_drops(in->fd);
     out->rcvbuf_granted_bytes = in->rcvbuf_granted;
     out->mac_failures = in->mac_failures;
     out->in_place = in->in_place;

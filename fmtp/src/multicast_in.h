@@ -9,14 +9,13 @@
 #define FMTP_MULTICAST_IN_H
 
 #include "mac.h"
-#include "net.h"
 #include "receiver.h"
 
 struct fmtp_multicast_in;
 
 /* Opens the socket and joins. -1 (NULL) with *err. */
 struct fmtp_multicast_in *fmtp_multicast_in_open(const struct fmtp_client_config *cfg,
-                                                 struct fmtp_error *err);
+                                                 struct tp_error *err);
 /* Takes over a bound UDP socket. NULL: no memory, the socket stays open. */
 struct fmtp_multicast_in *fmtp_multicast_in_new(int fd);
 /* Leaves the group and frees it. in may be NULL. */

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The multicast output of a server: takes datagrams from the sender core, adds MACs, paces them and
- * hands them to the system in batches; runs of equal length as one UDP_SEGMENT message (GSO) where
- * kernel and device take it.
+ * The multicast output of a server: takes datagrams from the sender core, adds MACs, and hands them
+ * to the transport's paced batches.
  */
 #ifndef FMTP_MULTICAST_OUT_H
 #define FMTP_MULTICAST_OUT_H
 
 #include "mac.h"
-#include "net.h"
+#include "net/batch_out.h"
 #include "rate_control.h"
 #include "sender.h"
 
@@ -18,22 +17,13 @@ enum {
 };
 
 struct fmtp_multicast_out {
-    int fd;
+    struct tp_batch_out io;
     struct fmtp_mac *mac;
-    unsigned overhead;     /* IP and UDP headers, for pacing */
-    unsigned gso_max;      /* datagrams per message; 1: no GSO */
     unsigned pdu_bytes;    /* in use: header, block, MAC */
     size_t sndbuf_granted; /* bytes */
-    uint64_t pace_bps;
-    bool adapts;      /* pace_bps follows the receivers' losses */
-    uint64_t held_ns; /* the pace last held datagrams back */
+    bool adapts;           /* the pace follows the receivers' losses */
+    uint64_t held_ns;      /* the pace last held datagrams back */
     struct fmtp_rate_control adapt;
-    bool full;         /* no room in the socket buffer: wait for EPOLLOUT */
-    uint64_t retry_ns; /* after ENOBUFS, which no event ends */
-    uint64_t pace_next_ns;
-    uint64_t send_errors, too_long;
-    uint64_t datagrams;
-    uint64_t messages; /* handed to the system: datagrams or runs of them */
     struct fmtp_datagram batch[FMTP_OUT_BATCH];
     uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];
     struct iovec parts[FMTP_OUT_BATCH * FMTP_OUT_PARTS];
@@ -41,7 +31,7 @@ struct fmtp_multicast_out {
 
 /* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
 int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
-                            struct fmtp_error *err);
+                            struct tp_error *err);
 /* The kind of MACs that a server begins with. */
 enum fmtp_mac_kind fmtp_multicast_out_kind(const struct fmtp_server_config *cfg);
 /* Another kind, with a fresh key, before any datagram. -1: no memory, nothing changed. */
@@ -52,9 +42,5 @@ void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
  * left. */
 unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sender *core,
                                  size_t peers, uint64_t now_ns);
-/* Nothing was to be sent for a while: idle time is no credit. */
-void fmtp_multicast_out_begin(struct fmtp_multicast_out *o, uint64_t now_ns);
-/* When the next datagram can go: 0: when the socket has room (EPOLLOUT), else a time. */
-uint64_t fmtp_multicast_out_waits_until(const struct fmtp_multicast_out *o, uint64_t now_ns);
 
 #endif

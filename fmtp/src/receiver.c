@@ -38,7 +38,7 @@ static int begin_anew(struct fmtp_receiver *r, uint32_t block_bytes)
 
 static void free_all(struct fmtp_receiver *r)
 {
-    fmtp_timers_free(&r->timers);
+    tp_timers_free(&r->timers);
     fmtp_outbox_free(&r->out);
     fmtp_symbols_free(&r->symbols);
     fmtp_reorder_free(&r->reorder);
@@ -68,7 +68,7 @@ struct fmtp_receiver *fmtp_receiver_new(const struct fmtp_receiver_config *cfg)
         r->done_bits *= 2;
     r->done = calloc(r->done_bits / 64, sizeof *r->done);
     fmtp_outbox_init(&r->out, (size_t)2 * FMTP_RX_SOFT_BYTES + 256 * cfg->max_products);
-    if (fmtp_timers_init(&r->timers, cfg->max_products) < 0 || !r->hash || !r->done ||
+    if (tp_timers_init(&r->timers, cfg->max_products) < 0 || !r->hash || !r->done ||
         begin_anew(r, FMTP_DATA_LEN) < 0) {
         free_all(r);
         return NULL;
@@ -336,22 +336,22 @@ void fmtp_rx_arm(struct fmtp_receiver *r, struct product *p)
 {
     uint64_t at_ns = p->tau_ns < p->due_ns ? p->tau_ns : p->due_ns;
 
-    if (at_ns == FMTP_NEVER)
-        fmtp_timer_disarm(&r->timers, &p->timer);
+    if (at_ns == TP_NEVER)
+        tp_timer_disarm(&r->timers, &p->timer);
     else if (!p->timer.pos || p->timer.at_ns != at_ns)
-        fmtp_timer_arm(&r->timers, &p->timer, at_ns);
+        tp_timer_arm(&r->timers, &p->timer, at_ns);
 }
 
 uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r)
 {
-    return fmtp_timers_next(&r->timers);
+    return tp_timers_next(&r->timers);
 }
 
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns)
 {
     fmtp_rx_tick(r, now_ns);
     struct product *p;
-    while ((p = (struct product *)fmtp_timers_pop(&r->timers, r->now_ns))) {
+    while ((p = (struct product *)tp_timers_pop(&r->timers, r->now_ns))) {
         uint32_t index = p->index;
         if (p->tau_ns <= r->now_ns)
             fmtp_rx_tau(r, p);

@@ -92,7 +92,7 @@ void fmtp_receiver_sent(struct fmtp_receiver *r, size_t bytes);
  * new connection. */
 bool fmtp_receiver_stuck(const struct fmtp_receiver *r);
 
-uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r); /* FMTP_NEVER: none */
+uint64_t fmtp_receiver_deadline(const struct fmtp_receiver *r); /* TP_NEVER: none */
 /* Does what is due at now_ns: asks again for what is late. */
 void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns);
 

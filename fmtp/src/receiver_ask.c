@@ -233,7 +233,7 @@ void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
         if (group->due_ns <= until_ns)
             out_of_patience(r, p, group);
     }
-    p->due_ns = FMTP_NEVER;
+    p->due_ns = TP_NEVER;
     TAILQ_FOREACH (group, &p->groups->waiting, link)
         if (group->due_ns < p->due_ns)
             p->due_ns = group->due_ns;
@@ -303,7 +303,7 @@ void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t 
 
 void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
 {
-    p->tau_ns = FMTP_NEVER;
+    p->tau_ns = TP_NEVER;
     fmtp_rx_arm(r, p);
     if (p->groups)
         fmtp_rx_groups_passed(r, p, p->groups->count);
@@ -319,7 +319,7 @@ void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
 void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
 {
     if (!p->active) {
-        p->tau_ns = FMTP_NEVER;
+        p->tau_ns = TP_NEVER;
         fmtp_rx_begin_announced(r, p);
         return;
     }
@@ -350,7 +350,7 @@ void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p)
 
     p->eop_asked = false;
     p->ask_from = p->ask_to = 0;
-    p->due_ns = FMTP_NEVER;
+    p->due_ns = TP_NEVER;
     for (uint32_t g = 0; p->groups && g < p->groups->count; g++) {
         struct fmtp_group *group = &p->groups->group[g];
         if (group->state == FMTP_GROUP_WAITING)

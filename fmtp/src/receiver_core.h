@@ -13,10 +13,10 @@
 #include <sys/queue.h>
 
 #include "groups.h"
+#include "loop/timers.h"
 #include "outbox.h"
 #include "receiver.h"
 #include "reorder.h"
-#include "timers.h"
 
 enum {
     FMTP_RX_SOFT_BYTES = 65536 /* above it no more blocks are asked for until some left */
@@ -31,11 +31,11 @@ struct announced {
     uint8_t meta[];
 };
 
-/* The end of time: no interval reaches from before it to FMTP_NEVER. */
+/* The end of time: no interval reaches from before it to TP_NEVER. */
 #define FMTP_RX_TIME_MAX (UINT64_MAX / 2)
 
 struct product {
-    struct fmtp_timer timer;    /* first: timers are cast back to their product */
+    struct tp_timer timer;      /* first: timers are cast back to their product */
     struct product *chain;      /* hash */
     TAILQ_ENTRY(product) link;  /* in r->asking, if asking */
     TAILQ_ENTRY(product) doubt; /* in r->doubts, if doubtful */
@@ -55,7 +55,7 @@ struct product {
     bool asked_heard; /* its BOP was asked for since it was heard */
     uint64_t digest;  /* of what its BOP said */
     struct announced *announced; /* BOP of a product that has not begun */
-    uint64_t tau_ns;             /* tau_rcv(n): the multicast is over by then; or FMTP_NEVER */
+    uint64_t tau_ns;             /* tau_rcv(n): the multicast is over by then; or TP_NEVER */
     uint64_t heard_ns;           /* when the latest MEM_DATA came */
     uint64_t due_ns;             /* no waiting group is due before */
     uint8_t *data;
@@ -88,7 +88,7 @@ struct fmtp_receiver {
     uint32_t skipped_from, skipped_to; /* indices of the latest jump: missed, not acknowledged */
     struct product **hash;
     size_t hash_mask, count;
-    struct fmtp_timers timers;
+    struct tp_timers timers;
     TAILQ_HEAD(, product) asking;
     struct fmtp_outbox out;
     bool stuck, finished; /* finished: the sender said that it was */

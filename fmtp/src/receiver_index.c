@@ -30,7 +30,7 @@ void fmtp_rx_drop(struct fmtp_receiver *r, struct product *p)
         link = &(*link)->chain;
     *link = p->chain;
     r->count--;
-    fmtp_timer_disarm(&r->timers, &p->timer);
+    tp_timer_disarm(&r->timers, &p->timer);
     if (p->asking)
         TAILQ_REMOVE(&r->asking, p, link);
     if (p->has_early)
@@ -69,7 +69,7 @@ static struct product *entry(struct fmtp_receiver *r, uint32_t index)
         return NULL;
     }
     p->index = index;
-    p->tau_ns = p->due_ns = FMTP_NEVER;
+    p->tau_ns = p->due_ns = TP_NEVER;
     p->chain = r->hash[index & r->hash_mask];
     r->hash[index & r->hash_mask] = p;
     r->count++;

@@ -55,8 +55,8 @@ int fmtp_sender_product_iov(const struct product *p, uint32_t off, uint32_t len,
 static void free_sender(struct fmtp_sender *s)
 {
     fmtp_repair_free(s);
-    fmtp_timers_free(&s->timers);
-    fmtp_timers_free(&s->nudges);
+    tp_timers_free(&s->timers);
+    tp_timers_free(&s->nudges);
     free(s->hash);
     free(s->peers);
     free(s->active);
@@ -86,8 +86,8 @@ struct fmtp_sender *fmtp_sender_new(const struct fmtp_sender_config *cfg)
     s->active = calloc(2 * fmtp_sender_set_words(s), sizeof *s->active);
     s->held_by = calloc(cfg->max_peers, sizeof *s->held_by);
     s->runnable = s->active ? s->active + fmtp_sender_set_words(s) : NULL;
-    int rc = fmtp_timers_init(&s->timers, cfg->max_products);
-    rc |= fmtp_timers_init(&s->nudges, cfg->max_products);
+    int rc = tp_timers_init(&s->timers, cfg->max_products);
+    rc |= tp_timers_init(&s->nudges, cfg->max_products);
     rc |= fmtp_repair_init(s);
     rc |= fmtp_accounts_init(s);
     if (rc || !s->hash || !s->peers || !s->active || !s->held_by) {
@@ -141,7 +141,7 @@ bool fmtp_sender_ready(const struct fmtp_sender *s)
 
 /* Checks what is offered; its size, or -1. */
 static int64_t check(const struct fmtp_sender *s, const struct iovec *parts, int nparts,
-                     uint16_t meta_len, struct fmtp_error *err)
+                     uint16_t meta_len, struct tp_error *err)
 {
     unsigned max_meta = s->cfg.block_bytes - (unsigned)fmtp_bop_fixed_len(s->cfg.layout);
     uint64_t size = 0;
@@ -185,7 +185,7 @@ static void free_memory(struct product *p)
 }
 
 int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
-                      struct fmtp_error *err)
+                      struct tp_error *err)
 {
     int64_t size = check(s, offer->parts, offer->nparts, offer->meta_len, err);
 
@@ -252,8 +252,8 @@ void fmtp_sender_release(struct fmtp_sender *s, struct product *p, enum fmtp_rel
     while (*link != p)
         link = &(*link)->chain;
     *link = p->chain;
-    fmtp_timer_disarm(&s->timers, &p->timer);
-    fmtp_timer_disarm(&s->nudges, &p->nudge);
+    tp_timer_disarm(&s->timers, &p->timer);
+    tp_timer_disarm(&s->nudges, &p->nudge);
     s->stats.unacknowledged += p->unfinished;
     if (s->current == p)
         s->current = NULL;
@@ -338,12 +338,12 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     s->stats.products++;
     p->multicasted = true;
     p->left_ns = now_ns;
-    fmtp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
+    tp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
     p->nudge_ns =
         max64(2 * rtt_ns, NUDGE_MIN_NS) + fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
     p->queued_ns = s->cfg.queued_bytes ? now_ns + p->nudge_ns : 0;
     if (p->had_peers)
-        fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
+        tp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
     if (s->cfg.multicasted)
         s->cfg.multicasted(s->cfg.ctx, p->index, p->cookie);
     fmtp_sender_release_if_done(s, p);
@@ -356,7 +356,7 @@ static void nudge(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
         s->stats.nudges += fmtp_peers_nudge(s, p);
     p->nudge_ns =
         p->nudge_ns < NUDGE_MAX_NS / 2 ? 2 * p->nudge_ns : max64(p->nudge_ns, NUDGE_MAX_NS);
-    fmtp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
+    tp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);
     fmtp_sender_release_if_done(s, p); /* a peer may have been rejected for lack of room */
 }
 
@@ -367,7 +367,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
 
 uint64_t fmtp_sender_deadline(const struct fmtp_sender *s)
 {
-    uint64_t at = min64(fmtp_timers_next(&s->timers), fmtp_timers_next(&s->nudges));
+    uint64_t at = min64(tp_timers_next(&s->timers), tp_timers_next(&s->nudges));
 
     return min64(at, min64(fmtp_repair_deadline(s), fmtp_peers_deadline(s)));
 }
@@ -386,9 +386,9 @@ static void force_eop(struct fmtp_sender *s, struct product *p)
 
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
 {
-    struct fmtp_timer *t;
+    struct tp_timer *t;
 
-    while ((t = fmtp_timers_pop(&s->timers, now_ns))) {
+    while ((t = tp_timers_pop(&s->timers, now_ns))) {
         struct product *p = (struct product *)t;
         if (p->unfinished)
             s->stats.timeouts++;
@@ -398,7 +398,7 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
             force_eop(s, p);
         fmtp_sender_release(s, p, FMTP_RELEASE_TIMEOUT);
     }
-    while ((t = fmtp_timers_pop(&s->nudges, now_ns)))
+    while ((t = tp_timers_pop(&s->nudges, now_ns)))
         nudge(s, (struct product *)((char *)t - offsetof(struct product, nudge)), now_ns);
     fmtp_repair_due(s, now_ns);
     fmtp_peers_refill(s, now_ns);

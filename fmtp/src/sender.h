@@ -80,7 +80,7 @@ bool fmtp_sender_renew(struct fmtp_sender *s, uint64_t session_id, uint16_t bloc
 bool fmtp_sender_ready(const struct fmtp_sender *s);
 /* See fmtp_server_offer(). *index (may be NULL) gets its product index. */
 int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
-                      struct fmtp_error *err);
+                      struct tp_error *err);
 
 /* Releases the product; peers that lack any of it are told. false: it is not retained. */
 bool fmtp_sender_withdraw(struct fmtp_sender *s, uint32_t index);
@@ -143,7 +143,7 @@ void fmtp_sender_peer_peek(struct fmtp_sender *s, int peer, struct fmtp_stream_o
 void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes, uint64_t now_ns);
 
 /* --- time */
-uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* FMTP_NEVER: none */
+uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* TP_NEVER: none */
 /* Does what is due at now_ns: products time out, receivers are told to ask. */
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 

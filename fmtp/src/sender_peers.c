@@ -325,14 +325,14 @@ uint64_t fmtp_peers_deadline(const struct fmtp_sender *s)
     size_t n = s->cfg.max_peers;
 
     if (!s->cfg.r_uc_bps)
-        return FMTP_NEVER;
+        return TP_NEVER;
     for (size_t i = set_next(s->runnable, n, 0); i < n; i = set_next(s->runnable, n, i + 1))
         if (s->peers[i]->allowance <= 0) {
             int64_t lack = quantum(s) - s->uc_tokens;
             return s->uc_filled_ns + (lack > 0 ? (uint64_t)lack : 0) * BYTE_NS / s->cfg.r_uc_bps +
                    1;
         }
-    return FMTP_NEVER;
+    return TP_NEVER;
 }
 
 /* ------------------------------------------------------------------ output */

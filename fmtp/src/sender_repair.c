@@ -324,7 +324,7 @@ uint64_t fmtp_repair_deadline(const struct fmtp_sender *s)
 {
     const struct group *g = TAILQ_FIRST(&s->held);
 
-    return g ? g->due_ns : FMTP_NEVER;
+    return g ? g->due_ns : TP_NEVER;
 }
 
 /* ------------------------------------------------------------------ bursts */

@@ -30,7 +30,7 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
                          const struct peer *peer, uint64_t now_ns);
 /* Lets bursts begin whose hold-off is over, and learns from groups that no receiver asked for. */
 void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns);
-/* When the next hold-off is over, or FMTP_NEVER. */
+/* When the next hold-off is over, or TP_NEVER. */
 uint64_t fmtp_repair_deadline(const struct fmtp_sender *s);
 
 /* Plans datagrams of the burst whose turn it is, at most max; 0: nothing to do, or no memory. */

@@ -10,9 +10,9 @@
 #include <sys/queue.h>
 
 #include "fec.h"
+#include "loop/timers.h"
 #include "requests.h"
 #include "sender.h"
-#include "timers.h"
 
 #define FMTP_MS UINT64_C(1000000)
 
@@ -47,8 +47,8 @@ struct group {
 TAILQ_HEAD(groups, group);
 
 struct product {
-    struct fmtp_timer timer; /* first: timers are cast back to their product */
-    struct fmtp_timer nudge;
+    struct tp_timer timer; /* first: timers are cast back to their product */
+    struct tp_timer nudge;
     uint64_t nudge_ns;     /* the interval before this one */
     uint64_t left_ns;      /* when its EOP left */
     uint64_t acked_ns;     /* when the first peer acknowledged it; 0: none has */
@@ -132,7 +132,7 @@ struct fmtp_sender {
     uint64_t retained_bytes;
     struct held *held_by; /* by peer number: room for sender_held.c */
     uint64_t look_ns;     /* when it looks again who is behind in time */
-    struct fmtp_timers timers, nudges;
+    struct tp_timers timers, nudges;
 
     struct product *current; /* being multicast, until its EOP was sent */
     uint64_t cursor;         /* what of it is planned: 0 nothing, 1 BOP, 1+n n blocks, all */
@@ -256,7 +256,7 @@ void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);
 /* Puts an unsolicited RETX_EOP into the queue of every peer that p waits for and to which nothing
  * about it is on its way; returns how many. */
 unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p);
-/* When r_uc lets a peer go on, or FMTP_NEVER. */
+/* When r_uc lets a peer go on, or TP_NEVER. */
 uint64_t fmtp_peers_deadline(const struct fmtp_sender *s);
 /* Gives all streams together the bytes that r_uc grants up to now_ns. */
 void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns);

@@ -25,32 +25,31 @@ enum {
 
 /* ------------------------------------------------------------------ life */
 
-static int check(const struct fmtp_server_config *cfg, struct fmtp_error *err)
+static int check(const struct fmtp_server_config *cfg, struct tp_error *err)
 {
     if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
-        return fmtp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
-    char group[FMTP_ADDRESS_TEXT];
-    if (!fmtp_address_is_multicast(&cfg->group) || !fmtp_address_port(&cfg->group))
-        return fmtp_fail(err,
-                         "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                         "port",
-                         fmtp_address_text((const struct sockaddr *)&cfg->group, group));
-    char own[FMTP_ADDRESS_TEXT];
+        return tp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
+    char group[TP_ADDRESS_TEXT];
+    if (!tp_address_is_multicast(&cfg->group) || !tp_address_port(&cfg->group))
+        return tp_fail(err,
+                       "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
+                       "port",
+                       tp_address_text((const struct sockaddr *)&cfg->group, group));
+    char own[TP_ADDRESS_TEXT];
     if (cfg->address.ss_family != cfg->group.ss_family)
-        return fmtp_fail(err, "group %s and address %s are not of one family",
-                         fmtp_address_text((const struct sockaddr *)&cfg->group, group),
-                         fmtp_address_text((const struct sockaddr *)&cfg->address, own));
+        return tp_fail(err, "group %s and address %s are not of one family",
+                       tp_address_text((const struct sockaddr *)&cfg->group, group),
+                       tp_address_text((const struct sockaddr *)&cfg->address, own));
     if (cfg->mac_level > FMTP_MAC_AUTO ||
         (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
-        return fmtp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
-                         cfg->mac_level);
+        return tp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
+                       cfg->mac_level);
     if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
-        return fmtp_fail(err,
-                         "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
+        return tp_fail(err, "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (!(cfg->f_snd >= 0))
-        return fmtp_fail(err, "f_snd %g; valid are numbers from 0", cfg->f_snd);
+        return tp_fail(err, "f_snd %g; valid are numbers from 0", cfg->f_snd);
     if (cfg->f_snd > 0 && !cfg->r_mc_bps)
-        return fmtp_fail(err, "r_mc 0 bit/s; equation (1) needs the multicast rate");
+        return tp_fail(err, "r_mc 0 bit/s; equation (1) needs the multicast rate");
     return 0;
 }
 
@@ -78,7 +77,7 @@ static uint16_t block_bytes(const struct fmtp_server *s)
     return (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac));
 }
 
-static int open_core(struct fmtp_server *s, struct fmtp_error *err)
+static int open_core(struct fmtp_server *s, struct tp_error *err)
 {
     const struct fmtp_server_config *cfg = &s->cfg;
     struct fmtp_sender_config core = {
@@ -94,16 +93,16 @@ static int open_core(struct fmtp_server *s, struct fmtp_error *err)
         .r_uc_bps = cfg->r_uc_bps,
         .queued_bytes = cfg->sndbuf_bytes,
         .block_bytes = block_bytes(s),
-        .overhead_bytes = (uint16_t)s->out.overhead,
+        .overhead_bytes = (uint16_t)s->out.io.pace.overhead,
         .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
         .ctx = cfg->ctx,
         .multicasted = cfg->multicasted,
         .released = cfg->released};
 
     if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
-        return fmtp_fail(err, "random numbers: %s", strerror(errno));
+        return tp_fail(err, "random numbers: %s", strerror(errno));
     s->core = fmtp_sender_new(&core);
-    return s->core ? 0 : fmtp_fail(err, "out of memory");
+    return s->core ? 0 : tp_fail(err, "out of memory");
 }
 
 bool fmtp_server_suits(struct fmtp_server *s, bool ours)
@@ -127,42 +126,42 @@ bool fmtp_server_suits(struct fmtp_server *s, bool ours)
     return fmtp_mac_kind(s->out.mac) == FMTP_MAC_NONE || ours;
 }
 
-static int open_listener(struct fmtp_server *s, struct fmtp_error *err)
+static int open_listener(struct fmtp_server *s, struct tp_error *err)
 {
-    s->listener = fmtp_open_listener(&s->cfg.address, err);
+    s->listener = tp_open_listener(&s->cfg.address, err);
     if (s->listener < 0)
         return -1;
-    return fmtp_set_congestion_control(s->listener, s->cfg.congestion_control, err);
+    return tp_set_congestion_control(s->listener, s->cfg.congestion_control, err);
 }
 
-struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct fmtp_error *err)
+struct fmtp_server *fmtp_server_open(const struct fmtp_server_config *cfg, struct tp_error *err)
 {
     if (check(cfg, err) < 0)
         return NULL;
     struct fmtp_server *s = calloc(1, sizeof *s);
     if (!s) {
-        fmtp_fail(err, "out of memory");
+        tp_fail(err, "out of memory");
         return NULL;
     }
     s->cfg = *cfg;
     set_defaults(&s->cfg);
-    s->epfd = s->out.fd = s->listener = s->timer = -1;
-    s->armed = FMTP_NEVER;
+    s->epfd = s->out.io.fd = s->listener = s->timer = -1;
+    s->armed = TP_NEVER;
     fmtp_conns_init(s);
     s->by_peer = calloc(s->cfg.max_receivers, sizeof(struct conn *));
     s->epfd = epoll_create1(EPOLL_CLOEXEC);
     s->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (!s->by_peer || s->epfd < 0 || s->timer < 0) {
-        fmtp_fail(err, "cannot set up the sender: %s", strerror(errno));
+        tp_fail(err, "cannot set up the sender: %s", strerror(errno));
         goto fail;
     }
     if (fmtp_multicast_out_open(&s->out, &s->cfg, err) < 0 || open_core(s, err) < 0 ||
         open_listener(s, err) < 0)
         goto fail;
-    if (fmtp_watch(s->epfd, s->out.fd, EPOLL_CTL_ADD, 0, &s->out) < 0 ||
-        fmtp_watch(s->epfd, s->listener, EPOLL_CTL_ADD, EPOLLIN, &s->listener) < 0 ||
-        fmtp_watch(s->epfd, s->timer, EPOLL_CTL_ADD, EPOLLIN, &s->timer) < 0) {
-        fmtp_fail(err, "epoll: %s", strerror(errno));
+    if (tp_watch(s->epfd, s->out.io.fd, EPOLL_CTL_ADD, 0, &s->out) < 0 ||
+        tp_watch(s->epfd, s->listener, EPOLL_CTL_ADD, EPOLLIN, &s->listener) < 0 ||
+        tp_watch(s->epfd, s->timer, EPOLL_CTL_ADD, EPOLLIN, &s->timer) < 0) {
+        tp_fail(err, "epoll: %s", strerror(errno));
         goto fail;
     }
     return s;
@@ -179,9 +178,9 @@ void fmtp_server_close(struct fmtp_server *s)
     fmtp_conns_close(s);
     free(s->by_peer);
     fmtp_multicast_out_close(&s->out);
-    fmtp_close_fd(&s->listener);
-    fmtp_close_fd(&s->timer);
-    fmtp_close_fd(&s->epfd);
+    tp_close_fd(&s->listener);
+    tp_close_fd(&s->timer);
+    tp_close_fd(&s->epfd);
     free(s);
 }
 
@@ -197,7 +196,7 @@ uint16_t fmtp_server_tcp_port(const struct fmtp_server *s)
 
     if (getsockname(s->listener, (struct sockaddr *)&at, &len) < 0)
         return 0;
-    return fmtp_address_port(&at);
+    return tp_address_port(&at);
 }
 
 size_t fmtp_server_receivers(const struct fmtp_server *s)
@@ -218,7 +217,7 @@ bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index)
 void fmtp_server_finish(struct fmtp_server *s)
 {
     fmtp_sender_finish_all(s->core);
-    fmtp_conns_round(s, fmtp_now_ns());
+    fmtp_conns_round(s, tp_now_ns());
 }
 
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out)
@@ -231,8 +230,8 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
     out->laggards = s->laggards;
     out->displaced = s->displaced;
     out->strangers = s->strangers;
-    out->send_errors = s->out.send_errors;
-    out->too_long = s->out.too_long;
+    out->send_errors = s->out.io.send_errors;
+    out->too_long = s->out.io.too_long;
     out->pdu_bytes = s->out.pdu_bytes;
     out->sndbuf_granted_bytes = s->out.sndbuf_granted;
     out->bad_messages += s->bad_handshakes;
@@ -244,22 +243,22 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
 static uint64_t watch_out(struct fmtp_server *s, uint64_t now_ns)
 {
     bool waits = fmtp_sender_has_output(s->core, now_ns);
-    uint64_t until = waits ? fmtp_multicast_out_waits_until(&s->out, now_ns) : 0;
+    uint64_t until = waits ? tp_batch_out_waits_until(&s->out.io, now_ns) : 0;
     uint32_t events = waits && !until ? EPOLLOUT : 0;
 
     if (events != s->udp_events &&
-        fmtp_watch(s->epfd, s->out.fd, EPOLL_CTL_MOD, events, &s->out) == 0)
+        tp_watch(s->epfd, s->out.io.fd, EPOLL_CTL_MOD, events, &s->out) == 0)
         s->udp_events = events;
-    return until ? until : FMTP_NEVER;
+    return until ? until : TP_NEVER;
 }
 
 int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int nparts,
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
-                      struct fmtp_error *err)
+                      struct tp_error *err)
 {
     struct timespec start;
     clock_gettime(CLOCK_REALTIME, &start);
-    fmtp_conns_bound(s, fmtp_now_ns());
+    fmtp_conns_bound(s, tp_now_ns());
     if (fmtp_sender_offer(s->core,
                           &(struct fmtp_offer){.parts = parts,
                                                .nparts = nparts,
@@ -269,11 +268,11 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
                                                .start = start},
                           index, err) < 0)
         return -1;
-    uint64_t now_ns = fmtp_now_ns();
-    fmtp_multicast_out_begin(&s->out, now_ns);
+    uint64_t now_ns = tp_now_ns();
+    tp_pace_begin(&s->out.io.pace, now_ns);
     uint64_t until = watch_out(s, now_ns);
     if (until < s->armed)
-        fmtp_arm(s->timer, until, &s->armed);
+        tp_arm(s->timer, until, &s->armed);
     return 0;
 }
 
@@ -292,34 +291,34 @@ static void housekeeping(struct fmtp_server *s, uint64_t now_ns)
 
     if (s->accept_again_ns && now_ns >= s->accept_again_ns) {
         s->accept_again_ns = 0;
-        fmtp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, EPOLLIN, &s->listener);
+        tp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, EPOLLIN, &s->listener);
     }
     if (s->accept_again_ns)
         next = min64(next, s->accept_again_ns);
     next = min64(next, watch_out(s, now_ns));
-    fmtp_arm(s->timer, min64(next, fmtp_sender_deadline(s->core)), &s->armed);
+    tp_arm(s->timer, min64(next, fmtp_sender_deadline(s->core)), &s->armed);
 }
 
-int fmtp_server_service(struct fmtp_server *s, struct fmtp_error *err)
+int fmtp_server_service(struct fmtp_server *s, struct tp_error *err)
 {
     struct epoll_event events[EVENTS];
 
     for (int round = 0; round < ROUNDS; round++) {
         int n = epoll_wait(s->epfd, events, EVENTS, 0);
-        uint64_t now_ns = fmtp_now_ns();
+        uint64_t now_ns = tp_now_ns();
 
         if (n < 0 && errno != EINTR)
-            return fmtp_fail(err, "epoll: %s", strerror(errno));
+            return tp_fail(err, "epoll: %s", strerror(errno));
         for (int i = 0; i < n; i++) {
             void *ptr = events[i].data.ptr;
             if (ptr == &s->out) {
-                s->out.full = false;
+                s->out.io.full = false;
             } else if (ptr == &s->listener) {
                 fmtp_conns_accept(s, now_ns);
             } else if (ptr == &s->timer) {
                 uint64_t times;
                 if (read(s->timer, &times, sizeof times) > 0)
-                    s->armed = FMTP_NEVER;
+                    s->armed = TP_NEVER;
             } else {
                 fmtp_conn_events(s, ptr, events[i].events, now_ns);
             }

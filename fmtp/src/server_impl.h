@@ -10,8 +10,10 @@
 
 #include "hosts.h"
 #include "keyx.h"
+#include "loop/loop.h"
+#include "loop/timers.h"
 #include "multicast_out.h"
-#include "timers.h"
+#include "net/sockets.h"
 
 struct conn {
     TAILQ_ENTRY(conn) link; /* in handshakes, receivers or dead */

@@ -15,7 +15,7 @@ struct sockaddr_storage address(const char *text, uint16_t port)
 {
     struct sockaddr_storage a;
 
-    assert_int_equal(fmtp_address_parse(text, false, &a), 0);
+    assert_int_equal(tp_address_parse(text, false, &a), 0);
     if (a.ss_family == AF_INET6)
         ((struct sockaddr_in6 *)&a)->sin6_port = htons(port);
     else

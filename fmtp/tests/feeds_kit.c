@@ -85,7 +85,7 @@ struct feed new_feed(bool v6)
 void open_server(struct feed *f)
 {
     f->cfg.ctx = f;
-    struct fmtp_error err;
+    struct tp_error err;
     f->server = fmtp_server_open(&f->cfg, &err);
     if (!f->server)
         fail_msg("%s", err.text);
@@ -101,7 +101,7 @@ struct sink *open_client(struct feed *f)
     struct sink *s = &f->sinks[f->nsinks++];
 
     f->rx.ctx = s;
-    struct fmtp_error err;
+    struct tp_error err;
     s->client = fmtp_client_open(&f->rx, &err);
     if (!s->client)
         fail_msg("%s", err.text);
@@ -122,7 +122,7 @@ void turn(struct feed *feeds, int n, int timeout_ms)
                 .events = POLLIN};
     }
     poll(fds, (nfds_t)count, timeout_ms);
-    struct fmtp_error err;
+    struct tp_error err;
     for (int i = 0; i < n; i++) {
         if (fds[at++].revents && feeds[i].server)
             assert_int_equal(fmtp_server_service(feeds[i].server, &err), 0);
@@ -142,7 +142,7 @@ void offer_next(struct feed *f)
     struct iovec part = {content[n], sizes[n]};
 
     uint32_t index;
-    struct fmtp_error err;
+    struct tp_error err;
     assert_int_equal(fmtp_server_offer(f->server, &part, 1, &n, 1, NULL, &index, &err), 0);
     assert_int_equal(index, f->first + f->offered);
     f->offered++;

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "receiver.h"
-#include "timers.h"
 
 enum { KIT_PRODUCTS = 16, KIT_BLOCK = 1448, KIT_MISSED = 200 };
 #define MS UINT64_C(1000000)

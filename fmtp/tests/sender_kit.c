@@ -47,7 +47,7 @@ int peer(struct fmtp_sender *s, bool extended)
 void offer(struct fmtp_sender *s, size_t size)
 {
     struct iovec parts[2] = {{product, size / 3}, {product + size / 3, size - size / 3}};
-    struct fmtp_error err;
+    struct tp_error err;
 
     assert_int_equal(
         fmtp_sender_offer(

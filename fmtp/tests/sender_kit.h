@@ -15,8 +15,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "sender.h"
-#include "timers.h"
 
 #define MS UINT64_C(1000000)
 enum { BLOCK = 100 };

@@ -1,10 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "sim.h"
+
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim_events.h"
-#include "timers.h"
+#include "loop/timers.h"
+#include "sim/random.h"
+
+enum kind { DATAGRAM, TO_RECEIVER, TO_SENDER };
+
+uint32_t sim_random(struct sim *s, uint32_t n)
+{
+    return tp_random_below(&s->random, n);
+}
+
+static struct tp_event event_for(const struct sim_receiver *rx, enum kind kind, uint64_t at_ns)
+{
+    return (struct tp_event){
+        .at_ns = at_ns, .kind = kind, .to = (int)(rx - rx->sim->rx), .connection = rx->connection};
+}
 
 /* ------------------------------------------------------------------ callbacks of the cores */
 
@@ -321,8 +336,7 @@ void sim_free(struct sim *s)
             free(rx->strays[n]);
         free(rx->strays);
     }
-    while (s->nevents)
-        sim_packet_done(sim_pop(s).packet);
+    tp_events_free(&s->events);
     for (int p = 0; p < s->nproducts; p++)
         free(s->product[p].data);
     free(s->product);
@@ -332,7 +346,6 @@ void sim_free(struct sim *s)
     free(s->offered_ns);
     free(s->multicasted_ns);
     free(s->released_ns);
-    free(s->events);
     free(s);
 }
 
@@ -345,7 +358,7 @@ void sim_product(struct sim *s, uint32_t size, uint64_t at_ns)
     s->product[i].at_ns = at_ns;
     s->product[i].data = malloc((size_t)size + 1);
     for (uint32_t b = 0; b < size; b++)
-        s->product[i].data[b] = (uint8_t)sim_bits(s);
+        s->product[i].data[b] = (uint8_t)tp_random_bits(&s->random);
 }
 
 /* ------------------------------------------------------------------ the network */
@@ -357,7 +370,7 @@ static void offer(struct sim *s)
     uint8_t *data = s->product[i].data;
     struct iovec parts[2] = {{data, cut}, {data + cut, size - cut}};
     struct timespec start = {1000 + i, 5};
-    struct fmtp_error err;
+    struct tp_error err;
     int rc = fmtp_sender_offer(s->sender,
                                &(struct fmtp_offer){.parts = parts,
                                                     .nparts = 2,
@@ -375,9 +388,10 @@ static void offer(struct sim *s)
 static bool lost(struct sim *s, struct sim_receiver *rx, const struct fmtp_header *h)
 {
     if (s->cfg.burst_begins > 0)
-        rx->bad = rx->bad ? !sim_chance(s, s->cfg.burst_ends) : sim_chance(s, s->cfg.burst_begins);
+        rx->bad = rx->bad ? !tp_random_chance(&s->random, s->cfg.burst_ends)
+                          : tp_random_chance(&s->random, s->cfg.burst_begins);
     return rx->bad || (s->cfg.drop && s->cfg.drop((int)(rx - s->rx), h)) ||
-           sim_chance(s, s->cfg.loss);
+           tp_random_chance(&s->random, s->cfg.loss);
 }
 
 static void multicast(struct sim *s)
@@ -401,19 +415,22 @@ static void multicast(struct sim *s)
     s->datagram_bytes += len;
     s->nic_free_ns =
         s->now_ns + (len + s->cfg.overhead_bytes) * UINT64_C(8000000000) / s->cfg.rate_bps;
-    struct packet *packet = sim_packet_new(bytes, len);
+    struct tp_packet *packet = tp_packet_new(bytes, len);
     for (int i = 0; i < s->nrx; i++) {
         struct sim_receiver *rx = &s->rx[i];
         if (!rx->core || lost(s, rx, &h))
             continue;
-        int copies = sim_chance(s, s->cfg.duplicate) ? 2 : 1;
+        int copies = tp_random_chance(&s->random, s->cfg.duplicate) ? 2 : 1;
         while (copies--) {
-            uint64_t extra =
-                sim_chance(s, s->cfg.reorder) ? sim_random(s, (uint32_t)s->cfg.reorder_ns) : 0;
-            sim_push(s, DATAGRAM, i, s->nic_free_ns + rx->delay_ns + extra, packet);
+            uint64_t extra = tp_random_chance(&s->random, s->cfg.reorder)
+                                 ? sim_random(s, (uint32_t)s->cfg.reorder_ns)
+                                 : 0;
+            struct tp_event e = event_for(rx, DATAGRAM, s->nic_free_ns + rx->delay_ns + extra);
+            e.packet = packet;
+            tp_events_push(&s->events, e);
         }
     }
-    sim_packet_done(packet);
+    tp_packet_done(packet);
     fmtp_sender_sent(s->sender, 1, sender_now(s));
 }
 
@@ -464,19 +481,19 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
     fmtp_sender_peer_sent(s->sender, rx->peer, len, sender_now(s));
     s->stream_bytes += len;
     rx->stream_free_ns = s->now_ns + len * UINT64_C(8000000000) / s->cfg.unicast_bps;
-    sim_push_bytes(s, TO_RECEIVER, (int)(rx - s->rx), rx->stream_free_ns + rx->delay_ns, bytes,
-                   len);
+    tp_events_push_bytes(&s->events, event_for(rx, TO_RECEIVER, rx->stream_free_ns + rx->delay_ns),
+                         bytes, len);
 }
 
 /* Half of the payloads lie where the receiver predicted one, right or wrong. */
-static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struct packet *p)
+static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struct tp_packet *p)
 {
     const uint8_t *payload = p->bytes + FMTP_HEADER_LEN;
     size_t len = p->len - FMTP_HEADER_LEN;
     struct iovec place[2];
 
     struct fmtp_header first;
-    if (s->order & 1 && fmtp_receiver_places(rx->core, &first, place, 2) &&
+    if (s->events.order & 1 && fmtp_receiver_places(rx->core, &first, place, 2) &&
         place[0].iov_len >= len) {
         memcpy(place[0].iov_base, payload, len);
         payload = place[0].iov_base;
@@ -484,10 +501,10 @@ static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struc
     fmtp_receiver_datagram(rx->core, p->bytes, payload, len, receiver_now(rx));
 }
 
-static void deliver(struct sim *s, struct sim_event *e)
+static void deliver(struct sim *s, struct tp_event *e)
 {
-    struct sim_receiver *rx = &s->rx[e->rx];
-    const struct packet *p = e->packet;
+    struct sim_receiver *rx = &s->rx[e->to];
+    const struct tp_packet *p = e->packet;
     int rc = 0;
 
     if (e->kind == DATAGRAM && rx->core) {
@@ -499,26 +516,26 @@ static void deliver(struct sim *s, struct sim_event *e)
         log_stream(rx, false, p->bytes, p->len);
         if (fmtp_sender_peer_input(s->sender, rx->peer, p->bytes, p->len, sender_now(s)) < 0) {
             s->closed++; /* its queue overflowed */
-            sim_reconnect(s, e->rx, false);
+            sim_reconnect(s, e->to, false);
         }
     }
     assert(rc == 0);
     (void)rc;
-    sim_packet_done(e->packet);
+    tp_packet_done(e->packet);
 }
 
 void sim_forge(struct sim *s, int receiver, const struct fmtp_header *h, const uint8_t *payload)
 {
     uint8_t bytes[SIM_DATAGRAM];
-    struct packet *p;
+    struct tp_packet *p;
 
     assert(h->payloadlen <= sizeof bytes - FMTP_HEADER_LEN);
     fmtp_header_put(bytes, h);
     if (h->payloadlen)
         memcpy(bytes + FMTP_HEADER_LEN, payload, h->payloadlen);
-    p = sim_packet_new(bytes, FMTP_HEADER_LEN + (size_t)h->payloadlen);
+    p = tp_packet_new(bytes, FMTP_HEADER_LEN + (size_t)h->payloadlen);
     deliver_datagram(s, &s->rx[receiver], p);
-    sim_packet_done(p);
+    tp_packet_done(p);
 }
 
 void sim_forge_bop(struct sim *s, int receiver, uint32_t index, uint32_t size)
@@ -543,14 +560,14 @@ static uint64_t later(uint64_t a, uint64_t b)
 /* A core's deadline in the network's time. */
 static uint64_t unleap(uint64_t deadline_ns, uint64_t leapt_ns)
 {
-    if (deadline_ns == FMTP_NEVER)
-        return FMTP_NEVER;
+    if (deadline_ns == TP_NEVER)
+        return TP_NEVER;
     return deadline_ns > leapt_ns ? deadline_ns - leapt_ns : 0;
 }
 
 static uint64_t next_time(const struct sim *s)
 {
-    uint64_t t = s->nevents ? s->events[0].at_ns : FMTP_NEVER;
+    uint64_t t = tp_events_next(&s->events);
 
     t = earlier(t, unleap(fmtp_sender_deadline(s->sender), s->sender_leapt_ns));
     if (fmtp_sender_has_output(s->sender, sender_now(s)))
@@ -568,7 +585,7 @@ static uint64_t next_time(const struct sim *s)
         if (fmtp_receiver_output(rx->core, &bytes))
             t = earlier(t, s->now_ns);
     }
-    return t == FMTP_NEVER ? t : later(t, s->now_ns);
+    return t == TP_NEVER ? t : later(t, s->now_ns);
 }
 
 static void serve(struct sim *s, struct sim_receiver *rx)
@@ -577,7 +594,8 @@ static void serve(struct sim *s, struct sim_receiver *rx)
     const uint8_t *bytes;
     size_t len;
     while ((len = fmtp_receiver_output(rx->core, &bytes))) {
-        sim_push_bytes(s, TO_SENDER, (int)(rx - s->rx), s->now_ns + rx->delay_ns, bytes, len);
+        tp_events_push_bytes(&s->events, event_for(rx, TO_SENDER, s->now_ns + rx->delay_ns), bytes,
+                             len);
         fmtp_receiver_sent(rx->core, len);
     }
     if (fmtp_sender_peer_pending(s->sender, rx->peer) && rx->stream_free_ns <= s->now_ns)
@@ -588,11 +606,11 @@ void sim_run(struct sim *s, uint64_t until_ns)
 {
     for (;;) {
         uint64_t t = next_time(s);
-        if (t == FMTP_NEVER || t > until_ns)
+        if (t == TP_NEVER || t > until_ns)
             break;
         s->now_ns = t;
-        while (s->nevents && s->events[0].at_ns <= t) {
-            struct sim_event e = sim_pop(s);
+        while (tp_events_next(&s->events) <= t) {
+            struct tp_event e = tp_events_pop(&s->events);
             deliver(s, &e);
         }
         fmtp_sender_timeout(s->sender, sender_now(s));
@@ -605,7 +623,7 @@ void sim_run(struct sim *s, uint64_t until_ns)
             if (s->rx[i].core)
                 serve(s, &s->rx[i]);
     }
-    if (until_ns != FMTP_NEVER)
+    if (until_ns != TP_NEVER)
         s->now_ns = later(s->now_ns, until_ns);
 }
 

@@ -14,6 +14,7 @@
 
 #include "receiver.h"
 #include "sender.h"
+#include "sim/events.h"
 
 enum { SIM_RECEIVERS = 128, SIM_DATAGRAM = 16384 };
 
@@ -91,9 +92,7 @@ struct sim {
     int *multicasted, *released;
     enum fmtp_release *why;
     uint64_t *offered_ns, *multicasted_ns, *released_ns;
-    struct sim_event *events; /* heap */
-    size_t nevents, events_capacity;
-    uint64_t order;
+    struct tp_events events;
     uint64_t random;
     bool restarted;  /* the sender was */
     uint64_t closed; /* connections that the sender closed */

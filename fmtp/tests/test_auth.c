@@ -64,7 +64,7 @@ static void missed(void *ctx, uint32_t index)
 
 static struct fmtp_server *open_server(unsigned level, const uint8_t *key)
 {
-    struct fmtp_error err;
+    struct tp_error err;
     struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021,
                                      .address = address("127.0.0.1", 0),
                                      .group = address("239.192.7.31", 38931),
@@ -86,7 +86,7 @@ static struct fmtp_server *open_server(unsigned level, const uint8_t *key)
 
 static struct fmtp_client *open_client(struct fmtp_server *s, unsigned level, const uint8_t *key)
 {
-    struct fmtp_error err;
+    struct tp_error err;
     struct fmtp_client_config cfg = {.layout = FMTP_LAYOUT_2021,
                                      .server = address("127.0.0.1", fmtp_server_tcp_port(s)),
                                      .group = address("239.192.7.31", 38931),
@@ -108,11 +108,11 @@ static struct fmtp_client *open_client(struct fmtp_server *s, unsigned level, co
 }
 
 /* One turn of both; -1 when the client is lost, with *err. */
-static int turn(struct fmtp_server *s, struct fmtp_client *c, struct fmtp_error *err)
+static int turn(struct fmtp_server *s, struct fmtp_client *c, struct tp_error *err)
 {
     struct pollfd p[2] = {{.fd = fmtp_server_fd(s), .events = POLLIN},
                           {.fd = c ? fmtp_client_fd(c) : -1, .events = POLLIN}};
-    struct fmtp_error mine;
+    struct tp_error mine;
 
     poll(p, 2, TURN_MS);
     assert_int_equal(fmtp_server_service(s, &mine), 0);
@@ -120,7 +120,7 @@ static int turn(struct fmtp_server *s, struct fmtp_client *c, struct fmtp_error 
 }
 
 /* Until the client is connected (0) or lost (-1, with *err). */
-static int settle(struct fmtp_server *s, struct fmtp_client *c, struct fmtp_error *err)
+static int settle(struct fmtp_server *s, struct fmtp_client *c, struct tp_error *err)
 {
     for (int i = 0; i < TURNS; i++) {
         if (turn(s, c, err) < 0)
@@ -146,7 +146,7 @@ static void transfer(struct fmtp_server *s, struct fmtp_client *c)
     static uint8_t data[5000];
     struct iovec part = {data, sizeof data};
     struct fmtp_server_stats stats = {.retained = 1};
-    struct fmtp_error err;
+    struct tp_error err;
 
     memset(data, 0x5a, sizeof data);
     memset(received, 0, sizeof received);
@@ -167,7 +167,7 @@ static void test_ours(void **state)
 {
     struct fmtp_server *s = open_server(FMTP_MAC_AUTO, NULL);
     struct fmtp_client *c = open_client(s, FMTP_MAC_AUTO, NULL);
-    struct fmtp_error err;
+    struct tp_error err;
     unsigned level;
 
     (void)state;
@@ -212,7 +212,7 @@ static void test_originals(void **state)
 {
     struct fmtp_server *s = open_server(FMTP_MAC_AUTO, NULL);
     enum fmtp_keyx_status status;
-    struct fmtp_error err;
+    struct tp_error err;
     unsigned level;
     size_t len;
     int fd, later;
@@ -256,7 +256,7 @@ static void key_case(const uint8_t *senders, const uint8_t *receivers, int what,
 {
     struct fmtp_server *s = open_server(FMTP_MAC_AUTO, senders);
     struct fmtp_client *c = open_client(s, FMTP_MAC_AUTO, receivers);
-    struct fmtp_error err = {""};
+    struct tp_error err = {""};
     struct fmtp_server_stats stats;
     bool good = !*why;
 
@@ -341,7 +341,7 @@ static void key_file(const char *text, mode_t mode, const char *why)
 {
     char path[] = "/tmp/fmtp-key-XXXXXX";
     int fd = mkstemp(path);
-    struct fmtp_error err;
+    struct tp_error err;
     uint8_t key[FMTP_KEY_BYTES] = {0};
 
     assert_true(fd >= 0);
@@ -367,7 +367,7 @@ static void key_file(const char *text, mode_t mode, const char *why)
 static void test_key_files(void **state)
 {
     uint8_t key[FMTP_KEY_BYTES];
-    struct fmtp_error err;
+    struct tp_error err;
 
     (void)state;
     key_file(DIGITS62 "0f\n", 0600, NULL);

@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "sim.h"
-#include "timers.h"
 
 #define MS UINT64_C(1000000)
 
@@ -55,7 +55,7 @@ static struct result run_once(const struct row *row, uint32_t seed)
     uint64_t last_ns = 0;
 
     sim_product(s, size, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     struct fmtp_client_stats got;
     for (int i = 0; i < s->nrx; i++) {
         assert_int_equal(s->rx[i].ended[0], 1);

@@ -140,7 +140,7 @@ static void test_bad_configurations(void **state)
 
     (void)state;
     cfg.pdu_bytes = 100;
-    struct fmtp_error err;
+    struct tp_error err;
     assert_null(fmtp_server_open(&cfg, &err));
     assert_non_null(strstr(err.text, "100 bytes"));
     cfg = f.cfg;
@@ -178,18 +178,18 @@ static void test_addresses(void **state)
 
     (void)state;
     struct sockaddr_storage a;
-    char text[FMTP_ADDRESS_TEXT];
+    char text[TP_ADDRESS_TEXT];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
-        assert_int_equal(fmtp_address_parse(good[i], true, &a), 0);
-        assert_string_equal(fmtp_address_text((struct sockaddr *)&a, text), good[i]);
+        assert_int_equal(tp_address_parse(good[i], true, &a), 0);
+        assert_string_equal(tp_address_text((struct sockaddr *)&a, text), good[i]);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        assert_int_equal(fmtp_address_parse(bad[i], true, &a), -1);
-    assert_int_equal(fmtp_address_parse("fd00::2", false, &a), 0);
-    assert_string_equal(fmtp_address_text((struct sockaddr *)&a, text), "fd00::2");
-    assert_int_equal(fmtp_address_parse("fe80::2%no-such-interface", false, &a), -1);
-    assert_int_equal(fmtp_address_parse("fe80::2%lo", false, &a), 0);
-    assert_string_equal(fmtp_address_text((struct sockaddr *)&a, text), "fe80::2%lo");
+        assert_int_equal(tp_address_parse(bad[i], true, &a), -1);
+    assert_int_equal(tp_address_parse("fd00::2", false, &a), 0);
+    assert_string_equal(tp_address_text((struct sockaddr *)&a, text), "fd00::2");
+    assert_int_equal(tp_address_parse("fe80::2%no-such-interface", false, &a), -1);
+    assert_int_equal(tp_address_parse("fe80::2%lo", false, &a), 0);
+    assert_string_equal(tp_address_text((struct sockaddr *)&a, text), "fe80::2%lo");
 }
 
 int main(int argc, char **argv)

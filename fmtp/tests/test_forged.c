@@ -58,7 +58,7 @@ static int under_attack(const struct kind *k, uint32_t first, void (*attack)(str
         sim_product(s, 20000, (p < 10 ? 0 : 1000 * MS) + (uint64_t)p * 20 * MS);
     sim_run(s, 900 * MS);
     attack(s);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     for (int p = 0; p < PRODUCTS; p++) {
         intact += s->rx[0].ended[p] == 1 && s->rx[0].intact[p];
         assert_int_equal(s->released[p], 1);
@@ -231,7 +231,7 @@ static void one(uint32_t seed)
         sim_run(s, s->now_ns + sim_random(s, 60) * MS);
         forge_any(s);
     }
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     for (int p = 0; p < PRODUCTS; p++) {
         const struct sim_receiver *rx = &s->rx[0];
         if (s->released[p] != 1)

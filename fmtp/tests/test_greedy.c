@@ -15,8 +15,8 @@
 #include <cmocka.h>
 
 #include "fec.h"
+#include "loop/timers.h"
 #include "sim.h"
-#include "timers.h"
 
 #define MS UINT64_C(1000000)
 enum { HONEST = 7, PRODUCTS = 5, SIZE = 4000000, K = 200 };
@@ -306,7 +306,7 @@ static void test_a_bad_path(void **state)
     (void)state;
     for (int i = 0; i < PRODUCTS; i++)
         sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     double others = 0, bad = 0;
     for (int i = 0; i <= HONEST; i++)
         for (int p = 0; p < PRODUCTS; p++) {

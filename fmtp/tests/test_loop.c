@@ -106,9 +106,9 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 static void changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
 {
     struct tx *tx = ctx;
-    char text[FMTP_ADDRESS_TEXT];
+    char text[TP_ADDRESS_TEXT];
 
-    fmtp_address_text(peer, text);
+    tp_address_text(peer, text);
     assert_true(strncmp(text, "127.0.0.1:", 10) == 0 || strncmp(text, "[::1]:", 6) == 0);
     assert_true(change == 1 || change == -1);
     assert_true(count <= CLIENTS);
@@ -126,7 +126,7 @@ static bool authorize(void *ctx, const struct sockaddr *peer)
 static struct fmtp_server *open_server(struct tx *tx, enum fmtp_layout layout, uint16_t port,
                                        uint64_t pace_bps)
 {
-    struct fmtp_error err;
+    struct tp_error err;
     struct fmtp_server_config cfg = {.layout = layout,
                                      .address = address("127.0.0.1", 0),
                                      .group = address("239.192.7.9", port),
@@ -160,7 +160,7 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
                                      .ended = ended,
                                      .missed = missed};
 
-    struct fmtp_error err;
+    struct tp_error err;
     rx->client = fmtp_client_open(&cfg, &err);
     if (!rx->client)
         fail_msg("%s", err.text);
@@ -176,7 +176,7 @@ static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
             (struct pollfd){.fd = rx[i].client && !rx[i].lost ? fmtp_client_fd(rx[i].client) : -1,
                             .events = POLLIN};
     poll(fds, 1 + (nfds_t)n, timeout_ms);
-    struct fmtp_error err;
+    struct tp_error err;
     if (s && fds[0].revents)
         assert_int_equal(fmtp_server_service(s, &err), 0);
     for (int i = 0; i < n; i++)
@@ -199,7 +199,7 @@ static void offer_one(struct fmtp_server *s, uint8_t *data, int number)
     char meta[32];
 
     snprintf(meta, sizeof meta, "meta %d", number);
-    struct fmtp_error err;
+    struct tp_error err;
     assert_int_equal(fmtp_server_offer(s, parts, 3, meta, (uint16_t)strlen(meta),
                                        (void *)(uintptr_t)(number + 100), &index, &err),
                      0);
@@ -380,7 +380,7 @@ static void test_retry(void **state)
         turn(NULL, &rx, 1, 50);
     assert_false(rx.lost);
     assert_false(fmtp_client_connected(rx.client));
-    struct fmtp_error err;
+    struct tp_error err;
     s = fmtp_server_open(&cfg, &err);
     assert_non_null(s);
     for (int i = 0; i < 100 && !fmtp_client_connected(rx.client); i++)
@@ -443,7 +443,7 @@ static void test_send_buffer(void **state)
 {
     (void)state;
     for (size_t asked = 0; asked <= 65536; asked += 65536) {
-        struct fmtp_error err;
+        struct tp_error err;
         struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
                                          .address = address("127.0.0.1", 0),
                                          .group = address("239.192.7.9", 38800),
@@ -473,7 +473,7 @@ static void test_bad_config(void **state)
                                    .interface = address("127.0.0.1", 0)};
 
     (void)state;
-    struct fmtp_error err;
+    struct tp_error err;
     assert_null(fmtp_server_open(&s, &err));
     assert_non_null(strstr(err.text, "10.1.1.1:38800"));
     assert_null(fmtp_client_open(&c, &err));

@@ -111,7 +111,7 @@ static void sender_goes_on(void **state)
     static char data[3000];
     struct iovec part = {data, sizeof data};
     uint32_t index = 99;
-    struct fmtp_error err;
+    struct tp_error err;
     EACH_ALLOCATION_FAILS(
         2,
         fmtp_sender_offer(

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "receiver.h"
-#include "timers.h"
 
 enum { MAX_PRODUCTS = 16, BLOCK = 1448 };
 
@@ -149,7 +149,7 @@ static void test_in_order(void **state)
     assert_int_equal(buffer[BLOCK - 1], 'a');
     assert_int_equal(buffer[BLOCK + 9], 'b');
     assert_int_equal(buffer[BLOCK + 10], 0);
-    assert_int_equal(fmtp_receiver_deadline(r), FMTP_NEVER);
+    assert_int_equal(fmtp_receiver_deadline(r), TP_NEVER);
     expect(r, FMTP_RETX_END, 5, 0, 0);
     /* All of it again: nothing happens. */
     bop(r, 5, BLOCK + 10);

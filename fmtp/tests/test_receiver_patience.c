@@ -36,7 +36,7 @@ static void test_rounds(void **state)
     kit_advance(640 * MS);
     kit_expect(FMTP_RETX_REQ, 0, 0, 300);
     kit_expect_nothing();
-    assert_int_equal(fmtp_receiver_deadline(kit.r), FMTP_NEVER);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     kit_expect_nothing();
     for (uint32_t b = 0; b < 3; b++)
@@ -240,7 +240,7 @@ static void test_asks_are_bounded(void **state)
     kit_parity(0, 0, 32, 33, repair_symbol, 100);
     kit_advance(5000 * MS);
     kit_expect_nothing();
-    assert_int_equal(fmtp_receiver_deadline(kit.r), FMTP_NEVER);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
     kit_close();
 }
 

@@ -308,7 +308,7 @@ static void test_backlog(void **state)
         kit_drain();
     }
     assert_false(fmtp_receiver_stuck(kit.r));
-    assert_int_equal(fmtp_receiver_deadline(kit.r), FMTP_NEVER);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
     assert_int_equal(kit_stats().retx_requests, 3999);
     assert_int_equal(kit_stats().repair_requests, 4000 + 3 * 3999);
     kit_close();

@@ -467,7 +467,7 @@ static void test_clock(void **state)
         kit_expect_repair(0, g, g == 2 ? 4 : 3, 0, 0, g == 2 ? 4 : 3, g == 2 ? 0xf : 0x7);
     kit_expect(FMTP_EOP_REQ, 0, 0, 0);
     kit_expect_nothing();
-    assert_true(fmtp_receiver_deadline(kit.r) != FMTP_NEVER);
+    assert_true(fmtp_receiver_deadline(kit.r) != TP_NEVER);
     kit.now_ns = 5;
     kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 1);
     kit_advance(MS);

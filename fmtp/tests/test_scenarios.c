@@ -14,8 +14,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "sim.h"
-#include "timers.h"
 
 #define MS UINT64_C(1000000)
 #define BOP_ARRIVES (10 * MS + 13600)
@@ -38,7 +38,7 @@ static struct sim *run(bool (*drop)(int, const struct fmtp_header *), int produc
     struct sim *s = sim_new(&cfg);
     for (int i = 0; i < products; i++)
         sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     return s;
 }
 
@@ -196,7 +196,7 @@ static void test_eop_is_asked_once(void **state)
     struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 60 * MS);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     assert_got(s, 0, 0, 1);
     assert_got(s, 0, 1, 0);
     assert_int_equal(sim_count(&s->rx[0], FMTP_EOP_REQ, 0), 1);
@@ -280,7 +280,7 @@ static void test_bop_of_long_product(void **state)
     cfg.drop = lose_bop;
     struct sim *s = sim_new(&cfg);
     sim_product(s, 100 * BLOCK, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     /* First DATA comes at 0.5976+10 ms; RETX_BOP is complete at 30.5976 ms + its transmission
      * (34 B in pieces: at least 0.0136 ms); block k comes at 10.0136 + 0.584 (k+1) ms: blocks
      * 0..34 before 30.6112 ms (block 34 at 30.4536), and at most one more while it is in pieces. */
@@ -363,7 +363,7 @@ static void test_whole_last_product_too_late(void **state)
     struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     const struct sim_receiver *rx = &s->rx[0];
     assert_got(s, 0, 0, 0);
     assert_int_equal(s->released_ns[1], eop_1 + 56 * MS);
@@ -405,7 +405,7 @@ static void test_too_late(void **state)
     cfg.f_snd = 1;
     struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     assert_int_equal(s->released_ns[0], EOP_LEAVES + 20 * MS);
     assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
     assert_int_equal(s->rx[0].ended[0], 0);
@@ -438,7 +438,7 @@ static void test_slow_unicast(void **state)
     struct sim *s = sim_new(&cfg);
     sim_product(s, 50 * BLOCK, 0);
     sim_product(s, SIZE, 2000 * MS);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
     assert_int_equal(s->rx[0].missed[0], 1);
     assert_int_equal(s->rx[0].ended[0], 0);
@@ -460,7 +460,7 @@ static void test_unwanted(void **state)
     struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
     sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(s->rx[0].begun[i], 1);
         assert_int_equal(s->rx[0].ended[i] + s->rx[0].missed[i], 0);
@@ -505,7 +505,7 @@ static void join_mid_stream(enum fmtp_layout layout)
     sim_product(s, SIZE, 0);
     sim_run(s, 60 * MS);
     sim_join(s);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     for (int i = 0; i < 3; i++)
         assert_got(s, 0, i, 0);
     assert_int_equal(s->rx[1].begun[0] + s->rx[1].missed[0], 0);
@@ -533,7 +533,7 @@ static void test_no_receivers(void **state)
     cfg.receivers = 0;
     struct sim *s = sim_new(&cfg);
     sim_product(s, SIZE, 0);
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
     assert_int_equal(s->released_ns[0], EOP_LEAVES + 14000 * MS);
     struct fmtp_server_stats stats;

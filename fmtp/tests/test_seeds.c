@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "sim.h"
-#include "timers.h"
 
 #define MS UINT64_C(1000000)
 enum { SEEDS = 1000, PRODUCTS = 12 };
@@ -195,7 +195,7 @@ static void one(uint32_t seed, struct totals *t)
             disturbed |= disturb(s, kind);
         }
     }
-    sim_run(s, FMTP_NEVER);
+    sim_run(s, TP_NEVER);
     for (int i = 0; i < s->nrx; i++)
         if (s->rx[i].core)
             check_receiver(s, i, seed, disturbed, t);

@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
+#include "loop/timers.h"
 #include "sender.h"
-#include "timers.h"
 
 static int nreleased, nmulticasted;
 static uint32_t last_index;
@@ -55,7 +55,7 @@ static uint8_t product[200000];
 static void offer(struct fmtp_sender *s, size_t size)
 {
     struct iovec part = {product, size};
-    struct fmtp_error err;
+    struct tp_error err;
 
     assert_int_equal(
         fmtp_sender_offer(
@@ -135,7 +135,7 @@ static void test_datagrams(void **state)
     assert_false(fmtp_sender_has_output(s, 0));
     struct fmtp_datagram d[8];
     assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 0);
-    struct fmtp_error err;
+    struct tp_error err;
     assert_int_equal(
         fmtp_sender_offer(s,
                           &(struct fmtp_offer){
@@ -158,7 +158,7 @@ static void test_datagrams(void **state)
     expect(d[2].head, FMTP_MEM_DATA, 0, 1448, 52);
     assert_ptr_equal(d[2].iov[1].iov_base, product + 1448);
     expect(d[3].head, FMTP_EOP, 0, 0, 0);
-    assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
+    assert_int_equal(fmtp_sender_deadline(s), TP_NEVER);
     fmtp_sender_sent(s, 2, 5);
     assert_int_equal(fmtp_sender_fill(s, d, 8, 0), 2); /* the rest */
     expect(d[0].head, FMTP_MEM_DATA, 0, 1448, 52);
@@ -210,7 +210,7 @@ static void test_offer_errors(void **state)
     struct timespec t = {0};
 
     (void)state;
-    struct fmtp_error err;
+    struct tp_error err;
     assert_int_equal(fmtp_sender_offer(s,
                                        &(struct fmtp_offer){.parts = huge, .nparts = 2, .start = t},
                                        NULL, &err),
@@ -236,7 +236,7 @@ static void test_offer_errors(void **state)
                      -1);
     drain(s, 0);
     assert_false(fmtp_sender_ready(s)); /* max_products retained */
-    fmtp_sender_timeout(s, FMTP_NEVER);
+    fmtp_sender_timeout(s, TP_NEVER);
     assert_true(fmtp_sender_ready(s));
     fmtp_sender_free(s);
 }
@@ -300,7 +300,7 @@ static void test_release_in_mid_message(void **state)
     drain(s, 0);
     put(s, p, FMTP_RETX_REQ, 0, 0, 10000);
     assert_int_equal(get(s, p, out, 2000), 2000);
-    fmtp_sender_timeout(s, FMTP_NEVER);
+    fmtp_sender_timeout(s, TP_NEVER);
     assert_int_equal(nreleased, 1);
     memset(product, 0xee, sizeof product); /* the application uses it otherwise */
     size_t n = 2000 + get(s, p, out + 2000, sizeof out - 2000);

@@ -188,7 +188,7 @@ static void test_nudges(void **state)
     assert_int_equal(h.flags, FMTP_RETX_EOP);
     assert_int_equal(fmtp_sender_deadline(s), 3 * first + 5000 * MS);
     put(s, b, FMTP_RETX_END, 0, 0, 0);
-    assert_int_equal(fmtp_sender_deadline(s), FMTP_NEVER);
+    assert_int_equal(fmtp_sender_deadline(s), TP_NEVER);
     struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.nudges, 2);

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "timers.h"
+#include "loop/timers.h"
 #include "wire.h"
 
 static size_t unhex(const char *text, uint8_t *out)
@@ -177,32 +177,32 @@ static void test_repair_req(void **state)
 static void test_timers(void **state)
 {
     enum { N = 1000 };
-    static struct fmtp_timer timer[N];
+    static struct tp_timer timer[N];
     uint32_t x = 1;
     uint64_t last = 0;
     int popped = 0;
 
     (void)state;
-    struct fmtp_timers t;
-    assert_int_equal(fmtp_timers_init(&t, N), 0);
-    assert_int_equal(fmtp_timers_next(&t), FMTP_NEVER);
+    struct tp_timers t;
+    assert_int_equal(tp_timers_init(&t, N), 0);
+    assert_int_equal(tp_timers_next(&t), TP_NEVER);
     for (int i = 0; i < N; i++)
-        fmtp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
+        tp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
     for (int i = 0; i < N; i += 3)
-        fmtp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
+        tp_timer_arm(&t, &timer[i], (x = x * 1664525 + 1013904223) >> 8);
     for (int i = 0; i < N; i += 5)
-        fmtp_timer_disarm(&t, &timer[i]);
-    fmtp_timer_disarm(&t, &timer[0]);
-    assert_null(fmtp_timers_pop(&t, fmtp_timers_next(&t) - 1));
-    struct fmtp_timer *p;
-    while ((p = fmtp_timers_pop(&t, FMTP_NEVER))) {
+        tp_timer_disarm(&t, &timer[i]);
+    tp_timer_disarm(&t, &timer[0]);
+    assert_null(tp_timers_pop(&t, tp_timers_next(&t) - 1));
+    struct tp_timer *p;
+    while ((p = tp_timers_pop(&t, TP_NEVER))) {
         assert_true(p->at_ns >= last);
         assert_true((p - timer) % 5 != 0);
         last = p->at_ns;
         popped++;
     }
     assert_int_equal(popped, N - N / 5);
-    fmtp_timers_free(&t);
+    tp_timers_free(&t);
 }
 
 int main(void)

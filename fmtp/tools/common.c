@@ -74,7 +74,7 @@ struct sockaddr_storage parse_ip(const char *option, const char *text)
 {
     struct sockaddr_storage a;
 
-    if (fmtp_address_parse(text, false, &a) < 0)
+    if (tp_address_parse(text, false, &a) < 0)
         die_usage("%s '%s': valid is an address such as 10.0.0.1, fd00::1 or fe80::1%%eth0", option,
                   text);
     return a;
@@ -84,7 +84,7 @@ struct sockaddr_storage parse_endpoint(const char *option, const char *text)
 {
     struct sockaddr_storage a;
 
-    if (fmtp_address_parse(text, true, &a) < 0)
+    if (tp_address_parse(text, true, &a) < 0)
         die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800 or [ff15::1]:38800", option,
                   text);
     return a;
@@ -158,7 +158,7 @@ static unsigned parse_mac(const char *text)
 
 static void read_key(struct common_options *o, const char *path)
 {
-    struct fmtp_error err;
+    struct tp_error err;
 
     if (fmtp_key_read(path, o->key, &err) < 0)
         die_usage("%s", err.text);

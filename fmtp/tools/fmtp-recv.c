@@ -25,7 +25,7 @@ struct feed { /* one sender and its group */
     struct fmtp_client_config cfg;
     struct fmtp_client *client;
     struct stored *files;
-    struct fmtp_error err;
+    struct tp_error err;
     int number;
     bool lost, was_connected, was_extended, finished, told_forged, told_level;
 };

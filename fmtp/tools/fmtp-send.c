@@ -118,14 +118,14 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
 {
-    char text[FMTP_ADDRESS_TEXT];
+    char text[TP_ADDRESS_TEXT];
 
     (void)ctx;
     progress("%s", "");
     fprintf(stderr,
             "fmtp-send: receiver %s is too far behind and is disconnected: files=%zu bytes=%llu "
             "seconds=%llu\n",
-            fmtp_address_text(peer, text), held->products, (unsigned long long)held->bytes,
+            tp_address_text(peer, text), held->products, (unsigned long long)held->bytes,
             (unsigned long long)(held->behind_ns / NS_PER_S));
 }
 
@@ -207,7 +207,7 @@ static void offer(struct run *run, struct feed *feed)
     if (feed == run->feeds && run->state)
         write_state(run->state, ++run->next_index);
     struct iovec part = {f->data, f->size};
-    struct fmtp_error err;
+    struct tp_error err;
     uint32_t index;
     if (fmtp_server_offer(feed->server, &part, 1, f->name, (uint16_t)strlen(f->name), o, &index,
                           &err) < 0)
@@ -225,7 +225,7 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
     int n = poll(p, 1 + run->nfeeds, timeout_ms);
     if (quiet)
         *quiet = n == 0;
-    struct fmtp_error err;
+    struct tp_error err;
     for (unsigned i = 0; n > 0 && i < run->nfeeds; i++)
         if (p[1 + i].revents && fmtp_server_service(run->feeds[i].server, &err) < 0)
             die("%s", err.text);
@@ -248,9 +248,9 @@ static struct fmtp_server_stats total(struct run *run)
         fmtp_server_get_stats(f->server, &s);
         if (s.too_long && !f->told_too_long) {
             progress("%s", "");
-            char text[FMTP_ADDRESS_TEXT];
+            char text[TP_ADDRESS_TEXT];
             fprintf(stderr, "fmtp-send: the path to %s no longer takes packets of %u bytes\n",
-                    fmtp_address_text((struct sockaddr *)&f->cfg.group, text), s.pdu_bytes);
+                    tp_address_text((struct sockaddr *)&f->cfg.group, text), s.pdu_bytes);
             f->told_too_long = s.too_long;
         }
         stats_add(&all, &s);
@@ -354,7 +354,7 @@ static struct feed *next_feed(struct run *run, unsigned *count, const char *opti
 
 static void open_feeds(struct run *run)
 {
-    struct fmtp_error err;
+    struct tp_error err;
 
     for (unsigned i = 0; i < run->nfeeds; i++) {
         struct feed *f = &run->feeds[i];

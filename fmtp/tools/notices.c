@@ -23,13 +23,13 @@ void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what)
 {
     struct sockaddr_storage host;
     struct log_limit_rest rest;
-    char text[FMTP_ADDRESS_TEXT];
+    char text[TP_ADDRESS_TEXT];
 
     (void)ctx;
     memcpy(&host, peer,
            peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
     set_port(&host, 0);
-    fmtp_address_text((const struct sockaddr *)&host, text);
+    tp_address_text((const struct sockaddr *)&host, text);
     if (!limit)
         limit = log_limit_new(ENTRIES, WINDOW_NS);
     snprintf(rest.peer, sizeof rest.peer, "%.63s", text);

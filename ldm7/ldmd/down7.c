@@ -63,7 +63,7 @@ static void on_fmtp(void *ctx, uint32_t events)
     struct down7 *d = ctx;
 
     (void)events;
-    struct fmtp_error err;
+    struct tp_error err;
     if (fmtp_client_service(d->fmtp, &err) < 0) {
         log_warn("FMTP connection lost: %s", err.text);
         downstream_fails(&d->ds, false);
@@ -171,10 +171,10 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         server.sin_addr = d->ds.peer.addr;
     if (!find_interface(d, r, server.sin_addr))
         return false;
-    cfg.interface = fmtp_ipv4(d->iface, 0);
-    cfg.group = fmtp_ipv4(group.sin_addr, ntohs(group.sin_port));
-    cfg.server = fmtp_ipv4(server.sin_addr, ntohs(server.sin_port));
-    struct fmtp_error err;
+    cfg.interface = tp_ipv4(d->iface, 0);
+    cfg.group = tp_ipv4(group.sin_addr, ntohs(group.sin_port));
+    cfg.server = tp_ipv4(server.sin_addr, ntohs(server.sin_port));
+    struct tp_error err;
     cfg.has_key = keys_get(d->rcv->key_file, cfg.key);
     d->fmtp = fmtp_client_open(&cfg, &err);
     if (!d->fmtp) {

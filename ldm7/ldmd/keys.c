@@ -25,7 +25,7 @@ static const struct named_key *find(const char *path)
 static int load(const struct conf *c, const char *path, FILE *errors)
 {
     struct named_key k = {.path = path};
-    struct fmtp_error err;
+    struct tp_error err;
 
     if (*path == '\0' || find(path))
         return 0;

@@ -182,7 +182,7 @@ static void tell_ahead(struct mldm *m)
 static void left(void *ctx, struct in_addr addr, size_t others)
 {
     struct mldm *m = ctx;
-    struct sockaddr_storage host = fmtp_ipv4(addr, 0);
+    struct sockaddr_storage host = tp_ipv4(addr, 0);
 
     fmtp_server_disconnect(m->fmtp, &host, others);
 }
@@ -207,7 +207,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
     /* The map knows the index before the wire does: it is never used twice, whenever we die. */
     if (pim_put(m->pim, index, &copy.info.signature) < 0)
         log_error("cannot record product index %u: errno %d", index, errno);
-    struct fmtp_error err;
+    struct tp_error err;
     uint32_t offered;
     if (x.overflow || fmtp_server_offer(m->fmtp, parts, pad > 0 ? 3 : 2, copy.info.signature.bytes,
                                         sizeof copy.info.signature.bytes, f, &offered, &err) < 0) {
@@ -270,7 +270,7 @@ static void on_fmtp(void *ctx, uint32_t events)
     struct mldm *m = ctx;
 
     (void)events;
-    struct fmtp_error err;
+    struct tp_error err;
     if (fmtp_server_service(m->fmtp, &err) < 0) {
         log_error("FMTP sender: %s", err.text);
         m->loop.stop = true;
@@ -303,8 +303,8 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
     double bytes = (double)queue.data_bytes;
     struct fmtp_server_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
-        .address = fmtp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
-        .group = fmtp_ipv4(m->entry->group.sin_addr, ntohs(m->entry->group.sin_port)),
+        .address = tp_ipv4(m->entry->fmtp_addr, m->entry->fmtp_port),
+        .group = tp_ipv4(m->entry->group.sin_addr, ntohs(m->entry->group.sin_port)),
         .ttl = set->ttl,
         .mac_level = set->mac_level,
         .unicast_repair = set->unicast_repair,
@@ -331,7 +331,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .receivers_changed = receivers_changed,
     };
 
-    struct fmtp_error err;
+    struct tp_error err;
     cfg.has_key = keys_get(m->entry->key_file, cfg.key);
     m->fmtp = fmtp_server_open(&cfg, &err);
     if (!m->fmtp) {

@@ -49,7 +49,8 @@ class Encoder:
 
     def __init__(self, directory: Path) -> None:
         library = directory / "wire.so"
-        argv = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-I{ROOT / 'fmtp/include'}"]
+        includes = [f"-I{ROOT / room}" for room in ("fmtp/include", "transport")]
+        argv = ["gcc", "-shared", "-fPIC", "-D_GNU_SOURCE", *includes]
         subprocess.run([*argv, "-o", library, ROOT / "fmtp/src/wire.c"], check=True, timeout=120)
         self._wire = ctypes.CDLL(str(library))
         self._wire.fmtp_bop_put.restype = ctypes.c_size_t

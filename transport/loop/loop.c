@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "net.h"
+#include "loop.h"
 
-#include <stdarg.h>
-#include <stdio.h>
 #include <sys/timerfd.h>
+#include <time.h>
 
 #include "timers.h"
 
-int fmtp_fail(struct fmtp_error *err, const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(err->text, sizeof err->text, format, args);
-    va_end(args);
-    return -1;
-}
-
-uint64_t fmtp_now_ns(void)
+uint64_t tp_now_ns(void)
 {
     struct timespec t;
 
@@ -25,21 +14,21 @@ uint64_t fmtp_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-int fmtp_watch(int epfd, int fd, int op, uint32_t events, void *ptr)
+int tp_watch(int epfd, int fd, int op, uint32_t events, void *ptr)
 {
     struct epoll_event ev = {.events = events, .data.ptr = ptr};
 
     return epoll_ctl(epfd, op, fd, &ev);
 }
 
-void fmtp_arm(int timer_fd, uint64_t at_ns, uint64_t *armed)
+void tp_arm(int timer_fd, uint64_t at_ns, uint64_t *armed)
 {
     struct itimerspec when = {0};
 
     if (at_ns == *armed)
         return;
     *armed = at_ns;
-    if (at_ns != FMTP_NEVER) {
+    if (at_ns != TP_NEVER) {
         if (at_ns == 0)
             at_ns = 1;
         when.it_value.tv_sec = (time_t)(at_ns / 1000000000u);

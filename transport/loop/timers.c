@@ -4,27 +4,27 @@
 #include <assert.h>
 #include <stdlib.h>
 
-int fmtp_timers_init(struct fmtp_timers *t, size_t capacity)
+int tp_timers_init(struct tp_timers *t, size_t capacity)
 {
-    t->heap = calloc(capacity + 1, sizeof(struct fmtp_timer *));
+    t->heap = calloc(capacity + 1, sizeof(struct tp_timer *));
     t->count = 0;
     t->capacity = capacity;
     return t->heap ? 0 : -1;
 }
 
-void fmtp_timers_free(struct fmtp_timers *t)
+void tp_timers_free(struct tp_timers *t)
 {
     free(t->heap);
     t->heap = NULL;
 }
 
-static void place(struct fmtp_timers *t, size_t pos, struct fmtp_timer *timer)
+static void place(struct tp_timers *t, size_t pos, struct tp_timer *timer)
 {
     t->heap[pos] = timer;
     timer->pos = pos;
 }
 
-static void sift(struct fmtp_timers *t, size_t pos, struct fmtp_timer *timer)
+static void sift(struct tp_timers *t, size_t pos, struct tp_timer *timer)
 {
     while (pos > 1 && timer->at_ns < t->heap[pos / 2]->at_ns) {
         place(t, pos, t->heap[pos / 2]);
@@ -44,7 +44,7 @@ static void sift(struct fmtp_timers *t, size_t pos, struct fmtp_timer *timer)
     place(t, pos, timer);
 }
 
-void fmtp_timer_arm(struct fmtp_timers *t, struct fmtp_timer *timer, uint64_t at_ns)
+void tp_timer_arm(struct tp_timers *t, struct tp_timer *timer, uint64_t at_ns)
 {
     if (!timer->pos) {
         assert(t->count < t->capacity);
@@ -55,28 +55,28 @@ void fmtp_timer_arm(struct fmtp_timers *t, struct fmtp_timer *timer, uint64_t at
     sift(t, timer->pos, timer);
 }
 
-void fmtp_timer_disarm(struct fmtp_timers *t, struct fmtp_timer *timer)
+void tp_timer_disarm(struct tp_timers *t, struct tp_timer *timer)
 {
     size_t pos = timer->pos;
 
     if (!pos)
         return;
-    struct fmtp_timer *last = t->heap[t->count--];
+    struct tp_timer *last = t->heap[t->count--];
     timer->pos = 0;
     if (last != timer)
         sift(t, pos, last);
 }
 
-uint64_t fmtp_timers_next(const struct fmtp_timers *t)
+uint64_t tp_timers_next(const struct tp_timers *t)
 {
-    return t->count ? t->heap[1]->at_ns : FMTP_NEVER;
+    return t->count ? t->heap[1]->at_ns : TP_NEVER;
 }
 
-struct fmtp_timer *fmtp_timers_pop(struct fmtp_timers *t, uint64_t now_ns)
+struct tp_timer *tp_timers_pop(struct tp_timers *t, uint64_t now_ns)
 {
     if (!t->count || t->heap[1]->at_ns > now_ns)
         return NULL;
-    struct fmtp_timer *timer = t->heap[1];
-    fmtp_timer_disarm(t, timer);
+    struct tp_timer *timer = t->heap[1];
+    tp_timer_disarm(t, timer);
     return timer;
 }

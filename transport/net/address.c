@@ -1,4 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "address.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
@@ -7,9 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "net.h"
-
-struct sockaddr_storage fmtp_ipv4(struct in_addr addr, uint16_t port)
+struct sockaddr_storage tp_ipv4(struct in_addr addr, uint16_t port)
 {
     struct sockaddr_storage out = {0};
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr = addr, .sin_port = htons(port)};
@@ -28,12 +28,12 @@ static const struct sockaddr_in6 *as6(const struct sockaddr_storage *a)
     return (const struct sockaddr_in6 *)a;
 }
 
-uint16_t fmtp_address_port(const struct sockaddr_storage *a)
+uint16_t tp_address_port(const struct sockaddr_storage *a)
 {
     return ntohs(a->ss_family == AF_INET6 ? as6(a)->sin6_port : as4(a)->sin_port);
 }
 
-void fmtp_address_set_port(struct sockaddr_storage *a, uint16_t port)
+void tp_address_set_port(struct sockaddr_storage *a, uint16_t port)
 {
     if (a->ss_family == AF_INET6)
         ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
@@ -41,25 +41,25 @@ void fmtp_address_set_port(struct sockaddr_storage *a, uint16_t port)
         ((struct sockaddr_in *)a)->sin_port = htons(port);
 }
 
-socklen_t fmtp_address_len(const struct sockaddr_storage *a)
+socklen_t tp_address_len(const struct sockaddr_storage *a)
 {
     return a->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
-bool fmtp_address_is_any(const struct sockaddr_storage *a)
+bool tp_address_is_any(const struct sockaddr_storage *a)
 {
     return a->ss_family == AF_INET6 ? IN6_IS_ADDR_UNSPECIFIED(&as6(a)->sin6_addr)
                                     : as4(a)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-bool fmtp_address_is_multicast(const struct sockaddr_storage *a)
+bool tp_address_is_multicast(const struct sockaddr_storage *a)
 {
     if (a->ss_family == AF_INET6)
         return IN6_IS_ADDR_MULTICAST(&as6(a)->sin6_addr);
     return a->ss_family == AF_INET && IN_MULTICAST(ntohl(as4(a)->sin_addr.s_addr));
 }
 
-bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+bool tp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 {
     if (a->ss_family != b->ss_family)
         return false;
@@ -68,7 +68,7 @@ bool fmtp_address_same_host(const struct sockaddr_storage *a, const struct socka
     return as4(a)->sin_addr.s_addr == as4(b)->sin_addr.s_addr;
 }
 
-const char *fmtp_address_text(const struct sockaddr *address, char *out)
+const char *tp_address_text(const struct sockaddr *address, char *out)
 {
     struct sockaddr_storage a = {0};
     char zone[1 + IF_NAMESIZE] = "";
@@ -85,12 +85,12 @@ const char *fmtp_address_text(const struct sockaddr *address, char *out)
     } else {
         inet_ntop(AF_INET, &as4(&a)->sin_addr, host, sizeof host);
     }
-    if (!fmtp_address_port(&a))
-        snprintf(out, FMTP_ADDRESS_TEXT, "%s%s", host, zone);
+    if (!tp_address_port(&a))
+        snprintf(out, TP_ADDRESS_TEXT, "%s%s", host, zone);
     else if (a.ss_family == AF_INET6)
-        snprintf(out, FMTP_ADDRESS_TEXT, "[%s%s]:%u", host, zone, fmtp_address_port(&a));
+        snprintf(out, TP_ADDRESS_TEXT, "[%s%s]:%u", host, zone, tp_address_port(&a));
     else
-        snprintf(out, FMTP_ADDRESS_TEXT, "%s:%u", host, fmtp_address_port(&a));
+        snprintf(out, TP_ADDRESS_TEXT, "%s:%u", host, tp_address_port(&a));
     return out;
 }
 
@@ -118,14 +118,14 @@ static int parse_host(char *host, struct sockaddr_storage *out)
     return 0;
 }
 
-int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out)
+int tp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out)
 {
     char *port = NULL;
     unsigned long n = 0;
 
     size_t len = strlen(text);
 
-    char host[FMTP_ADDRESS_TEXT];
+    char host[TP_ADDRESS_TEXT];
     if (len >= sizeof host)
         return -1;
     memcpy(host, text, len + 1);
@@ -150,31 +150,31 @@ int fmtp_address_parse(const char *text, bool with_port, struct sockaddr_storage
     }
     if (parse_host(host, out) < 0)
         return -1;
-    fmtp_address_set_port(out, (uint16_t)n);
+    tp_address_set_port(out, (uint16_t)n);
     return 0;
 }
 
-int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *out,
-                      struct fmtp_error *err)
+int tp_interface_of(const struct sockaddr_storage *a, struct tp_interface *out,
+                    struct tp_error *err)
 {
     struct ifaddrs *list = NULL;
     /* Every address 127.x.y.z is the loopback interface's, though only one is listed. */
     bool loopback = a->ss_family == AF_INET && ntohl(as4(a)->sin_addr.s_addr) >> 24 == 127;
 
-    *out = (struct fmtp_interface){0};
-    if (fmtp_address_is_any(a))
+    *out = (struct tp_interface){0};
+    if (tp_address_is_any(a))
         return 0;
     if (getifaddrs(&list) < 0)
-        return fmtp_fail(err, "list of interfaces: %s", strerror(errno));
+        return tp_fail(err, "list of interfaces: %s", strerror(errno));
     for (const struct ifaddrs *i = list; i && !out->index; i = i->ifa_next) {
         struct sockaddr_storage own = {0};
         if (!i->ifa_addr || i->ifa_addr->sa_family != a->ss_family)
             continue;
-        memcpy(&own, i->ifa_addr, fmtp_address_len(a));
+        memcpy(&own, i->ifa_addr, tp_address_len(a));
         if (a->ss_family == AF_INET6 && as6(a)->sin6_scope_id &&
             as6(a)->sin6_scope_id != as6(&own)->sin6_scope_id)
             continue;
-        if (fmtp_address_same_host(a, &own) || (loopback && i->ifa_flags & IFF_LOOPBACK)) {
+        if (tp_address_same_host(a, &own) || (loopback && i->ifa_flags & IFF_LOOPBACK)) {
             out->index = if_nametoindex(i->ifa_name);
             out->loopback = i->ifa_flags & IFF_LOOPBACK;
         }
@@ -182,10 +182,10 @@ int fmtp_interface_of(const struct sockaddr_storage *a, struct fmtp_interface *o
     freeifaddrs(list);
     if (!out->index) {
         struct sockaddr_storage host = *a;
-        fmtp_address_set_port(&host, 0);
-        char text[FMTP_ADDRESS_TEXT];
-        return fmtp_fail(err, "no interface has the address %s",
-                         fmtp_address_text((struct sockaddr *)&host, text));
+        tp_address_set_port(&host, 0);
+        char text[TP_ADDRESS_TEXT];
+        return tp_fail(err, "no interface has the address %s",
+                       tp_address_text((struct sockaddr *)&host, text));
     }
     return 0;
 }

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What event loops share: the clock, epoll, a timer descriptor.
+ */
+#ifndef TRANSPORT_LOOP_LOOP_H
+#define TRANSPORT_LOOP_LOOP_H
+
+#include <stdint.h>
+#include <sys/epoll.h>
+
+uint64_t tp_now_ns(void); /* CLOCK_MONOTONIC */
+/* Registers or changes; ptr comes back in epoll_event.data.ptr. -1 with errno. */
+int tp_watch(int epfd, int fd, int op, uint32_t events, void *ptr);
+/* Arms the timer descriptor at a CLOCK_MONOTONIC time (TP_NEVER disarms). *armed remembers. */
+void tp_arm(int timer_fd, uint64_t at_ns, uint64_t *armed);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Why a call failed, as a text for people.
+ */
+#ifndef TRANSPORT_NET_ERROR_H
+#define TRANSPORT_NET_ERROR_H
+
+struct tp_error {
+    char text[256];
+};
+
+/* Fills err with the formatted text; returns -1. */
+int tp_fail(struct tp_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif
