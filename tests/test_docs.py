@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shutil
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -17,8 +18,9 @@ from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
-from tools.docs import house_graph
+from tools.docs import decisions, house_graph
 from tools.docs.__main__ import main as build_site
+from tools.docs.command_pages import command_page, manual_page
 from tools.docs.schema_pages import schema_page
 
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
@@ -138,6 +140,10 @@ def test_the_drawing_of_the_house_is_current() -> None:
     assert house_graph.drawn(page) == page, "`python -m tools.docs.house_graph` draws it"
 
 
+def test_the_list_of_decisions_is_current() -> None:
+    assert decisions.PAGE.read_text() == decisions.listed(), "`python -m tools.docs.decisions`"
+
+
 def test_every_room_is_on_the_page_of_the_architecture() -> None:
     page = house_graph.PAGE.read_text()
     rooms = {place.split(".")[0] for place in MAY_IMPORT} | {
@@ -174,6 +180,21 @@ def test_the_page_of_a_schema() -> None:
         "| `rate` | integer | `None` |  |",
         "| `hosts` | list of [Host](#host) | required | who \\| where |",
     ]
+
+
+def test_the_page_of_commands() -> None:
+    page = command_page(app, "downpour")
+    assert "\n## downpour lab check\n" in page
+    run = page.partition("\n## downpour run\n")[2].partition("\n## ")[0]
+    assert "| `--seed` |" in run and "| `--dry-run` |" in run
+
+
+@pytest.mark.skipif(shutil.which("mandoc") is None, reason="mandoc is not installed")
+def test_the_page_of_a_manual_page() -> None:
+    name, page = manual_page(ROOT / "ldm7/tools/man/pqcat.1")
+    assert name == "pqcat.1"
+    assert page.startswith("# pqcat(1)\n")
+    assert "\n## OPTIONS\n" in page and "**--list**" in page
 
 
 COMMAND: Final = re.compile(r"(?:^|\s|bin/)downpour((?: [a-z][a-z-]*)+)")
@@ -217,6 +238,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "house-python.svg" in (site / "develop/architecture.html").read_text()
     assert "/v1/paths" in (site / "reference/openapi.json").read_text()
     assert "delay_ms" in (site / "reference/topology-file.html").read_text()
+    assert "--dry-run" in (site / "reference/all-commands.html").read_text()
+    assert "key_file" in (site / "reference/manual/ldmd.conf.5.html").read_text()
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))

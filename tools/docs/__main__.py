@@ -2,7 +2,7 @@
 """`python -m tools.docs`: the documentation as a site that works from disk, in build/docs.
 
 Generated pages: the REST interface's OpenAPI document, the keys of topology and experiment files,
-and the drawing of the house by Graphviz.
+every command of `downpour`, the manual pages, and the drawing of the house by Graphviz.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from typing import Final
 from controller.api.rest import description
 from controller.tests.openapi import whole_app
 from controller.tests.rig import Rig
+from downpour.cli import app
+from tools.docs.command_pages import command_page, manual_page
 from tools.docs.house_graph import c_house, graphviz, python_house
 from tools.docs.schema_pages import schema_page
 
@@ -68,6 +70,11 @@ def _reference(folder: Path) -> None:
     for name, (title, file) in SCHEMAS.items():
         schema = json.loads(file.read_text())
         (folder / f"{name}.md").write_text(schema_page(title, schema))
+    (folder / "all-commands.md").write_text(command_page(app, "downpour"))
+    (folder / "manual").mkdir()
+    for source in sorted(ROOT.glob("*/**/man/*.[1-8]")):
+        name, text = manual_page(source)
+        (folder / "manual" / f"{name}.md").write_text(text)
 
 
 def _drawings(folder: Path) -> None:
