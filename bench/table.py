@@ -14,6 +14,8 @@ from bench.store import Result
 from bench.tools import BY_NAME, tools_of
 
 OURS: Final = "fmtp"
+NO_MAC: Final = "fmtp-mac0"
+MAC_COST: Final = 0.05  # of CPU and of goodput, against no MAC at all
 OUR_QUEUE: Final = "pq"
 CEILINGS: Final = ("bare", "bare-gso", "bare-file", "bare-open")
 NOT_TRANSFERS: Final = (*CEILINGS, "iperf3")
@@ -299,6 +301,12 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
             shown = f"{speed / other:.2f} times the goodput, {cpu / other_cpu:.2f} times the CPU"
             text = f"blast, {job.cell}: ahead of {title(name)} at no more CPU"
             out.append(Target(text, shown, speed > other and cpu <= other_cpu))
+    for peer in _find(found, "blast", NO_MAC, **same):
+        more = cpu / cpu_per_gb(peer.job, peer.values) - 1
+        slower = 1 - speed / peer.values["goodput_bps"]
+        shown = f"{100 * more:+.1f} % CPU, {-100 * slower:+.1f} % goodput"
+        text = f"blast, {job.cell}: the default MAC costs at most {100 * MAC_COST:g} %"
+        out.append(Target(text, shown, max(more, slower) <= MAC_COST))
     kind = "bare-gso" if job.offload else "bare"
     for name in dict.fromkeys((kind, "bare")):
         for peer in _find(found, "blast", name, **same):

@@ -277,6 +277,14 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "fmtp", "fmtp-send/recv", "stdin", _OURS, _fmtp(), _ALL,
         ready=_CONNECTED, receivers_first=False, settle_s=0,
     ),
+    # What protection costs: `fmtp` is the default, AES-GMAC between our own programs.
+    *(
+        Tool(
+            f"fmtp-mac{level}", f"the same, {title}", "stdin", _OURS, _fmtp("--mac", str(level)),
+            frozenset({"blast"}), ready=_CONNECTED, receivers_first=False, settle_s=0,
+        )
+        for level, title in ((0, "no MAC"), (1, "HMAC-SHA256"), (2, "Ed25519"))
+    ),
     Tool(
         "uftp", "UFTP", "command", ("uftp", "uftpd"), (_uftp_receiver, _uftp_sender),
         frozenset({"blast", "shaped", "stream"}), package="uftp",

@@ -30,6 +30,11 @@ pytestmark = [
 ]
 
 
+def benches() -> set[str]:
+    """Runs of this kind alone: beside them others may begin and end."""
+    return {run for run in live_runs() if run.startswith("bench-")}
+
+
 def result_of(job: Job) -> dict[str, Any]:
     absent = missing(BY_NAME[job.tool], BUILD)
     if absent:
@@ -49,7 +54,7 @@ def result_of(job: Job) -> dict[str, Any]:
 def test_file_is_timed_and_counted(tool: str) -> None:
     """A megabyte at 50 Mbit/s takes 0.16 s at least, with any sender; 1 % of what arrives is
     lost at each receiver; headers and repairs cross the wire besides the file."""
-    before = set(live_runs())
+    before = benches()
     result = result_of(replace(JOB, tool=tool))
     if tool != "fmtp" and result["status"] != "ok":
         # UDPcast gives up now and then when its handshake is lost; that is not ours to mend.
@@ -60,7 +65,7 @@ def test_file_is_timed_and_counted(tool: str) -> None:
     assert 1.03 < result["wire_ratio"] < 4
     assert result["cpu_sender_s"] > 0
     assert result["cpu_receivers_s"] > 0
-    assert set(live_runs()) <= before
+    assert benches() <= before
 
 
 def test_stream_is_delivered() -> None:
@@ -83,12 +88,12 @@ def test_ceiling_counts_what_arrives() -> None:
 
 
 def test_interrupted_job_leaves_nothing() -> None:
-    before, files = set(live_runs()), set(Path("/dev/shm").glob("downpour-bench-*"))
+    before, files = benches(), set(Path("/dev/shm").glob("downpour-bench-*"))
     process = JobProcess(replace(JOB, size_bytes=500_000_000))
     end = time.monotonic() + 20
-    while set(live_runs()) <= before and time.monotonic() < end:
+    while benches() <= before and time.monotonic() < end:
         time.sleep(0.05)
     time.sleep(1)
     process.stop()
-    assert set(live_runs()) <= before
+    assert benches() <= before
     assert set(Path("/dev/shm").glob("downpour-bench-*")) <= files

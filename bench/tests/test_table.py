@@ -54,6 +54,25 @@ def test_cpu_is_per_delivered_gigabyte() -> None:
     assert cpu_per_gb(BLAST, {**values, "delivered_fraction": 0.5}) == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize(
+    ("goodput_bps", "cpu_s", "shown", "met"),
+    [
+        (970e6, 1.04, "+4.0 % CPU, -3.0 % goodput", True),
+        (970e6, 1.06, "+6.0 % CPU, -3.0 % goodput", False),
+        (900e6, 1.00, "+0.0 % CPU, -10.0 % goodput", False),
+    ],
+)
+def test_what_the_default_mac_costs(
+    goodput_bps: float, cpu_s: float, shown: str, met: bool
+) -> None:
+    results = [
+        (BLAST, blast(goodput_bps, cpu_s)),
+        (replace(BLAST, tool="fmtp-mac0"), blast(1000e6, 1.0)),
+    ]
+    (target,) = targets(rows(results))
+    assert (target.found, target.met) == (shown, met)
+
+
 def test_ratio_and_blast_targets() -> None:
     results = [
         (BLAST, blast(600e6, 1.0)),

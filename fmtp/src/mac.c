@@ -11,24 +11,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gmac.h"
+
 enum {
     HMAC_LEN = 32,
     HMAC_KEY_LEN = 64,
     SIGNATURE_LEN = 64,
-    GMAC_KEY_LEN = 32,
-    NONCE_LEN = 12,
-    TAG_LEN = 16,
     PUBLIC_KEY_LEN = 113, /* PEM SubjectPublicKeyInfo of an Ed25519 key */
     MAX_MESSAGE = 65504
 };
 
 struct fmtp_mac {
     enum fmtp_mac_kind kind;
-    EVP_MAC_CTX *hmac;    /* keyed */
-    EVP_CIPHER_CTX *gmac; /* keyed */
-    uint64_t nonce;       /* GMAC: of the next datagram, never used twice with a key */
-    EVP_PKEY *pkey;       /* Ed25519 */
-    EVP_MD_CTX *md;       /* Ed25519 */
+    EVP_MAC_CTX *hmac; /* keyed */
+    struct gmac *gmac;
+    uint64_t nonce; /* GMAC: of the next datagram, never used twice with a key */
+    EVP_PKEY *pkey; /* Ed25519 */
+    EVP_MD_CTX *md; /* Ed25519 */
     size_t key_len;
     uint8_t key[FMTP_MAC_KEY_MAX];
     uint8_t *message; /* Ed25519 takes a message in one piece */
@@ -40,7 +39,7 @@ static const struct {
 } kinds[FMTP_MAC_KINDS] = {{0, 0, 0},
                            {1, HMAC_KEY_LEN, HMAC_LEN},
                            {2, PUBLIC_KEY_LEN, SIGNATURE_LEN},
-                           {1, GMAC_KEY_LEN, NONCE_LEN + TAG_LEN}};
+                           {1, GMAC_KEY_LEN, GMAC_NONCE_LEN + GMAC_TAG_LEN}};
 
 size_t fmtp_mac_key_len_of(enum fmtp_mac_kind kind)
 {
@@ -66,12 +65,8 @@ static bool set_hmac(struct fmtp_mac *m)
 
 static bool set_gmac(struct fmtp_mac *m)
 {
-    EVP_CIPHER *cipher = EVP_CIPHER_fetch(NULL, "AES-256-GCM", NULL);
-
-    m->gmac = cipher ? EVP_CIPHER_CTX_new() : NULL;
-    bool ok = m->gmac && EVP_EncryptInit_ex2(m->gmac, cipher, m->key, NULL, NULL) == 1;
-    EVP_CIPHER_free(cipher);
-    return ok;
+    m->gmac = gmac_new(GMAC_FASTEST, m->key);
+    return m->gmac != NULL;
 }
 
 static bool new_pair(struct fmtp_mac *m)
@@ -175,7 +170,7 @@ void fmtp_mac_free(struct fmtp_mac *m)
     if (!m)
         return;
     EVP_MAC_CTX_free(m->hmac);
-    EVP_CIPHER_CTX_free(m->gmac);
+    gmac_free(m->gmac);
     EVP_MD_CTX_free(m->md);
     EVP_PKEY_free(m->pkey);
     free(m->message);
@@ -214,29 +209,14 @@ static bool compute_hmac(struct fmtp_mac *m, const struct iovec *parts, int npar
     return ok && EVP_MAC_final(m->hmac, out, &n, HMAC_LEN) == 1 && n == HMAC_LEN;
 }
 
-/* The tag of the parts under the nonce. */
-static bool compute_gmac(struct fmtp_mac *m, const struct iovec *parts, int nparts,
-                         const uint8_t nonce[NONCE_LEN], uint8_t tag[TAG_LEN])
-{
-    int n;
-    bool ok = EVP_EncryptInit_ex2(m->gmac, NULL, NULL, nonce, NULL) == 1;
-
-    for (int i = 0; ok && i < nparts; i++)
-        ok = !parts[i].iov_len ||
-             (parts[i].iov_len <= MAX_MESSAGE &&
-              EVP_EncryptUpdate(m->gmac, NULL, &n, parts[i].iov_base, (int)parts[i].iov_len) == 1);
-    return ok && EVP_EncryptFinal_ex(m->gmac, tag, &n) == 1 &&
-           EVP_CIPHER_CTX_ctrl(m->gmac, EVP_CTRL_AEAD_GET_TAG, TAG_LEN, tag) == 1;
-}
-
 static bool sign_gmac(struct fmtp_mac *m, const struct iovec *parts, int nparts, uint8_t *out)
 {
     uint64_t nonce = m->nonce++;
 
-    memset(out, 0, NONCE_LEN);
+    memset(out, 0, GMAC_NONCE_LEN);
     for (int i = 0; i < 8; i++)
-        out[NONCE_LEN - 1 - i] = (uint8_t)(nonce >> 8 * i);
-    return compute_gmac(m, parts, nparts, out, out + NONCE_LEN);
+        out[GMAC_NONCE_LEN - 1 - i] = (uint8_t)(nonce >> 8 * i);
+    return gmac_tag(m->gmac, parts, nparts, out, out + GMAC_NONCE_LEN);
 }
 
 /* The message in one piece; NULL if it is too long. */
@@ -282,8 +262,8 @@ bool fmtp_mac_verify(struct fmtp_mac *m, const struct iovec *parts, int nparts, 
         return true;
     uint8_t want[HMAC_LEN];
     if (m->kind == FMTP_MAC_GMAC)
-        return compute_gmac(m, parts, nparts, mac, want) &&
-               CRYPTO_memcmp(want, mac + NONCE_LEN, TAG_LEN) == 0;
+        return gmac_tag(m->gmac, parts, nparts, mac, want) &&
+               CRYPTO_memcmp(want, mac + GMAC_NONCE_LEN, GMAC_TAG_LEN) == 0;
     if (m->kind == FMTP_MAC_HMAC)
         return compute_hmac(m, parts, nparts, want) && CRYPTO_memcmp(want, mac, HMAC_LEN) == 0;
     const uint8_t *message = joined(m, parts, nparts, &len);
