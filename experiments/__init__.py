@@ -13,6 +13,7 @@ design/: what an experiment is. Pure: starts nothing.
 | module | what it does |
 |---|---|
 | spec, spec_reports | read an experiment file; report its mistakes with their places |
+| parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
 | expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
 | selection | choose cells (`--only`) and their order |

@@ -20,14 +20,8 @@ from ruamel.yaml import YAML
 from ruamel.yaml.scalarfloat import ScalarFloat
 
 from common.places import EXPERIMENTS
-from experiments.design.spec import (
-    Block,
-    Clocks,
-    MetricName,
-    Protocol,
-    SpecErrors,
-    UsageError,
-)
+from experiments.design.parameters import Block, Clocks, MetricName, Protocol
+from experiments.design.spec import SpecErrors, UsageError
 from experiments.design.spec_reports import Reports, keys_by_block
 from parsers.base.metric_units import (
     METRICS,

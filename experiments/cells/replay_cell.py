@@ -66,6 +66,8 @@ class CellRun(CellBase):
             self.cell.f_cwnd_factor, self.cell.r_uc_bps, self.max_rtt_ms
         )
         self.tcp_found = ""
+        p_i = self.cell.by_receiver(self.subscribers, "p_i")
+        self.loss_of = {h: p_i.get(h, self.cell.loss) for h in self.subscribers}
         self.loss_models: dict[str, str] = {}  # subscriber -> hash, bursts, or random and why
         self.background: Background | None = None
         self._to_cut = handoff_of(network) if self.cell.cut != "none" else None
@@ -185,13 +187,13 @@ class CellRun(CellBase):
         """Inject the loss at one subscriber and read it back; return the commands."""
         cell, nic = self.cell, self.emulation.nic1_of(host)
         udp_only = cell.protocol == "ldm7"
-        if cell.bursts:
+        if cell.bursts and self.loss_of[host] > 0:
             return self._inject_bursts(host, nic, udp_only)
         # What arrives is counted without loss, too: nothing else may take any of it.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
         program = None
-        if cell.loss > 0:
+        if self.loss_of[host] > 0:
             command, program = self._drop_packets(host, nic, udp_only)
             commands.append(command)
         self._read_back_loss(host, nic, udp_only, program)
@@ -200,11 +202,11 @@ class CellRun(CellBase):
     def _drop_packets(self, host: str, nic: str, udp_only: bool) -> tuple[list[str], str | None]:
         """Add the rule that drops packets; return its command and its BPF program. Where the
         kernel has no bpf match it draws the packets at random (program None)."""
-        cell = self.cell
+        cell, loss = self.cell, self.loss_of[host]
         program: str | None = None
         if cell.loss_model == "hash":
-            program = loss_model.program(cell.loss, loss_model.loss_seed(cell.seed, host))
-        command = shaping.loss_command(nic, cell.loss, udp_only, program)
+            program = loss_model.program(loss, loss_model.loss_seed(cell.seed, host))
+        command = shaping.loss_command(nic, loss, udp_only, program)
         done = self.emulation.run(host, command, check=False)
         if done.returncode == 0:
             self.loss_models[host] = cell.loss_model
@@ -212,7 +214,7 @@ class CellRun(CellBase):
         if program is None:
             raise CellError(f"{host}: {' '.join(command)}: {done.stderr.strip()}")
         self.loss_models[host] = f"random ({loss_model.not_replayable(done.stderr)})"
-        command = shaping.loss_command(nic, cell.loss, udp_only, None)
+        command = shaping.loss_command(nic, loss, udp_only, None)
         self.run(host, command)
         return command, None
 
@@ -223,7 +225,7 @@ class CellRun(CellBase):
                 self.run(host, shaping.IPTABLES_SHOW),
                 host,
                 interface=nic,
-                loss=self.cell.loss,
+                loss=self.loss_of[host],
                 udp_only=udp_only,
                 program=program,
             )
@@ -231,10 +233,10 @@ class CellRun(CellBase):
 
     def _inject_bursts(self, host: str, nic: str, udp_only: bool) -> list[str]:
         """The same, of losses in bursts; their rules are in `loss/<host>.rules`."""
-        cell = self.cell
+        cell, loss = self.cell, self.loss_of[host]
         seed = loss_model.loss_seed(cell.seed, host)
         asked = burst_loss.rules(
-            burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed), nic, udp_only
+            burst_loss.pattern(loss, cell.loss_burst_packets, seed), nic, udp_only
         )
         path = self.out / "loss" / f"{host}.rules"
         path.parent.mkdir(exist_ok=True)
@@ -247,7 +249,7 @@ class CellRun(CellBase):
                 self.run(host, list(burst_loss.SAVE)),
                 host,
                 asked,
-                cell.loss,
+                loss,
                 cell.loss_burst_packets,
             )
         )
@@ -460,7 +462,7 @@ class CellRun(CellBase):
                 "F": self.job.trace_info["source"],
                 "m": cell.m,
                 "RTT_i": sorted(set(common["rtt_ms"].values())),
-                "p_i": cell.loss,
+                "p_i": cell.loss if cell.p_i is None else list(cell.p_i),
                 "r": cell.r_bps,
                 "r_vn": cell.r_vn_bps,
                 "r_mc": cell.r_mc_bps,
@@ -478,6 +480,11 @@ class CellRun(CellBase):
                 **({"q_rcv": cell.q_rcv_bytes} if cell.q_rcv_bytes else {}),
                 **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
                 **({"rtt_ms": cell.rtt_ms} if cell.rtt_ms is not None else {}),
+                **({"rate_i": list(cell.rate_i_bps)} if cell.rate_i_bps is not None else {}),
+                "repair": cell.repair,
+                "mac_level": cell.mac_level,
+                "feed": cell.feed,
+                **dict(cell.settings),
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,
                 "guarantee": cell.guarantee,

@@ -139,7 +139,10 @@ def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
 
 def check(cells: Iterable[CellSpec]) -> None:
     """Raises UsageError if losses cannot come in the bursts that a cell asks for."""
-    for p, packets in {(c.loss, c.loss_burst_packets): c for c in cells if c.bursts}:
+    asked = {
+        (p, c.loss_burst_packets): c for c in cells if c.bursts for p in (c.p_i or (c.loss,)) if p
+    }
+    for p, packets in asked:
         try:
             pattern(p, packets, 0)
         except ValueError as error:

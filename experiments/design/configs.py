@@ -30,7 +30,7 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
     if cell.protocol == "ldm6":
         # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
         latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
-        return [f"SET ldm6.max_latency_s {latency}"]
+        return _with([f"SET ldm6.max_latency_s {latency}"], cell.settings)
     settings = [
         "SET fmtp.layout 2021",  # its time stamp in the BOP gives the FMTP delay
         f"SET fmtp.f_snd {cell.f_snd:g}",
@@ -40,8 +40,8 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
         *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
         f"SET fmtp.ttl {TTL}",
         "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
-        "SET fmtp.repair unicast",  # the papers' protocol
-        "SET fmtp.mac_level 0",  # as the papers' datagrams
+        f"SET fmtp.repair {cell.repair}",
+        f"SET fmtp.mac_level {cell.mac_level}",
         "SET ldm7.verify_md5 0",  # as the papers' subscribers
     ]
     if cell.backlog_s is not None:
@@ -49,7 +49,13 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
     if service is not None:
         settings.append(f"SET path.service unix:{service}")
         settings += [f"SET path.rate_bps {f.r_vn_bps} {f.label}".rstrip() for f in cell.feeds]
-    return settings
+    return _with(settings, cell.settings)
+
+
+def _with(lines: Sequence[str], more: Mapping[str, str]) -> list[str]:
+    """The lines, with further settings in the place of those of the same name."""
+    kept = [line for line in lines if line.split()[1] not in more]
+    return [*kept, *(f"SET {name} {value}" for name, value in more.items())]
 
 
 def _allow(feeds: Iterable[Feed], address: str) -> str:

@@ -12,23 +12,22 @@ import hashlib
 import itertools
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from experiments.design.spec import (
+from experiments.design.parameters import (
     BASE_FACTORS,
     PARAMETER_FACTORS,
-    SUBSCRIPTION_FACTORS,
-    ExperimentSpec,
+    Factors,
     Parameters,
-    Spec,
+    trace_label,
 )
+from experiments.design.spec import SUBSCRIPTION_FACTORS, ExperimentSpec, Spec
 from parsers.base.factors import Scalar
 
-SIZE_FACTORS: Final = ("b_snd",)  # in bytes; in names of cells in MB
+SIZE_FACTORS: Final = ("b_snd", "b_mc", "b_uc", "b_rcv", "q_snd")  # bytes; in names of cells MB
 LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
-FEED: Final = "NGRID"  # of the papers' experiments
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
 SLOT_MARGIN: Final = 1000
@@ -103,11 +102,19 @@ class CellSpec:
     q_rcv_bytes: int  # 0: the whole replay fits
     f_cwnd_factor: float
     tcp_congestion_control: tuple[str, ...]
+    repair: str  # unicast, multicast
+    mac_level: str
+    feed: str  # LDM's feed type, of a cell with one feed
+    trace: str  # what the trace is called among the levels of its factor; "": no factor
+    p_i: tuple[float, ...] | None  # by receiver; None: `loss` at all
+    rtt_i_ms: tuple[float, ...] | None
+    rate_i_bps: tuple[int, ...] | None
+    settings: Mapping[str, str]  # further ones of ldmd.conf
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
         """Return the feeds, each with a path of its own."""
-        return (Feed(FEED, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
+        return (Feed(self.feed, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
 
     @property
     def backlog_s(self) -> float | None:
@@ -130,6 +137,16 @@ class CellSpec:
         if self.ldm6_rate == "shared":
             return self.b_mc_bytes
         return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms, self.m)
+
+    def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
+        """Return `p_i`, `rtt_i_ms` or `rate_i_bps` by the host; {} if all receivers are alike.
+        `hosts`: those that take part, in order."""
+        return dict(zip(hosts, getattr(self, what) or (), strict=False))
+
+    @property
+    def trace_key(self) -> str:
+        """Return what the run's manifest calls the cell's trace: its seed, and its level."""
+        return f"{self.seed}-{self.trace}" if self.trace else str(self.seed)
 
     @property
     def bursts(self) -> bool:
@@ -157,7 +174,7 @@ class CellSpec:
     @staticmethod
     def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
         """What JSON has as lists."""
-        names = ("subscribers", "tcp_congestion_control")
+        names = ("subscribers", "tcp_congestion_control", "p_i", "rtt_i_ms", "rate_i_bps")
         return {name: tuple(raw[name]) for name in names if raw[name] is not None}
 
     def digest(self, trace_text: str) -> str:
@@ -181,7 +198,7 @@ def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
 
 def _short(name: str, level: Scalar) -> str:
     if isinstance(level, str):
-        return level
+        return level.lower()
     return f"{level / 1e6:g}M" if name in SIZE_FACTORS else f"{level:g}"
 
 
@@ -195,7 +212,7 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
             "receivers": block.receivers,
             "rate_bps": block.rate_bps,
             "loss": block.loss,
-            **{n: getattr(block, n) or (getattr(spec.parameters, n),) for n in varied},
+            **{n: _levels(spec, block, n) for n in varied},
             "protocol": block.protocol,
         }
         for combination in itertools.product(*lists.values()):
@@ -204,6 +221,22 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
             ordered = {n: levels[n] for n in (*BASE_FACTORS, *varied) if levels[n] is not None}
             found.setdefault(cell_name(ordered, 0, 1), ordered)
     return list(found.values())
+
+
+def _levels(spec: ExperimentSpec, block: Factors, name: str) -> tuple[Scalar, ...]:
+    """Return the levels of a factor in a block, or the one that the experiment has instead."""
+    given: tuple[Scalar, ...] = getattr(block, name) or ()
+    if name == "trace":
+        return tuple(trace_label(str(trace)) for trace in given or (spec.trace,))
+    return given or (getattr(spec.parameters, name),)
+
+
+def traces_by_label(spec: Spec) -> dict[str, str]:
+    """Return the experiment's traces: `CellSpec.trace` -> what the file says."""
+    given = [spec.trace]
+    if isinstance(spec, ExperimentSpec):
+        given += [trace for block in spec.factors for trace in block.trace or ()]
+    return {"": spec.trace, **{trace_label(trace): trace for trace in given}}
 
 
 @dataclass(frozen=True)
@@ -252,7 +285,7 @@ def build_cell(
         m=chosen.m,
         subscribers=chosen.subscribers,
         r_bps=chosen.r_bps,
-        loss=float(chosen.factors["loss"]),
+        loss=_mean_loss(chosen, fixed),
         loss_model=fixed.loss_model,
         loss_burst_packets=fixed.loss_burst_packets,
         rtt_ms=fixed.rtt_ms,
@@ -280,7 +313,21 @@ def build_cell(
         q_rcv_bytes=fixed.q_rcv or 0,
         f_cwnd_factor=fixed.f_cwnd_factor,
         tcp_congestion_control=fixed.tcp_congestion_control,
+        repair=fixed.repair,
+        mac_level=fixed.mac_level,
+        feed=fixed.feed,
+        trace=str(chosen.factors.get("trace", "")),
+        p_i=fixed.p_i and fixed.p_i[: chosen.m],
+        rtt_i_ms=fixed.rtt_i_ms and fixed.rtt_i_ms[: chosen.m],
+        rate_i_bps=fixed.rate_i_bps and fixed.rate_i_bps[: chosen.m],
+        settings={name: str(value) for name, value in fixed.set.items()},
     )
+
+
+def _mean_loss(chosen: Combination, fixed: Parameters) -> float:
+    if fixed.p_i is None:
+        return float(chosen.factors["loss"])
+    return sum(fixed.p_i[: chosen.m]) / chosen.m
 
 
 def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
@@ -303,7 +350,7 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
         m = int(factors["receivers"])
         name = cell_name(factors, repeat, spec.repeats)
         chosen = Combination(name, factors, repeat, m, hosts[:m] if hosts is not None else None)
-        changed = {n: v for n, v in factors.items() if n in LETTERS}
+        changed = {n: v for n, v in factors.items() if n in LETTERS and n != "trace"}
         fixed = spec.parameters.model_copy(update=changed)
         rates = rates_of(fixed, chosen.protocol, m, chosen.r_bps)
         cells.append(build_cell(spec, level, chosen, fixed, rates))

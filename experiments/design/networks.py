@@ -13,7 +13,8 @@ from topologies.model.document import TopologyErrors, read_document
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find, load
 from topologies.model.network import Network
-from topologies.model.round_trip import with_round_trip
+from topologies.model.receivers import with_receiver_rates
+from topologies.model.round_trip import with_round_trip, with_round_trips
 
 __all__ = ["Networks"]
 
@@ -31,7 +32,7 @@ class Networks:
 
     def __init__(self) -> None:
         self._found: dict[Key, Network] = {}
-        self._changed: dict[tuple[Key, float | None, float], Network] = {}
+        self._changed: dict[tuple[object, ...], Network] = {}
 
     def of(self, cell: CellSpec) -> Network:
         """With the round trip that the cell asks for, and a lane for competing flows if it has
@@ -53,11 +54,26 @@ class Networks:
                 self._found[key] = _generated(path, cell.m, cell.subscribers, more)
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
-        changed = (key, cell.rtt_ms, cell.handoff_loss)
+        changed = (key, cell.rtt_ms, cell.handoff_loss, cell.rtt_i_ms, cell.rate_i_bps)
         if changed not in self._changed:
-            network = with_rtt(self._found[key], cell.rtt_ms)
+            network = _with_lists(with_rtt(self._found[key], cell.rtt_ms), cell)
             self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
         return self._changed[changed]
+
+
+def _with_lists(network: Network, cell: CellSpec) -> Network:
+    """Apply what each receiver has of its own. Raises UsageError if it cannot be had."""
+    hosts = cell.subscribing(_names(network))
+    rtts = cell.by_receiver(hosts, "rtt_i_ms")
+    rates = cell.by_receiver(hosts, "rate_i_bps")
+    try:
+        if rtts:
+            network = with_round_trips(network, rtts)
+        if rates:
+            network = with_receiver_rates(network, {h: int(bps) for h, bps in rates.items()})
+    except ValueError as error:
+        raise UsageError(f"{'rtt_i_ms' if rtts else 'rate_i_bps'}: {error}") from None
+    return network
 
 
 def with_rtt(network: Network, rtt_ms: float | None) -> Network:

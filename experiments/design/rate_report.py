@@ -7,7 +7,8 @@ import re
 from typing import Final
 
 from experiments.design import trace_input
-from experiments.design.spec import MAX_DURATION_S, UsageError
+from experiments.design.parameters import MAX_DURATION_S
+from experiments.design.spec import UsageError
 from experiments.design.trace_rate import RATE_MOST_BPS, Arrival, Served, rate_for, serve
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import parse_trace

@@ -16,14 +16,27 @@ from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar, get_args
 from pydantic import (
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     TypeAdapter,
     WithJsonSchema,
 )
 
 from common.places import EXPERIMENTS
-from experiments.design.loss_model import LossModel
+from experiments.design.parameters import (
+    MAX_DURATION_S,
+    MAX_RECEIVERS,
+    MAX_REPEATS,
+    MIN_DURATION_S,
+    Block,
+    Duration,
+    Factors,
+    FeedName,
+    Name,
+    Parameters,
+    Repeats,
+    Seconds,
+    trace_label,
+)
 from experiments.design.spec_reports import Reports, keys_by_block, quote
 from parsers.read.published import (
     Claim,
@@ -39,13 +52,7 @@ from topologies.model.document import (
     read_document,
 )
 from topologies.model.load import bundled as bundled_topologies
-from topologies.model.spec import (
-    NAME_PATTERN,
-    Loss,
-    RateBps,
-    SizeBytes,
-    Text,
-)
+from topologies.model.spec import Loss, RateBps, Text
 
 __all__ = [
     "Error",
@@ -69,150 +76,6 @@ MODEL: Final = "model"  # the trace that Downpour generates
 PACED: Final = "paced"  # another, whose source has a ceiling
 GENERATED: Final = (MODEL, PACED)
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
-
-MAX_RECEIVERS = 200
-MAX_DURATION_S = 24 * 3600
-MIN_DURATION_S = 0.001  # the resolution of times in traces
-MAX_REPEATS = 1000
-Protocol = Literal["ldm7", "ldm6"]
-Guarantee = Literal["none", "queues"]
-Cut = Literal["none", "handoff"]
-Clocks = Literal["any", "native", "virtual"]
-Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
-Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
-Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
-Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
-Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)]
-Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
-Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
-MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
-HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
-RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
-BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
-Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
-AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
-
-
-class Block(BaseModel):
-    """A block of the file: unknown keys are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Factors(Block):
-    """What varies; a cell is run for each combination of levels. A factor with the name of a
-    parameter takes that parameter's place."""
-
-    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
-    receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
-    rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
-    loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
-    f_snd: tuple[Factor, ...] | None = Field(default=None, min_length=1)
-    f_rcv: tuple[Factor, ...] | None = Field(default=None, min_length=1)
-    rtt_ms: tuple[RttMs, ...] | None = Field(default=None, min_length=1)
-    loss_burst_packets: tuple[BurstPackets, ...] | None = Field(default=None, min_length=1)
-    background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
-    b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
-    guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
-    cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
-
-
-BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
-# The factors that vary a parameter, in the order of cell names, each with its letters there.
-PARAMETER_FACTORS: Final = {
-    "f_snd": "fsnd",
-    "f_rcv": "frcv",
-    "rtt_ms": "rtt",
-    "loss_burst_packets": "burst",
-    "background_flows": "bg",
-    "b_snd": "bsnd",
-    "guarantee": "g",
-    "cut": "cut",
-}
-
-
-class Parameters(Block):
-    """What stays fixed, by the symbols of MPUP16 Tables I and II."""
-
-    f_snd: Factor = Field(description="FMTP sender timeout factor, equation (1)")
-    f_rcv: Factor = Field(description="FMTP receiver timeout factor, equation (2)")
-    r_mc: Factor = Field(1.0, description="sender multicast rate, as a multiple of r")
-    r_uc: Factor = Field(1.0, description="sender unicast rate, as a multiple of r")
-    b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
-    b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
-    b_rcv: SizeBytes = Field(description="receiver UDP buffer")
-    b_snd: SizeBytes | None = Field(
-        None,
-        description="sender UDP buffer of the multicast; left out: the system's default, and "
-        "products wait in the file queue; as large as b_mc: they wait in the traffic-control "
-        "queue, as in the papers, while tau_snd runs",
-    )
-    q_snd: SizeBytes = Field(description="sender file queue")
-    n_snd: Slots = Field(description="sender limit on files in the queue")
-    q_rcv: SizeBytes | None = Field(
-        None, description="receivers' file queue; left out: the whole replay fits"
-    )
-    f_cwnd_factor: Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)] = Field(
-        1.2,
-        description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
-    )
-    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
-        1.2,
-        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
-        "asks for at least 1",
-    )
-    loss_model: LossModel = Field(
-        "hash",
-        description="hash: which packets are lost follows from the seed, the receiver and the "
-        "packet; random: drawn by the kernel",
-    )
-    tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
-        ("ctcp", "bbr"),
-        min_length=1,
-        description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
-        "fixed at f_cwnd",
-    )
-    rtt_ms: RttMs | None = Field(
-        None,
-        description="the same round trip between the publisher and every receiver, half of it per "
-        "direction; without it the topology's",
-    )
-    handoff_loss: Loss = Field(
-        0.0,
-        description="loss on the publisher's hand-off link, before the tree branches: the same "
-        "frames are missing at all receivers (DRFSM21 5.2)",
-    )
-    loss_burst_packets: BurstPackets = Field(
-        1.0,
-        description="mean length of a burst of losses; 1: independent losses, above: "
-        "Gilbert-Elliott with the same mean loss p_i",
-    )
-    background_flows: Flows = Field(
-        0,
-        description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
-        "own without a guarantee; the topology needs a parameter `lanes`",
-    )
-    guarantee: Guarantee = Field(
-        "none",
-        description="queues: switch ports whose link has a rate have a queue for each path "
-        "(docs/reference/path-service.md); none: one queue for all",
-    )
-    cut: Cut = Field(
-        "none",
-        description="handoff: the link by which the path enters the next controller domain breaks "
-        "when half of the trace is replayed, and is mended when all products are there",
-    )
-    ldm6_rate: Literal["per-receiver", "shared"] = Field(
-        "per-receiver",
-        description="rate of LDM6's token bucket filter; per-receiver: m x r (MPUP16 V-B), "
-        "shared: r for all receivers (DRFSM21 5.4)",
-    )
-    subscribers: tuple[HostName, ...] | None = Field(
-        None,
-        min_length=1,
-        description="hosts of the topology; the factor receivers takes the first m of them. "
-        "Without it: the topology's, in its order",
-    )
 
 
 def _blocks(value: object) -> object:
@@ -296,9 +159,7 @@ class FeedSpec(Block):
     """A file-stream with a path of its own. Its products are the trace's, with sizes of their
     own."""
 
-    feed: Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")] = Field(
-        description="LDM's feedtype, e.g. NGRID"
-    )
+    feed: FeedName = Field(description="LDM's feedtype, e.g. NGRID")
     rate_bps: RateBps = Field(description="r of this feed: its multicast and its unicast rate")
     size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = Field(
         description="of the trace's sizes"
@@ -381,14 +242,36 @@ def _with_paths_from(folder: Path, spec: S) -> S:
         return name if name is None or name in GENERATED else str(folder / name)
 
     changes: dict[str, object] = {"trace": trace(spec.trace)}
+    if isinstance(spec, ExperimentSpec):
+        changes["factors"] = tuple(_with_traces(block, trace) for block in spec.factors)
     if is_topology_file(spec.topology):
         changes["topology"] = str(folder / spec.topology)
     if spec.levels is not None:
         levels = {name: getattr(spec.levels, name) for name in LEVEL_NAMES}
         changes["levels"] = Levels(
-            **{n: v.model_copy(update={"trace": trace(v.trace)}) for n, v in levels.items()}
+            **{
+                n: v.model_copy(
+                    update={"trace": trace(v.trace), "factors": _level_traces(v.factors, trace)}
+                )
+                for n, v in levels.items()
+            }
         )
     return spec.model_copy(update=changes)
+
+
+def _level_traces(factors: Any, absolute: Callable[[str | None], str | None]) -> Any:
+    """What a level says of factors, in one block or several, with absolute traces."""
+    if isinstance(factors, list):
+        return [_level_traces(block, absolute) for block in factors]
+    if not isinstance(factors.get("trace"), list):
+        return factors
+    return {**factors, "trace": [absolute(str(name)) for name in factors["trace"]]}
+
+
+def _with_traces(block: Factors, absolute: Callable[[str | None], str | None]) -> Factors:
+    if block.trace is None:
+        return block
+    return block.model_copy(update={"trace": tuple(absolute(name) for name in block.trace)})
 
 
 def load_as(kind: type[S], path: Path) -> S:
@@ -464,18 +347,39 @@ def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
         reports.add(("parameters", "subscribers"), "subscribers with a host twice", "each once")
     for number, block in enumerate(spec.factors):
         for name, levels in block.model_dump(exclude_none=True).items():
-            if len(set(levels)) < len(levels):
+            known = [trace_label(v) for v in levels] if name == "trace" else levels
+            if len(set(known)) < len(levels):
                 found = f"factors.{name} with a level twice"
                 reports.add(("factors", number, name), found, "each level once")
         for index, level in enumerate(block.loss):
             if level >= 1.0:
                 place: Place = ("factors", number, "loss", index)
                 reports.add(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+        _check_lists(reports, spec.parameters, number, block)
         for index, m in enumerate(block.receivers):
             if names is not None and m > len(names):
                 place = ("factors", number, "receivers", index)
                 valid = f"at most {len(names)}, the number of parameters.subscribers"
                 reports.add(place, f"m = {m}", valid)
+
+
+def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """Lists by receiver are long enough, and nothing else says the same."""
+    most = max(block.receivers)
+    for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
+        given = getattr(fixed, name)
+        if given is not None and len(given) < most:
+            found = f"{name} of {len(given)} receivers"
+            reports.add(("parameters", name), found, f"{most}, as factors.receivers has m = {most}")
+    if fixed.p_i is not None:
+        if any(block.loss):
+            found = f"loss {max(block.loss):g} beside parameters.p_i"
+            reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
+        if max(fixed.p_i) >= 1.0:
+            reports.add(("parameters", "p_i"), "p_i of 1", "probabilities below 1, e.g. 1%")
+    if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
+        found = "rtt_i_ms beside rtt_ms"
+        reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
@@ -505,6 +409,9 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """What must hold between blocks."""
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
+        for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
+            if getattr(spec.parameters, name) is not None:
+                reports.add(("parameters", name), name, "nothing: not with kind join-leave")
         if flows := spec.parameters.background_flows:
             place = ("parameters", "background_flows")
             reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")

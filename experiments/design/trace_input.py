@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Final, NotRequired, TypedDict
 
 from experiments.design import paced_hour, trace_model
-from experiments.design.spec import MIN_DURATION_S, MODEL, PACED, Error, SpecErrors, UsageError
+from experiments.design.parameters import MIN_DURATION_S
+from experiments.design.spec import MODEL, PACED, Error, SpecErrors, UsageError
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 

@@ -127,7 +127,7 @@ def _of_run(path: Path, clock: Clock, machine: Machine) -> list[Measured]:
             kind = JoinLeaveCell if "script" in raw else CellSpec
             cell = kind.from_dict(raw)
             if cell.cell in seconds:
-                formula = clock.estimate_s(cell, int(traces[str(cell.seed)]["bytes"]))
+                formula = clock.estimate_s(cell, int(traces[cell.trace_key]["bytes"]))
                 ratio = float(seconds[cell.cell]) / formula
                 directory = path.parent / "cells" / cell.cell
                 found.append(

@@ -121,12 +121,12 @@ def machine() -> Machine:
 
 
 def traces_of(planned: Sequence[Planned]) -> dict[str, TraceRecord]:
-    """Return each seed's trace, with its file in the run's directory and the file's digest."""
+    """Return each trace, with its file in the run's directory and the file's digest."""
     found: dict[str, TraceRecord] = {}
     for item in planned:
-        seed = str(item.cell.seed)
-        if seed not in found:
-            found[seed] = {
+        key = item.cell.trace_key
+        if key not in found:
+            found[key] = {
                 **item.trace.to_dict(),
                 "file": item.trace.file,
                 "sha256": item.trace.sha256,

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 from collections.abc import Collection, Sequence
@@ -15,10 +16,21 @@ from common.places import BUILD
 from experiments.cells import queue_place
 from experiments.design import burst_loss, trace_input
 from experiments.design import join_leave_expansion as join_leave
-from experiments.design.expansion import CellSpec, disk_needed_bytes, expand
+from experiments.design.expansion import (
+    CellSpec,
+    disk_needed_bytes,
+    expand,
+    traces_by_label,
+)
 from experiments.design.networks import Networks, with_rtt
 from experiments.design.selection import select
-from experiments.design.spec import GENERATED, AnySpec, JoinLeaveSpec, UsageError
+from experiments.design.spec import (
+    GENERATED,
+    AnySpec,
+    ExperimentSpec,
+    JoinLeaveSpec,
+    UsageError,
+)
 from experiments.design.trace_input import ReplayTrace
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
@@ -71,23 +83,39 @@ def plan(
         return _plan_join_leave(spec, level, only, most_traces)
     cells = select(expand(spec, level), only)
     burst_loss.check(cells)
-    # A trace file is the same for all seeds.
-    generated = spec.trace in GENERATED
-    shared = None if generated else trace_input.prepare(spec.trace, spec.duration_s, 0)
-    traces: dict[int, ReplayTrace] = {}
+    traces = Traces(spec, most_traces)
     networks = Networks()
     planned = []
     for cell in cells:
-        seed = _seed_of_trace(traces, cell.seed, most_traces)
-        if spec.trace_seed is not None:
-            seed = spec.trace_seed
-        if shared is None and seed not in traces:
-            traces[seed] = trace_input.prepare(spec.trace, spec.duration_s, seed)
-        trace = traces[seed] if shared is None else shared
         check_cut(cell, networks.of(cell))
-        borrowed = shared is None and spec.trace_seed is None and seed != cell.seed
-        planned.append(Planned(cell, networks.of(cell), trace, borrowed))
+        planned.append(Planned(cell, networks.of(cell), *traces.of(cell)))
     return tuple(planned)
+
+
+class Traces:
+    """Makes or reads each trace of an experiment once."""
+
+    def __init__(self, spec: ExperimentSpec, most: int | None) -> None:
+        self._spec, self._most = spec, most
+        self._given = traces_by_label(spec)
+        self._made: dict[str, dict[int, ReplayTrace]] = {name: {} for name in self._given}
+
+    def of(self, cell: CellSpec) -> tuple[ReplayTrace, bool]:
+        """Return the cell's trace, and whether it is that of another seed (`Planned.borrowed`).
+        Raises SpecErrors or UsageError."""
+        spec, given, made = self._spec, self._given[cell.trace], self._made[cell.trace]
+        # A trace file is the same for all seeds.
+        generated = given in GENERATED
+        seed = _seed_of_trace(made, cell.seed, self._most) if generated else 0
+        if generated and spec.trace_seed is not None:
+            seed = spec.trace_seed
+        if seed not in made:
+            trace = trace_input.prepare(given, spec.duration_s, seed)
+            if cell.trace:
+                file = f"trace-{cell.trace}{f'-{seed}' if generated else ''}.txt"
+                trace = dataclasses.replace(trace, file=file)
+            made[seed] = trace
+        return made[seed], generated and spec.trace_seed is None and seed != cell.seed
 
 
 def check_cut(cell: CellSpec, network: Network) -> None:

@@ -24,6 +24,7 @@ from common.command_line import PROGRAM, given_arguments
 from common.contracts import FAITHFUL, INVALID
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import RUNS
+from experiments.design.parameters import trace_label
 from experiments.design.spec import (
     GENERATED,
     AnySpec,
@@ -111,13 +112,32 @@ def _topology_copy(original: Original) -> Path | None:
     return original.path / TOPOLOGY_COPY if gone else None
 
 
+def _with_trace_copies(original: Original) -> AnySpec:
+    """Return the experiment, with the run's copies of traces whose files are gone."""
+    spec = original.spec
+    copies = {str(t["file"]) for t in original.raw["traces"].values()}
+
+    def there(trace: str) -> str:
+        if trace in GENERATED or Path(trace).is_file():
+            return trace
+        own = f"trace-{trace_label(trace)}.txt"  # of a level of the factor
+        return str(original.path / (own if own in copies else min(copies)))
+
+    changes: dict[str, object] = {"trace": there(spec.trace)}
+    if isinstance(spec, ExperimentSpec):
+        changes["factors"] = tuple(
+            block.model_copy(update={"trace": tuple(map(there, block.trace))})
+            if block.trace is not None
+            else block
+            for block in spec.factors
+        )
+    return spec.model_copy(update=changes)
+
+
 def plan(original: Original) -> list[Planned]:
     """Return the same cells, of the same trace and topology; where a file of these is gone, the
     run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
-    spec = original.spec
-    if spec.trace not in GENERATED and not Path(spec.trace).is_file():
-        copies = {str(t["file"]) for t in original.raw["traces"].values()}
-        spec = spec.model_copy(update={"trace": str(original.path / min(copies))})
+    spec = _with_trace_copies(original)
     copy = _topology_copy(original)
     if copy is not None:
         spec = spec.model_copy(update={"topology": str(copy)})
@@ -141,11 +161,12 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
         for key, value in before.items():
             if now.get(key) != value:
                 found.append(f"{name}: {key} was {value!r}, is {now.get(key)!r}")
-        written = original.raw["traces"].get(str(item.cell.seed), {}).get("sha256")
+        written = original.raw["traces"].get(item.cell.trace_key, {}).get("sha256")
         if written != item.trace.sha256 and str(written) not in traces:
             traces.add(str(written))
             found.append(
-                f"trace of seed {item.cell.seed}: SHA-256 was {written}, is {item.trace.sha256}"
+                f"trace of seed {item.cell.trace_key}: SHA-256 was {written}, "
+                f"is {item.trace.sha256}"
             )
         network = original.path / "cells" / name / "network.json"
         if network.is_file() and json.loads(network.read_text()) != json.loads(

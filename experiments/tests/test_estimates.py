@@ -13,9 +13,9 @@ import pytest
 from experiments.cells.run_directory import write_json
 from experiments.design import trace_input
 from experiments.design.expansion import CellSpec, expand
+from experiments.design.parameters import Factors
 from experiments.design.spec import (
     ExperimentSpec,
-    Factors,
     find,
     load_as,
 )

@@ -24,7 +24,17 @@ from experiments.runs.preparation import plan
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 
-OURS = ("timeouts", "rtt", "burst-loss", "background", "churn", "scale", "multidomain")
+OURS = (
+    "timeouts",
+    "rtt",
+    "burst-loss",
+    "background",
+    "churn",
+    "scale",
+    "multidomain",
+    "buffers",
+    "sweet-spot",
+)
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 
 
@@ -51,7 +61,17 @@ def test_the_overview_counts_their_cells(name: str, level: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["timeouts", "rtt", "burst-loss", "background", "scale", "multidomain"]
+    "name",
+    [
+        "timeouts",
+        "rtt",
+        "burst-loss",
+        "background",
+        "scale",
+        "multidomain",
+        "buffers",
+        "sweet-spot",
+    ],
 )
 def test_there_is_a_network_for_each_cell(name: str) -> None:
     networks = Networks()

@@ -20,9 +20,9 @@ from experiments.design.expansion import (
     receiver_queue_bytes,
     tbf_limit_bytes,
 )
+from experiments.design.parameters import Factors
 from experiments.design.spec import (
     ExperimentSpec,
-    Factors,
     UsageError,
     find,
     load_as,

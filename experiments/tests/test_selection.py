@@ -4,10 +4,10 @@ from __future__ import annotations
 import pytest
 
 from experiments.design.expansion import CellSpec, expand
+from experiments.design.parameters import Factors
 from experiments.design.selection import ordered, select
 from experiments.design.spec import (
     ExperimentSpec,
-    Factors,
     UsageError,
     find,
     load_as,

@@ -631,6 +631,53 @@ def test_injected_loss_says_if_it_can_be_replayed(model: str, text: str) -> None
     assert found.text.endswith("; " + text)
 
 
+@pytest.mark.parametrize(
+    ("arrived", "status"),
+    [
+        ({"wsu1": (10_000, 100), "sl1": (10_000, 500)}, "pass"),
+        # As many in all, but the other way round; then losses where none were asked for.
+        ({"wsu1": (10_000, 500), "sl1": (10_000, 100)}, "fail"),
+        ({"wsu1": (10_000, 100), "sl1": (100, 5)}, "warn"),
+    ],
+)
+def test_each_receivers_own_loss(arrived: dict[str, tuple[int, int]], status: str) -> None:
+    asked = {"loss_of": {"wsu1": 0.01, "sl1": 0.05}, "loss": 0.03}
+    checks = judge(dataclasses.replace(GOOD, **asked, arrived=arrived)).checks
+    (found,) = (c for c in checks if c.name == "injected loss")
+    assert found.status == status, found.text
+
+
+def test_a_receiver_without_loss_loses_nothing() -> None:
+    asked: dict[str, Any] = {"loss_of": {"wsu1": 0.02, "sl1": 0.0}, "loss": 0.01}
+    for dropped, status in ((0, "pass"), (1, "fail")):
+        arrived = {"wsu1": (10_000, 200), "sl1": (10_000, dropped)}
+        checks = judge(dataclasses.replace(GOOD, **asked, arrived=arrived)).checks
+        (found,) = (c for c in checks if c.name == "injected loss")
+        assert found.status == status, found.text
+
+
+@pytest.mark.parametrize(
+    ("factor", "changes", "name"),
+    [
+        (
+            "b_mc",
+            {"end": end(qdiscs={"umass/u-eth0/11:": {"drops": 50}})},
+            "drops at the sender's shaper",
+        ),
+        (
+            "b_rcv",
+            {"receivers": {"wsu1": stats(datagrams=9_900), "sl1": stats(socket_drops=50)}},
+            "drops of FMTP's UDP sockets",
+        ),
+    ],
+)
+def test_what_a_varied_buffer_drops_is_a_finding(
+    factor: str, changes: dict[str, Any], name: str
+) -> None:
+    assert name in statuses(**changes)
+    assert name not in statuses(**changes, varied=frozenset({factor}))
+
+
 def test_each_check_is_documented() -> None:
     """Also those of a run that warns: their names are the same."""
     page = (Path(__file__).parents[2] / "docs/guide/verdict.md").read_text()

@@ -70,6 +70,8 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         protocol=cell.protocol,
         m=cell.m,
         loss=cell.loss,
+        varied=frozenset(cell.factors),
+        loss_of=cell.by_receiver(subscribers, "p_i"),
         loss_model=seen.loss_model,
         shaped_bps=cell.shaped_bps,
         b_rcv_bytes=cell.b_rcv_bytes,
@@ -97,7 +99,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         arrived=arrivals(start, end, subscribers, cell.loss),
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
-        congested=congested(network) if cell.background_flows else frozenset(),
+        congested=(congested(network) if cell.background_flows or cell.rate_i_bps else frozenset()),
         contents=_contents(out / "products", network.publisher.name, subscribers),
         drained=seen.drained,
         drain_s=seen.times["drained"] - seen.times["insertion_ended"],
@@ -127,14 +129,19 @@ def _bursts(
 ) -> dict[str, BurstCount]:
     """Where a counter is missing, the receiver is left out: `arrived` tells."""
     found = {}
+    subscribers = list(subscribers)
+    p_i = cell.by_receiver(subscribers, "p_i")
     for host in subscribers:
+        loss = p_i.get(host, cell.loss)
+        if loss == 0:
+            continue
         begun = rule_bursts(host, start, end)
         counts = arrivals(start, end, [host], cell.loss)
         if begun is None or host not in counts:
             continue
         arrived, dropped = counts[host]
         seed = loss_model.loss_seed(cell.seed, host)
-        bounds = burst_loss.pattern(cell.loss, cell.loss_burst_packets, seed).bounds(arrived)
+        bounds = burst_loss.pattern(loss, cell.loss_burst_packets, seed).bounds(arrived)
         slack = burst_loss.SLACK_PACKETS
         found[host] = BurstCount(
             dropped,

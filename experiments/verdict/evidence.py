@@ -64,6 +64,8 @@ class Evidence:
     shaping_after: tuple[Sequence[str], int]
     start: Counters
     end: Counters
+    loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` at all
+    varied: frozenset[str] = frozenset()  # the experiment's factors
     nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
     publisher: str = ""
     publisher_nic1: str = ""

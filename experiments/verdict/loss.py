@@ -55,6 +55,8 @@ def injected_loss(evidence: Evidence) -> list[Check]:
     dropped_all = sum(d for _, d in evidence.arrived.values())
     if evidence.bursts:
         return _burst_loss(evidence, arrived)
+    if evidence.loss_of:
+        return [_loss_of_each(evidence)]
     if arrived * evidence.loss < 10:
         text = f"only {arrived} packets arrived at all receivers: nothing can be said"
         return [Check(name, "warn", evidence.loss, None, text)]
@@ -80,6 +82,33 @@ def injected_loss(evidence: Evidence) -> list[Check]:
         )
         status = "warn" if status == "pass" else status
     return [Check(name, status, evidence.loss, round(found, 6), text)]
+
+
+def _loss_of_each(evidence: Evidence) -> Check:
+    """Check each receiver's loss against its own p_i. Of m receivers, one outside its own interval
+    is m times as likely by chance."""
+    statuses: list[Status] = []
+    texts = []
+    for host, p in evidence.loss_of.items():
+        arrived, dropped = evidence.arrived[host]
+        low, high = binomial_interval(arrived, p, 1 - (1 - LOSS_CONFIDENCE) / evidence.m)
+        if p == 0:
+            status: Status = "fail" if dropped else "pass"
+        elif arrived * p < 10:
+            status = "warn"
+        elif _inside(dropped, (low, high)):
+            status = "pass"
+        else:
+            certain = 1 - (1 - LOSS_CERTAIN) / evidence.m
+            inside = _inside(dropped, binomial_interval(arrived, p, certain))
+            status = "warn" if inside else "fail"
+        statuses.append(status)
+        texts.append(f"{host} {dropped} of {arrived} (p = {p:g}: {low:.0f} to {high:.0f})")
+    worst: Status = next((s for s in ("fail", "warn") if s in statuses), "pass")
+    total = sum(d for _, d in evidence.arrived.values())
+    share = total / max(1, sum(a for a, _ in evidence.arrived.values()))
+    text = f"{'; '.join(texts)}; {_replayable(evidence.loss_model)}"
+    return Check("injected loss", worst, round(evidence.loss, 6), round(share, 6), text)
 
 
 def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:

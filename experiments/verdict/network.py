@@ -75,13 +75,17 @@ def drops(evidence: Evidence) -> list[Check]:
     socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
     packets = _expected_packets(evidence)
     checks = [
-        _drop_check(
-            "drops at the sender's shaper",
-            [f"{d.place}: {d.packets} ({d.what})" for d in shaper],
-            sum(d.packets for d in shaper),
-            packets,
-            # TCP sees its own drops and slows down; UDP loses the datagram for all receivers.
-            worst="warn" if evidence.protocol == "ldm6" else "fail",
+        _unless_varied(
+            evidence,
+            ("b_mc", "b_uc"),
+            _drop_check(
+                "drops at the sender's shaper",
+                [f"{d.place}: {d.packets} ({d.what})" for d in shaper],
+                sum(d.packets for d in shaper),
+                packets,
+                # TCP sees its own drops and slows down; UDP loses the datagram for all receivers.
+                worst="warn" if evidence.protocol == "ldm6" else "fail",
+            ),
         ),
         _drop_check(
             "uninjected drops",
@@ -103,18 +107,32 @@ def drops(evidence: Evidence) -> list[Check]:
         )
     if evidence.protocol == "ldm7":
         checks.append(
-            _drop_check(
-                "drops of FMTP's UDP sockets",
-                [
-                    f"{host}: {s.socket_drops}"
-                    for host, s in evidence.receivers.items()
-                    if s is not None and s.socket_drops
-                ],
-                socket,
-                packets,
+            _unless_varied(
+                evidence,
+                ("b_rcv",),
+                _drop_check(
+                    "drops of FMTP's UDP sockets",
+                    [
+                        f"{host}: {s.socket_drops}"
+                        for host, s in evidence.receivers.items()
+                        if s is not None and s.socket_drops
+                    ],
+                    socket,
+                    packets,
+                ),
             )
         )
     return checks
+
+
+def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> Check:
+    """Return the check of drops at a buffer; what a buffer drops is a finding where the experiment
+    varies its size."""
+    varied = [name for name in buffers if name in evidence.varied]
+    if not varied or check.status == "pass":
+        return check
+    text = f"does not apply: {' and '.join(varied)} varies; {check.text}"
+    return Check(check.name, "n/a", None, check.found, text)
 
 
 def _interface(drop: Drop) -> str:

@@ -47,6 +47,7 @@ def _backlog(evidence: Evidence) -> Check:
         for q in evidence.queues
         if (evidence.protocol != "ldm6" or not q.place.startswith(own))
         and "/".join(q.place.split("/")[:2]) not in evidence.congested
+        and not (evidence.varied & {"b_mc", "b_uc"} and q.place.startswith(own))
     ]
     if not judged or any(q.samples == 0 for q in judged):
         return Check(name, "warn", None, None, "not sampled")

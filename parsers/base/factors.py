@@ -20,6 +20,7 @@ Scalar = float | int | str
 
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z%]+)", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+_FEED = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,14 @@ class Factor:
     least: float = 0.0
     most: float = math.inf
     names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
+    pattern: re.Pattern[str] = _NAME  # of any name
     valid: str = ""
 
     def read(self, value: object) -> Scalar:
         """A level as it is written in an experiment file or in JSON. ValueError: what is valid."""
         if self.names is not None:
             known = isinstance(value, str) and (
-                value in self.names if self.names else _NAME.fullmatch(value) is not None
+                value in self.names if self.names else self.pattern.fullmatch(value) is not None
             )
             if not known:
                 raise ValueError(self.valid)
@@ -64,13 +66,20 @@ class Factor:
     def show(self, level: Scalar) -> str:
         """`r = 20 Mbit/s`; of a text the text alone."""
         if isinstance(level, str):
-            return level.upper() if self.name == "protocol" else level
+            return level.upper() if self.name == "protocol" else f"{self.symbol} {level}".strip()
         unit = f" {self.shown_unit}" if self.shown_unit else ""
         return f"{self.symbol} = {level / self.scale:g}{unit}"
 
 
 _RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 _SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
+
+
+def _size(name: str, label: str) -> Factor:
+    """A size in bytes, shown in MB."""
+    valid = "a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB"
+    return Factor(name, label, name, "MB", 1e6, _SIZES, whole=True, valid=valid)
+
 
 FACTORS: dict[str, Factor] = {
     f.name: f
@@ -96,10 +105,30 @@ FACTORS: dict[str, Factor] = {
             "background_flows", "Competing TCP flows", "TCP flows", whole=True,
             valid="a whole number from 0",
         ),
+        _size("b_snd", "Sender's UDP socket buffer b_snd"),
+        Factor("r_mc", "Multicast rate r_mc over r", "r_mc/r", valid="a number from 0"),
+        Factor("r_uc", "Unicast rate r_uc over r", "r_uc/r", valid="a number from 0"),
+        _size("b_mc", "Sender's multicast buffer b_mc"),
+        _size("b_uc", "Sender's unicast buffer b_uc"),
+        _size("b_rcv", "Receiver's UDP buffer b_rcv"),
         Factor(
-            "b_snd", "Sender's UDP socket buffer b_snd", "b_snd", "MB", 1e6, _SIZES, whole=True,
-            valid="a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
+            "f_cwnd_factor", "Window f_cwnd, as a multiple of r_uc x RTT", "f_cwnd",
+            valid="a number from 0",
         ),
+        _size("q_snd", "Sender's file queue q_snd"),
+        Factor(
+            "n_snd", "Files in the sender's queue n_snd", "n_snd", whole=True, least=1,
+            valid="a whole number from 1",
+        ),
+        Factor(
+            "repair", "Repair", "", names=("unicast", "multicast"), valid="unicast or multicast"
+        ),
+        Factor(
+            "mac_level", "Authentication of datagrams", "MAC", names=("auto", "0", "1", "2"),
+            valid="auto, '0', '1' or '2'",
+        ),
+        Factor("feed", "Feed type", "", names=(), pattern=_FEED, valid="a feed type, e.g. NGRID"),
+        Factor("trace", "Trace", "", names=(), valid="model, paced, or the stem of a trace's file"),
         Factor(
             "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
             valid="none or queues",

@@ -146,6 +146,20 @@ class Where(Block):
         Levels | None, BeforeValidator(_levels("background_flows")), _SCHEMA
     ] = None
     b_snd: Annotated[Levels | None, BeforeValidator(_levels("b_snd")), _SCHEMA] = None
+    r_mc: Annotated[Levels | None, BeforeValidator(_levels("r_mc")), _SCHEMA] = None
+    r_uc: Annotated[Levels | None, BeforeValidator(_levels("r_uc")), _SCHEMA] = None
+    b_mc: Annotated[Levels | None, BeforeValidator(_levels("b_mc")), _SCHEMA] = None
+    b_uc: Annotated[Levels | None, BeforeValidator(_levels("b_uc")), _SCHEMA] = None
+    b_rcv: Annotated[Levels | None, BeforeValidator(_levels("b_rcv")), _SCHEMA] = None
+    f_cwnd_factor: Annotated[Levels | None, BeforeValidator(_levels("f_cwnd_factor")), _SCHEMA] = (
+        None
+    )
+    q_snd: Annotated[Levels | None, BeforeValidator(_levels("q_snd")), _SCHEMA] = None
+    n_snd: Annotated[Levels | None, BeforeValidator(_levels("n_snd")), _SCHEMA] = None
+    repair: Annotated[Levels | None, BeforeValidator(_levels("repair")), _SCHEMA] = None
+    mac_level: Annotated[Levels | None, BeforeValidator(_levels("mac_level")), _SCHEMA] = None
+    feed: Annotated[Levels | None, BeforeValidator(_levels("feed")), _SCHEMA] = None
+    trace: Annotated[Levels | None, BeforeValidator(_levels("trace")), _SCHEMA] = None
     guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
     cut: Annotated[Levels | None, BeforeValidator(_levels("cut")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None

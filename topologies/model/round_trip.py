@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network with the same round trip between the publisher and every subscriber. Pure."""
+"""A network with other round trips between the publisher and the subscribers. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
-from topologies.model.network import Impairment, Link, Network
+from topologies.model.network import Link, Network
 
 
 def with_round_trip(network: Network, rtt_ms: float) -> Network:
@@ -17,11 +18,31 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
     queues and losses stay. Raises ValueError if a subscriber's segment ends at the publisher's
     hand-off link: then no link is the publisher's alone.
     """
-    half = Impairment(delay_ms=round(rtt_ms / 2, 3))
+    return with_round_trips(network, dict.fromkeys(_subscribers(network), rtt_ms))
+
+
+def with_round_trips(network: Network, rtt_ms: Mapping[str, float]) -> Network:
+    """The same with a round trip for each subscriber. Subscribers without one share the longest.
+
+    Raises ValueError as `with_round_trip`, and if two subscribers behind one hand-off link are to
+    have different ones.
+    """
     publisher = network.publisher.name
-    subscribers = {host.name for host in network.subscribers}
+    halves = {host: round(rtt / 2, 3) for host, rtt in rtt_ms.items()}
+    longest = max(halves.values())
     own = _handoff(network, publisher)
-    delayed = {_handoff(network, name) for name in subscribers}
+    delayed: dict[str, tuple[str, float]] = {}  # link -> whose round trip, half of it
+    for host, half in halves.items():
+        link = _handoff(network, host)
+        first, other = delayed.setdefault(link, (host, half))
+        if other != half:
+            raise ValueError(
+                f"{network.name}: found {2 * other:g} ms for {first} and {2 * half:g} ms for "
+                f"{host} behind the same link {link}; valid: the same for both"
+            )
+    rest = _subscribers(network) - set(halves)
+    for host in sorted(rest):
+        halves[host] = delayed.setdefault(_handoff(network, host), (host, longest))[1]
     if own in delayed:
         raise ValueError(
             f"{network.name}: found subscribers behind {own}, the publisher's hand-off link; "
@@ -31,19 +52,24 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
 
     def changed(link: Link) -> Link:
         ends = {link.a.node, link.b.node}
-        slow = link.name in delayed or (bool(ends & routers) and bool(ends & subscribers))
-        delay_ms = half.delay_ms if slow else 0.0
+        half = delayed[link.name][1] if link.name in delayed else 0.0
+        if ends & routers:
+            half = next((halves[host] for host in ends & set(halves)), 0.0)
         return dataclasses.replace(
             link,
-            forward=dataclasses.replace(link.forward, delay_ms=delay_ms, jitter_ms=0.0),
-            backward=dataclasses.replace(link.backward, delay_ms=delay_ms, jitter_ms=0.0),
+            forward=dataclasses.replace(link.forward, delay_ms=half, jitter_ms=0.0),
+            backward=dataclasses.replace(link.backward, delay_ms=half, jitter_ms=0.0),
         )
 
     return dataclasses.replace(
         network,
         links=tuple(changed(link) for link in network.links),
-        round_trip_ms=dict.fromkeys(network.round_trip_ms, 2 * half.delay_ms),
+        round_trip_ms={host: 2 * halves[host] for host in network.round_trip_ms},
     )
+
+
+def _subscribers(network: Network) -> set[str]:
+    return {host.name for host in network.subscribers}
 
 
 def _handoff(network: Network, host: str) -> str:

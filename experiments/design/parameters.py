@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an experiment varies and what it fixes, by the symbols of MPUP16 Tables I and II."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from experiments.design import ldmd_settings
+from experiments.design.loss_model import LossModel
+from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
+
+MAX_RECEIVERS = 200
+MAX_DURATION_S = 24 * 3600
+MIN_DURATION_S = 0.001  # the resolution of times in traces
+MAX_REPEATS = 1000
+Protocol = Literal["ldm7", "ldm6"]
+Guarantee = Literal["none", "queues"]
+Cut = Literal["none", "handoff"]
+Repair = Literal["unicast", "multicast"]
+Clocks = Literal["any", "native", "virtual"]
+Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
+Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
+Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
+Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)]
+Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
+MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
+HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
+RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
+Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
+AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
+FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")]
+WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)]
+
+
+def _mac_level(value: object) -> object:
+    """0, 1 and 2 may be written as numbers."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+MacLevel = Annotated[Literal["auto", "0", "1", "2"], BeforeValidator(_mac_level)]
+
+
+def _settings(value: object) -> object:
+    """Settings of ldmd.conf by name, checked against the table of all."""
+    if not isinstance(value, Mapping):
+        raise _wrong("a mapping of settings of ldmd.conf(5), e.g. {fmtp.held_s: 60}")
+    return {str(name): _setting(str(name), given) for name, given in value.items()}
+
+
+def _setting(name: str, value: object) -> str:
+    if name not in ldmd_settings.SETTINGS:
+        close = difflib.get_close_matches(name, ldmd_settings.FREE, n=1)
+        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        raise _wrong(f"not {name!r} but {', '.join(ldmd_settings.FREE)}{hint}")
+    if instead := ldmd_settings.SETTINGS[name].instead:
+        raise _wrong(f"not {name}, which follows from {instead}")
+    try:
+        return ldmd_settings.checked(name, value)
+    except ValueError as error:
+        raise _wrong(f"{name}: {error}, not {value!r}") from None
+
+
+def _wrong(valid: str) -> PydanticCustomError:
+    return PydanticCustomError("experiment", "{valid}", {"valid": valid})
+
+
+def trace_label(trace: str) -> str:
+    """Return what a trace is called among the levels of the factor: of a file, its stem."""
+    label = re.sub(r"[^a-z0-9-]+", "-", Path(trace).stem.lower()).strip("-")
+    label = label.removeprefix("trace-")  # of a run's copy
+    return (label if label[:1].isalpha() else f"t-{label}".rstrip("-"))[:32]
+
+
+class Block(BaseModel):
+    """A block of the file: unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Factors(Block):
+    """What varies; a cell is run for each combination of levels. A factor with the name of a
+    parameter takes that parameter's place."""
+
+    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
+    receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
+    rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
+    loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
+    f_snd: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    f_rcv: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    rtt_ms: tuple[RttMs, ...] | None = Field(default=None, min_length=1)
+    loss_burst_packets: tuple[BurstPackets, ...] | None = Field(default=None, min_length=1)
+    background_flows: tuple[Flows, ...] | None = Field(default=None, min_length=1)
+    b_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    r_mc: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    r_uc: tuple[Factor, ...] | None = Field(default=None, min_length=1)
+    b_mc: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    b_uc: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    b_rcv: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    f_cwnd_factor: tuple[WindowFactor, ...] | None = Field(default=None, min_length=1)
+    q_snd: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    n_snd: tuple[Slots, ...] | None = Field(default=None, min_length=1)
+    repair: tuple[Repair, ...] | None = Field(default=None, min_length=1)
+    mac_level: tuple[MacLevel, ...] | None = Field(default=None, min_length=1)
+    feed: tuple[FeedName, ...] | None = Field(default=None, min_length=1)
+    trace: tuple[Text, ...] | None = Field(
+        default=None, min_length=1, description="F: as the experiment's trace"
+    )
+    guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
+    cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
+
+
+BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
+# The factors that vary a parameter, in the order of cell names, each with its letters there.
+PARAMETER_FACTORS: Final = {
+    "f_snd": "fsnd",
+    "f_rcv": "frcv",
+    "rtt_ms": "rtt",
+    "loss_burst_packets": "burst",
+    "background_flows": "bg",
+    "b_snd": "bsnd",
+    "r_mc": "rmc",
+    "r_uc": "ruc",
+    "b_mc": "bmc",
+    "b_uc": "buc",
+    "b_rcv": "brcv",
+    "f_cwnd_factor": "fcwnd",
+    "q_snd": "qsnd",
+    "n_snd": "nsnd",
+    "repair": "",
+    "mac_level": "mac",
+    "feed": "",
+    "trace": "",
+    "guarantee": "g",
+    "cut": "cut",
+}
+
+
+class Parameters(Block):
+    """What stays fixed, by the symbols of MPUP16 Tables I and II."""
+
+    f_snd: Factor = Field(description="FMTP sender timeout factor, equation (1)")
+    f_rcv: Factor = Field(description="FMTP receiver timeout factor, equation (2)")
+    r_mc: Factor = Field(1.0, description="sender multicast rate, as a multiple of r")
+    r_uc: Factor = Field(1.0, description="sender unicast rate, as a multiple of r")
+    b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
+    b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
+    b_rcv: SizeBytes = Field(description="receiver UDP buffer")
+    b_snd: SizeBytes | None = Field(
+        None,
+        description="sender UDP buffer of the multicast; left out: the system's default, and "
+        "products wait in the file queue; as large as b_mc: they wait in the traffic-control "
+        "queue, as in the papers, while tau_snd runs",
+    )
+    q_snd: SizeBytes = Field(description="sender file queue")
+    n_snd: Slots = Field(description="sender limit on files in the queue")
+    q_rcv: SizeBytes | None = Field(
+        None, description="receivers' file queue; left out: the whole replay fits"
+    )
+    f_cwnd_factor: WindowFactor = Field(
+        1.2,
+        description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
+    )
+    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
+        1.2,
+        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
+        "asks for at least 1",
+    )
+    loss_model: LossModel = Field(
+        "hash",
+        description="hash: which packets are lost follows from the seed, the receiver and the "
+        "packet; random: drawn by the kernel",
+    )
+    tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
+        ("ctcp", "bbr"),
+        min_length=1,
+        description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
+        "fixed at f_cwnd",
+    )
+    rtt_ms: RttMs | None = Field(
+        None,
+        description="the same round trip between the publisher and every receiver, half of it per "
+        "direction; without it the topology's",
+    )
+    handoff_loss: Loss = Field(
+        0.0,
+        description="loss on the publisher's hand-off link, before the tree branches: the same "
+        "frames are missing at all receivers (DRFSM21 5.2)",
+    )
+    loss_burst_packets: BurstPackets = Field(
+        1.0,
+        description="mean length of a burst of losses; 1: independent losses, above: "
+        "Gilbert-Elliott with the same mean loss p_i",
+    )
+    background_flows: Flows = Field(
+        0,
+        description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
+        "own without a guarantee; the topology needs a parameter `lanes`",
+    )
+    guarantee: Guarantee = Field(
+        "none",
+        description="queues: switch ports whose link has a rate have a queue for each path "
+        "(docs/reference/path-service.md); none: one queue for all",
+    )
+    cut: Cut = Field(
+        "none",
+        description="handoff: the link by which the path enters the next controller domain breaks "
+        "when half of the trace is replayed, and is mended when all products are there",
+    )
+    ldm6_rate: Literal["per-receiver", "shared"] = Field(
+        "per-receiver",
+        description="rate of LDM6's token bucket filter; per-receiver: m x r (MPUP16 V-B), "
+        "shared: r for all receivers (DRFSM21 5.4)",
+    )
+    subscribers: tuple[HostName, ...] | None = Field(
+        None,
+        min_length=1,
+        description="hosts of the topology; the factor receivers takes the first m of them. "
+        "Without it: the topology's, in its order",
+    )
+    repair: Repair = Field(
+        "unicast",
+        description="how FMTP repairs; unicast: by TCP, as in the papers, multicast: with FEC",
+    )
+    mac_level: MacLevel = Field(
+        "0", description="what authenticates datagrams; 0: nothing, as in the papers"
+    )
+    feed: FeedName = Field("NGRID", description="LDM's feed type of the products")
+    p_i: tuple[Loss, ...] | None = Field(
+        None,
+        min_length=1,
+        description="loss of each receiver in the order of the subscribers; the factor loss is 0",
+    )
+    rtt_i_ms: tuple[RttMs, ...] | None = Field(
+        None, min_length=1, description="RTT_i: rtt_ms of each receiver"
+    )
+    rate_i_bps: tuple[RateBps, ...] | None = Field(
+        None,
+        min_length=1,
+        description="rate of the link to each receiver's NIC1, towards the receiver",
+    )
+    set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
+        {}, description="further settings of ldmd.conf(5), at every host"
+    )
