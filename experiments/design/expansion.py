@@ -109,6 +109,7 @@ class CellSpec:
     p_i: tuple[float, ...] | None  # by receiver; None: `loss` at all
     rtt_i_ms: tuple[float, ...] | None
     rate_i_bps: tuple[int, ...] | None
+    queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
 
     @property
@@ -320,6 +321,7 @@ def build_cell(
         p_i=fixed.p_i and fixed.p_i[: chosen.m],
         rtt_i_ms=fixed.rtt_i_ms and fixed.rtt_i_ms[: chosen.m],
         rate_i_bps=fixed.rate_i_bps and fixed.rate_i_bps[: chosen.m],
+        queue_i_bytes=fixed.queue_i or 0,
         settings={name: str(value) for name, value in fixed.set.items()},
     )
 

@@ -54,7 +54,8 @@ class Networks:
                 self._found[key] = _generated(path, cell.m, cell.subscribers, more)
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
-        changed = (key, cell.rtt_ms, cell.handoff_loss, cell.rtt_i_ms, cell.rate_i_bps)
+        lists = (cell.rtt_i_ms, cell.rate_i_bps, cell.queue_i_bytes)
+        changed = (key, cell.rtt_ms, cell.handoff_loss, *lists)
         if changed not in self._changed:
             network = _with_lists(with_rtt(self._found[key], cell.rtt_ms), cell)
             self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
@@ -70,7 +71,8 @@ def _with_lists(network: Network, cell: CellSpec) -> Network:
         if rtts:
             network = with_round_trips(network, rtts)
         if rates:
-            network = with_receiver_rates(network, {h: int(bps) for h, bps in rates.items()})
+            whole = {host: int(bps) for host, bps in rates.items()}
+            network = with_receiver_rates(network, whole, cell.queue_i_bytes or None)
     except ValueError as error:
         raise UsageError(f"{'rtt_i_ms' if rtts else 'rate_i_bps'}: {error}") from None
     return network

@@ -248,6 +248,10 @@ class Parameters(Block):
         min_length=1,
         description="rate of the link to each receiver's NIC1, towards the receiver",
     )
+    queue_i: SizeBytes | None = Field(
+        None,
+        description="buffer of each link that rate_i_bps limits; left out: 50 ms at its rate",
+    )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"
     )

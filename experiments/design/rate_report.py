@@ -7,8 +7,7 @@ import re
 from typing import Final
 
 from experiments.design import trace_input
-from experiments.design.parameters import MAX_DURATION_S
-from experiments.design.spec import UsageError
+from experiments.design.spec import GENERATED, UsageError
 from experiments.design.trace_rate import RATE_MOST_BPS, Arrival, Served, rate_for, serve
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import parse_trace
@@ -30,7 +29,7 @@ def seconds_of(text: str) -> float:
 
 def arrivals_of(trace: str, seed: int) -> list[Arrival]:
     """Return the files of a whole trace. Raises SpecErrors with every broken line."""
-    cut = trace_input.prepare(trace, MODEL_S if trace == "model" else MAX_DURATION_S, seed)
+    cut = trace_input.prepare(trace, MODEL_S if trace in GENERATED else None, seed)
     products = parse_trace(cut.text, cut.file).products
     first = products[0].time_us
     return [Arrival((p.time_us - first) / MICROSECONDS, p.size_bytes) for p in products]

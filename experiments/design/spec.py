@@ -377,6 +377,9 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
             reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
         if max(fixed.p_i) >= 1.0:
             reports.add(("parameters", "p_i"), "p_i of 1", "probabilities below 1, e.g. 1%")
+    if fixed.queue_i is not None and fixed.rate_i_bps is None:
+        found = "queue_i without rate_i_bps"
+        reports.add(("parameters", "queue_i"), found, "both, or neither")
     if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
         found = "rtt_i_ms beside rtt_ms"
         reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
@@ -409,7 +412,7 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """What must hold between blocks."""
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
-        for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
+        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i"):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
         if flows := spec.parameters.background_flows:

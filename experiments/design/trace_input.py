@@ -5,8 +5,9 @@ cut to the replay's duration."""
 from __future__ import annotations
 
 import hashlib
+import math
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,11 +15,15 @@ from typing import Final, NotRequired, TypedDict
 
 from experiments.design import paced_hour, trace_model
 from experiments.design.parameters import MIN_DURATION_S
-from experiments.design.spec import MODEL, PACED, Error, SpecErrors, UsageError
+from experiments.design.spec import GENERATED, MODEL, PACED, Error, SpecErrors, UsageError
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 
 MAX_TRACE_BYTES: Final = 256_000_000
+HOUR_SEEDS: Final = 100_003  # distance of the seeds of a trace's hours
+# A trace ends with its last product: how long after it a replay of it may still last.
+LAST_GAP_S: Final = 60.0
+LAST_GAP_SHARE: Final = 0.05
 FORMAT: Final = (
     "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
 )
@@ -63,40 +68,61 @@ class ReplayTrace:
         return found
 
 
-def prepare(trace: str, duration_s: float, seed: int) -> ReplayTrace:
-    """`trace`: "model", "paced" or a path. Raises SpecErrors with every broken line (file:line)."""
-    if trace == PACED:
+def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
+    """`trace`: "model", "paced" or a path; `duration_s` None: all of a file, of a model an hour.
+
+    Raises SpecErrors with every broken line (file:line), UsageError if the trace is too short.
+    """
+    if duration_s is None and trace in GENERATED:
+        duration_s = trace_model.HOUR_S
+    if trace == PACED and duration_s is not None:
         return from_paced_model(duration_s, seed)
-    if trace == MODEL:
+    if trace == MODEL and duration_s is not None:
         return from_model(duration_s, seed)
     return from_file(Path(trace), duration_s)
 
 
 def from_model(duration_s: float, seed: int) -> ReplayTrace:
-    """Return the first seconds of a generated hour, checked against the published one."""
-    hour = trace_model.generate_hour(seed)
-    source = f"NGRID model, seed {seed}"
-    return _generated(hour, source, tuple(trace_model.model_check(hour)), duration_s, seed)
+    """Return the first seconds of generated hours, the first checked against the published one."""
+    return _generated(
+        "NGRID model", trace_model.generate_hour, trace_model.model_check, duration_s, seed
+    )
 
 
 def from_paced_model(duration_s: float, seed: int) -> ReplayTrace:
-    """The same of an hour whose source has a ceiling."""
-    hour = paced_hour.generate_paced_hour(seed)
-    source = f"paced NGRID model, seed {seed}"
-    return _generated(hour, source, tuple(paced_hour.paced_check(hour)), duration_s, seed)
+    """The same of hours whose source has a ceiling."""
+    return _generated(
+        "paced NGRID model",
+        paced_hour.generate_paced_hour,
+        paced_hour.paced_check,
+        duration_s,
+        seed,
+    )
 
 
 def _generated(
-    hour: Sequence[trace_model.Arrival],
-    source: str,
-    check: tuple[trace_model.ModelRow, ...],
+    model: str,
+    generate: Callable[[int], Sequence[trace_model.Arrival]],
+    check: Callable[[Sequence[trace_model.Arrival]], Sequence[trace_model.ModelRow]],
     duration_s: float,
     seed: int,
 ) -> ReplayTrace:
+    """As many hours as the duration takes. Each has a seed of its own, so the first is the one that
+    a shorter run has; each begins when an hour has passed."""
+    count = max(1, math.ceil(duration_s / trace_model.HOUR_S))
+    hours = [generate(seed + HOUR_SEEDS * number) for number in range(count)]
     start_us = int(trace_model.START.timestamp()) * MICROSECONDS
-    products = (TraceProduct(a.size_bytes, start_us + a.time_ms * 1000) for a in hour)
+    hour_us = round(trace_model.HOUR_S) * MICROSECONDS
+    products = [
+        TraceProduct(a.size_bytes, start_us + number * hour_us + a.time_ms * 1000)
+        for number, hour in enumerate(hours)
+        for a in hour
+    ]
+    if count > 1:
+        products.sort(key=lambda product: product.time_us)  # an hour's last may be late
+    source = f"{model}, seed {seed}" + (f", {count} hours" if count > 1 else "")
     parsed = Trace(source, tuple(products), ())
-    return _cut(parsed, duration_s, file_of(seed), source, check)
+    return _cut(parsed, duration_s, file_of(seed), source, tuple(check(hours[0])))
 
 
 def file_of(seed: int) -> str:
@@ -104,7 +130,7 @@ def file_of(seed: int) -> str:
     return f"trace-{seed}.txt"
 
 
-def from_file(path: Path, duration_s: float) -> ReplayTrace:
+def from_file(path: Path, duration_s: float | None) -> ReplayTrace:
     """Read a trace file and cut it. Raises SpecErrors with every broken line (file:line)."""
     parsed = parse_any_trace(_text_of(path), str(path))
     broken = [p for p in parsed.problems if not p.is_cut_off]
@@ -114,6 +140,15 @@ def from_file(path: Path, duration_s: float) -> ReplayTrace:
                 Error(p.file, max(1, p.line), f"{p.text!r} ({p.reason})", FORMAT)
                 for p in (broken or parsed.problems)[:20]
             ]
+        )
+    lasts_s = (parsed.products[-1].time_us - parsed.products[0].time_us) / MICROSECONDS
+    if duration_s is None:
+        duration_s = lasts_s + LAST_GAP_S
+    if duration_s > lasts_s + max(LAST_GAP_S, LAST_GAP_SHARE * lasts_s):
+        raise UsageError(
+            f"duration: found {duration_s:g} s with {path}, whose products span {lasts_s:g} s; "
+            f"valid: at most that, e.g. --duration {max(1, math.ceil(lasts_s))} "
+            f"(DURATION={max(1, math.ceil(lasts_s))}), or a longer trace"
         )
     return _cut(parsed, duration_s, "trace.txt", path.name, ())
 

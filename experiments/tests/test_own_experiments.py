@@ -62,16 +62,7 @@ def test_the_overview_counts_their_cells(name: str, level: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "timeouts",
-        "rtt",
-        "burst-loss",
-        "background",
-        "scale",
-        "multidomain",
-        "buffers",
-        "sweet-spot",
-    ],
+    ["timeouts", "rtt", "burst-loss", "background", "scale", "multidomain"],
 )
 def test_there_is_a_network_for_each_cell(name: str) -> None:
     networks = Networks()
@@ -83,6 +74,17 @@ def test_there_is_a_network_for_each_cell(name: str) -> None:
         assert network.lane_count == (2 if cell.background_flows else 1)
         if cell.rtt_ms is not None:
             assert set(network.round_trip_ms.values()) == {cell.rtt_ms}
+
+
+def test_receivers_of_the_sweet_spot_are_behind_slow_links() -> None:
+    for cell in cells_of("sweet-spot", "paper"):
+        network = Networks().of(cell)
+        slow = [
+            k for k in network.links if 600_000_000 in (k.forward.rate_bps, k.backward.rate_bps)
+        ]
+        nics = {network.host(h).nic1.interface for h in cell.subscribers or ()}
+        assert {p.interface for k in slow for p in (k.a, k.b)} >= nics
+        assert len(slow) == cell.m == 4
 
 
 def test_ldm6_fits_onto_the_links_of_every_scale() -> None:

@@ -129,7 +129,7 @@ def test_a_copy_of_a_trace_has_its_label() -> None:
 def test_receivers_have_their_own_loss_round_trip_and_rate(tmp_path: Path) -> None:
     lists = (
         "parameters:\n  p_i: [0, 1%, 2%]\n  rtt_i_ms: [10, 20, 40]\n"
-        "  rate_i_bps: [1Gbps, 1Gbps, 50Mbps]\n"
+        "  rate_i_bps: [1Gbps, 1Gbps, 50Mbps]\n  queue_i: 64kB\n"
     )
     changes = (("receivers: [8]", "receivers: [3]"), ("parameters:\n", lists))
     (cell, _) = expand(spec_of(tmp_path, *changes))
@@ -140,12 +140,13 @@ def test_receivers_have_their_own_loss_round_trip_and_rate(tmp_path: Path) -> No
     assert [network.round_trip_ms[h] for h in hosts] == [10, 20, 40]
     nics = {network.host(h).nic1.interface: h for h in hosts}
     rates = {
-        nics[port.interface]: way.rate_bps
+        nics[port.interface]: (way.rate_bps, way.queue_bytes)
         for link in network.links
         for port, way in ((link.b, link.forward), (link.a, link.backward))
         if port.interface in nics
     }
-    assert rates == dict(zip(hosts, (10**9, 10**9, 5 * 10**7), strict=True))
+    expected = [(rate, 64_000) for rate in (10**9, 10**9, 5 * 10**7)]
+    assert rates == dict(zip(hosts, expected, strict=True))
 
 
 def test_two_round_trips_behind_one_link_are_refused(tmp_path: Path) -> None:
@@ -218,6 +219,7 @@ def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
     [
         ("  p_i: [1%]\n", "found p_i of 1 receivers; valid: 8"),
         ("  p_i: [1%, 1%, 1%, 1%, 1%, 1%, 1%, 100%]\n", "probabilities below 1"),
+        ("  queue_i: 64kB\n", "found queue_i without rate_i_bps"),
         ("  rtt_i_ms: [1, 1, 1, 1, 1, 1, 1, 1]\n  rtt_ms: 5\n", "found rtt_i_ms beside rtt_ms"),
     ],
 )

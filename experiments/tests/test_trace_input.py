@@ -87,11 +87,42 @@ def test_a_duration_below_the_resolution_of_traces(tmp_path: Path, duration_s: f
 def test_a_generated_hour_is_what_its_file_would_say() -> None:
     hour = trace_model.generate_hour(7)
     written = parse_trace(trace_model.format_trace(hour), "t")
-    assert prepare("model", 4000.0, seed=7).products == len(written.products)
+    within = [
+        p for p in written.products if p.time_us < written.products[0].time_us + 3_600_000_000
+    ]
+    assert prepare("model", 3600.0, seed=7).products == len(within)
     kept = "".join(
         f"{p.size_bytes} {trace_model.stamp(p.time_us)}\n" for p in written.products[:500]
     )
-    assert prepare("model", 4000.0, seed=7).text.startswith(kept)
+    assert prepare("model", 3600.0, seed=7).text.startswith(kept)
+
+
+@pytest.mark.parametrize("trace", ["model", "paced"])
+def test_the_models_make_as_many_hours_as_asked(trace: str) -> None:
+    """MPUP16 V-C replays seven hours; the first is the one that a shorter run has."""
+    hour, longer = prepare(trace, 3600.0, seed=7), prepare(trace, 2.5 * 3600, seed=7)
+    assert longer.text.startswith(hour.text)
+    assert longer.source.endswith("seed 7, 3 hours")
+    times = [p.time_us / 1e6 for p in parse_trace(longer.text, "t").products]
+    assert times == sorted(times)
+    assert 2.45 * 3600 < times[-1] - times[0] < 2.5 * 3600
+    per_hour = longer.products / 2.5
+    assert 0.7 < per_hour / hour.products < 1.3
+    second = [int(line.split()[0]) for line in longer.text.splitlines()[hour.products :]]
+    assert second[:100] != [int(line.split()[0]) for line in hour.text.splitlines()[:100]]
+
+
+def test_a_duration_beyond_the_trace_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("".join(f"100 20150615000{m}00.000\n" for m in range(10)))  # 9 minutes
+    assert prepare(str(path), 600.0, seed=1).products == 10
+    with pytest.raises(UsageError) as caught:
+        prepare(str(path), 3600.0, seed=1)
+    (line,) = str(caught.value).splitlines()
+    assert line == (
+        f"duration: found 3600 s with {path}, whose products span 540 s; valid: at most that, "
+        "e.g. --duration 540 (DURATION=540), or a longer trace"
+    )
 
 
 def test_the_model_is_cut_and_checked() -> None:

@@ -641,7 +641,7 @@ def test_injected_loss_says_if_it_can_be_replayed(model: str, text: str) -> None
     ],
 )
 def test_each_receivers_own_loss(arrived: dict[str, tuple[int, int]], status: str) -> None:
-    asked = {"loss_of": {"wsu1": 0.01, "sl1": 0.05}, "loss": 0.03}
+    asked: dict[str, Any] = {"loss_of": {"wsu1": 0.01, "sl1": 0.05}, "loss": 0.03}
     checks = judge(dataclasses.replace(GOOD, **asked, arrived=arrived)).checks
     (found,) = (c for c in checks if c.name == "injected loss")
     assert found.status == status, found.text
@@ -676,6 +676,17 @@ def test_what_a_varied_buffer_drops_is_a_finding(
 ) -> None:
     assert name in statuses(**changes)
     assert name not in statuses(**changes, varied=frozenset({factor}))
+
+
+def test_what_a_varied_queue_drops_is_accounted_for() -> None:
+    """50 of the 10,050 datagrams that were sent: the queue's counter must say so."""
+    drops = {"umass/u-eth0/11:": {"drops": 50}}
+    changes: dict[str, Any] = {"datagrams_sent": 10_050, "varied": frozenset({"b_mc"})}
+    assert statuses(**changes, end=end(qdiscs=drops)) == {}
+    drops["umass/u-eth0/11:"]["drops"] = 49
+    assert statuses(**changes, end=end(qdiscs=drops)) == {"datagrams accounted for": "fail"}
+    changes["varied"] = frozenset()
+    assert "datagrams accounted for" in statuses(**changes, end=end(qdiscs=drops))
 
 
 def test_each_check_is_documented() -> None:

@@ -14,6 +14,8 @@ from experiments.verdict.evidence import Evidence
 from experiments.verdict.network import DROP_SHARE
 
 NAME: Final = "datagrams accounted for"
+BEFORE_THE_QUEUE: Final = "before the sender's queue had sent them"
+MULTICAST_LEAF: Final = "11:"  # the queue of the multicast class
 ON_THE_WAY: Final = "on the way to the receiver's NIC"
 
 
@@ -34,7 +36,7 @@ class Account:
             None if self.arrived is None or self.injected is None else self.arrived - self.injected
         )
         stations = (
-            ("before the sender's queue had sent them", self.sent, self.shaped),
+            (BEFORE_THE_QUEUE, self.sent, self.shaped),
             (ON_THE_WAY, self.shaped, self.arrived),
             ("between NIC and program, beyond the injected loss", after_rule, self.received),
         )
@@ -87,7 +89,16 @@ def accounting(evidence: Evidence) -> Check:
     if unknown or not found:
         text = f"a counter is missing for {', '.join(unknown) or 'all receivers'}"
         return Check(NAME, "warn", 0, None, text)
-    return _judge(found, evidence.behind_cut)
+    return _judge(found, evidence.behind_cut, _dropped_on_purpose(evidence))
+
+
+def _dropped_on_purpose(evidence: Evidence) -> int:
+    """Datagrams that the sender's multicast queue dropped, where its size is what varies."""
+    if "b_mc" not in evidence.varied:
+        return 0
+    key = f"{evidence.publisher}/{evidence.publisher_nic1}/{MULTICAST_LEAF}"
+    after, before = evidence.end.qdiscs.get(key), evidence.start.qdiscs.get(key)
+    return (after.drops if after else 0) - (before.drops if before else 0)
 
 
 def _cut_off(account: Account) -> int:
@@ -95,22 +106,36 @@ def _cut_off(account: Account) -> int:
     return max(0, account.losses.get(ON_THE_WAY, 0))
 
 
-def _judge(found: Mapping[str, Account], behind_cut: Container[str] = frozenset()) -> Check:
+def _judge(
+    found: Mapping[str, Account], behind_cut: Container[str] = frozenset(), on_purpose: int = 0
+) -> Check:
+    """`on_purpose`: datagrams that the sender's queue dropped, for all receivers."""
     sent = sum(a.sent or 0 for a in found.values())
     cut = {host: n for host, a in found.items() if host in behind_cut and (n := _cut_off(a))}
     wrong = {
         host: losses
         for host, a in found.items()
-        if (losses := {w: n for w, n in a.losses.items() if not (host in cut and w == ON_THE_WAY)})
+        if (
+            losses := {
+                w: n
+                for w, n in a.losses.items()
+                if not (host in cut and w == ON_THE_WAY)
+                and not (n == on_purpose and w == BEFORE_THE_QUEUE)
+            }
+        )
     }
     # One that the sender's queue drops is lost to all; each receiver's account has it.
     total = sum(abs(n) for losses in wrong.values() for n in losses.values())
     injected = sum(a.injected or 0 for a in found.values())
     if not wrong:
+        dropped = on_purpose * len(found)
         text = (
             f"{sent} sent to {len(found)} receivers: {injected} taken by the injected loss, "
-            f"{sent - injected - sum(cut.values())} received by the programs, none missing"
+            f"{sent - injected - dropped - sum(cut.values())} received by the programs, "
+            "none missing"
         )
+        if dropped:
+            text += f"; {dropped} dropped by the sender's queue, whose size b_mc varies"
         if cut:
             text += f"; {sum(cut.values())} to {', '.join(sorted(cut))} lost with the broken link"
         return Check(NAME, "pass", 0, 0, text)
