@@ -3,10 +3,14 @@
 
     python -m tests.disturbances KIND [--rounds N] [--seed N]
 
-KIND: up, down, native, virtual, lab. The rounds run in namespaces of their own (mounts, processes,
-network), so that all that is there afterwards is theirs: any process, mount, interface, namespace,
-rule of iptables, control group or file below /run, /dev/shm and the temporary directory. The seed
-decides which moment, which process and which signal. Root.
+KIND: up, down, native, virtual, lab, native-lab. The rounds run in namespaces of their own (mounts,
+processes, network), so that all that is there afterwards is theirs: any process, mount, interface,
+namespace, rule of iptables, control group or file below /run, /dev/shm and the temporary directory.
+The seed decides which moment, which process and which signal.
+
+Moments are spread over the whole command, its report included: an undisturbed run notes when it
+says what, and a moment is so long after a line, however busy the machine is then. A round counts
+if the command still ran. Root.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -36,6 +41,8 @@ TEMPORARY: Final = SCRATCH / "tmp"
 CLI: Final = (sys.executable, "-m", "downpour")
 SETTLE_S: Final = 25.0
 LIMIT_S: Final = 600.0
+POLL_S: Final = 0.01
+MOST_MISSED: Final = 5  # rounds that come too late, for each that counts
 LAB_STATE: Final = Path("/run/user/downpour-labs")
 LAB_FILES: Final = ("downpour-labs", "1", "holder.log", "lock")  # stay: a lab's log, its lock
 CONTROL_GROUPS: Final = Path("/sys/fs/cgroup")
@@ -113,7 +120,7 @@ class Kind:
     good: tuple[int, ...] = (0,)  # exit codes: 3 is an invalid verdict, which a busy machine gets
 
 
-SMALL: Final = ("run", "regression", "--receivers", "2", "--duration", "3", "--only", "ldm7")
+SMALL: Final = ("run", "regression", "--receivers", "2", "--duration", "1", "--only", "ldm7")
 UP: Final = ("up", "geni5", "--receivers", "2")
 RESULTS: Final = ("--runs", str(SCRATCH / "runs"))
 LAB: Final = ("--dir", str(SCRATCH / "lab"))
@@ -123,6 +130,9 @@ KINDS: Final[Mapping[str, Kind]] = {
     "native": Kind((*SMALL, *RESULTS), good=(0, 3)),
     "virtual": Kind((*SMALL, "--clock", "virtual", *RESULTS)),
     "lab": Kind(("lab", "start", "1", *LAB), after=("lab", "stop", "1", *LAB)),
+    "native-lab": Kind(
+        ("lab", "start", "1", "--clock", "native", *LAB), after=("lab", "stop", "1", *LAB)
+    ),
 }
 
 # How: what is signalled, and with what. "any" is a random process of all that run.
@@ -142,6 +152,36 @@ class Outcome:
     tracebacks: int = 0
     problems: list[str] = field(default_factory=list)
     ways: Counter[str] = field(default_factory=Counter)
+    stages: Counter[str] = field(default_factory=Counter)  # what the command was at
+
+
+@dataclass(frozen=True)
+class Moment:
+    """So long after the command first says `stage` ("": after its start)."""
+
+    stage: str
+    after_s: float
+
+
+def stages(text: str) -> list[str]:
+    """What a command has said, without numbers: each once, in order. A line without end is none."""
+    # Without what a bar says of the time: that differs from run to run.
+    lines = [re.sub(r"^\s*\[.*?\]|[\d.,:/-]+", "", li) for li in text.split("\n")[:-1]]
+    return list(dict.fromkeys(" ".join(line.split())[:60] for line in lines if line.strip()))
+
+
+@dataclass
+class Timeline:
+    """When an undisturbed command first said what, in seconds from its start; how long it ran."""
+
+    begins: dict[str, float]
+    took_s: float
+
+    def moment(self, share: float) -> Moment:
+        """Return where `share` (0 to 1) of the time had passed."""
+        at_s = share * self.took_s
+        stage, began_s = [(s, b) for s, b in self.begins.items() if b <= at_s][-1]
+        return Moment(stage, at_s - began_s)
 
 
 def start(argv: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
@@ -175,23 +215,53 @@ def strike(process: subprocess.Popen[bytes], whom: str, number: int, dice: rando
             os.kill(dice.choice(sorted(processes()) or [process.pid]), number)
 
 
-def one_round(kind: Kind, limit_s: float, dice: random.Random, outcome: Outcome) -> None:
-    """Disturb the command once, at a moment up to `limit_s` after its start."""
+def timeline(argv: tuple[str, ...], log: Path) -> tuple[int, Timeline]:
+    """Run a command to its end; its exit code, and when it said what."""
+    log.write_bytes(b"")
+    began = time.monotonic()
+    begins = {"": 0.0}
+    process = start(argv, log)
+    while process.poll() is None and time.monotonic() - began < LIMIT_S:
+        for stage in stages(log.read_text(errors="replace")):
+            begins.setdefault(stage, time.monotonic() - began)
+        time.sleep(POLL_S)
+    took_s = time.monotonic() - began
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    return process.wait(), Timeline(begins, took_s)
+
+
+def wait_for(process: subprocess.Popen[bytes], moment: Moment, log: Path) -> bool:
+    """Wait until the moment; False: the command ended before."""
+    while moment.stage and moment.stage not in stages(log.read_text(errors="replace")):
+        if process.poll() is not None:
+            return False
+        time.sleep(POLL_S)
+    try:
+        process.wait(moment.after_s)
+    except subprocess.TimeoutExpired:
+        return True
+    return False
+
+
+def one_round(kind: Kind, moment: Moment, dice: random.Random, outcome: Outcome) -> bool:
+    """Disturb the command once; False: it ended before."""
     log = SCRATCH / "log"
     log.write_bytes(b"")
     whom, number = dice.choice(WAYS)
-    delay_s = dice.uniform(0, limit_s)
-    outcome.rounds += 1
-    name = f"round {outcome.rounds}: {whom} {signal.Signals(number).name} at {delay_s:.2f} s"
+    way = f"{whom} {signal.Signals(number).name}"
+    name = f"round {outcome.rounds + 1}: {way} {moment.after_s:.2f} s after '{moment.stage}'"
     before = snapshot()
     if kind.before and finished(kind.before, log):
         outcome.problems.append(f"{name}: cannot begin: {log.read_text()[-500:]}")
+    log.write_bytes(b"")
     process = start(kind.argv, log)
-    try:
-        process.wait(delay_s)
-    except subprocess.TimeoutExpired:
+    struck = wait_for(process, moment, log)
+    if struck:
         outcome.struck += 1
-        outcome.ways[f"{whom} {signal.Signals(number).name}"] += 1
+        outcome.ways[way] += 1
+        said = stages(log.read_text(errors="replace"))
+        outcome.stages[said[-1] if said else ""] += 1
         strike(process, whom, number, dice)
     try:
         process.wait(LIMIT_S)
@@ -205,10 +275,11 @@ def one_round(kind: Kind, limit_s: float, dice: random.Random, outcome: Outcome)
     if found := left(before, SETTLE_S):
         outcome.problems.append(f"{name}: {'; '.join(found[:12])}; said: {log.read_text()[-800:]}")
         _clean()
-    if "Traceback" in log.read_text(errors="replace"):
+    text = log.read_text(errors="replace")
+    if "Traceback" in text:
         outcome.tracebacks += 1
-        text = log.read_text(errors="replace")
         outcome.problems.append(f"{name}: traceback: {text[-1500:]}")
+    return struck
 
 
 def _clean() -> None:
@@ -223,27 +294,34 @@ def _clean() -> None:
 
 
 def rounds(name: str, number: int, seed: int, say: Callable[[str], None]) -> Outcome:
-    """Disturb a command `number` times; the first, whole one says how long it takes."""
+    """Disturb a command `number` times, after a whole run that says what it does when."""
     kind, outcome, dice = KINDS[name], Outcome(), random.Random(f"{name} {seed}")
     log = SCRATCH / "log"
     if kind.before:
         finished(kind.before, log)
-    began = time.monotonic()
-    code = finished(kind.argv, log)
-    took_s = time.monotonic() - began
+    code, whole = timeline(kind.argv, log)
+    said = log.read_text(errors="replace")
     if kind.after:
         finished(kind.after, log)
     if code not in kind.good:
-        outcome.problems.append(f"undisturbed: exit code {code}: {log.read_text()[-1500:]}")
+        outcome.problems.append(f"undisturbed: exit code {code}: {said[-1500:]}")
         return outcome
-    say(f"{name}: undisturbed {took_s:.1f} s; {number} rounds, seed {seed}")
-    for _ in range(number):
+    say(f"{name}: undisturbed {whole.took_s:.1f} s; {number} rounds, seed {seed}")
+    shares = [(part + dice.random()) / number for part in range(number)]
+    dice.shuffle(shares)
+    missed = 0
+    while shares and missed <= MOST_MISSED * number:
         known = len(outcome.problems)
-        one_round(kind, took_s, dice, outcome)
+        if one_round(kind, whole.moment(shares[-1]), dice, outcome):
+            outcome.rounds += 1
+            shares.pop()
+        else:  # too late: a moment anywhere instead
+            missed += 1
+            shares[-1] = dice.random()
         for problem in outcome.problems[known:]:
             say(problem)
         if outcome.rounds % 10 == 0:
-            say(f"{name}: {outcome.rounds} rounds, {outcome.struck} struck")
+            say(f"{name}: {outcome.rounds} rounds, {missed} too late")
     return outcome
 
 
@@ -280,7 +358,10 @@ def environment() -> dict[str, str]:
         "TMPDIR": str(TEMPORARY),
         "XDG_RUNTIME_DIR": "/run/user",
         "DOWNPOUR_CACHE": str(cache_directory()),
-        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONPYCACHEPREFIX": str(
+            SCRATCH / "pycache"
+        ),  # nothing in the checkout; rounds are quick
+        "PYTHONUNBUFFERED": "1",
         INSIDE: "1",
     }
 

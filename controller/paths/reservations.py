@@ -168,7 +168,8 @@ class Reservations:
         self._hint: dict[str, int] = {hop.link: hop.vlan_range[0] for hop in core.hops}
         self._owners: dict[EndpointKey, str] = {}
         self._numbers: dict[int, str] = {}
-        self._free_numbers: list[int] = []
+        self._free_numbers: list[int] = []  # a heap; some may be in use again
+        self._listed: set[int] = set()  # what is on it
         self._last_number = 0
         self._through: dict[str, dict[str, None]] = {switch: {} for switch in core.dpids}
         self._quarantine: dict[int, tuple[tuple[str, int], ...]] = {}  # number -> (link, VLAN id)
@@ -218,7 +219,7 @@ class Reservations:
     def next_number(self) -> int:
         """Return the number for the next path. Raises NoNumberLeft."""
         while self._free_numbers and self._free_numbers[0] in self._numbers:
-            heapq.heappop(self._free_numbers)
+            self._listed.discard(heapq.heappop(self._free_numbers))
         if self._free_numbers:
             return self._free_numbers[0]
         while self._last_number + 1 in self._numbers:
@@ -294,7 +295,9 @@ class Reservations:
         """Allow a deleted path's number and VLAN ids again: no switch holds anything of it."""
         if self._numbers.get(number, "in use") == SET_ASIDE:
             del self._numbers[number]
-            heapq.heappush(self._free_numbers, number)
+            if number not in self._listed:
+                self._listed.add(number)
+                heapq.heappush(self._free_numbers, number)
         for link, vlan in self._quarantine.pop(number, ()):
             self._give_back(link, vlan)
 
