@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ends ansible/setup at five moments, one after the other; then it must complete, and nothing may be
+# broken. Only in a fresh machine, which it changes:
+#   tests/fresh-machine.sh tests/interrupted-setup.sh
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[ ! -e .venv ] || { echo "interrupted-setup: found .venv; valid: a fresh machine (tests/fresh-machine.sh)" >&2; exit 2; }
+log=/var/log/interrupted-setup.log
+
+# Whether a process's command line matches.
+runs() { local one; for one in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$one" 2>/dev/null | grep -qE "$1" && return 0; done; return 1; }
+
+# signal, whom, what has to run, seconds after it began to
+interrupt() {
+  local signal=$1 whom=$2 pattern=$3 after=$4 child
+  setsid ansible/setup >>"$log" 2>&1 &
+  child=$!
+  until runs "$pattern"; do
+    kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before '$pattern' ran" >&2; exit 1; }
+    sleep 0.1
+  done
+  sleep "$after"
+  kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before it was interrupted" >&2; exit 1; }
+  if [ "$whom" = group ]; then kill -"$signal" -- -$child; else kill -"$signal" $child; fi
+  wait $child && { echo "interrupted-setup: exit status 0 of what was interrupted" >&2; exit 1; }
+  echo "SIG$signal to its $whom, $after s after '$pattern' began: $(dpkg --audit | grep -c '^ ') packages half installed, .venv: $(find .venv -name '*.dist-info' 2>/dev/null | wc -l) packages"
+}
+interrupt INT group 'apt-get .*install ansible-core' 2
+interrupt KILL group 'dpkg .*(--unpack|--configure)' 3
+interrupt KILL setup '^/usr/bin/python3 .*ansible-playbook' 4
+interrupt KILL group 'dpkg .*(--unpack|--configure)' 5
+interrupt INT group 'pip3? install .*requirements' 3
+interrupt KILL group 'pip3? install .*requirements' 20
+
+ansible/setup || { dpkg --audit; echo "interrupted-setup: the last one failed" >&2; exit 1; }
+fails=0
+check() { local text=$1; shift; if "$@"; then echo "ok: $text"; else echo "FAILED: $text"; fails=1; fi; }
+nothing() { [ -z "$("$@")" ]; }
+incomplete() { local one; for one in .venv/lib/python3*/site-packages/*.dist-info; do [ -f "$one/RECORD" ] || echo "$one"; done; find .venv -name '~*'; }
+check "no package is half installed" nothing dpkg --audit
+check "no Python package is half installed" nothing incomplete
+check "Python packages fit each other" .venv/bin/python -m pip check
+check "services of later packages start" test ! -e /usr/sbin/policy-rc.d
+check "the programs are there" .venv/bin/python -c 'import mininet, os_ken, fastapi, matplotlib, mypy, pytest'
+began=$SECONDS
+ansible/setup
+check "the next call has nothing to do" test $((SECONDS - began)) -lt 10
+exit $fails
