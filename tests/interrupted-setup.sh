@@ -7,9 +7,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ ! -e .venv ] || { echo "interrupted-setup: found .venv; valid: a fresh machine (tests/fresh-machine.sh)" >&2; exit 2; }
 log=/var/log/interrupted-setup.log
+# Processes of its own: only they are looked at, and none outlives it.
+if [ $$ != 1 ]; then exec unshare --pid --fork --kill-child --mount-proc "$0"; fi
 
 # Whether a process's command line matches.
-runs() { local one; for one in /proc/[0-9]*/cmdline; do tr '\0' ' ' <"$one" 2>/dev/null | grep -qE "$1" && return 0; done; return 1; }
+runs() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -qE "$1"; }
 
 # signal, whom, what has to run, seconds after it began to
 interrupt() {
@@ -18,7 +20,7 @@ interrupt() {
   child=$!
   until runs "$pattern"; do
     kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before '$pattern' ran" >&2; exit 1; }
-    sleep 0.1
+    sleep 0.2
   done
   sleep "$after"
   kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before it was interrupted" >&2; exit 1; }
@@ -28,15 +30,17 @@ interrupt() {
 }
 interrupt INT group 'apt-get .*install ansible-core' 2
 interrupt KILL group 'dpkg .*(--unpack|--configure)' 3
-interrupt KILL setup '^/usr/bin/python3 .*ansible-playbook' 4
+interrupt KILL setup '/usr/bin/ansible-playbook' 4
 interrupt KILL group 'dpkg .*(--unpack|--configure)' 5
 interrupt INT group 'pip3? install .*requirements' 3
 interrupt KILL group 'pip3? install .*requirements' 20
 
 ansible/setup || { dpkg --audit; echo "interrupted-setup: the last one failed" >&2; exit 1; }
 fails=0
-check() { local text=$1; shift; if "$@"; then echo "ok: $text"; else echo "FAILED: $text"; fails=1; fi; }
+# shellcheck disable=SC2317 # called by check
 nothing() { [ -z "$("$@")" ]; }
+check() { local text=$1; shift; if "$@"; then echo "ok: $text"; else echo "FAILED: $text"; fails=1; fi; }
+# shellcheck disable=SC2317
 incomplete() { local one; for one in .venv/lib/python3*/site-packages/*.dist-info; do [ -f "$one/RECORD" ] || echo "$one"; done; find .venv -name '~*'; }
 check "no package is half installed" nothing dpkg --audit
 check "no Python package is half installed" nothing incomplete
