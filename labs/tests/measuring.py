@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of the measuring labs share: a student's work directory, measurements and
-answers, and what checks make of them."""
+answers, what checks make of them, and what grading does."""
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import os
+import shutil
 import string
 import subprocess
 import sys
@@ -19,9 +23,11 @@ from common.places import BUILD, ROOT
 from experiments.runs.preparation import (
     PROGRAMS,
 )
+from labs import grade
 from labs.checking import CheckResult, Status, run_checks
+from labs.results import write_result
 from labs.spec import ROOM, Lab, as_words, find_lab
-from labs.workdir import Work, open_work
+from labs.workdir import STATE, Work, open_work
 
 STUDENT = "alice"
 
@@ -137,3 +143,53 @@ def assert_all(lab: Lab, work: Work, status: Status) -> None:
 def assert_none_passes(lab: Lab, work: Work) -> None:
     passed = [n for n, r in results(lab, work).items() if r.status is Status.PASSED]
     assert passed == []
+
+
+# -- grading ----------------------------------------------------------------------------------
+
+
+def claim_everything(lab: Lab, work: Work) -> None:
+    """What a student can always do: a result file with all points and a digest that fits."""
+    everything = [
+        CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
+        for c in lab.spec.checks
+    ]
+    write_result(lab, work, everything, "none", None)
+
+
+def graded_again(
+    folder: Path, key: bytes | None = None, receipts: Path | None = None
+) -> dict[str, dict[str, str]]:
+    """The rows of `grade --rerun`, by file."""
+    screen = io.StringIO()
+    grade.grade(folder, None, key, screen, grade.Again(receipts))
+    return {row["file"]: row for row in csv.DictReader(io.StringIO(screen.getvalue()))}
+
+
+def assert_graded(lab: Lab, solved: Work, folder: Path) -> None:
+    """The solved work directory gets all points when its checks run again; who hands in the same
+    files under another name, and who claims all points with those files changed, do not."""
+    handed_in = {}
+    for name in ("genuine", "stolen", "edited"):
+        place = folder / name
+        shutil.copytree(solved.directory, place, symlinks=True)
+        student = "zoe" if name == "stolen" else solved.student
+        state = place / STATE
+        state.write_text(json.dumps({**json.loads(state.read_text()), "student": student}))
+        handed_in[name] = Work(place, lab.number, student, solved.identity, solved.made)
+    edited = next((folder / "edited/runs").rglob("counters-end.json"))
+    edited.write_text(edited.read_text() + " ")
+    genuine = handed_in.pop("genuine")
+    found = run_checks(lab, genuine.directory, genuine.student)
+    write_result(lab, genuine, found, "none", None)
+    for work in handed_in.values():
+        claim_everything(lab, work)
+    rows = graded_again(folder)
+    points = str(lab.points)
+    row = rows[f"genuine/result-{lab.number}.json"]
+    assert (row["score"], row["rerun"]) == (points, points), row["remarks"]
+    for name in handed_in:
+        row = rows[f"{name}/result-{lab.number}.json"]
+        assert row["score"] == points
+        assert int(row["rerun"]) < lab.points, row
+        assert f"checked again: {row['rerun']} of {points}, not {points}" in row["remarks"]

@@ -21,6 +21,7 @@ from labs.tests.measuring import (
     IN_GUESTS,
     Wrong,
     assert_all,
+    assert_graded,
     assert_none_passes,
     begin,
     judged,
@@ -163,3 +164,8 @@ def test_the_wrong_answers(copy: tuple[Lab, Work, dict[str, float]], wrong: Wron
     lab, work, _ = copy
     write_answers(work, wrong.values(right_answers(work)))
     assert judged(lab, work, wrong.check) == (Status.FAILED, wrong.hint)
+
+
+def test_graded_again(copy: tuple[Lab, Work, dict[str, float]], tmp_path: Path) -> None:
+    lab, work, _ = copy
+    assert_graded(lab, work, tmp_path / "class")

@@ -21,6 +21,7 @@ from labs.tests.measuring import (
     IN_GUESTS_IF_ASKED,
     Wrong,
     assert_all,
+    assert_graded,
     assert_none_passes,
     begin,
     judged,
@@ -199,3 +200,8 @@ def test_the_wrong_answers(copy: tuple[Lab, Work], wrong: Wrong) -> None:
     lab, work = copy
     write_answers(work, wrong.values(right_answers(work)))
     assert judged(lab, work, wrong.check) == (Status.FAILED, wrong.hint)
+
+
+def test_graded_again(copy: tuple[Lab, Work], tmp_path: Path) -> None:
+    lab, work = copy
+    assert_graded(lab, work, tmp_path / "class")

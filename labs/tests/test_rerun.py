@@ -25,11 +25,11 @@ import pytest
 from common.places import ROOT
 from experiments.runs import digests
 from labs import grade, rerun
-from labs.checking import CheckResult, Status, run_checks
+from labs.checking import run_checks
 from labs.results import digest_of, write_result
-from labs.spec import all_labs, find_lab
+from labs.spec import Lab, all_labs, find_lab
 from labs.submissions import find_files, read
-from labs.tests.measuring import write_answers
+from labs.tests.measuring import claim_everything, graded_again, write_answers
 from labs.workdir import Work, open_work
 
 LAB = find_lab(5)
@@ -87,28 +87,17 @@ def hand_in(folder: Path, student: str) -> Work:
 
 
 def table(folder: Path, receipts: Path | None = None) -> dict[str, dict[str, str]]:
-    screen = io.StringIO()
-    grade.grade(folder, None, KEY, screen, grade.Again(receipts))
-    return {row["file"]: row for row in csv.DictReader(io.StringIO(screen.getvalue()))}
+    return graded_again(folder, KEY, receipts)
 
 
 def own_points() -> int:
     return sum(c.points for c in LAB.spec.checks if c.name in OWN_CHECKS)
 
 
-def claim_everything(work: Work) -> None:
-    """What a student can always do: a result file with all points and a digest that fits."""
-    everything = [
-        CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
-        for c in LAB.spec.checks
-    ]
-    write_result(LAB, work, everything, "none", None)
-
-
 def test_honest_and_forged(tmp_path: Path) -> None:
     hand_in(tmp_path / "class", "ann")
     forged = hand_in(tmp_path / "class", "ben")
-    claim_everything(forged)
+    claim_everything(LAB, forged)
     rows = table(tmp_path / "class")
     ann, ben = rows["ann/result-5.json"], rows["ben/result-5.json"]
     assert (ann["score"], ann["rerun"]) == (str(own_points()),) * 2
@@ -126,7 +115,7 @@ def test_answers_that_were_changed_after_the_check(tmp_path: Path) -> None:
 
 
 def test_receipts_are_signed_and_nobody_else_makes_them(tmp_path: Path) -> None:
-    claim_everything(hand_in(tmp_path / "class", "ann"))
+    claim_everything(LAB, hand_in(tmp_path / "class", "ann"))
     table(tmp_path / "class", tmp_path / "receipts")
     (path,) = (tmp_path / "receipts").rglob("result-5.json")
     receipt = json.loads(path.read_text())
@@ -309,25 +298,32 @@ def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_labs() -> None:
-    """As docs/guide/class.md says."""
-    found = {lab.number: lab.spec.rerun for lab in all_labs()}
-    assert found == {
-        1: "no", 2: "no", 3: "no", 4: "files", 5: "files", 6: "guest", 7: "no", 8: "files",
-    }  # fmt: skip
-    text = " ".join((ROOT / "docs/guide/class.md").read_text().split())
-    assert "`--rerun`" in text
+    """The lab's file, the table of docs/guide/class.md, and what is done agree."""
+    text = (ROOT / "docs/guide/class.md").read_text()
+    rows = text.partition("| lab | `--rerun` |")[2].partition("\n\n")[0].splitlines()[2:]
+    says = {"no": "no", "yes, seconds": "files", "yes, minutes": "guest"}
+    documented: dict[int, str] = {}
+    for row in rows:
+        labs, answer = (cell.strip() for cell in row.strip("|").split("|")[:2])
+        documented |= {int(number): says[answer] for number in labs.split(",")}
+    assert documented == {lab.number: lab.spec.rerun for lab in all_labs()}
+    for lab in all_labs():
+        assert (lab.spec.rerun == "no") == (lab.spec.kind == "network")
 
 
-def test_network_labs_cannot(tmp_path: Path) -> None:
-    lab = find_lab(1)
-    work, _ = open_work(lab, tmp_path / "class/ann", "ann")
-    results = [
-        CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
-        for c in lab.spec.checks
-    ]
-    write_result(lab, work, results, "virtual", None)
-    row = table(tmp_path / "class")["ann/result-1.json"]
-    assert (row["rerun"], "lab 1 cannot be checked again" in row["remarks"]) == ("no", True)
+@pytest.mark.parametrize("lab", all_labs(), ids=lambda lab: f"lab-{lab.number}")
+def test_who_claims_everything_and_did_nothing(tmp_path: Path, lab: Lab) -> None:
+    """A result file with all points over the start state: no points where the checks run again."""
+    work, _ = open_work(lab, tmp_path / "class/ben", "ben")
+    claim_everything(lab, work)
+    row = table(tmp_path / "class")[f"ben/result-{lab.number}.json"]
+    assert row["score"] == str(lab.points)
+    if lab.spec.rerun == "no":
+        assert row["rerun"] == "no"
+        assert f"lab {lab.number} cannot be checked again" in row["remarks"]
+    else:
+        assert row["rerun"] == "0", row["remarks"]
+        assert f"checked again: 0 of {lab.points}, not {lab.points}" in row["remarks"]
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
