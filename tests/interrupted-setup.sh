@@ -11,7 +11,7 @@ log=/var/log/interrupted-setup.log
 if [ $$ != 1 ]; then exec unshare --pid --fork --kill-child --mount-proc "$0"; fi
 
 # Whether a process's command line matches.
-runs() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -qE "$1"; }
+runs() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E "$1" >/dev/null; }
 
 # signal, whom, what has to run, seconds after it began to
 interrupt() {
@@ -24,16 +24,20 @@ interrupt() {
   done
   sleep "$after"
   kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before it was interrupted" >&2; exit 1; }
-  if [ "$whom" = group ]; then kill -"$signal" -- -$child; else kill -"$signal" $child; fi
-  wait $child && { echo "interrupted-setup: exit status 0 of what was interrupted" >&2; exit 1; }
+  case "$whom" in
+    all) kill -"$signal" -1 ;;  # as when the power fails: dpkg has a session of its own
+    group) kill -"$signal" -- -$child ;;
+    *) kill -"$signal" $child ;;
+  esac
+  wait $child 2>/dev/null && { echo "interrupted-setup: exit status 0 of what was interrupted" >&2; exit 1; }
   echo "SIG$signal to its $whom, $after s after '$pattern' began: $(dpkg --audit | grep -c '^ ') packages half installed, .venv: $(find .venv -name '*.dist-info' 2>/dev/null | wc -l) packages"
 }
 interrupt INT group 'apt-get .*install ansible-core' 2
-interrupt KILL group 'dpkg .*(--unpack|--configure)' 3
+interrupt KILL all 'dpkg .*(--unpack|--configure)' 3
 interrupt KILL setup '/usr/bin/ansible-playbook' 4
-interrupt KILL group 'dpkg .*(--unpack|--configure)' 5
+interrupt KILL all 'dpkg .*(--unpack|--configure)' 10
 interrupt INT group 'pip3? install .*requirements' 3
-interrupt KILL group 'pip3? install .*requirements' 20
+interrupt KILL all 'pip3? install .*requirements' 20
 
 ansible/setup || { dpkg --audit; echo "interrupted-setup: the last one failed" >&2; exit 1; }
 fails=0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing stays of paths that came and went: objects of each type are counted, whoever holds them.
+"""Nothing stays of paths that came and went: objects of each type are counted.
 
 Events and holds that are over are kept up to a bound, which is low here. `test_soak.py` watches a
 controller process.
