@@ -3,7 +3,8 @@
  * Runs a fuzz target without a fuzzer, as a test:
  *   fuzz_NAME [-runs=N] CORPUS_DIRECTORY
  * over each file of the corpus, then over N (20000) variants made from them with a fixed seed:
- * the same ones every time (changed, removed, inserted, duplicated bytes).
+ * the same ones every time (changed, removed, inserted, duplicated bytes); with DOWNPOUR_TEST_LONG
+ * over five times as many.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -115,6 +116,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s [-runs=N] CORPUS_DIRECTORY (with at least one file)\n", argv[0]);
         return 2;
     }
+    if (getenv("DOWNPOUR_TEST_LONG"))
+        count *= 5;
     for (size_t i = 0; i < nfiles; i++)
         run(files[i].bytes, files[i].n);
     for (unsigned long i = 0; i < count; i++) {

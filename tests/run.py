@@ -9,10 +9,15 @@ all    test, and what takes longer: end-to-end tests over the emulated network, 
        other OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
        analyzers, coverage
 
-Ruff, mypy, Meson and pytest do the work. This module runs them in order, shows how far they are,
-and adds up what they count. Each step writes to build/test-logs/NAME.log; a failed step prints the
-end of it. No test is tried twice. The last line is `N passed, N failed, N skipped`; every skipped
-test is named with its reason above it.
+Ruff, mypy, Meson and pytest do the work. This module runs them, shows how far they are, and adds up
+what they count. Lint and Python tests run beside the C tests and the regression in virtual time;
+afterwards, what watches this machine's clock or all of its processes runs alone, step by step. Each
+step writes to build/test-logs/NAME.log; a failed step prints the end of it. No test is tried twice.
+The last line is `N passed, N failed, N skipped`; every skipped test is named with its reason above
+it.
+
+The tier `all` sets DOWNPOUR_TEST_LONG=1: tests that repeat something many times (kills at random
+moments or at each instruction, requests, mutations of fuzz corpora) then do so more often.
 """
 
 from __future__ import annotations
@@ -24,11 +29,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +50,9 @@ EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the
 END_S: Final = 10.0  # for each signal that ends a command
 FUZZ_REST_S: Final = 240
 CORES: Final = os.cpu_count() or 1
+LONG: Final = "DOWNPOUR_TEST_LONG"
+PYTHON_TRACK: Final = "python"  # beside the other
+C_TRACK: Final = "c"
 
 
 @dataclass
@@ -74,6 +84,7 @@ class Step:
     skip_code: int | None = None  # exit code that says: cannot be had here
     needs: str | None = None  # the step without which this one is skipped
     root: bool = False  # skipped without root
+    track: str | None = None  # beside the steps of other tracks; None: alone, after all of them
 
 
 def count_junit(text: str) -> Count:
@@ -104,6 +115,14 @@ def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
     )
 
 
+def files_with(mark: str, root: Path = ROOT) -> list[Path]:
+    """Return the files with tests of a mark: to collect from all others takes a quarter minute."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    rooms = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    found = (path for room in rooms for path in sorted((root / room).rglob("*.py")))
+    return [path for path in found if f"mark.{mark}" in path.read_text()]
+
+
 def _c(python: str, tier: str) -> list[Step]:
     asan = ROOT / "build-asan"
     setup = ("meson", "setup", str(asan), str(ROOT))
@@ -125,12 +144,14 @@ def _c(python: str, tier: str) -> list[Step]:
                 *((python, "-m", "mypy", str(f)) for f in sorted(ROOT.glob("labs/*/checks.py"))),
             ),
             30,
+            track=PYTHON_TRACK,
         ),
         Step(
             "c-build",
             "C programs and tests, with address and undefined-behaviour sanitizers",
             (*configure, ("ninja", "-C", str(asan)), *peers),
             60,
+            track=C_TRACK,
         ),
         Step(
             "c",
@@ -139,6 +160,7 @@ def _c(python: str, tier: str) -> list[Step]:
             ((*tests, "--num-processes", str(CORES + 1), *suites),),
             60,
             asan / "meson-logs" / "testlog.junit.xml",
+            track=C_TRACK,
         ),
     ]
 
@@ -156,6 +178,7 @@ def _regressions(python: str) -> list[Step]:
             ((python, "-m", "downpour", "virtual", "kernel"),),
             240,
             skip_code=EXIT_NO_SOURCE,
+            track=C_TRACK,
         ),
         Step(
             "regression",
@@ -164,6 +187,7 @@ def _regressions(python: str) -> list[Step]:
             40,
             LOGS / "regression.xml",
             needs="kernel",
+            track=C_TRACK,
         ),
         Step(
             "smoke",
@@ -281,14 +305,16 @@ def steps(python: str, tier: str) -> list[Step]:
         marks += " and not slow and not root"
     command = _python(python, "python", marks)
     found = _c(python, tier)
-    found.append(Step("python", "Python tests", (command,), 150, LOGS / "python.xml"))
+    junit = LOGS / "python.xml"
+    found.append(Step("python", "Python tests", (command,), 150, junit, track=PYTHON_TRACK))
     if tier != "check":
         alone = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "alone")
+        files = (str(path) for path in files_with("alone"))
         found.append(
             Step(
                 "alone",
                 "Python tests beside which nothing may run",
-                ((*alone, f"--junitxml={LOGS / 'alone.xml'}"),),
+                ((*alone, f"--junitxml={LOGS / 'alone.xml'}", *files),),
                 60,
                 LOGS / "alone.xml",
                 root=True,
@@ -371,65 +397,138 @@ def why_not(step: Step, missing: set[str]) -> str | None:
 
 
 class Progress:
-    """One line that says how far the steps are; a line every 20 s where there is no terminal."""
+    """One line that says how far the steps are; a line every 20 s where there is no terminal.
+    Tracks share it."""
 
     def __init__(self, todo: Sequence[Step], learned: dict[str, float]) -> None:
         self._todo = todo
         self._expected = {step.name: learned.get(step.name, step.typical_s) for step in todo}
+        self._began: dict[str, float] = {}
+        self._ended: set[str] = set()
         self._start = self._shown = time.monotonic()
         self._tty = sys.stdout.isatty()
+        self._lock = threading.Lock()
+        self.interrupted = threading.Event()
 
-    def tick(self, number: int, began: float) -> None:
-        """Show that the step of this number (from 1) has been running since `began`."""
-        now, step = time.monotonic(), self._todo[number - 1]
-        if not self._tty and now - self._shown < 20:
-            return
-        self._shown = now
-        left = sum(self._expected[s.name] for s in self._todo[number:])
-        left += max(0.0, self._expected[step.name] - (now - began))
-        late = " or more" if now - began > self._expected[step.name] else ""
-        text = (
-            f"[{number}/{len(self._todo)}] {step.title}: {now - self._start:.0f} s elapsed, "
-            f"about {left:.0f} s{late} left"
-        )
-        print(f"\r\x1b[K{text}" if self._tty else text, end="" if self._tty else "\n", flush=True)
+    def head(self, step: Step) -> str:
+        """Return a step's number and title."""
+        return f"[{self._todo.index(step) + 1}/{len(self._todo)}] {step.title}"
 
-    def done(self, text: str) -> None:
-        """Print a line that stays."""
-        print(f"\r\x1b[K{text}" if self._tty else text, flush=True)
+    def begin(self, step: Step) -> None:
+        """Note that a step begins now."""
+        with self._lock:
+            self._began[step.name] = time.monotonic()
+
+    def _left_s(self, step: Step, now: float) -> float:
+        if step.name in self._ended:
+            return 0.0
+        elapsed = now - self._began.get(step.name, now)
+        return max(0.0, self._expected[step.name] - elapsed)
+
+    def tick(self) -> None:
+        """Show what is running. Raises KeyboardInterrupt once the tracks are to end."""
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
+        with self._lock:
+            now = time.monotonic()
+            if now - self._shown < (0.5 if self._tty else 20):
+                return
+            self._shown = now
+            running = [s for s in self._todo if s.name in self._began.keys() - self._ended]
+            left = sum(
+                max(sum(self._left_s(step, now) for step in track) for track in stage)
+                for stage in stages(self._todo)
+            )
+            late = any(self._left_s(step, now) == 0.0 for step in running)
+            text = (
+                f"{', '.join(self.head(step) for step in running)}: {now - self._start:.0f} s "
+                f"elapsed, about {left:.0f} s{' or more' if late else ''} left"
+            )
+            start, end = ("\r\x1b[K", "") if self._tty else ("", "\n")
+            print(f"{start}{text}", end=end, flush=True)
+
+    def done(self, step: Step, text: str) -> None:
+        """Print lines that stay."""
+        with self._lock:
+            self._ended.add(step.name)
+            start = "\r\x1b[K" if self._tty else ""
+            print(f"{start}{self.head(step)}: {text}", flush=True)
+
+
+def stages(todo: Sequence[Step]) -> list[list[list[Step]]]:
+    """Return the tracks that run at the same time, then each step without a track by itself."""
+    tracks: dict[str, list[Step]] = {}
+    for step in todo:
+        if step.track is not None:
+            tracks.setdefault(step.track, []).append(step)
+    together = [list(tracks.values())] if tracks else []
+    return together + [[[step]] for step in todo if step.track is None]
+
+
+class SoFar:
+    """What the steps counted, how long each took in seconds, and which did not pass. Tracks share
+    it."""
+
+    def __init__(self, learned: dict[str, float]) -> None:
+        self.total = Count()
+        self.took_s = dict(learned)
+        self.missing: set[str] = set()
+        self._lock = threading.Lock()
+
+    def add(self, step: Step, count: Count, seconds: float | None) -> None:
+        """Add what a step counted; no `seconds`: it did not run."""
+        with self._lock:
+            self.total.add(count)
+            if count.failed or not count.passed or seconds is None:
+                self.missing.add(step.name)
+            else:
+                self.took_s[step.name] = seconds
+
+
+def run_step(step: Step, so_far: SoFar, progress: Progress) -> None:
+    """Run a step and add what it counted, or why it cannot run, to what there is `so_far`."""
+    reason = why_not(step, so_far.missing)
+    if reason is not None:
+        skipped = Count(skipped=[f"{step.name} ({step.title}): {reason}"])
+        so_far.add(step, skipped, None)
+        progress.done(step, f"SKIPPED: {reason}")
+        return
+    log_of(step).write_bytes(b"")
+    if step.junit is not None:
+        step.junit.unlink(missing_ok=True)
+    progress.begin(step)
+    began = time.monotonic()
+    codes = [run_command(argv, log_of(step), progress.tick) for argv in step.commands]
+    seconds = round(time.monotonic() - began, 1)
+    count = result(step, codes)
+    so_far.add(step, count, seconds)
+    counted = f"{count.passed} passed, {count.failed} failed, {len(count.skipped)} skipped"
+    text = f"{'FAILED' if count.failed else 'ok'} ({counted}, {seconds} s)"
+    if count.failed:
+        text += f"\n{tail(log_of(step), 60)}\n    (all of it: {log_of(step).relative_to(ROOT)})"
+    progress.done(step, text)
 
 
 def run_steps(todo: Sequence[Step], learned: dict[str, float]) -> tuple[Count, dict[str, float]]:
     """Return the counts of all steps, and how long each took in seconds."""
-    total, took, missing = Count(), dict(learned), set[str]()
+    so_far = SoFar(learned)
     progress = Progress(todo, learned)
-    for number, step in enumerate(todo, 1):
-        head = f"[{number}/{len(todo)}] {step.title}"
-        reason = why_not(step, missing)
-        if reason is not None:
-            missing.add(step.name)
-            total.skipped.append(f"{step.name} ({step.title}): {reason}")
-            progress.done(f"{head}: SKIPPED: {reason}")
-            continue
-        log_of(step).write_bytes(b"")
-        if step.junit is not None:
-            step.junit.unlink(missing_ok=True)
-        began = time.monotonic()
-        tick = partial(progress.tick, number, began)
-        codes = [run_command(argv, log_of(step), tick) for argv in step.commands]
-        seconds = round(time.monotonic() - began, 1)
-        count = result(step, codes)
-        total.add(count)
-        if count.failed or not count.passed:
-            missing.add(step.name)
-        else:
-            took[step.name] = seconds
-        counted = f"{count.passed} passed, {count.failed} failed, {len(count.skipped)} skipped"
-        progress.done(f"{head}: {'FAILED' if count.failed else 'ok'} ({counted}, {seconds} s)")
-        if count.failed:
-            print(tail(log_of(step), 60))
-            print(f"    (all of it: {log_of(step).relative_to(ROOT)})", flush=True)
-    return total, took
+
+    def run_track(track: Sequence[Step]) -> None:
+        for step in track:
+            run_step(step, so_far, progress)
+
+    for stage in stages(todo):
+        with ThreadPoolExecutor(len(stage)) as pool:
+            running = [pool.submit(run_track, track) for track in stage]
+            try:
+                wait(running)
+            except KeyboardInterrupt:
+                progress.interrupted.set()
+                raise
+        for track_ended in running:
+            track_ended.result()
+    return so_far.total, so_far.took_s
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -446,6 +545,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A shell's background job inherits an ignored SIGINT, and so would every test that sends one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if arguments.tier == "all":
+        os.environ[LONG] = "1"
     LOGS.mkdir(parents=True, exist_ok=True)
     learned = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     try:

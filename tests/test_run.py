@@ -4,13 +4,26 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tests import run
-from tests.run import TIERS, Step, count_junit, main, run_steps, steps, why_not
+from tests.run import (
+    TIERS,
+    Step,
+    count_junit,
+    files_with,
+    main,
+    run_steps,
+    stages,
+    steps,
+    why_not,
+)
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="a" name="passes"/>
@@ -111,6 +124,85 @@ def test_every_condition_names_a_step_that_comes_before() -> None:
     for step in steps("python", "all"):
         assert step.needs is None or step.needs in known
         known.add(step.name)
+
+
+def test_what_a_step_needs_ends_before_it_begins() -> None:
+    ended: set[str] = set()
+    for stage in stages(steps("python", "all")):
+        for track in stage:
+            before = set(ended)
+            for step in track:
+                assert step.needs is None or step.needs in before
+                before.add(step.name)
+        ended |= {step.name for track in stage for step in track}
+
+
+def test_what_watches_the_machine_runs_when_the_tracks_have_ended() -> None:
+    both, *rest = stages(steps("python", "test"))
+    names = [[step.name for step in track] for track in both]
+    assert names == [["lint", "python"], ["c-build", "c", "kernel", "regression"]]
+    assert [[s.name for s in track] for stage in rest for track in stage] == [["alone"], ["smoke"]]
+
+
+def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
+    """Each waits for what the other has written."""
+
+    def command(mine: str, other: str) -> tuple[tuple[str, ...], ...]:
+        code = (
+            "import pathlib, sys, time\n"
+            "pathlib.Path(sys.argv[1]).touch(); other = pathlib.Path(sys.argv[2])\n"
+            "until = time.monotonic() + 60\n"
+            "while not other.exists() and time.monotonic() < until: time.sleep(0.01)\n"
+            "raise SystemExit(not other.exists())"
+        )
+        return ((sys.executable, "-c", code, str(tmp_path / mine), str(tmp_path / other)),)
+
+    pair = [
+        Step("left", "left", command("l", "r"), 1, track="one"),
+        Step("after", "after", ends_with(0), 1),
+        Step("right", "right", command("r", "l"), 1, track="two"),
+        Step("fails", "fails", ends_with(1), 1, track="two"),
+        Step("needs", "needs", ends_with(0), 1, needs="fails"),
+    ]
+    total, took = run_steps(pair, {})
+    assert (total.passed, total.failed, len(total.skipped)) == (3, 1, 1)
+    assert set(took) == {"left", "right", "after"}
+
+
+def test_an_interruption_ends_both_tracks(tmp_path: Path) -> None:
+    """Ctrl-C at the terminal: the commands have sessions of their own and do not hear of it."""
+    write = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
+    pids = [tmp_path / "one", tmp_path / "two"]
+    chain = [
+        Step(
+            pid.name, pid.name,
+            ((sys.executable, "-c", f"{write}; time.sleep(60)", str(pid)),), 1, track=pid.name,
+        )
+        for pid in pids
+    ]  # fmt: skip
+
+    def interrupt() -> None:
+        while not all(pid.exists() and pid.read_text() for pid in pids):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        threading.Thread(target=interrupt, daemon=True).start()
+        with pytest.raises(KeyboardInterrupt):
+            run_steps(chain, {})
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.read_text()), 0)
+
+
+def test_files_of_a_mark_are_files_of_tests() -> None:
+    """A helper that gives the mark would hide the files that use it."""
+    found = files_with("alone")
+    assert Path(run.__file__).parent.parent / "topologies/tests/test_teardown.py" in found
+    assert all(path.name.startswith("test_") for path in found)
 
 
 def test_a_misspelt_tier_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

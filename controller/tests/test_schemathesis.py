@@ -10,7 +10,7 @@ import pytest
 
 from controller.tests.rest_fuzz import run
 
-SECONDS = 40
+SECONDS, LEAST_REQUESTS = 20, 15  # about 150 on a machine that has nothing else to do
 
 pytestmark = pytest.mark.slow
 
@@ -21,4 +21,4 @@ def test_no_findings(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[-12_000:] + done.stderr[-2000:]
     counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
     assert counted is not None and counted[1] == counted[2], done.stdout
-    assert int(counted[1]) >= 30  # about 300 on a machine that has nothing else to do
+    assert int(counted[1]) >= LEAST_REQUESTS

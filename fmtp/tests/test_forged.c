@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Forged datagrams at MAC level 0: none loses more than the product that it names, whichever kind
- * of session, index, order and size. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
+ * of session, index, order and size. FMTP_SEEDS=N runs N seeds (default 60, with
+ * DOWNPOUR_TEST_LONG 400), FMTP_SEED=N that one alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include "receiver_kit.h"
 #include "sim.h"
 
-enum { PRODUCTS = 30, SLOTS = 64, SEEDS = 160 };
+enum { PRODUCTS = 30, SLOTS = 64, SEEDS = 60, MANY_SEEDS = 400 };
 
 /* ------------------------------------------------------------------ the four of an attacker */
 
@@ -248,7 +249,9 @@ static void one(uint32_t seed)
 static void test_seeds(void **state)
 {
     const char *alone = getenv("FMTP_SEED"), *many = getenv("FMTP_SEEDS");
-    uint32_t n = many ? (uint32_t)strtoul(many, NULL, 10) : SEEDS;
+    uint32_t n = many                           ? (uint32_t)strtoul(many, NULL, 10)
+                 : getenv("DOWNPOUR_TEST_LONG") ? MANY_SEEDS
+                                                : SEEDS;
 
     (void)state;
     if (alone) {
@@ -257,6 +260,7 @@ static void test_seeds(void **state)
     }
     for (uint32_t seed = 0; seed < n; seed++)
         one(seed);
+    print_message("%u seeds\n", n);
 }
 
 int main(void)

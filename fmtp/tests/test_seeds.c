@@ -3,7 +3,8 @@
  * Many seeds over the simulated network: whatever is lost (by kind of message, at random, in
  * bursts), doubled, reordered or delayed, whichever end starts anew, reconnects or leaves, however
  * clocks leap: every product is delivered intact once or reported missed once at every receiver,
- * and let go once by the sender. FMTP_SEEDS=N runs N seeds, FMTP_SEED=N that one alone.
+ * and let go once by the sender. FMTP_SEEDS=N runs N seeds (default 400, with DOWNPOUR_TEST_LONG
+ * 2000), FMTP_SEED=N that one alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +18,7 @@
 #include "sim.h"
 
 #define MS UINT64_C(1000000)
-enum { SEEDS = 1000, PRODUCTS = 12 };
+enum { SEEDS = 400, MANY_SEEDS = 2000, PRODUCTS = 12 };
 
 struct totals {
     uint64_t ended, missed, retx_blocks, blocks, parity, repairs, decoded, nudges, restarts;
@@ -225,7 +226,9 @@ static void one(uint32_t seed, struct totals *t)
 static void test_seeds(void **state)
 {
     const char *alone = getenv("FMTP_SEED"), *many = getenv("FMTP_SEEDS");
-    uint32_t n = many ? (uint32_t)strtoul(many, NULL, 10) : SEEDS;
+    uint32_t n = many                           ? (uint32_t)strtoul(many, NULL, 10)
+                 : getenv("DOWNPOUR_TEST_LONG") ? MANY_SEEDS
+                                                : SEEDS;
     struct totals t = {0};
 
     (void)state;

@@ -30,7 +30,8 @@ HOSTS = ("s", *SUBSCRIBERS)
 PORT = 3880
 AS_ROOT = ("--user", "root")  # in namespaces of the test's own
 MARK = f"ldmdtest{os.getpid()}"
-NETWORKS = 3  # side by side
+NETWORKS = 4  # side by side
+LONGEST = ("kill_anything", "nobody_holds_the_feed", "nobody_holds_the_feed6")
 FROM_INPUT = "-"  # instead of cases: standard input names them
 ENDED = "ended="  # and then 1 or 0, behind each
 
@@ -553,8 +554,8 @@ def run_case(name: str, case: Callable[[Servers], None], ldmd: Path, tools: Path
 
 def run_side_by_side(names: list[str]) -> int:
     """Run the cases in several networks at a time, as they wait most of their time; return how
-    many fail."""
-    todo = deque(names)
+    many fail. The longest come first."""
+    todo = deque(sorted(names, key=LONGEST.__contains__, reverse=True))
 
     def take_cases() -> int:
         argv = [sys.executable, "-B", *sys.argv[:3], FROM_INPUT]

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """LDM7 in network namespaces: several feeds, kill -9 of anything, LDM6 instead, privileges.
 
-Usage: integration7.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. KILL_SECONDS (20) and
-KILL_SEED in the environment lengthen and repeat the case `kill_anything`.
+Usage: integration7.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. KILL_SECONDS (10, with
+DOWNPOUR_TEST_LONG 40) and KILL_SEED in the environment lengthen and repeat the case
+`kill_anything`.
 """
 
 from __future__ import annotations
@@ -294,7 +295,8 @@ def case_walls(servers: Servers) -> None:
 def case_kill_anything(servers: Servers) -> None:
     """kill -9 of any process at any time, 2 % loss: every product everywhere, none twice."""
     rng = random.Random(os.environ.get("KILL_SEED", "7"))
-    seconds = float(os.environ.get("KILL_SECONDS", "20"))
+    default = "40" if "DOWNPOUR_TEST_LONG" in os.environ else "10"
+    seconds = float(os.environ.get("KILL_SECONDS", default))
     if seconds > 25:
         slots = int(100 * seconds)
         for host in HOSTS:

@@ -3,6 +3,7 @@
 """ldmd and the path service: subscriptions make paths grow, their ends prune them; over loopback.
 
 Usage: paths.py LDMD TOOLS_DIRECTORY [CASE...]. No privileges. The path service is path_fake.py.
+Cases run side by side: each has a service and an ldmd of its own, and mostly waits for time-outs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -23,6 +25,7 @@ from tempfile import TemporaryDirectory
 from path_fake import Answer, PathService, Request, problem
 from wire import Daemon, Peer, call, expect, string
 
+CASES_AT_ONCE = 4
 OK, TIMEDOUT, INVAL, REFUSED, MCAST = 0, 3, 5, 8, 10  # LDM-6.13.17
 EXP = 0x40000000
 CREATE, LEAVES = "POST /v1/paths", "POST /v1/paths/EXP/leaves"
@@ -337,17 +340,25 @@ CASES = {
 }
 
 
-def main() -> int:
+def run_case(name: str) -> None:
     ldmd, tools = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
-    for name in sys.argv[3:] or CASES:
-        with TemporaryDirectory(prefix="ldmdpath") as work:
-            world = World(ldmd, tools, Path(work))
-            start = time.monotonic()
-            try:
-                CASES[name](world)
-            finally:
-                world.service.close()
-            print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
+    with TemporaryDirectory(prefix="ldmdpath") as work:
+        world = World(ldmd, tools, Path(work))
+        start = time.monotonic()
+        try:
+            CASES[name](world)
+        except BaseException:
+            print(f"not ok {name}", flush=True)
+            raise
+        finally:
+            world.service.close()
+        print(f"ok {name} ({time.monotonic() - start:.1f} s)", flush=True)
+
+
+def main() -> int:
+    with ThreadPoolExecutor(CASES_AT_ONCE) as pool:
+        for ended in [pool.submit(run_case, name) for name in sys.argv[3:] or CASES]:
+            ended.result()
     return 0
 
 
