@@ -243,7 +243,7 @@ def test_bug_is_a_problem_too(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None
     rig.assert_settled()
 
 
-# What clients outside this repository call: docs/reference/contracts.md lists each.
+# What clients outside this repository call: /openapi.json describes each.
 OPERATIONS = """
 delete /v1/holds/{hold_id}
 delete /v1/paths/{name}

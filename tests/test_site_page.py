@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The walk-through of docs/guide/site.md, run as it is written, in a network of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from common.places import BUILD
+from tests.prose import ROOT
+
+PAGE: Final = ROOT / "docs/guide/site.md"
+PROGRAMS: Final = ("ldm7", "ldm7/ldmd", "ldm7/site/ctl", "ldm7/site/pqact")
+NOBODY: Final = 65534
+
+
+def walkthrough() -> str:
+    """Return the commands below the page's heading about the loopback."""
+    _, _, text = PAGE.read_text().partition("## Try it on the loopback\n")
+    found = re.search(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(not (BUILD / "ldm7/ldmd/ldmd").exists(), reason="the C programs are not built")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a network namespace")
+def test_the_loopback_walkthrough(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    for name in ("ldmctl", "ldmd", "ldmping", "pqact", "pqcreate", "pqinsert", "pqcheck"):
+        (built,) = (BUILD / place / name for place in PROGRAMS if (BUILD / place / name).is_file())
+        Path(shutil.copy(built, programs)).chmod(0o755)
+    home = tmp_path / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups bash -e -c"
+    isolated = f'ip link set lo up && exec {user} "$1"'
+    done = subprocess.run(
+        ["unshare", "-n", "sh", "-c", isolated, "sh", walkthrough()],
+        env={"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\nHello\n" in done.stdout, done.stdout
+    assert "ldmd has ended" in done.stdout
