@@ -21,6 +21,7 @@ from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_
 from tools.docs import decisions, house_graph
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
+from tools.docs.count import MOST_WORDS, table
 from tools.docs.schema_pages import schema_page
 
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
@@ -138,6 +139,13 @@ def test_the_drawing_of_the_house_is_current() -> None:
     page = house_graph.PAGE.read_text()
     assert page.count("```mermaid") == 2
     assert house_graph.drawn(page) == page, "`python -m tools.docs.house_graph` draws it"
+
+
+def test_words_that_people_wrote_are_few() -> None:
+    rows = table()
+    total = sum(words for words, _ in rows)
+    assert len(rows) > 60
+    assert total <= MOST_WORDS, f"found {total} words; the longest pages: {rows[:5]}"
 
 
 def test_the_list_of_decisions_is_current() -> None:
