@@ -60,6 +60,8 @@ class CellRun(CellBase):
         super().__init__(job, network, emulation, out)
         (self.feed,) = self.cell.feeds
         self.nic1 = emulation.nic1_of(self.publisher)
+        self.multicast = self.cell.multicast_of(self.subscribers)
+        self.upstreams = self.cell.upstreams(self.subscribers)
         self.max_rtt_ms = max(network.round_trip_ms[h] for h in self.subscribers)
         self.tbf_limit = self.cell.tbf_limit_bytes(self.max_rtt_ms)
         self.window_bytes = congestion_window_bytes(
@@ -136,11 +138,11 @@ class CellRun(CellBase):
             )
 
     def _segments(self) -> set[str]:
-        return {self.network.segment_of(host).name for host in self.subscribers}
+        return {self.network.segment_of(host).name for host in self.multicast}
 
     def measure(self) -> None:
         """Measure the round trip of each subscriber, before the replay."""
-        self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.subscribers, 1))
+        self.rtt_measured_ms = self.measure_round_trips(dict.fromkeys(self.multicast, 1))
 
     def look_back(self) -> None:
         """Read settings, delays and round trips again, after the replay."""
@@ -148,7 +150,7 @@ class CellRun(CellBase):
             self.emulation.mend(self._cut.name)
         # The loss injected for LDM6 hits pings, too; and no path moves back to a mended link.
         lossless = self.cell.protocol == "ldm7" or self.cell.loss == 0
-        hosts = self.subscribers if lossless and self._cut is None else []
+        hosts = self.multicast if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
 
     def shape(self) -> None:
@@ -168,7 +170,7 @@ class CellRun(CellBase):
                     limit_bytes=self.tbf_limit,
                 )
             )
-        loss_text = {host: self._inject_loss(host) for host in self.subscribers}
+        loss_text = {host: self._inject_loss(host) for host in self.multicast}
         self.tcp_found = self._congestion_control()
         write_json(
             self.out / "shaping.json",
@@ -295,7 +297,11 @@ class CellRun(CellBase):
         service = self.emulation.controller_socket
         publisher = configs.publisher_conf(self.network, self.cell, roots, service)
         self.start_daemon(self.publisher, self.publisher, publisher)
-        for name in self.subscribers:
+        for name, upstream in self.upstreams.items():
+            source = self.network.host(upstream or self.publisher)
+            conf = configs.unicast_conf(self.cell, self.feed, source)
+            self.start_daemon(name, name, conf)
+        for name in self.multicast:
             leaf = leaves[self.network.segment_of(name).name]
             host = self.network.host(name)
             conf = configs.subscriber_conf(self.network, self.cell, host, self.feed, leaf)
@@ -304,8 +310,7 @@ class CellRun(CellBase):
     def await_ready(self) -> None:
         """Wait until every subscriber is connected to the publisher."""
         deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
-        words = READY[self.cell.protocol]
-        counters = {h: LineCounter(self.log(h), words) for h in self.subscribers}
+        counters = {h: LineCounter(self.log(h), READY[self._protocol(h)]) for h in self.subscribers}
         while True:
             waiting = [h for h, c in counters.items() if c.poll() == 0]
             if not waiting:
@@ -318,6 +323,9 @@ class CellRun(CellBase):
                     f"({', '.join(waiting)}). {first} says:\n{tail(self.log(first))}"
                 )
             time.sleep(POLL_S)
+
+    def _protocol(self, host: str) -> str:
+        return "ldm6" if host in self.upstreams else self.cell.protocol
 
     def start_background(self) -> None:
         """Start the competing flows; they run until the replay is over."""
@@ -361,7 +369,7 @@ class CellRun(CellBase):
         self.expect_of_queues()
         ldm7 = cell.protocol == "ldm7"
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
-        asked.groups = {self.network.multicast_group: self.subscribers} if ldm7 else {}
+        asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
             asked.things[f"{host} programs"] = "1 x bash, 1 x hostlag, 1 x ldmd"
 
@@ -376,8 +384,9 @@ class CellRun(CellBase):
             self.publisher,
         )
         inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
-        words = DELIVERED[self.cell.protocol]
-        delivered = {h: LineCounter(self.log(h), words) for h in self.subscribers}
+        delivered = {
+            h: LineCounter(self.log(h), DELIVERED[self._protocol(h)]) for h in self.subscribers
+        }
         begin = time.time()
         self.times["insertion_started"] = begin
         with (self.logs / "pqinsert.log").open("wb") as log:
@@ -456,6 +465,7 @@ class CellRun(CellBase):
             **common,
             **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
+            "ldm6_subscribers": list(self.upstreams),
             "nic1": self.nic1,
             "nics": [self.nic1, self.network.publisher.nic2.interface],
             "parameters": {
@@ -481,6 +491,8 @@ class CellRun(CellBase):
                 **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
                 **({"rtt_ms": cell.rtt_ms} if cell.rtt_ms is not None else {}),
                 **({"rate_i": list(cell.rate_i_bps)} if cell.rate_i_bps is not None else {}),
+                "without_multicast": cell.without_multicast,
+                "ldm6_from": cell.ldm6_from,
                 "repair": cell.repair,
                 "mac_level": cell.mac_level,
                 "feed": cell.feed,

@@ -52,6 +52,20 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
     return _with(settings, cell.settings)
 
 
+def relay_lines(network: Network, cell: CellSpec, host: str, feed: Feed) -> list[str]:
+    """Return the entries that let in those that ask `host` by LDM6."""
+    hosts = cell.subscribing(h.name for h in network.subscribers)
+    clients = [h for h, upstream in cell.upstreams(hosts).items() if upstream == host]
+    return [_allow([feed], network.host(h).nic2.ip) for h in clients]
+
+
+def unicast_conf(cell: CellSpec, feed: Feed, upstream: Host) -> str:
+    """Return ldmd's file at a subscriber without multicast: LDM6 over the routed network."""
+    latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
+    request = f'REQUEST {feed.name} ".*" {upstream.nic2.ip}:{LDM_PORT}'
+    return _text(cell, [f"SET ldm6.max_latency_s {latency}", request])
+
+
 def _with(lines: Sequence[str], more: Mapping[str, str]) -> list[str]:
     """The lines, with further settings in the place of those of the same name."""
     kept = [line for line in lines if line.split()[1] not in more]
@@ -106,7 +120,7 @@ def subscriber_conf(
         return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
     address = host.path_nic(feed.lane).ip
     entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
-    return _text(cell, [entry])
+    return _text(cell, [entry, *relay_lines(network, cell, host.name, feed)])
 
 
 def ldmd_argv(

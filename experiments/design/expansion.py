@@ -109,6 +109,8 @@ class CellSpec:
     p_i: tuple[float, ...] | None  # by receiver; None: `loss` at all
     rtt_i_ms: tuple[float, ...] | None
     rate_i_bps: tuple[int, ...] | None
+    without_multicast: int  # the last of the m receivers
+    ldm6_from: str  # publisher, relays
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
 
@@ -143,6 +145,18 @@ class CellSpec:
         """Return `p_i`, `rtt_i_ms` or `rate_i_bps` by the host; {} if all receivers are alike.
         `hosts`: those that take part, in order."""
         return dict(zip(hosts, getattr(self, what) or (), strict=False))
+
+    def multicast_of(self, hosts: Sequence[str]) -> list[str]:
+        """Return the receivers that have multicast, of those that take part, in order."""
+        return list(hosts[: len(hosts) - self.without_multicast])
+
+    def upstreams(self, hosts: Sequence[str]) -> dict[str, str | None]:
+        """Return whom each receiver without multicast asks by LDM6; None: the publisher."""
+        served = self.multicast_of(hosts)
+        rest = hosts[len(served) :]
+        if self.ldm6_from == "publisher":
+            return dict.fromkeys(rest)
+        return {host: served[number % len(served)] for number, host in enumerate(rest)}
 
     @property
     def trace_key(self) -> str:
@@ -321,6 +335,8 @@ def build_cell(
         p_i=fixed.p_i and fixed.p_i[: chosen.m],
         rtt_i_ms=fixed.rtt_i_ms and fixed.rtt_i_ms[: chosen.m],
         rate_i_bps=fixed.rate_i_bps and fixed.rate_i_bps[: chosen.m],
+        without_multicast=fixed.without_multicast,
+        ldm6_from=fixed.ldm6_from,
         queue_i_bytes=fixed.queue_i or 0,
         settings={name: str(value) for name, value in fixed.set.items()},
     )

@@ -38,6 +38,8 @@ RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
 AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
+Without = Annotated[int, Field(strict=True, ge=0, lt=MAX_RECEIVERS)]
+Ldm6From = Literal["publisher", "relays"]
 FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")]
 WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)]
 
@@ -115,6 +117,8 @@ class Factors(Block):
     trace: tuple[Text, ...] | None = Field(
         default=None, min_length=1, description="F: as the experiment's trace"
     )
+    without_multicast: tuple[Without, ...] | None = Field(default=None, min_length=1)
+    ldm6_from: tuple[Ldm6From, ...] | None = Field(default=None, min_length=1)
     guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
     cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
 
@@ -140,6 +144,8 @@ PARAMETER_FACTORS: Final = {
     "mac_level": "mac",
     "feed": "",
     "trace": "",
+    "without_multicast": "u",
+    "ldm6_from": "",
     "guarantee": "g",
     "cut": "cut",
 }
@@ -251,6 +257,16 @@ class Parameters(Block):
     queue_i: SizeBytes | None = Field(
         None,
         description="buffer of each link that rate_i_bps limits; left out: 50 ms at its rate",
+    )
+    without_multicast: Without = Field(
+        0,
+        description="how many of the m receivers, the last ones, have no multicast and go on with "
+        "LDM6 over the routed network (MPUP16 I)",
+    )
+    ldm6_from: Ldm6From = Field(
+        "publisher",
+        description="whom these ask; relays: the receivers with multicast, in turn, which serve "
+        "what they got (DRFSM21 4)",
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

@@ -371,6 +371,16 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
         if given is not None and len(given) < most:
             found = f"{name} of {len(given)} receivers"
             reports.add(("parameters", name), found, f"{most}, as factors.receivers has m = {most}")
+    without = max(block.without_multicast or (fixed.without_multicast,))
+    if without:
+        place: Place = ("factors", number, "without_multicast")
+        found = f"without_multicast {without}"
+        if without >= min(block.receivers):
+            valid = f"below {min(block.receivers)}, the least of factors.receivers"
+            reports.add(place, found, valid)
+        if "ldm6" in block.protocol:
+            valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
+            reports.add(place, found, valid)
     if fixed.p_i is not None:
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside parameters.p_i"

@@ -34,6 +34,7 @@ OURS = (
     "multidomain",
     "buffers",
     "sweet-spot",
+    "migration",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 

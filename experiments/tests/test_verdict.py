@@ -689,6 +689,14 @@ def test_what_a_varied_queue_drops_is_accounted_for() -> None:
     assert "datagrams accounted for" in statuses(**changes, end=end(qdiscs=drops))
 
 
+def test_receivers_without_multicast_are_compared_too() -> None:
+    contents = [*GOOD.contents, content("sl2")]
+    assert statuses(contents=contents, without_multicast=1) == {}
+    assert statuses(without_multicast=1) == {"products identical": "fail"}
+    wrong = [*GOOD.contents, content("sl2", found=PRODUCTS - 1)]
+    assert statuses(contents=wrong, without_multicast=1) == {"products identical": "fail"}
+
+
 def test_each_check_is_documented() -> None:
     """Also those of a run that warns: their names are the same."""
     page = (Path(__file__).parents[2] / "docs/guide/verdict.md").read_text()

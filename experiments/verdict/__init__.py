@@ -63,7 +63,7 @@ def judge(evidence: Evidence) -> Verdict:
         rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
         congestion_control(evidence),
         drained_check(evidence.drained, evidence.drain_s),
-        identical(evidence.contents, evidence.m, evidence.products),
+        identical(evidence.contents, evidence.m + evidence.without_multicast, evidence.products),
     )
     if evidence.behind_cut:
         checks = tuple(_with_cut(check) for check in checks)

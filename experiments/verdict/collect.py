@@ -62,14 +62,16 @@ class Observed:
 
 def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:
     """Return the evidence of a cell, from what was seen and the files in its directory `out`."""
-    subscribers = cell.subscribing(h.name for h in network.subscribers)
+    everyone = cell.subscribing(h.name for h in network.subscribers)
+    subscribers = cell.multicast_of(everyone)  # others get what they ask for by TCP
     wrong_links, links = link_mismatches(out / "links.json")
     start = _counters(out / "counters-start.json")
     end = _counters(out / "counters-end.json")
     return Evidence(
         protocol=cell.protocol,
-        m=cell.m,
+        m=len(subscribers),
         loss=cell.loss,
+        without_multicast=len(everyone) - len(subscribers),
         varied=frozenset(cell.factors),
         loss_of=cell.by_receiver(subscribers, "p_i"),
         loss_model=seen.loss_model,
@@ -100,7 +102,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=(congested(network) if cell.background_flows or cell.rate_i_bps else frozenset()),
-        contents=_contents(out / "products", network.publisher.name, subscribers),
+        contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,
         drain_s=seen.times["drained"] - seen.times["insertion_ended"],
         shaper=parse_shaper_log(_text(out / "logs/shaper.log")),

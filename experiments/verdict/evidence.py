@@ -50,7 +50,7 @@ class Evidence:
     """All a verdict needs of one cell."""
 
     protocol: str
-    m: int
+    m: int  # receivers, of LDM7 those with multicast
     loss: float
     shaped_bps: int  # rate of the multicast class (LDM7) or of the TBF (LDM6)
     b_rcv_bytes: int
@@ -65,6 +65,7 @@ class Evidence:
     start: Counters
     end: Counters
     loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` at all
+    without_multicast: int = 0  # further receivers, by LDM6 over the routed network
     varied: frozenset[str] = frozenset()  # the experiment's factors
     nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
     publisher: str = ""

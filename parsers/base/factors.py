@@ -130,6 +130,14 @@ FACTORS: dict[str, Factor] = {
         Factor("feed", "Feed type", "", names=(), pattern=_FEED, valid="a feed type, e.g. NGRID"),
         Factor("trace", "Trace", "", names=(), valid="model, paced, or the stem of a trace's file"),
         Factor(
+            "without_multicast", "Receivers without multicast", "LDM6", whole=True,
+            valid="a whole number from 0",
+        ),
+        Factor(
+            "ldm6_from", "LDM6 served by", "", names=("publisher", "relays"),
+            valid="publisher or relays",
+        ),
+        Factor(
             "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
             valid="none or queues",
         ),

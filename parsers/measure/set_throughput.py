@@ -40,18 +40,20 @@ def cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
         host: {
             place: Delivery(product.size_bytes, arrival.latency_s(product))
             for product, arrival in receiver.arrivals.items()
-            if (place := position.get(product)) is not None and counts(cell.protocol, arrival)
+            if (place := position.get(product)) is not None
+            and counts(cell.protocol_of(host), arrival)
         }
         for host, receiver in receivers.items()
     }
     sizes = [p.size_bytes for p in sent.order]
     order = range(len(sizes))
+    multicast = {h: found for h, found in received.items() if cell.protocol_of(h) == "ldm7"}
 
     def measure(files: FileSet) -> FileSetMetrics:
         return FileSetMetrics(
             files,
             metrics.throughput(order, received, files),
-            metrics.ffdr(order, received, files) if cell.protocol == "ldm7" else no_ffdr,
+            metrics.ffdr(order, multicast, files) if multicast else no_ffdr,
         )
 
     def cut(group_bytes: int | None) -> list[FileSetMetrics]:

@@ -454,7 +454,7 @@ def _receiver(
         (
             Delivery(p.size_bytes, a.latency_s(p))
             for p, a in receiver.arrivals.items()
-            if counts(cell.protocol, a)
+            if counts(cell.protocol_of(host), a)
         ),
         key=attrgetter("latency_s", "size_bytes"),
     )
@@ -467,7 +467,7 @@ def _receiver(
         by=by,
         missed=receiver.missed,
         duplicates=receiver.duplicates,
-        fmtp=_fmtp_of(receiver) if cell.protocol == "ldm7" else None,
+        fmtp=_fmtp_of(receiver) if cell.protocol_of(host) == "ldm7" else None,
         latency_p50=metrics.quantile(latencies, 0.5, "s"),
         latency_p99=metrics.quantile(latencies, 0.99, "s"),
         loss_measured=loss,

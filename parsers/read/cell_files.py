@@ -68,6 +68,11 @@ class Cell(_File):
     rtt_measured_ms: dict[str, float] = {}
     topology: str = ""
     loss_model: str = ""
+    ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
+
+    def protocol_of(self, host: str) -> Literal["ldm7", "ldm6"]:
+        """Return how products come to a subscriber."""
+        return "ldm6" if host in self.ldm6_subscribers else self.protocol
 
     @model_validator(mode="after")
     def _from_the_old_fields(self) -> Cell:

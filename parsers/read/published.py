@@ -160,6 +160,10 @@ class Where(Block):
     mac_level: Annotated[Levels | None, BeforeValidator(_levels("mac_level")), _SCHEMA] = None
     feed: Annotated[Levels | None, BeforeValidator(_levels("feed")), _SCHEMA] = None
     trace: Annotated[Levels | None, BeforeValidator(_levels("trace")), _SCHEMA] = None
+    without_multicast: Annotated[
+        Levels | None, BeforeValidator(_levels("without_multicast")), _SCHEMA
+    ] = None
+    ldm6_from: Annotated[Levels | None, BeforeValidator(_levels("ldm6_from")), _SCHEMA] = None
     guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
     cut: Annotated[Levels | None, BeforeValidator(_levels("cut")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
