@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import html
+import re
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,8 @@ from common.files import os_error_text
 from labs.spec import ROOM, Lab, all_labs
 from labs.workdir import LabError
 
-SECTIONS: Final = ("Aim", "Background", "Steps", "Questions")
+SECTIONS: Final = ("Before you start", "Aim", "Background", "Steps", "Questions", "Go on")
+OTHER_HANDOUT: Final = re.compile(r"\]\(\.\./(\d+)-[\w-]+/handout\.md\)")
 STYLE: Final = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 46em; margin: 2em auto; padding: 0 1em;
   color: #1b1b1b; background: #fff }
@@ -27,8 +29,9 @@ table { border-collapse: collapse } td, th { border: 1px solid #bbb; padding: .2
 
 
 def page(title: str, markdown: str) -> str:
-    """One HTML page. Raw HTML in the Markdown is shown, not obeyed."""
-    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(markdown)
+    """One HTML page. Raw HTML in the Markdown is shown, not obeyed; other handouts are pages."""
+    linked = OTHER_HANDOUT.sub(r"](lab-\1.html)", markdown)
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -161,7 +161,7 @@ def check_machine(
     if clock == "native" and os.geteuid() != 0:
         raise RunError(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
-            "(sudo make experiment-NAME), or virtual time, which needs no rights (CLOCK=virtual)"
+            "(sudo make experiment-NAME), or virtual time, which needs no root (CLOCK=virtual)"
         )
     if (missing := places.absent_programs(NEEDED, build)) is not None:
         raise RunError(missing)

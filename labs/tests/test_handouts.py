@@ -6,8 +6,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from labs import handouts
-from labs.spec import all_labs
+from labs.spec import Lab, all_labs
+from tools import front_door
 
 
 def test_one_page_for_each_lab_that_needs_nothing_else(tmp_path: Path) -> None:
@@ -20,9 +23,25 @@ def test_one_page_for_each_lab_that_needs_nothing_else(tmp_path: Path) -> None:
         for section in handouts.SECTIONS:
             assert f"<h2>{section}</h2>" in text
         assert text.count("<h2>") >= 4 and "<ol>" in text
-        assert not re.search(r'(src|href)="(?!https?://|#)', text), "a reference to another file"
+        assert not re.search(r'(src|href)="(?!https?://|#|lab-\d+\.html")', text), "another file"
+        links = {int(number) for number in re.findall(r'href="lab-(\d+)\.html"', text)}
+        near = {lab.number - 1, lab.number + 1} & {lab.number for lab in labs}
+        assert near <= links <= {lab.number for lab in labs}
         assert not re.search(r"<(script|link|img)", text)
         assert "notes" not in path.name
+
+
+@pytest.mark.parametrize("lab", all_labs(), ids=lambda lab: str(lab.number))
+def test_its_make_commands_are_accepted(lab: Lab) -> None:
+    """Each `make` line of a handout, with the student's name at the start."""
+    text = lab.handout.read_text()
+    lines = re.findall(r"\bmake (lab[\w-]*(?: [A-Z]+=\w+)*)", text)
+    assert f"lab N={lab.number} STUDENT=yourname" in lines
+    for line in lines:
+        goal, *given = line.split()
+        variables = dict(word.split("=") for word in given)
+        assert variables["N"] == str(lab.number), line
+        front_door.check(sorted(variables), [goal], variables)
 
 
 def test_solutions_only_when_asked_for(tmp_path: Path) -> None:
