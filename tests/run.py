@@ -10,11 +10,10 @@ all    test, and what takes longer: end-to-end tests over the emulated network, 
        analyzers, coverage
 
 Ruff, mypy, Meson and pytest do the work. This module runs them, shows how far they are, and adds up
-what they count. Lint and Python tests run beside the C tests and the regression in virtual time;
-afterwards, what watches this machine's clock or all of its processes runs alone, step by step. Each
-step writes to build/test-logs/NAME.log; a failed step prints the end of it. No test is tried twice.
-The last line is `N passed, N failed, N skipped`; every skipped test is named with its reason above
-it.
+what they count. Python tests run beside lint, C tests and the regression in virtual time. What
+watches this machine's clock or all of its processes follows alone, step by step. Each step writes
+to build/test-logs/NAME.log; a failed step prints the end of it. No test is tried twice. The last
+line is `N passed, N failed, N skipped`; every skipped test is named with its reason above it.
 
 The tier `all` sets DOWNPOUR_TEST_LONG=1: tests that repeat something many times (kills at random
 moments or at each instruction, requests, mutations of fuzz corpora) then do so more often.
@@ -52,7 +51,7 @@ FUZZ_REST_S: Final = 240
 CORES: Final = os.cpu_count() or 1
 LONG: Final = "DOWNPOUR_TEST_LONG"
 PYTHON_TRACK: Final = "python"  # beside the other
-C_TRACK: Final = "c"
+OTHER_TRACK: Final = "other"
 
 
 @dataclass
@@ -144,14 +143,14 @@ def _c(python: str, tier: str) -> list[Step]:
                 *((python, "-m", "mypy", str(f)) for f in sorted(ROOT.glob("labs/*/checks.py"))),
             ),
             30,
-            track=PYTHON_TRACK,
+            track=OTHER_TRACK,
         ),
         Step(
             "c-build",
             "C programs and tests, with address and undefined-behaviour sanitizers",
             (*configure, ("ninja", "-C", str(asan)), *peers),
             60,
-            track=C_TRACK,
+            track=OTHER_TRACK,
         ),
         Step(
             "c",
@@ -160,7 +159,7 @@ def _c(python: str, tier: str) -> list[Step]:
             ((*tests, "--num-processes", str(CORES + 1), *suites),),
             60,
             asan / "meson-logs" / "testlog.junit.xml",
-            track=C_TRACK,
+            track=OTHER_TRACK,
         ),
     ]
 
@@ -178,7 +177,7 @@ def _regressions(python: str) -> list[Step]:
             ((python, "-m", "downpour", "virtual", "kernel"),),
             240,
             skip_code=EXIT_NO_SOURCE,
-            track=C_TRACK,
+            track=OTHER_TRACK,
         ),
         Step(
             "regression",
@@ -187,7 +186,7 @@ def _regressions(python: str) -> list[Step]:
             40,
             LOGS / "regression.xml",
             needs="kernel",
-            track=C_TRACK,
+            track=OTHER_TRACK,
         ),
         Step(
             "smoke",
@@ -339,6 +338,7 @@ def tail(log: Path, lines: int) -> str:
 def run_command(argv: Sequence[str], log: Path, on_tick: Callable[[], None]) -> int:
     """Return the exit code; Ctrl-C ends the command with everything that it started."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all tests, twice as long
     with log.open("ab") as out:
         out.write(f"$ {' '.join(argv)}\n".encode())
         out.flush()

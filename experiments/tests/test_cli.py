@@ -143,7 +143,7 @@ def test_list_and_plan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "1.94 GB of disk" in text
 
 
-@pytest.mark.parametrize("name", ["lossy", "join-leave"])
+@pytest.mark.parametrize("name", ["lossy", pytest.param("join-leave", marks=pytest.mark.slow)])
 def test_a_plan_of_a_thousand_repeats_is_shown_at_once(
     name: str, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

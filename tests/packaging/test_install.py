@@ -35,12 +35,18 @@ def test_bad_words(words: tuple[str, ...], said: str) -> None:
 
 @pytest.mark.install
 def test_installed_runs_and_leaves_nothing(tmp_path: Path) -> None:
-    """A file of somebody else's below the prefix stays, and its directory."""
+    """A file of somebody else's below the prefix stays, and its directory; directories that are
+    there keep their modes."""
     prefix = tmp_path / "prefix"
     (prefix / "bin").mkdir(parents=True)
+    there = [prefix / "bin", prefix, *prefix.parents]
+    prefix.chmod(0o1777)
+    (prefix / "bin").chmod(0o2775)
+    modes = [path.stat().st_mode for path in there]
     (prefix / "bin/other").write_text("")
     done = call("install", "--prefix", str(prefix))
     assert done.returncode == 0, done.stderr[-2000:]
+    assert [path.stat().st_mode for path in there] == modes
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for program in ("downpour", "ldmd", "ldmctl"):
