@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disturb a command at a random moment, many times, and look at what it leaves on the machine.
 
-    python -m tests.disturbances KIND [--rounds N] [--seed N]
+    python -m tests.disturbances KIND [--rounds N] [--seed N] [--minutes M]
 
 KIND: up, down, native, virtual, lab, native-lab. The rounds run in namespaces of their own (mounts,
 processes, network), so that all that is there afterwards is theirs: any process, mount, interface,
@@ -293,8 +293,12 @@ def _clean() -> None:
     shutil.rmtree(LAB_STATE, ignore_errors=True)
 
 
-def rounds(name: str, number: int, seed: int, say: Callable[[str], None]) -> Outcome:
-    """Disturb a command `number` times, after a whole run that says what it does when."""
+def rounds(
+    name: str, number: int, seed: int, limit_s: float, say: Callable[[str], None]
+) -> Outcome:
+    """Disturb a command `number` times, or until the time is up, after a whole run that says what
+    it does when."""
+    ends = time.monotonic() + limit_s
     kind, outcome, dice = KINDS[name], Outcome(), random.Random(f"{name} {seed}")
     log = SCRATCH / "log"
     if kind.before:
@@ -310,7 +314,7 @@ def rounds(name: str, number: int, seed: int, say: Callable[[str], None]) -> Out
     shares = [(part + dice.random()) / number for part in range(number)]
     dice.shuffle(shares)
     missed = 0
-    while shares and missed <= MOST_MISSED * number:
+    while shares and missed <= MOST_MISSED * number and time.monotonic() < ends:
         known = len(outcome.problems)
         if one_round(kind, whole.moment(shares[-1]), dice, outcome):
             outcome.rounds += 1
@@ -320,7 +324,7 @@ def rounds(name: str, number: int, seed: int, say: Callable[[str], None]) -> Out
             shares[-1] = dice.random()
         for problem in outcome.problems[known:]:
             say(problem)
-        if outcome.rounds % 10 == 0:
+        if outcome.rounds % 5 == 0:
             say(f"{name}: {outcome.rounds} rounds, {missed} too late")
     return outcome
 
@@ -372,13 +376,18 @@ def main() -> int:
     parser.add_argument("kind", choices=sorted(KINDS))
     parser.add_argument("--rounds", type=int, default=3, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
+    parser.add_argument("--minutes", type=float, default=1e6, metavar="M")
     options = parser.parse_args()
     if INSIDE not in os.environ:
         command = inside([sys.executable, "-m", "tests.disturbances", *sys.argv[1:]])
         return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
     with prepared():
         outcome = rounds(
-            options.kind, options.rounds, options.seed, lambda text: print(text, flush=True)
+            options.kind,
+            options.rounds,
+            options.seed,
+            60 * options.minutes,
+            lambda text: print(text, flush=True),
         )
     print(json.dumps({**vars(outcome), "kind": options.kind, "seed": options.seed}))
     return 1 if outcome.problems else 0
