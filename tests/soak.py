@@ -41,8 +41,9 @@ MOST_STORE_KB_PER_H: Final = 16.0
 PRODUCT_EVERY_S: Final = 20
 GUEST_MB: Final = 4000
 STALL_S: Final = 900
-# A log gets lines for what happens: its growth is stated, not judged.
+# A log gets lines for what happens: its growth is stated, not judged. A queue fills up as it is to.
 LOGS: Final = re.compile(r"\.(log|stderr|jsonl|sa|txt|all)$|/logs/|/products/")
+QUEUES: Final = re.compile(r"\.pq$")
 
 SPEC: Final = """\
 name: soak
@@ -167,12 +168,13 @@ def series(samples: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, 
             for quantity in ("anon_kb", "threads", "files"):
                 most = max(use[quantity] for use in those)
                 found[f"{quantity}: {who}"].append((sample["at_s"], most))
-        kept = {p: n for p, n in sample["files"].items() if not LOGS.search(p)}
+        files = {p: n for p, n in sample["files"].items() if not QUEUES.search(p)}
+        kept = {p: n for p, n in files.items() if not LOGS.search(p)}
         found["kb: files but logs"].append((sample["at_s"], sum(kept.values()) / 1024))
         for path, size in kept.items():
             if "store" in Path(path).name or "controller" in path:
                 found[f"store_kb: {path}"].append((sample["at_s"], size / 1024))
-        logs = sum(n for p, n in sample["files"].items() if LOGS.search(p))
+        logs = sum(n for p, n in files.items() if LOGS.search(p))
         found["logs_kb: all"].append((sample["at_s"], logs / 1024))
     return found
 

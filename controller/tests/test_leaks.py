@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import gc
 import logging
+import os
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +27,8 @@ from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
 
 KEPT = 20  # events, and holds that are over
 WARM, CYCLES = 60, 200
+LONG = int(os.environ.get("DOWNPOUR_CYCLES", "1000"))
+SPARE_KB = 1024  # in the second half of the long test
 RATE_BPS = 20_000_000
 SPARE_OBJECTS = 25  # of one type: caches of the interpreter, a cycle that is not collected yet
 SPARE_BYTES = 20_000
@@ -104,6 +108,25 @@ def test_no_object_stays(rig: Rig, traced: None) -> None:
     print(f"{CYCLES} cycles: {after_bytes - before_bytes:+} bytes")
     assert {k: n for k, n in grown.items() if k not in OWN} == {}
     assert after_bytes - before_bytes < SPARE_BYTES
+
+
+def resident_kb() -> int:
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+@pytest.mark.slow
+def test_the_second_half_adds_nothing(rig: Rig) -> None:
+    """DOWNPOUR_CYCLES=10000 for as many."""
+    sizes_kb = []
+    for number in range(LONG):
+        if number % (LONG // 10) == 0:
+            sizes_kb.append(resident_kb())
+        cycle(rig, number)
+    sizes_kb.append(resident_kb())
+    print(f"{LONG} cycles, kB after each tenth: {sizes_kb}")
+    assert sizes_kb[-1] - sizes_kb[5] < SPARE_KB
 
 
 def test_a_leak_would_be_seen(rig: Rig) -> None:
