@@ -11,12 +11,13 @@ log=/var/log/interrupted-setup.log
 if [ $$ != 1 ]; then exec unshare --pid --fork --kill-child --mount-proc "$0"; fi
 
 # Whether a process's command line matches.
-runs() { cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\0' ' ' | grep -E "$1" >/dev/null; }
+runs() { { cat /proc/[0-9]*/cmdline 2>/dev/null || true; } | tr "\0" " " | grep -E "$1" >/dev/null; }
 
 # signal, whom, what has to run, seconds after it began to
 interrupt() {
   local signal=$1 whom=$2 pattern=$3 after=$4 child
-  setsid ansible/setup >>"$log" 2>&1 &
+  # A background command of a script would ignore SIGINT.
+  env --default-signal=INT setsid ansible/setup >>"$log" 2>&1 &
   child=$!
   until runs "$pattern"; do
     kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before '$pattern' ran" >&2; exit 1; }

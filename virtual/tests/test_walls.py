@@ -11,6 +11,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -197,12 +198,14 @@ def host_user(request: pytest.FixtureRequest) -> list[str]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, host_user: list[str]) -> Iterator[Path]:
+def place(host_user: list[str]) -> Iterator[Path]:
     """Directories as on a lab's server: the user's home with a key, the guest's directory, and
-    another student's that the user may write (a careless one)."""
-    for parent in (tmp_path, *tmp_path.parents):
-        if parent.name.startswith("pytest-"):
-            parent.chmod(0o755)
+    another student's that the user may write (a careless one).
+
+    Not below pytest's directories: each start of pytest closes those to other users.
+    """
+    tmp_path = Path(tempfile.mkdtemp(prefix="downpour-walls-"))
+    tmp_path.chmod(0o755)
     for name in ("home", "cell", "other"):
         (tmp_path / name).mkdir()
         for victim in ("victim", "second"):
