@@ -15,8 +15,9 @@ watches this machine's clock or all of its processes follows alone, step by step
 to build/test-logs/NAME.log; a failed step prints the end of it. No test is tried twice. The last
 line is `N passed, N failed, N skipped`; every skipped test is named with its reason above it.
 
-The tier `all` sets DOWNPOUR_TEST_LONG=1: tests that repeat something many times (kills at random
-moments or at each instruction, requests, mutations of fuzz corpora) then do so more often.
+The tier `all` sets DOWNPOUR_TEST_LONG=1 for the C tests under sanitizers and for the Python tests:
+those that repeat something many times (kills at random moments or at single instructions, seeds,
+requests, mutations of fuzz corpora) then do so more often.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ class Step:
     skip_code: int | None = None  # exit code that says: cannot be had here
     needs: str | None = None  # the step without which this one is skipped
     root: bool = False  # skipped without root
+    long: bool = False  # with DOWNPOUR_TEST_LONG
     track: str | None = None  # beside the steps of other tracks; None: alone, after all of them
 
 
@@ -130,7 +132,8 @@ def _c(python: str, tier: str) -> list[Step]:
     suites = ("--no-suite", "slow") if tier == "check" else ()
     # What benchmarks compare with is no part of `make build`.
     peers = () if tier == "check" else (("ninja", "-C", str(ROOT / "build"), "peers"),)
-    tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs")
+    longer = ("--timeout-multiplier", "5") if tier == "all" else ()
+    tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs", *longer)
     return [
         Step(
             "lint",
@@ -159,6 +162,7 @@ def _c(python: str, tier: str) -> list[Step]:
             ((*tests, "--num-processes", str(CORES + 1), *suites),),
             60,
             asan / "meson-logs" / "testlog.junit.xml",
+            long=tier == "all",
             track=OTHER_TRACK,
         ),
     ]
@@ -304,8 +308,17 @@ def steps(python: str, tier: str) -> list[Step]:
         marks += " and not slow and not root"
     command = _python(python, "python", marks)
     found = _c(python, tier)
-    junit = LOGS / "python.xml"
-    found.append(Step("python", "Python tests", (command,), 150, junit, track=PYTHON_TRACK))
+    found.append(
+        Step(
+            "python",
+            "Python tests",
+            (command,),
+            150,
+            LOGS / "python.xml",
+            long=tier == "all",
+            track=PYTHON_TRACK,
+        )
+    )
     if tier != "check":
         alone = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "alone")
         files = (str(path) for path in files_with("alone"))
@@ -335,9 +348,12 @@ def tail(log: Path, lines: int) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def run_command(argv: Sequence[str], log: Path, on_tick: Callable[[], None]) -> int:
+def run_command(
+    argv: Sequence[str], log: Path, on_tick: Callable[[], None], *, long: bool = False
+) -> int:
     """Return the exit code; Ctrl-C ends the command with everything that it started."""
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    env |= {LONG: "1"} if long else {}
     env.pop("PYTHONDONTWRITEBYTECODE", None)  # each worker would compile all tests, twice as long
     with log.open("ab") as out:
         out.write(f"$ {' '.join(argv)}\n".encode())
@@ -498,7 +514,9 @@ def run_step(step: Step, so_far: SoFar, progress: Progress) -> None:
         step.junit.unlink(missing_ok=True)
     progress.begin(step)
     began = time.monotonic()
-    codes = [run_command(argv, log_of(step), progress.tick) for argv in step.commands]
+    codes = [
+        run_command(argv, log_of(step), progress.tick, long=step.long) for argv in step.commands
+    ]
     seconds = round(time.monotonic() - began, 1)
     count = result(step, codes)
     so_far.add(step, count, seconds)
@@ -545,8 +563,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A shell's background job inherits an ignored SIGINT, and so would every test that sends one.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    if arguments.tier == "all":
-        os.environ[LONG] = "1"
     LOGS.mkdir(parents=True, exist_ok=True)
     learned = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     try:

@@ -144,6 +144,18 @@ def test_what_watches_the_machine_runs_when_the_tracks_have_ended() -> None:
     assert [[s.name for s in track] for stage in rest for track in stage] == [["alone"], ["smoke"]]
 
 
+@pytest.mark.parametrize("long", [False, True])
+def test_what_repeats_is_told_to_repeat_more_often(
+    long: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DOWNPOUR_TEST_LONG", raising=False)
+    code = f"import os; raise SystemExit(('DOWNPOUR_TEST_LONG' in os.environ) is not {long})"
+    total, _ = run_steps([Step("c", "C", ((sys.executable, "-c", code),), 1, long=long)], {})
+    assert total.passed == 1
+    assert [s.name for s in steps("python", "all") if s.long] == ["c", "python"]
+    assert not any(step.long for step in steps("python", "test"))
+
+
 def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
     """Each waits for what the other has written."""
 
