@@ -18,7 +18,7 @@ from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
-from tools.docs import decisions, house_graph
+from tools.docs import command_tables, decisions, house_graph
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.count import MOST_WORDS, table
@@ -146,6 +146,11 @@ def test_words_that_people_wrote_are_few() -> None:
     total = sum(words for words, _ in rows)
     assert len(rows) > 60
     assert total <= MOST_WORDS, f"found {total} words; the longest pages: {rows[:5]}"
+
+
+def test_the_tables_of_commands_are_current() -> None:
+    page = command_tables.PAGE.read_text()
+    assert command_tables.drawn(page) == page, "`python -m tools.docs.command_tables`"
 
 
 def test_the_list_of_decisions_is_current() -> None:

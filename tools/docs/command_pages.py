@@ -24,30 +24,31 @@ def manual_page(source: Path) -> tuple[str, str]:
 def command_page(app: typer.Typer, program: str) -> str:
     """Return a Markdown page with every command below `app`, its arguments and options."""
     lines = [f"# All commands of {program}"]
-    for words, command in _commands(typer.main.get_command(app), [program]):
+    for words, command in commands_below(typer.main.get_command(app), [program]):
         lines += ["", f"## {' '.join(words)}", "", *_described(command)]
     return "\n".join(lines) + "\n"
 
 
-def _commands(command: object, words: list[str]) -> Iterator[tuple[list[str], object]]:
+def commands_below(command: object, words: list[str]) -> Iterator[tuple[list[str], object]]:
+    """Yield (words, command) of each command that a group has, hidden ones left out."""
     below = getattr(command, "commands", None)  # none: a command, no group
     if below is None:
         yield words, command
         return
     for name, one in below.items():
         if not one.hidden:
-            yield from _commands(one, [*words, name])
+            yield from commands_below(one, [*words, name])
 
 
 def _described(command: object) -> Iterator[str]:
-    yield _text(getattr(command, "help", None) or "")
+    yield text_of(getattr(command, "help", None) or "")
     rows = [_row(one) for one in getattr(command, "params", ()) if not one.hidden]
     if rows:
         yield from ("", "| argument or option | meaning |", "|---|---|", *rows)
 
 
 def _row(one: TyperArgument | TyperOption) -> str:
-    meaning = _text(one.help or "")
+    meaning = text_of(one.help or "")
     if isinstance(one, TyperArgument):
         return f"| `{(one.name or '').upper()}` | {meaning} |"
     names = ", ".join(f"`{name}`" for name in [*one.opts, *one.secondary_opts])
@@ -55,5 +56,6 @@ def _row(one: TyperArgument | TyperOption) -> str:
     return f"| {names} | {meaning}{f' (default {one.default})' if told else ''} |"
 
 
-def _text(text: str) -> str:
+def text_of(text: str) -> str:
+    """Return a help text as a line that a Markdown table can hold."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

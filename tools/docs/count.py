@@ -2,8 +2,8 @@
 """Words that people wrote: `python -m tools.docs.words --count` prints them per page and in all.
 
 A word has a letter, so figures in tables are none; code in backticks is one word. What is not
-counted: pages that programs write, the changelog, and code blocks in a language (commands, files);
-plain and `text` blocks count.
+counted: pages and tables that programs write, the changelog, and code blocks in a language
+(commands, files); plain and `text` blocks count.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ GENERATED: Final = frozenset(
 )
 COMMENT: Final = re.compile(r"<!--.*?-->", re.DOTALL)
 BLOCK: Final = re.compile(r"^(```+|~~~+)(\w*)[^\n]*\n.*?^\1 *$", re.DOTALL | re.MULTILINE)
+MADE: Final = re.compile(r"<!-- made: .*?<!-- end -->", re.DOTALL)
 WORD: Final = re.compile(r"\S*[^\W\d_]\S*")
 
 
@@ -38,7 +39,8 @@ def counted_pages() -> tuple[Path, ...]:
 def count(text: str) -> int:
     """Return how many words of a page people wrote."""
     prose = BLOCK.sub(
-        lambda block: block[0] if block[2] in ("", "text") else "", COMMENT.sub("", text)
+        lambda block: block[0] if block[2] in ("", "text") else "",
+        COMMENT.sub("", MADE.sub("", text)),
     )
     return len(WORD.findall(CODE.sub("code", prose)))
 

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/reference/commands.md: `python -m tools.docs.command_tables` writes them.
+
+They stand between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, and
+the options of `downpour run` with make's variables.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from typer.main import get_command
+
+from common.command_line import PROGRAM
+from downpour.cli import app
+from tools import front_door
+from tools.docs.command_pages import commands_below, text_of
+
+PAGE: Final = Path(__file__).resolve().parents[2] / "docs/reference/commands.md"
+MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def commands() -> str:
+    """Return a table of every command, the make target that calls it, and what it does."""
+    targets = {target.command or (goal,): goal for goal, target in front_door.TARGETS.items()}
+    rows = ["| command | make | what it does |", "|---|---|---|"]
+    for words, command in commands_below(get_command(app), [PROGRAM]):
+        goal = targets.get(tuple(words[1:]), "")
+        called = f"`make {goal}`" if goal else ""
+        told = text_of(getattr(command, "help", "") or "").partition(". ")[0].rstrip(".")
+        rows.append(f"| `{' '.join(words)}` | {called} | {told} |")
+    return "\n".join(rows) + "\n"
+
+
+def variables() -> str:
+    """Return a table of the variables of `make experiment-NAME` with the options that they mean."""
+    below = commands_below(get_command(app), [PROGRAM])
+    (run,) = (command for words, command in below if words == [PROGRAM, "run"])
+    helps = {name: one.help for one in getattr(run, "params", ()) for name in one.opts}
+    rows = ["| option | variable | meaning |", "|---|---|---|"]
+    for name, variable in front_door.TARGETS["experiment-NAME"].variables.items():
+        told = text_of(helps.get(variable.option) or "").partition(". ")[0].rstrip(".")
+        rows.append(f"| `{variable.option}` | `{name}=` | {told} |")
+    return "\n".join(rows) + "\n"
+
+
+def drawn(page: str) -> str:
+    """Return the page with its tables made anew."""
+    tables = {"commands": commands, "variables": variables}
+    return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(drawn(PAGE.read_text()))
