@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the seed corpora of the FMTP fuzz targets (run from this directory; output committed)."""
 
+import base64
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,6 +213,38 @@ o5ivunP8WoPv1XTQOhSeT6UBaQeCDIiv8wIDAQAB
 """
 
 
+def der(tag: int, content: bytes) -> bytes:
+    """Return an ASN.1 value."""
+    size = len(content)
+    length = bytes([size]) if size < 128 else b"\x82" + struct.pack(">H", size)
+    return bytes([tag]) + length + content
+
+
+def rsa_pem(modulus: bytes, exponent: bytes, behind: bytes = b"") -> bytes:
+    """Return PKCS#1 PEM of these contents of the two integers."""
+    value = der(0x30, der(2, modulus) + der(2, exponent)) + behind
+    text = base64.b64encode(value)
+    lines = [text[i : i + 64] for i in range(0, len(text), 64)]
+    body = b"\n".join(lines)
+    return b"-----BEGIN RSA PUBLIC KEY-----\n" + body + b"\n-----END RSA PUBLIC KEY-----\n"
+
+
+def hostile_keys() -> dict[str, bytes]:
+    """Public keys that a sender must refuse."""
+    usual = b"\x00" + b"\xa5" * 256
+    f4 = b"\x01\x00\x01"
+    return {
+        "exponent-1": rsa_pem(usual, b"\x01"),
+        "exponent-even": rsa_pem(usual, b"\x01\x00\x00"),
+        "exponent-2-64": rsa_pem(usual, b"\x01" + bytes(7) + b"\x01"),
+        "modulus-16k": rsa_pem(b"\x00" + b"\xa5" * 2048, f4),
+        "modulus-512": rsa_pem(b"\x00" + b"\xa5" * 64, f4),
+        "modulus-negative": rsa_pem(b"\xa5" * 256, f4),
+        "modulus-even": rsa_pem(usual[:-1] + b"\xa4", f4),
+        "trailing": rsa_pem(usual, f4, b"\x05\x00"),
+    }
+
+
 def key_exchanges() -> dict[str, bytes]:
     """A byte of options, then what the peer says."""
     offer = b"FMTP-Extensions: 1\n"
@@ -220,7 +253,7 @@ def key_exchanges() -> dict[str, bytes]:
     spki = b"-----BEGIN PUBLIC KEY-----\n" + b"A" * 60 + b"\n-----END PUBLIC KEY-----\n"
     k = {
         f"sender-{n}": bytes([1]) + struct.pack(">I", len(t)) + t
-        for n, t in {"short": short, "plain": PEM, "offer": PEM + offer}.items()
+        for n, t in ({"short": short, "plain": PEM, "offer": PEM + offer} | hostile_keys()).items()
     }
     k["receiver-raw"] = bytes([2]) + struct.pack(">I", 256) + bytes(range(256))
     speaks = b"FMTP-Session: 2\n"

@@ -27,7 +27,8 @@ enum {
     NONCE_LEN = 32,
     CHALLENGE_LEN = 4 + NONCE_LEN + TAG_LEN,
     RSA_EXPONENT = 65537,
-    FEC_MAX = 255 /* blocks and parity symbols of a group */
+    DER_MAX = MAX_BITS / 8 + 32, /* of such a key */
+    FEC_MAX = 255                /* blocks and parity symbols of a group */
 };
 
 static const char offer_line[] = "FMTP-Extensions: 1\n";
@@ -169,14 +170,33 @@ void fmtp_keyx_rewind(struct fmtp_keyx *k)
 
 static bool is_acceptable(const EVP_PKEY *key)
 {
-    BIGNUM *e = NULL;
+    BIGNUM *e = NULL, *n = NULL;
     int bits = EVP_PKEY_get_bits(key);
 
     bool ok = bits >= MIN_BITS && bits <= MAX_BITS &&
               EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_E, &e) == 1 &&
-              BN_is_word(e, RSA_EXPONENT);
+              BN_is_word(e, RSA_EXPONENT) &&
+              EVP_PKEY_get_bn_param(key, OSSL_PKEY_PARAM_RSA_N, &n) == 1 && BN_is_odd(n);
     BN_free(e);
+    BN_free(n);
     return ok;
+}
+
+/* A key that can be used, and whose only encoding these bytes are: nothing behind it, no negative
+ * numbers, which OpenSSL would read as others. */
+static EVP_PKEY *key_of_der(const unsigned char *der, long len)
+{
+    const unsigned char *p = der;
+    unsigned char *again = NULL;
+    EVP_PKEY *key = len <= DER_MAX ? d2i_PublicKey(EVP_PKEY_RSA, NULL, &p, len) : NULL;
+    bool ok = key && is_acceptable(key) && i2d_PublicKey(key, &again) == len &&
+              memcmp(der, again, (size_t)len) == 0;
+
+    OPENSSL_free(again);
+    if (ok)
+        return key;
+    EVP_PKEY_free(key);
+    return NULL;
 }
 
 static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
@@ -188,14 +208,8 @@ static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
     EVP_PKEY *key = NULL;
 
     if (pem && PEM_read_bio(pem, &name, &header, &der, &der_len) == 1 &&
-        strcmp(name, PEM_STRING_RSA_PUBLIC) == 0) {
-        const unsigned char *p = der;
-        key = d2i_PublicKey(EVP_PKEY_RSA, NULL, &p, der_len);
-        if (key && !is_acceptable(key)) {
-            EVP_PKEY_free(key);
-            key = NULL;
-        }
-    }
+        strcmp(name, PEM_STRING_RSA_PUBLIC) == 0 && !*header)
+        key = key_of_der(der, der_len);
     OPENSSL_free(name);
     OPENSSL_free(header);
     OPENSSL_free(der);

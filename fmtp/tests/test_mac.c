@@ -78,6 +78,115 @@ static void test_signature_bytes(void **state)
     fmtp_mac_free(m);
 }
 
+/* A MAC of AES-256-GMAC is {nonce, tag}, the nonce {4 zeros, u64 counter}, the additional data the
+ * datagram as on the wire, the plaintext empty. */
+struct gmac {
+    uint8_t nonce[12], tag[16];
+};
+
+static bool gmac_verifies(const uint8_t key[32], const uint8_t *message, size_t len,
+                          const struct gmac *mac)
+{
+    uint8_t copy[1500];
+    struct fmtp_mac *m = fmtp_mac_new_verifier_of(FMTP_MAC_GMAC, key, 32);
+
+    assert_non_null(m);
+    assert_int_equal(sizeof *mac, fmtp_mac_len(m));
+    if (len)
+        memcpy(copy, message, len);
+    bool ok = verifies(m, copy, len, (const uint8_t *)mac);
+    fmtp_mac_free(m);
+    return ok;
+}
+
+/* Vectors of NIST: test case 13 of the specification that SP 800-38D cites (McGrew and Viega), and
+ * the first of CAVP's gcmEncryptExtIV256.rsp with an empty plaintext and 128 bits of additional
+ * data. */
+static void test_gmac_of_nist(void **state)
+{
+    static const uint8_t zeros[32];
+    static const uint8_t key[32] = {0x78, 0xdc, 0x4e, 0x0a, 0xaf, 0x52, 0xd9, 0x35,
+                                    0xc3, 0xc0, 0x1e, 0xea, 0x57, 0x42, 0x8f, 0x00,
+                                    0xca, 0x1f, 0xd4, 0x75, 0xf5, 0xda, 0x86, 0xa4,
+                                    0x9c, 0x8d, 0xd7, 0x3d, 0x68, 0xc8, 0xe2, 0x23};
+    static const uint8_t data[16] = {0xb9, 0x6b, 0xaa, 0x8c, 0x1c, 0x75, 0xa6, 0x71,
+                                     0xbf, 0xb2, 0xd0, 0x8d, 0x06, 0xbe, 0x5f, 0x36};
+    static const struct gmac of_nothing = {{0},
+                                           {0x53, 0x0f, 0x8a, 0xfb, 0xc7, 0x45, 0x36, 0xb9, 0xa9,
+                                            0x63, 0xb4, 0xf1, 0xc4, 0xcb, 0x73, 0x8b}},
+                             of_data = {{0xd7, 0x9c, 0xf2, 0x2d, 0x50, 0x4c, 0xc7, 0x93, 0xc3, 0xfb,
+                                         0x6c, 0x8a},
+                                        {0x3e, 0x5d, 0x48, 0x6a, 0xa2, 0xe3, 0x0b, 0x22, 0xe0, 0x40,
+                                         0xb8, 0x57, 0x23, 0xa0, 0x6e, 0x76}};
+
+    (void)state;
+    assert_true(gmac_verifies(zeros, NULL, 0, &of_nothing));
+    assert_true(gmac_verifies(key, data, sizeof data, &of_data));
+    assert_false(gmac_verifies(zeros, data, sizeof data, &of_data));
+    assert_false(gmac_verifies(key, data, sizeof data - 1, &of_data));
+}
+
+/* Our datagrams, key 00 01 ... 1f. Computed in Python without GCM: the tag is the GHASH of the
+ * datagram, padded to 16 bytes, and of {u64 8 * its length, u64 0}, with H = AES(key, 0), xor
+ * AES(key, nonce || 00000001), AES being ECB of the package cryptography. */
+static void test_gmac_bytes(void **state)
+{
+    static const struct gmac of_eop[] = {{{0},
+                                          {0xd2, 0xbf, 0x3e, 0xa6, 0xfc, 0xe0, 0x33, 0x77, 0x57,
+                                           0x1a, 0xdb, 0xd9, 0x72, 0x40, 0x4e, 0x95}},
+                                         {{[11] = 1},
+                                          {0x14, 0x9c, 0xb0, 0x20, 0x3e, 0x68, 0xf9, 0xe6, 0xf9,
+                                           0x0d, 0x42, 0x7d, 0x30, 0x94, 0x9a, 0xc2}},
+                                         {{0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8},
+                                          {0x6d, 0xcc, 0xa9, 0xc3, 0x3f, 0x97, 0x5c, 0x3a, 0x68,
+                                           0x40, 0x4c, 0x8a, 0xe0, 0x26, 0xac, 0xeb}}},
+                             of_block = {{0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8},
+                                         {0x4c, 0x19, 0xac, 0x21, 0x35, 0xad, 0xa1, 0xe5, 0x29,
+                                          0x65, 0xf0, 0x4c, 0xd5, 0x23, 0x1f, 0x06}};
+    /* MEM_DATA: index 7, seqnum 1448, payloadlen 1448. */
+    uint8_t key[32], block[12 + 1448] = {0, 0, 0, 7, 0, 0, 0x05, 0xa8, 0x05, 0xa8, 0, 4};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof key; i++)
+        key[i] = (uint8_t)i;
+    for (size_t i = 0; i < 1448; i++)
+        block[12 + i] = (uint8_t)(i % 251);
+    for (size_t i = 0; i < 3; i++)
+        assert_true(gmac_verifies(key, eop, sizeof eop, &of_eop[i]));
+    assert_true(gmac_verifies(key, block, sizeof block, &of_block));
+    struct gmac bad = of_eop[0];
+    bad.nonce[0] = 1; /* every byte of the nonce counts, also those that we leave 0 */
+    assert_false(gmac_verifies(key, eop, sizeof eop, &bad));
+    bad = of_block;
+    bad.tag[15] ^= 1;
+    assert_false(gmac_verifies(key, block, sizeof block, &bad));
+}
+
+/* A signer begins with nonce 0 and a key of its own, and never uses one nonce twice. */
+static void test_gmac_nonces(void **state)
+{
+    struct fmtp_mac *one = fmtp_mac_new_signer_of(FMTP_MAC_GMAC);
+    struct fmtp_mac *two = fmtp_mac_new_signer_of(FMTP_MAC_GMAC);
+    struct iovec parts[2] = {{eop, 5}, {eop + 5, sizeof eop - 5}};
+
+    (void)state;
+    size_t n;
+    const uint8_t *key = fmtp_mac_key(one, &n);
+    assert_int_equal(n, 32);
+    assert_memory_not_equal(key, fmtp_mac_key(two, &n), 32);
+    for (unsigned i = 0; i < 600; i++) {
+        uint8_t nonce[12] = {0};
+        struct gmac mac;
+        nonce[10] = (uint8_t)(i >> 8);
+        nonce[11] = (uint8_t)i;
+        assert_int_equal(fmtp_mac_sign(one, parts, 2, (uint8_t *)&mac), 0);
+        assert_memory_equal(mac.nonce, nonce, sizeof nonce);
+        assert_true(gmac_verifies(key, eop, sizeof eop, &mac));
+    }
+    fmtp_mac_free(one);
+    fmtp_mac_free(two);
+}
+
 /* What a signer makes, a verifier with its key takes; one with another signer's key does not. */
 static void test_round_trips(void **state)
 {
@@ -135,9 +244,9 @@ static void test_bad_keys(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hmac_bytes),
-        cmocka_unit_test(test_signature_bytes),
-        cmocka_unit_test(test_round_trips),
+        cmocka_unit_test(test_hmac_bytes),   cmocka_unit_test(test_signature_bytes),
+        cmocka_unit_test(test_gmac_of_nist), cmocka_unit_test(test_gmac_bytes),
+        cmocka_unit_test(test_gmac_nonces),  cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_bad_keys),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
