@@ -104,6 +104,8 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     struct source *f = o->file;
     struct feed *feed = ctx;
 
+    if (why == FMTP_RELEASE_WITHDRAWN)
+        f->cut = 1; /* without SIGBUS where the system reads it */
     if (!source_is_intact(f))
         why = FMTP_RELEASE_WITHDRAWN;
     feed->released++;

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Room that fmtp-recv promises to files that have begun: on a disk whose size the test says.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../tools/stored.h"
+
+enum { MB = 1000000, BLOCK = 4096 };
+
+static uint64_t free_bytes; /* of the disk, before this store took any */
+static char path[] = "/tmp/test-stored-XXXXXX";
+static struct store store;
+static struct stored *kept[8];
+static uint32_t nkept;
+
+static uint64_t reserved(void)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < nkept; i++)
+        sum += kept[i]->reserved;
+    return sum;
+}
+
+int __wrap_fstatvfs64(int fd, struct statvfs *out);
+int __wrap_fstatvfs64(int fd, struct statvfs *out)
+{
+    (void)fd;
+    *out = (struct statvfs){.f_frsize = BLOCK, .f_bavail = (free_bytes - reserved()) / BLOCK};
+    return 0;
+}
+
+static bool begin(uint32_t size)
+{
+    char name[16];
+    int n = snprintf(name, sizeof name, "f%u", nkept);
+    struct stored *f = stored_begin(&store, 0, nkept, size, name, (uint16_t)n);
+
+    if (f)
+        kept[nkept++] = f;
+    return f;
+}
+
+static unsigned names(void)
+{
+    DIR *dir = opendir(path);
+    unsigned n = 0;
+
+    while (readdir(dir))
+        n++;
+    closedir(dir);
+    return n - 2;
+}
+
+static int open_store(void **state)
+{
+    (void)state;
+    store = (struct store){.dir = mkdtemp(path) ? open(path, O_RDONLY | O_DIRECTORY) : -1};
+    return store.dir < 0 ? -1 : 0;
+}
+
+static int close_store(void **state)
+{
+    (void)state;
+    close(store.dir);
+    return rmdir(path);
+}
+
+static void forget_all(void)
+{
+    while (nkept)
+        stored_discard(&store, kept[--nkept]);
+    assert_true(store.promised == 0);
+    assert_int_equal(names(), 0);
+}
+
+/* Each of the three fits alone, and beside what the others have reserved so far. */
+static void test_promises_are_added_up(void **state)
+{
+    (void)state;
+    free_bytes = 30 * MB;
+    assert_true(begin(12 * MB));
+    assert_true(begin(12 * MB));
+    assert_true(reserved() + 12 * MB < free_bytes);
+    assert_false(begin(12 * MB));
+    assert_int_equal(names(), 2); /* nothing of the third */
+    assert_true(begin(5 * MB));   /* what is left of the room */
+    assert_false(begin(2 * MB));
+    forget_all();
+}
+
+/* A promise is over when its bytes are reserved, and when its file has gone. */
+static void test_promises_end(void **state)
+{
+    (void)state;
+    free_bytes = 30 * MB;
+    assert_true(begin(20 * MB));
+    for (int i = 0; i < 3; i++)
+        assert_true(stored_reserve(&store, kept[0]));
+    assert_true(store.promised == 20 * MB - kept[0]->reserved);
+    assert_false(begin(11 * MB));
+    assert_true(begin(9 * MB));
+    stored_discard(&store, kept[--nkept]);
+    stored_discard(&store, kept[--nkept]);
+    assert_true(store.promised == 0);
+    assert_true(begin(29 * MB));
+    forget_all();
+    assert_false(begin(31 * MB));
+    assert_true(begin(0));
+    forget_all();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_promises_are_added_up),
+        cmocka_unit_test(test_promises_end),
+    };
+
+    return cmocka_run_group_tests(tests, open_store, close_store);
+}
