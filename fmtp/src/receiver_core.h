@@ -188,6 +188,10 @@ bool fmtp_rx_is_believable(const struct fmtp_receiver *r, uint32_t ahead);
 void fmtp_rx_claim(struct fmtp_receiver *r, uint32_t index);
 /* Is it far from all that is known, which itself nothing confirms? Then either may be forged. */
 bool fmtp_rx_is_elsewhere(const struct fmtp_receiver *r, uint32_t index);
+/* Is it before the first, by more than what is reordered, while nothing confirms the first? */
+bool fmtp_rx_is_earlier(const struct fmtp_receiver *r, uint32_t index);
+/* The stream answers about the index; true: that was the claim. */
+bool fmtp_rx_end_claim(struct fmtp_receiver *r, uint32_t index);
 /* All that is known was forged; the first product is this one. */
 void fmtp_rx_rebase(struct fmtp_receiver *r, uint32_t index);
 /* The entry was only skipped by a datagram. */
@@ -196,6 +200,8 @@ void fmtp_rx_doubt(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_undoubt(struct fmtp_receiver *r, struct product *p);
 /* A message names it. */
 void fmtp_rx_hear(struct fmtp_receiver *r, struct product *p);
+/* Of what lies from `from` to `to` some may be a hole. */
+void fmtp_rx_leave_open(struct fmtp_receiver *r, uint32_t from, uint32_t to);
 /* Asks for the holes before this index. */
 void fmtp_rx_ask_holes(struct fmtp_receiver *r, uint32_t before);
 /* The sender no longer has the product (RETX_REJ), or an original has not reached it. */

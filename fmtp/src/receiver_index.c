@@ -168,7 +168,7 @@ static void jump(struct fmtp_receiver *r, uint32_t index, bool confirmed, bool f
     uint32_t room = (uint32_t)(r->cfg.max_products - r->count), ahead = index - r->latest;
     if (ahead > r->cfg.max_products && !first_word)
         skip_to(r, index);
-    else if (ahead > room && ahead > room / 2)
+    else if (ahead > (first_word ? room / 2 : room))
         skip_to(r, index - room / 2);
     r->stray_count = 0;
     uint32_t skipped = r->latest + 1;
@@ -212,7 +212,7 @@ enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index, bool conf
         fmtp_rx_reach(r, index);
     if (fmtp_rx_lookup(r, index))
         return FMTP_RX_OLD;
-    if (!confirmed && elsewhere) {
+    if (!confirmed && (elsewhere || fmtp_rx_is_earlier(r, index))) {
         fmtp_rx_claim(r, index);
         return fmtp_rx_is_done(r, index) ? FMTP_RX_OLD : FMTP_RX_REFUSED;
     }
@@ -408,6 +408,26 @@ static void bop_confirmed(struct fmtp_receiver *r, struct product *p, const stru
     begin(r, p, bop, r->now_ns);
 }
 
+/* The sender waits for us with a product from before the first that we know of; then it does so
+ * with all since. Of many the later ones are asked for when it comes near them: what we took for
+ * the first may have been forged. */
+static struct product *begin_earlier(struct fmtp_receiver *r, uint32_t index)
+{
+    uint32_t until = r->first, i = index;
+
+    r->first = index;
+    if (r->latest - index < r->done_bits)
+        r->base = index - 1;
+    for (; i != until && i - index < FMTP_RX_JUMP; i++) {
+        struct product *p = fmtp_rx_lookup(r, i) ? NULL : fmtp_rx_ask_bop(r, i);
+        if (p && i != index)
+            fmtp_rx_doubt(r, p);
+    }
+    if (i != until)
+        fmtp_rx_leave_open(r, i, until - 1);
+    return fmtp_rx_lookup(r, index);
+}
+
 void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uint8_t *body)
 {
     bool confirmed = h->flags == FMTP_RETX_BOP;
@@ -418,30 +438,18 @@ void fmtp_rx_bop(struct fmtp_receiver *r, const struct fmtp_header *h, const uin
         return;
     }
     struct product *p;
+    bool claimed = confirmed && fmtp_rx_end_claim(r, h->index);
     switch (fmtp_rx_see(r, h->index, confirmed)) {
     case FMTP_RX_NEW: p = entry(r, h->index); break;
     case FMTP_RX_OLD: p = fmtp_rx_lookup(r, h->index); break;
     default: return;
     }
+    if (!p && claimed && r->first - h->index - 1 < r->cfg.max_products)
+        p = begin_earlier(r, h->index);
     if (p && confirmed)
         bop_confirmed(r, p, &bop);
     else if (p)
         bop_datagram(r, p, &bop);
-}
-
-/* The sender waits for us with a product from before the first that we know of; then it does so
- * with all since. */
-static struct product *begin_earlier(struct fmtp_receiver *r, uint32_t index)
-{
-    uint32_t until = r->first;
-
-    r->first = index;
-    if (r->latest - index < r->done_bits)
-        r->base = index - 1;
-    for (uint32_t i = index; i != until; i++)
-        if (!fmtp_rx_lookup(r, i))
-            fmtp_rx_ask_bop(r, i);
-    return fmtp_rx_lookup(r, index);
 }
 
 void fmtp_rx_eop(struct fmtp_receiver *r, const struct fmtp_header *h)

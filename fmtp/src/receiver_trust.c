@@ -114,15 +114,19 @@ static void make_hole(struct fmtp_receiver *r, uint32_t index)
     while (r->latest != r->base && !(r->has_reached && r->latest == r->reached) &&
            !fmtp_rx_lookup(r, r->latest) && !fmtp_rx_is_done(r, r->latest))
         r->latest--;
-    if (!fmtp_rx_newer(index, r->latest)) {
-        if (!r->has_hole || fmtp_rx_newer(r->hole, index))
-            r->hole = index;
-        if (!r->has_hole || fmtp_rx_newer(index, r->hole_to))
-            r->hole_to = index;
-        r->has_hole = true;
-    }
+    if (!fmtp_rx_newer(index, r->latest))
+        fmtp_rx_leave_open(r, index, index);
     if (r->has_hole && fmtp_rx_newer(r->hole, r->latest))
         r->has_hole = false;
+}
+
+void fmtp_rx_leave_open(struct fmtp_receiver *r, uint32_t from, uint32_t to)
+{
+    if (!r->has_hole || fmtp_rx_newer(r->hole, from))
+        r->hole = from;
+    if (!r->has_hole || fmtp_rx_newer(to, r->hole_to))
+        r->hole_to = to;
+    r->has_hole = true;
 }
 
 void fmtp_rx_ask_holes(struct fmtp_receiver *r, uint32_t before)
@@ -199,9 +203,16 @@ bool fmtp_rx_is_elsewhere(const struct fmtp_receiver *r, uint32_t index)
            index - r->latest > r->cfg.max_products;
 }
 
+bool fmtp_rx_is_earlier(const struct fmtp_receiver *r, uint32_t index)
+{
+    uint32_t by = r->first - index;
+
+    return !r->has_reached && by > FMTP_RX_JUMP && by <= r->cfg.max_products;
+}
+
 void fmtp_rx_claim(struct fmtp_receiver *r, uint32_t index)
 {
-    bool far = index - r->latest > r->cfg.max_products;
+    bool far = index - r->latest > r->cfg.max_products && !fmtp_rx_is_earlier(r, index);
 
     r->stats.bad_messages += far;
     if (r->stray_count && index - r->stray < r->cfg.max_products)
@@ -224,8 +235,7 @@ void fmtp_rx_rebase(struct fmtp_receiver *r, uint32_t index)
     fmtp_rx_trust_anew(r, index);
 }
 
-/* The claim is answered. */
-static bool end_claim(struct fmtp_receiver *r, uint32_t index)
+bool fmtp_rx_end_claim(struct fmtp_receiver *r, uint32_t index)
 {
     if (!r->claimed || r->claim != index)
         return false;
@@ -236,7 +246,7 @@ static bool end_claim(struct fmtp_receiver *r, uint32_t index)
 
 void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)
 {
-    bool claimed = end_claim(r, index);
+    bool claimed = fmtp_rx_end_claim(r, index);
     bool gone = r->session.ours || (r->has_reached && !fmtp_rx_newer(index, r->reached));
     struct product *p = fmtp_rx_lookup(r, index);
 
@@ -297,7 +307,7 @@ static void reopen_base(struct fmtp_receiver *r, uint32_t next_index)
 void fmtp_rx_not_yet(struct fmtp_receiver *r, const struct fmtp_header *h)
 {
     uint32_t index = h->index;
-    bool claimed = end_claim(r, index);
+    bool claimed = fmtp_rx_end_claim(r, index);
 
     if (!fmtp_rx_newer(index, h->seqnum - 1) ||
         (r->has_reached && fmtp_rx_newer(r->reached, h->seqnum - 1))) {

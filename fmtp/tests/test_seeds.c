@@ -119,8 +119,8 @@ static unsigned disturb(struct sim *s, uint32_t what)
 
     switch (what) {
     case 0:
-        sim_leap(s, (int)sim_random(s, (uint32_t)s->nrx + 1) - 1,
-                 sim_random(s, 20000) * UINT64_C(10000000));
+        i = (int)sim_random(s, (uint32_t)s->nrx + 1) - 1; /* -1: the sender's */
+        sim_leap(s, i, sim_random(s, 20000) * UINT64_C(10000000));
         return LEAPT;
     case 1:
     case 2:
