@@ -56,6 +56,20 @@ class PathAnswer(TypedDict):
     groups: list[SwitchId]
 
 
+class ReservationAnswer(TypedDict):
+    """A reservation for later; times in epoch seconds."""
+
+    name: str
+    workgroup: str
+    root: EndpointDocument
+    rate_bps: int
+    algorithm: str
+    leaf_to_leaf: bool
+    leaves: list[EndpointDocument]
+    start_time: float
+    end_time: float
+
+
 class HoldAnswer(TypedDict):
     """A hold; `until`: when it expires, or is forgotten."""
 
@@ -170,3 +184,4 @@ class PathBody(TypedDict):
     leaf_to_leaf: NotRequired[bool]
     end_time: NotRequired[float]
     leaves: NotRequired[list[EndpointDocument]]
+    start_time: NotRequired[float]

@@ -20,6 +20,7 @@ from controller.api.answers import (
     HoldAnswer,
     PathAnswer,
     PathBody,
+    ReservationAnswer,
     WorkgroupAnswer,
 )
 from controller.paths.core import Endpoint
@@ -248,6 +249,31 @@ class PathClient:
         path["leaves"] = [endpoint_to_json(leaf) for leaf in leaves]
         body = {"id": hold_id, "hold_s": hold_s, "path": path}
         return self._hold("POST", "/v1/holds", body)
+
+    def reserve(
+        self,
+        name: str,
+        root: Endpoint,
+        rate_bps: int,
+        leaves: Iterable[Endpoint],
+        start_time: float,
+        options: PathOptions,
+    ) -> ReservationAnswer:
+        """Reserve a path from `start_time` to `options.end_time` (epoch seconds)."""
+        body = _path_body(name, root, rate_bps, options)
+        body["leaves"] = [endpoint_to_json(leaf) for leaf in leaves]
+        body["start_time"] = start_time
+        answer: ReservationAnswer = self._send("POST", "/v1/reservations", body).json()
+        return answer
+
+    def reservations(self) -> list[ReservationAnswer]:
+        """Return what is reserved for later."""
+        answer: list[ReservationAnswer] = self._send("GET", "/v1/reservations").json()
+        return answer
+
+    def cancel(self, name: str) -> None:
+        """Give up a reservation."""
+        self._send("DELETE", f"/v1/reservations/{_quoted(name)}")
 
     def commit(self, hold_id: str) -> PathAnswer:
         """Install what is held, and return the path."""

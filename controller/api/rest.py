@@ -18,6 +18,7 @@ import uuid
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -29,6 +30,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from controller.api import reservations
 from controller.api.auth import (
     MAX_HEAD_BYTES,
     Access,
@@ -175,6 +177,7 @@ def make_app(
     own = [
         _paths(service, access),
         _holds(service, access),
+        reservations.router_of(service, partial(_owner, service, access), _check_endpoints, BODY),
         _about(service),
         _events(service.events),
     ]

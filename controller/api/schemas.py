@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
+from controller.paths.calendar import Booking
 from controller.paths.core import MAX_MACS, Endpoint
 from controller.paths.multipoint_path import Algorithm
 from controller.service.service import HoldView, PathView, PathWish
@@ -167,6 +168,53 @@ class HeldPath(PathRequest):
     """
 
     leaves: Annotated[list[EndpointModel], Field(max_length=MAX_LEAVES)] = []
+
+
+class ReservationRequest(HeldPath):
+    """A path from `start_time` to `end_time`, both later than now, in epoch seconds."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        json_schema_extra={
+            "examples": [
+                {**_PATH, "leaves": [_LEAF], "start_time": 1900000000, "end_time": 1900003600}
+            ]
+        },
+    )
+
+    start_time: EndTime
+    end_time: EndTime
+
+
+class ReservationModel(_Model):
+    """What is reserved for later. Its tree is chosen again when it begins."""
+
+    name: str
+    workgroup: str
+    root: EndpointModel
+    rate_bps: int
+    algorithm: Algorithm
+    leaf_to_leaf: bool
+    leaves: list[EndpointModel]
+    start_time: float
+    end_time: float
+
+    @classmethod
+    def of(cls, booking: Booking) -> ReservationModel:
+        """Return the model of a reservation."""
+        path = booking.path
+        return cls(
+            name=path.name,
+            workgroup=path.workgroup,
+            root=EndpointModel.of(path.root),
+            rate_bps=path.rate_bps,
+            algorithm=path.algorithm,
+            leaf_to_leaf=path.leaf_to_leaf,
+            leaves=[EndpointModel.of(leaf) for leaf in path.leaves],
+            start_time=booking.start_s,
+            end_time=booking.end_s,
+        )
 
 
 class HoldRequest(_Model):

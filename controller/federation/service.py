@@ -18,6 +18,7 @@ from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
 from controller.federation.records import Record
 from controller.federation.trees import Domains, Tree
+from controller.paths.calendar import Booking
 from controller.paths.core import Endpoint, EndpointKey
 from controller.paths.multipoint_path import Algorithm, Edge
 from controller.service.problems import ServiceError
@@ -217,14 +218,26 @@ class FederatedService:
             self._federation.remove_leaves(name, None)
         self._patiently(name, lambda: self._own.delete(name))
 
-    # -- holds: of endpoints in this domain
+    # -- reservations for later, and holds: of endpoints in this domain
 
-    def hold_view(self, hold_id: str) -> HoldView:
-        """Return a hold, open or over. Raises ServiceError 404."""
-        return self._own.hold_view(hold_id)
+    def bookings(self) -> list[Booking]:
+        """Return what is reserved for later, by its begin."""
+        return self._own.bookings()
 
-    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        """Reserve what a wish takes; see PathService.hold."""
+    def booking(self, name: str) -> Booking:
+        """Return the reservation of a path. Raises ServiceError 404."""
+        return self._own.booking(name)
+
+    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
+        """Reserve a path for later; see PathService.book."""
+        self._check_here(wish, "a reservation")
+        return self._own.book(wish, start_s)
+
+    def cancel(self, name: str) -> None:
+        """Give up a reservation; see PathService.cancel."""
+        self._own.cancel(name)
+
+    def _check_here(self, wish: PathWish, what: str) -> None:
         for endpoint in (wish.root, *wish.leaves):
             if not self._is_here(endpoint.switch):
                 raise ServiceError(
@@ -232,9 +245,17 @@ class FederatedService:
                     "invalid-endpoint",
                     "Invalid endpoint",
                     f"{endpoint} is in domain '{self._domains.domain_of[endpoint.switch]}'; valid "
-                    f"in a hold: endpoints of domain '{self._federation.home}'",
+                    f"in {what}: endpoints of domain '{self._federation.home}'",
                 )
             self._check_no_hand_off(endpoint)
+
+    def hold_view(self, hold_id: str) -> HoldView:
+        """Return a hold, open or over. Raises ServiceError 404."""
+        return self._own.hold_view(hold_id)
+
+    def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
+        """Reserve what a wish takes; see PathService.hold."""
+        self._check_here(wish, "a hold")
         return self._own.hold(hold_id, wish, hold_until)
 
     def commit(self, hold_id: str) -> PathView:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from controller.paths.core import PlanError
 from controller.paths.multipoint_path import MultipointPath
 from controller.paths.plan import Step, add_leaf, create_path, set_macs
+from controller.service.booking_requests import BookingRequests
 from controller.service.changes import ChangeRunner
 from controller.service.events import EventKind
 from controller.service.holds import Hold
@@ -23,9 +24,10 @@ LOG = logging.getLogger("controller.service.service")  # one name for the path s
 class HoldRequests:
     """What clients may do with holds. Thread-safe."""
 
-    def __init__(self, state: PathState, runner: ChangeRunner) -> None:
+    def __init__(self, state: PathState, runner: ChangeRunner, bookings: BookingRequests) -> None:
         self._state = state
         self._runner = runner
+        self._bookings = bookings
 
     def view(self, hold_id: str) -> HoldView:
         """Return a hold, open or over. Raises ServiceError 404."""
@@ -77,6 +79,11 @@ class HoldRequests:
             new, phases = self._reserve(wish, old)
         except PlanError as error:
             raise of_plan_error(error) from error
+        try:
+            self._bookings.check(old, new, entered=True)
+        except (PlanError, ServiceError) as error:
+            state.unreserve(old, new)
+            raise of_plan_error(error) if isinstance(error, PlanError) else error from error
         hold = Hold.of(hold_id, wish, old, new, hold_until, phases)
         try:
             state.put_hold(hold)

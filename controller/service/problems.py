@@ -26,6 +26,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "not-allowed": (403, "The workgroup may not use that endpoint, or not do that"),
     "unknown-path": (404, "No such path, or not one of the workgroup's"),
     "unknown-leaf": (404, "The path has no such leaf"),
+    "unknown-reservation": (404, "Nothing is reserved for a path of that name"),
     "unknown-hold": (404, "No such hold"),
     "path-exists": (409, "The path exists, with other content"),
     "leaf-exists": (409, "The leaf exists, with other content"),

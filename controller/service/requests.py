@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from controller.paths.calendar import Booking
 from controller.paths.core import Endpoint, EndpointKey
 from controller.paths.multipoint_path import Algorithm
 from controller.service.events import EventLog
@@ -58,6 +59,18 @@ class PathRequests(Protocol):
 
     def delete(self, name: str) -> None:
         """Delete a path."""
+
+    def bookings(self) -> list[Booking]:
+        """Return what is reserved for later."""
+
+    def booking(self, name: str) -> Booking:
+        """Return the reservation of a path."""
+
+    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
+        """Reserve a path for later."""
+
+    def cancel(self, name: str) -> None:
+        """Give up a reservation."""
 
     def hold_view(self, hold_id: str) -> HoldView:
         """Return a hold."""

@@ -12,7 +12,8 @@ the next retry. A change is undone only if a switch refused it and nothing was f
 paths may have by now.
 
 `PathState` (state.py) is what is wanted, `ChangeRunner` (changes.py) brings the switches there,
-`HoldRequests` (hold_requests.py) reserves now and installs later.
+`HoldRequests` (hold_requests.py) reserves now and installs later, `BookingRequests`
+(booking_requests.py) reserves for a later time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from controller.paths.calendar import Booking
 from controller.paths.core import Core, Endpoint, EndpointKey, core_of
 from controller.paths.entries import Entry
-from controller.paths.multipoint_path import Algorithm
+from controller.paths.multipoint_path import Algorithm, MultipointPath
 from controller.paths.plan import (
     Step,
     add_leaf,
@@ -34,6 +36,7 @@ from controller.paths.plan import (
     set_macs,
 )
 from controller.paths.queues import QueueDriver, QueueError
+from controller.service.booking_requests import BookingRequests, Installer
 from controller.service.changes import ChangeRunner
 from controller.service.events import EventKind, EventLog
 from controller.service.hold_requests import HoldRequests
@@ -99,8 +102,13 @@ class PathService:
             clock,
         )
         self._runner = ChangeRunner(self.state, apply, read, queue_driver)
-        self._holds = HoldRequests(self.state, self._runner)
+        self._bookings = BookingRequests(self.state)
+        self._holds = HoldRequests(self.state, self._runner, self._bookings)
+        self._load()
+
+    def _load(self) -> None:
         self._runner.load()
+        self._bookings.load()
 
     # -- active or standby
 
@@ -114,7 +122,7 @@ class PathService:
         with state.lock:
             state.wait_until_quiet()
             state.store.fence(generation)
-            self._runner.load()
+            self._load()
             state.become_active()
         LOG.info("active: generation=%s paths=%d", generation, len(state.paths))
 
@@ -197,7 +205,8 @@ class PathService:
                 wish.check_same(old)
                 return None
             self.state.check_not_held(name)
-            return create_path(self.core, self.state.reservations, self.state.new_path(wish))
+            step = create_path(self.core, self.state.reservations, self.state.new_path(wish))
+            return self._bookings.checked(step)
 
         return self._runner.change(
             name,
@@ -220,7 +229,8 @@ class PathService:
             known = self.state.leaf_of(old, leaf.key)
             if known is None:
                 self.state.check_not_held(name)
-                return add_leaf(self.core, self.state.reservations, old, leaf, self.state.down)
+                step = add_leaf(self.core, self.state.reservations, old, leaf, self.state.down)
+                return self._bookings.checked(step)
             if known.macs != leaf.macs:
                 raise ServiceError(
                     409,
@@ -292,7 +302,8 @@ class PathService:
             self.state.check_not_held(name)
             new = replace(old, end_time=end_time)
             what = f"path '{name}' ends at {end_time}"
-            return Step(what, old, new, (), version=self.state.reservations.version)
+            step = Step(what, old, new, (), version=self.state.reservations.version)
+            return self._bookings.checked(step)
 
         data = {"end_time": end_time}
         return self._runner.change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)[0]
@@ -334,6 +345,35 @@ class PathService:
     def release(self, hold_id: str) -> None:
         """Give back what is held; see HoldRequests.release."""
         self._holds.release(hold_id)
+
+    # -- reservations for a later time
+
+    def bookings(self) -> list[Booking]:
+        """Return what is reserved for later, by its begin."""
+        return self._bookings.all()
+
+    def booking(self, name: str) -> Booking:
+        """Return the reservation of a path. Raises ServiceError 404."""
+        return self._bookings.existing(name)
+
+    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
+        """Reserve a path for later; see BookingRequests.book."""
+        return self._bookings.book(wish, start_s)
+
+    def cancel(self, name: str) -> None:
+        """Give up a reservation; see BookingRequests.cancel."""
+        self._bookings.cancel(name)
+
+    def _begin(self, path: MultipointPath) -> None:
+        self.create(
+            path.name,
+            path.root,
+            path.rate_bps,
+            workgroup=path.workgroup,
+            algorithm=path.algorithm,
+            leaf_to_leaf=path.leaf_to_leaf,
+            end_time=path.end_time,
+        )
 
     # -- links and switches come and go
 
@@ -405,7 +445,8 @@ class PathService:
             LOG.warning("switch=%s still not in the desired state: %s", switch, failure)
 
     def expire(self) -> None:
-        """Delete paths that have reached their end, and holds that were not committed in time."""
+        """Delete paths that have reached their end, and holds that were not committed in time;
+        then install the reservations that begin."""
         if not self.is_active:
             return
         now = self.state.clock()
@@ -422,3 +463,4 @@ class PathService:
                 if error.kind == "store":
                     return
                 LOG.warning("path=%s action=path-expired: %s", name, error.detail)
+        self._bookings.begin_due(Installer(self._begin, self.add_leaf))

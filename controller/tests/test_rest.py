@@ -248,6 +248,7 @@ OPERATIONS = """
 delete /v1/holds/{hold_id}
 delete /v1/paths/{name}
 delete /v1/paths/{name}/leaves/{switch}/{port}/{vlan}
+delete /v1/reservations/{name}
 get /v1/domains/connections
 get /v1/domains/paths/{name}
 get /v1/domains/peers
@@ -258,6 +259,8 @@ get /v1/metrics
 get /v1/paths
 get /v1/paths/{name}
 get /v1/paths/{name}/counters
+get /v1/reservations
+get /v1/reservations/{name}
 get /v1/workgroups/me
 patch /v1/paths/{name}
 post /v1/domains/messages
@@ -265,6 +268,7 @@ post /v1/holds
 post /v1/holds/{hold_id}/commit
 post /v1/paths
 post /v1/paths/{name}/leaves
+post /v1/reservations
 """
 
 

@@ -197,11 +197,13 @@ def test_every_body_may_be_answered_400(rig: Rig) -> None:
         "post /v1/holds",
         "post /v1/paths",
         "post /v1/paths/{name}/leaves",
+        "post /v1/reservations",
     }
     kind = {"content-type": "application/json"}
     for method, url in (
         ("POST", "/v1/paths"),
         ("POST", "/v1/holds"),
+        ("POST", "/v1/reservations"),
         ("POST", "/v1/paths/n/leaves"),
         ("PATCH", "/v1/paths/n"),
     ):
