@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
 import shutil
 from functools import cache
@@ -23,6 +24,7 @@ from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.count import MOST_WORDS, table
 from tools.docs.schema_pages import schema_page
+from tools.docs.sentences import pages
 
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
 CODE: Final = re.compile(r"`([^`\n]+)`")
@@ -265,3 +267,26 @@ def test_code_blocks_can_be_read(page: Path) -> None:
             ast.parse(code)
         elif kind in ("yaml", "yml"):
             YAML(typ="safe").load(code)
+
+
+def blocks_without_room(lines: list[str]) -> list[int]:
+    """Return the numbers of lines where a list or table touches the paragraph above it."""
+    return [
+        number
+        for number, (above, line) in enumerate(itertools.pairwise(lines), 2)
+        if re.match(r"- |\d+\. |\|", line)
+        and above.strip()
+        and not re.match(r"\s|- |\d+\. |\||#|<!--|```", above)
+    ]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_lists_and_tables_have_room(page: Path) -> None:
+    """Else the site shows them as a line of their paragraph."""
+    prose = dict(prose_lines(page))
+    lines = [prose.get(n, "") for n in range(1, max(prose, default=0) + 1)]
+    assert blocks_without_room(lines) == []
+
+
+def test_a_list_without_room_is_found() -> None:
+    assert blocks_without_room(["Take:", "- one", "- two", "", "| a |", "End", "| b |"]) == [2, 7]
