@@ -35,6 +35,7 @@ OURS = (
     "buffers",
     "sweet-spot",
     "migration",
+    "high-rate",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 
