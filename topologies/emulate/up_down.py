@@ -252,7 +252,7 @@ def status_of(run_id: str) -> str:
 
 
 def status_json(run_id: str) -> dict[str, object]:
-    """One run for programs: docs/contracts.md. `own`: `down` of this checkout ends it."""
+    """Return one run for programs. `own`: `down` of this checkout ends it."""
     state, network = lifecycle.read_state(run_id), network_of(run_id)
     alive = state is not None and state.owner_alive
     return {

@@ -219,8 +219,8 @@ def _netem_options(d: WireDirection) -> str:
 
 
 def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
-    """JSON for who sets queues (docs/reference/contracts.md): where frames leave that a switch
-    sends over a link with a rate, and what its shaper is the child of."""
+    """Return `outlets.json`, for the controller that sets queues: where frames leave that a switch
+    sends over a link with a rate (`pid` is in that namespace), and the parent of its shaper."""
     found = []
     for w in wire.links:
         for d, source in zip(w.directions, (w.link.a, w.link.b), strict=True):
