@@ -285,7 +285,8 @@ static void drop(struct pq *q)
         munmap(q->map, q->map_bytes);
     if (q->fd >= 0)
         close(q->fd);
-    free(q->my_pins);
+    if (q->my_pins)
+        munmap(q->my_pins, q->my_pins_bytes);
     free(q->mapped);
     free(q);
 }
@@ -326,6 +327,7 @@ static enum pq_status enter(struct pq *q)
         errno = start_afresh(q);
         s = errno ? PQ_SYSTEM : PQ_OK;
     } else if (!pq_trusted(q, left_ns)) {
+        q->h->looks++;
         s = pq_verify(q) ? PQ_OK : PQ_CORRUPT;
     }
     if (!s) {
@@ -368,9 +370,14 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     place(q, &l);
     if (!writable && protect_data(q, path) < 0)
         goto out;
-    q->my_pins = calloc(q->h->slots, sizeof *q->my_pins);
+    /* Not calloc: from a heap that was used it clears them all, of which few are ever read. */
+    q->my_pins_bytes = q->h->slots * sizeof *q->my_pins;
+    map = mmap(NULL, q->my_pins_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (map == MAP_FAILED)
+        goto out;
+    q->my_pins = map;
     q->mapped = calloc(q->h->data_bytes / PQ_CHUNK / 64 + 1, sizeof *q->mapped);
-    if (!q->my_pins || !q->mapped)
+    if (!q->mapped)
         goto out;
     s = enter(q);
 out:

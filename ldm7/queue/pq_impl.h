@@ -115,6 +115,7 @@ struct pq_header {
     uint32_t products;    /* COMMITTED */
     uint32_t free_nodes;  /* free extents in the list */
     uint32_t reclaim_due; /* room was passed over because a process holds it: is it alive? */
+    uint32_t looks;       /* handles that looked through all slots on their arrival */
     uint64_t used_bytes;
 };
 
@@ -148,7 +149,8 @@ struct pq {
     uint8_t *data;
     uint32_t client;
     uint32_t *my_pins; /* [slots]: views this handle has given out */
-    uint64_t *mapped;  /* a bit for each PQ_CHUNK of data whose pages were asked for */
+    size_t my_pins_bytes;
+    uint64_t *mapped; /* a bit for each PQ_CHUNK of data whose pages were asked for */
     struct pq_reservation *reservations;
     uint64_t committed_seq; /* of this handle's last product */
     uint64_t steps;         /* cells and words look-ups have read */
