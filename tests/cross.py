@@ -34,6 +34,7 @@ LIBRARIES: Final = (
 # Why a test cannot run where another program stands between it and the kernel.
 NOT_UNDER_QEMU: Final = {
     "fmtp-loop": "qemu-user lacks IP_MULTICAST_IF",
+    "fmtp-places": "runs itself again, by unshare",
     "fmtp-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "ldm7-log": "qemu-user shows a command line of its own",
     "ldmd-congestion": "qemu-user lacks TCP_CONGESTION",

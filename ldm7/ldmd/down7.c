@@ -21,10 +21,11 @@
 
 #define SUBSCRIBE_S 600 /* LDM-6.13.17 */
 #define TEST_S 30
-#define SAVE_S 2           /* what a crash makes us ask for again */
-#define FMTP_S 30          /* FMTP's connection takes no longer where there is a path */
-#define ANNOUNCED_SHARE 16 /* of the queue, for what nothing but datagrams announced */
-#define FAILURES_MAX 3     /* after this many, LDM6 takes over */
+#define SAVE_S 2                /* what a crash makes us ask for again */
+#define FMTP_S 30               /* FMTP's connection takes no longer where there is a path */
+#define ANNOUNCED_SHARE 16      /* of the queue, for what nothing but datagrams announced */
+#define LOOK_NS (NS_PER_S / 10) /* how soon room in the queue is made if that is asked for */
+#define FAILURES_MAX 3          /* after this many, LDM6 takes over */
 
 /* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
 static void end_fallback(struct down7 *d)
@@ -318,6 +319,8 @@ static uint64_t tend(void *ctx, uint64_t now)
     struct down7 *d = ctx;
     uint64_t fmtp_by = d->ds.since_ns + FMTP_S * NS_PER_S;
 
+    if (d->nflights)
+        down7_let_go(d);
     if (!d->receiving && now >= fmtp_by) {
         log_warn("no FMTP connection over %s within %d s", d->feed, FMTP_S);
         downstream_fails(&d->ds, false);
@@ -333,6 +336,8 @@ static uint64_t tend(void *ctx, uint64_t now)
     uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;
     if (!d->receiving && fmtp_by < test)
         test = fmtp_by;
+    if (d->nflights && now + LOOK_NS < test)
+        test = now + LOOK_NS;
     return d->session.dirty && save_at < test ? save_at : test;
 }
 

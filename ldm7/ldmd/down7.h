@@ -42,6 +42,7 @@ struct down7 {
     struct loop_source fmtp_src;
     struct fmtp_client *fmtp;
     struct flight *flights[DOWN7_BUCKETS];
+    unsigned nflights;
     bool receiving;
     bool told_forged;  /* in this session, that datagrams are being forged */
     bool hopeless;     /* no use to subscribe again soon */
@@ -78,6 +79,9 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
 void down7_missed(void *ctx, uint32_t index);
 /* What came under this index was not the publisher's: it is forgotten. */
 void down7_withdrawn(void *ctx, uint32_t index);
+/* If a process waits for room in the queue: the largest product that is being received makes some,
+ * then all do. They are asked for over the control connection. */
+void down7_let_go(struct down7 *d);
 /* Gives up what is being received. */
 void down7_drop_flights(struct down7 *d);
 

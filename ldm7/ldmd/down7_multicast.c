@@ -33,6 +33,9 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     struct pq_reservation *r = NULL;
 
     (void)start;
+    uint64_t up_to;
+    if (!d->nflights)
+        pq_room_asked(d->ds.queue, &up_to); /* what was asked before is not of this one */
     struct pq_signature sig;
     if (meta_len != sizeof sig.bytes || *at) {
         log_warn("product %u without a signature ignored", index);
@@ -62,13 +65,15 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     *f = (struct flight){
         .index = index, .size = size, .sig = sig, .reservation = r, .region = region};
     *at = f;
+    d->nflights++;
     return region;
 }
 
-static void drop_flight(struct flight **at)
+static void drop_flight(struct down7 *d, struct flight **at)
 {
     struct flight *f = *at;
 
+    d->nflights--;
     *at = f->next;
     free(f);
 }
@@ -93,7 +98,7 @@ static void reject(struct down7 *d, struct flight **at)
     uint32_t index = (*at)->index;
 
     pq_discard(d->ds.queue, (*at)->reservation);
-    drop_flight(at);
+    drop_flight(d, at);
     down7_request_missed(d, index);
 }
 
@@ -122,7 +127,7 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
         reject(d, at);
         return;
     }
-    drop_flight(at);
+    drop_flight(d, at);
     progress_settled(&d->progress, index, &info.signature);
     d->session.dirty = true;
     char line[PRODUCT_LINE_MAX], hex[33];
@@ -142,7 +147,7 @@ void down7_missed(void *ctx, uint32_t index)
     log_note("Missed: index=%u", index);
     if (*at) {
         pq_discard(d->ds.queue, (*at)->reservation);
-        drop_flight(at);
+        drop_flight(d, at);
     }
     progress_known(&d->progress, index);
     down7_request_missed(d, index);
@@ -161,7 +166,37 @@ void down7_withdrawn(void *ctx, uint32_t index)
     if (!*at)
         return;
     pq_discard(d->ds.queue, (*at)->reservation);
-    drop_flight(at);
+    drop_flight(d, at);
+}
+
+static struct flight **largest_flight(struct down7 *d)
+{
+    struct flight **largest = NULL;
+
+    for (size_t i = 0; i < DOWN7_BUCKETS; i++)
+        for (struct flight **at = &d->flights[i]; *at; at = &(*at)->next)
+            if (!largest || (*at)->size > (*largest)->size)
+                largest = at;
+    return largest;
+}
+
+void down7_let_go(struct down7 *d)
+{
+    uint64_t up_to;
+    struct flight **at;
+
+    if (!pq_room_asked(d->ds.queue, &up_to))
+        return;
+    bool all = up_to >= pq_last_seq(d->ds.queue);
+    do {
+        at = largest_flight(d);
+        if (!at)
+            return;
+        log_warn("Product %u of %u bytes makes room in the full queue: it is asked for again",
+                 (*at)->index, (*at)->size);
+        fmtp_client_abandon(d->fmtp, (*at)->index);
+        reject(d, at);
+    } while (all);
 }
 
 void down7_drop_flights(struct down7 *d)
@@ -169,6 +204,6 @@ void down7_drop_flights(struct down7 *d)
     for (size_t i = 0; i < DOWN7_BUCKETS; i++)
         while (d->flights[i]) {
             pq_discard(d->ds.queue, d->flights[i]->reservation);
-            drop_flight(&d->flights[i]);
+            drop_flight(d, &d->flights[i]);
         }
 }

@@ -497,6 +497,37 @@ def case_nobody_holds_the_feed6(servers: Servers) -> None:
     servers.stop_all()
 
 
+def case_reservations_let_go(servers: Servers) -> None:
+    """A product that stopped coming keeps most of a subscriber's queue: it makes room for another,
+    and comes later."""
+    servers.queue("r1").unlink()
+    servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("r1")))
+    servers.start("s", publisher7())
+    servers.start("r1", subscriber7("r1"))
+    await_receiving(servers, ("r1",))
+    servers.insert("first", [100_000])
+    servers.same_everywhere(1, ("r1",))
+    sender = process_called(servers, "s", "mldm")
+    servers.insert("large", [14_000_000])
+
+    def is_reserved() -> bool:
+        return "reserved_slots=1\n" in servers.tool(
+            "pqutil", "-q", str(servers.queue("r1")), "stats"
+        )
+
+    wait_for("reservation of the large one", is_reserved)
+    os.kill(sender, signal.SIGSTOP)
+    try:
+        other = servers.work / "other"
+        other.write_bytes(os.urandom(12_000_000))
+        servers.tool("pqinsert", "-q", str(servers.queue("r1")), "-f", "EXP", str(other))
+        wait_for("line", lambda: servers.count("r1", "makes room in the full queue") == 1)
+    finally:
+        os.kill(sender, signal.SIGCONT)
+    wait_for("the large one", lambda: any("large" in name for name in servers.products("r1")))
+    servers.stop_all()
+
+
 def case_subscription_end(servers: Servers) -> None:
     """When a hung subscriber's up7 ends, so does its FMTP connection."""
     servers.start("s", publisher7().replace(path_ip("s"), control_ip("s")))
