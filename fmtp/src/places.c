@@ -112,7 +112,7 @@ enum fmtp_place fmtp_places_receiver(const struct fmtp_server *s, const struct c
         return FMTP_PLACE_TOO_FAST;
     if (c->host->count[FMTP_USE_RECEIVER] >= grant.places) {
         *leaves = most_silent(s, c->host);
-        if ((*leaves)->heard_ns + STALE_NS > now_ns) {
+        if (!*leaves || (*leaves)->heard_ns + STALE_NS > now_ns) {
             *leaves = NULL;
             return FMTP_PLACE_TOO_MANY;
         }

@@ -266,6 +266,11 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p)
     return true;
 }
 
+/* As for entry(). */
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
 static bool allocate(struct fmtp_receiver *r, struct product *p)
 {
     p->received = calloc(p->nblocks / 64 + 1, sizeof *p->received);
@@ -277,6 +282,9 @@ static bool allocate(struct fmtp_receiver *r, struct product *p)
     p->groups = fmtp_groups_new(p->nblocks, r->session.fec_k);
     return p->groups;
 }
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic pop
+#endif
 
 /* The BOP of p came at at_ns, whichever way. */
 static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop,

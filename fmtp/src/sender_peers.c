@@ -185,6 +185,12 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
 
 /* ------------------------------------------------------------------ come and go */
 
+/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed
+ * index. */
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
+#endif
 int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extended,
                               struct fmtp_session *out)
 {
@@ -210,6 +216,9 @@ int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extende
                                      .id = s->cfg.session_id};
     return (int)i;
 }
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC diagnostic pop
+#endif
 
 int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out)
 {
