@@ -84,6 +84,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     _program("pkg-config", "pkg-config", Use.COMPILE, "--version"),
     Need("libcrypto", "libssl-dev", Use.COMPILE, header="openssl/evp.h"),
     Need("libcurl", "libcurl4-openssl-dev", Use.COMPILE, header="curl/curl.h"),
+    Need("expat", "libexpat1-dev", Use.COMPILE, header="expat.h"),
     Need("isa-l", "libisal-dev", Use.COMPILE, header="isa-l.h"),
     Need("ipsec-mb", "libipsec-mb-dev", Use.COMPILE, header="intel-ipsec-mb.h", necessary=False),
     Need("jansson", "libjansson-dev", Use.COMPILE, header="jansson.h"),

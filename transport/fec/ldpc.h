@@ -82,13 +82,22 @@ int ldpc_decode(struct ldpc_decoder *decoder, size_t size_bytes, uint8_t *const 
 /* --- choosing a seed ---------------------------------------------------------------------------
  * Some seeds give matrices that need far more symbols than others. */
 
+/* How many symbols one reception needs, in a random order that follows from *state (1 to
+ * LDPC_SEED_MAX), which moves on; with maximum likelihood if `ml`. 0 without memory (errno ENOMEM).
+ */
+uint32_t ldpc_needed(const struct ldpc_matrix *matrix, uint32_t *state, bool ml);
+
+/* Whether two symbols are in the same rows: where both are missing nothing gives either. -1 without
+ * memory. */
+int ldpc_has_twins(const struct ldpc_matrix *matrix);
+
 /* The mean number of symbols needed, divided by k, over `trials` receptions in random orders that
  * follow from the matrix's seed; with maximum likelihood if `ml`. *worst, if not NULL, gets the
  * largest. 0 without memory (errno ENOMEM). */
 double ldpc_overhead(const struct ldpc_matrix *matrix, unsigned trials, bool ml, double *worst);
 
-/* The first seed from `seed` on whose worst of `trials` receptions needs at most `limit` times k
- * symbols; the best of `attempts` if none does. 0 with errno as ldpc_matrix_new. */
+/* The first seed from `seed` on without twins whose worst of `trials` receptions needs at most
+ * `limit` times k symbols; the best of `attempts` if none does. 0 with errno as ldpc_matrix_new. */
 uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1, uint32_t seed,
                           unsigned trials, double limit, unsigned attempts);
 

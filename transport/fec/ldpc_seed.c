@@ -5,6 +5,9 @@
 
 #include "ldpc_decoder.h"
 
+/* Twins make a seed worse than any that the trials find bad. */
+#define TWINS_COST 100.0
+
 /* Whether the first `count` symbols of `order` decode. -1: no memory. */
 static int decodes(const struct ldpc_matrix *m, const uint32_t *order, uint32_t count, bool ml)
 {
@@ -36,34 +39,74 @@ static uint32_t needed(const struct ldpc_matrix *m, const uint32_t *order, bool 
     return low;
 }
 
-double ldpc_overhead(const struct ldpc_matrix *m, unsigned trials, bool ml, double *worst)
+uint32_t ldpc_needed(const struct ldpc_matrix *m, uint32_t *state, bool ml)
 {
-    uint32_t *order = reallocarray(NULL, m->n, sizeof *order);
-    uint32_t state = m->seed, most = 0;
-    double sum = 0;
-    bool is_done = order != NULL;
-    for (unsigned trial = 0; is_done && trial < trials; trial++) {
+    uint32_t *order = reallocarray(NULL, m->n, sizeof *order), count = 0;
+    if (order) {
         for (uint32_t i = 0; i < m->n; i++)
             order[i] = i;
         for (uint32_t i = m->n; i-- > 1;) {
-            uint32_t j = ldpc_random(&state, i + 1), id = order[i];
+            uint32_t j = ldpc_random(state, i + 1), id = order[i];
             order[i] = order[j];
             order[j] = id;
         }
-        uint32_t count = needed(m, order, ml);
-        is_done = count > 0;
+        count = needed(m, order, ml);
+    }
+    free(order);
+    if (count == 0)
+        errno = ENOMEM;
+    return count;
+}
+
+double ldpc_overhead(const struct ldpc_matrix *m, unsigned trials, bool ml, double *worst)
+{
+    uint32_t state = m->seed, most = 0;
+    double sum = 0;
+    for (unsigned trial = 0; trial < trials; trial++) {
+        uint32_t count = ldpc_needed(m, &state, ml);
+        if (count == 0)
+            return 0;
         sum += count;
         if (count > most)
             most = count;
     }
-    free(order);
-    if (!is_done) {
-        errno = ENOMEM;
-        return 0;
-    }
     if (worst)
         *worst = (double)most / m->k;
     return trials ? sum / trials / m->k : 1;
+}
+
+static int rising(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* 64 bits that stand for a row. */
+static uint64_t row_hash(uint64_t row)
+{
+    uint64_t z = (row + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+int ldpc_has_twins(const struct ldpc_matrix *m)
+{
+    uint64_t *columns = calloc(m->n, sizeof *columns);
+    if (!columns)
+        return -1;
+    for (uint32_t row = 0; row < m->n - m->k; row++) {
+        size_t count;
+        const uint32_t *ids = ldpc_row(m, row, &count);
+        for (size_t i = 0; i < count; i++)
+            columns[ids[i]] ^= row_hash(row);
+    }
+    qsort(columns, m->n, sizeof *columns, rising);
+    int found = 0;
+    for (uint32_t i = 1; i < m->n && !found; i++)
+        found = columns[i] == columns[i - 1];
+    free(columns);
+    return found;
 }
 
 uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1, uint32_t seed,
@@ -77,10 +120,15 @@ uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned 
         if (!m)
             return 0;
         double worst = 0;
-        double mean = ldpc_overhead(m, trials, true, &worst);
+        int twins = ldpc_has_twins(m);
+        bool failed = twins < 0 || ldpc_overhead(m, trials, true, &worst) == 0;
         ldpc_matrix_free(m);
-        if (mean == 0)
+        if (failed) {
+            errno = ENOMEM;
             return 0;
+        }
+        if (twins)
+            worst += TWINS_COST;
         if (best == 0 || worst < least) {
             best = one;
             least = worst;

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "datadir.h"
 #include "fuzz.h"
-#include "site/pqact/datadir.h"
 #include "site/pqact/template.h"
 
 static struct datadir dir;

@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#include "site/pqact/datadir.h"
+#include "datadir.h"
 
 static char top[] = "/tmp/test-datadir-XXXXXX";
 static char err[300];

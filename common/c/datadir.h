@@ -4,8 +4,8 @@
  * network: no "..", no absolute path, no symbolic link on the way or at its end, no control
  * characters, only regular files. Missing directories are made.
  */
-#ifndef PQACT_DATADIR_H
-#define PQACT_DATADIR_H
+#ifndef COMMON_DATADIR_H
+#define COMMON_DATADIR_H
 
 #include <stdbool.h>
 #include <stddef.h>

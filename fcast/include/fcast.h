@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fcast: a carousel of files for any number of receivers, by FCAST (RFC 6968) or FLUTE (RFC 6726)
+ * over ALC (RFC 5775).
+ *
+ * Sender and receiver are sans-I/O: no call blocks, reads a clock, a socket or a file. Datagrams go
+ * in and out as bytes, objects through the functions of the caller. Units are in the names.
+ */
+#ifndef FCAST_H
+#define FCAST_H
+
+#include "fdt.h"
+#include "fti.h"
+#include "object.h"
+#include "order.h"
+
+enum fcast_protocol { FCAST_PROTOCOL_FCAST, FCAST_PROTOCOL_FLUTE };
+
+enum { FCAST_DATAGRAM_MAX = 65507, FCAST_OVERHEAD_MAX = 64 /* header bytes of a datagram */ };
+
+/* Bytes somewhere. 0, or -1 with errno. */
+struct fcast_store {
+    void *ctx;
+    int (*read)(void *ctx, uint64_t at, void *bytes, size_t len);
+    int (*write)(void *ctx, uint64_t at, const void *bytes, size_t len);
+};
+
+/* ------------------------------------------------------------------ sending side */
+
+struct fcast_sender_config {
+    uint64_t tsi; /* at most 16 bits */
+    enum fcast_protocol protocol;
+    uint8_t fec;           /* enum fcast_fec */
+    int rs_kind;           /* enum rs_kind */
+    uint16_t symbol_bytes; /* E */
+    uint32_t k;            /* source symbols of a block at most; 0: 200 with RS, else 10,000 */
+    double overhead;       /* repair symbols for each source symbol: 0.5 is n = 1.5 k */
+    enum fcast_order order;
+    uint64_t cycles;    /* 0: without end */
+    uint64_t random;    /* seed of the order */
+    uint64_t expires;   /* FLUTE: of the FDT, NTP seconds */
+    const uint8_t *key; /* NULL: no authentication */
+    size_t key_len;
+    struct fcast_store repair; /* where repair symbols wait: the caller's, of any size */
+};
+
+struct fcast_sender_stats {
+    uint64_t sent, rounds, index;     /* datagrams; whole cycles; of the symbol in this cycle */
+    uint64_t source, repair, control; /* of the datagrams */
+    uint64_t errors;                  /* reads that failed: the symbol was left out */
+};
+
+struct fcast_sender;
+
+/* NULL with errno: EINVAL for a configuration that cannot be, ENOMEM. cfg is copied. */
+struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg);
+void fcast_sender_free(struct fcast_sender *s);
+/* Adds an object whose data `source` reads, before the first datagram; computes its repair symbols.
+ * meta: location, type, digest. *toi gets its number. -1 with errno: EFBIG: too large for the code,
+ * ENOSPC: too many objects, or what the stores said. */
+int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
+                     const struct fcast_store *source, uint64_t *toi);
+/* No other object will come: receivers may leave when they have all. -1: no memory. */
+int fcast_sender_commit(struct fcast_sender *s);
+/* Writes the next datagram to out (FCAST_DATAGRAM_MAX bytes); returns its length. 0: all cycles are
+ * done. */
+size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out);
+/* A datagram that says that the session ends. */
+size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);
+void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_stats *out);
+
+/* ------------------------------------------------------------------ receiving side */
+
+/* Where an object comes together. `data` is addressed as the object is; `repair` holds symbols that
+ * help to compute missing ones. */
+struct fcast_place {
+    void *ctx;
+    struct fcast_store data, repair;
+    /* Notes that the symbol is in the stores; it is called afterwards. May be NULL. */
+    void (*note)(void *ctx, struct fcast_symbol s);
+    /* The i-th note of an earlier life; false: there is none. May be NULL. */
+    bool (*noted)(void *ctx, uint64_t i, struct fcast_symbol *out);
+};
+#define FCAST_BLOCK_DONE UINT32_MAX /* id of a note: all source symbols of the block are there */
+
+enum fcast_begin { FCAST_REFUSE, FCAST_WANT, FCAST_HAVE /* from an earlier life */ };
+
+struct fcast_receiver_config {
+    enum fcast_protocol protocol;
+    int rs_kind;
+    bool has_tsi;
+    uint64_t tsi;
+    const uint8_t *key;
+    size_t key_len;
+    /* What a stranger can make it store. 0: the default. */
+    unsigned max_objects;      /* at a time (64) */
+    uint64_t max_object_bytes; /* 64 GiB */
+    uint64_t max_bytes;        /* of all objects at a time: 128 GiB */
+    uint64_t max_block_bytes;  /* memory to decode one block: 64 MiB */
+    uint64_t silence_ns;       /* after it another session may take the place (10 s) */
+    void *ctx;
+    /* An object begins: fill *out if it is wanted. */
+    enum fcast_begin (*begin)(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
+                              const struct fcast_fti *fti, struct fcast_place *out);
+    /* It is complete; its data are at [at, at + bytes) of the store. The place is the caller's
+     * again. false: they are wrong (digest), and the object begins anew. */
+    bool (*done)(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
+                 uint64_t bytes);
+    /* It will not be completed: the place is the caller's again. keep: only because the receiver
+     * ends. */
+    void (*drop)(void *ctx, uint64_t toi, void *place, bool keep);
+};
+
+struct fcast_receiver_stats {
+    uint64_t received;          /* datagrams of the session */
+    uint64_t lost;              /* by their sequence numbers */
+    uint64_t out_of_order;      /* as well */
+    uint64_t redundant;         /* symbols that were not needed */
+    uint64_t stray;             /* of other sessions, senders or objects */
+    uint64_t malformed, forged; /* no ALC packets; wrong MAC */
+    uint64_t conflicting;       /* other OTI than the object's first */
+    uint64_t refused;           /* objects beyond a bound, or not wanted */
+    uint64_t evicted;           /* objects that gave way to others */
+    uint64_t decoded;           /* blocks that repair symbols completed */
+    uint64_t restored;          /* symbols of an earlier life */
+    uint64_t objects_started, objects_done, objects_wrong;
+    uint64_t store_errors;
+    uint64_t useful; /* symbols that were stored */
+};
+
+struct fcast_receiver;
+
+/* NULL with errno. cfg is copied. */
+struct fcast_receiver *fcast_receiver_new(const struct fcast_receiver_config *cfg);
+/* Calls drop() with keep for what is incomplete. */
+void fcast_receiver_free(struct fcast_receiver *r);
+/* A datagram came; `source` tells senders apart. */
+void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
+                             size_t len, uint64_t now_ns);
+/* Does the carousel have nothing more for this receiver (its last descriptor says that it is
+ * complete, and all that it names is here)? */
+bool fcast_receiver_has_all(const struct fcast_receiver *r);
+/* Did the sender say that the session ends? */
+bool fcast_receiver_is_closed(const struct fcast_receiver *r);
+void fcast_receiver_get_stats(const struct fcast_receiver *r, struct fcast_receiver_stats *out);
+/* Symbols of unfinished objects: how many there are, and how many would be enough. */
+void fcast_receiver_progress(const struct fcast_receiver *r, uint64_t *have, uint64_t *need);
+
+#endif

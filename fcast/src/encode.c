@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "encode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fec/ldpc.h"
+#include "fec/rs.h"
+
+enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
+
+int fcast_read_symbol(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti, uint64_t number,
+                      uint8_t *out)
+{
+    uint64_t at = number * fti->symbol_bytes, left = fti->length - at;
+    size_t len = left < fti->symbol_bytes ? (size_t)left : fti->symbol_bytes;
+
+    memset(out + len, 0, fti->symbol_bytes - len);
+    return read(ctx, at, out, len);
+}
+
+/* A block in memory: n symbols and pointers to them. */
+struct block {
+    uint8_t *bytes, **symbols;
+};
+
+static bool block_init(struct block *b, uint32_t n, size_t symbol_bytes)
+{
+    b->bytes = calloc(n, symbol_bytes);
+    b->symbols = calloc(n, sizeof *b->symbols);
+    if (!b->bytes || !b->symbols)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        b->symbols[i] = b->bytes + (size_t)i * symbol_bytes;
+    return true;
+}
+
+static void block_free(struct block *b)
+{
+    free(b->bytes);
+    free(b->symbols);
+}
+
+/* Repair symbols k to n - 1 of a block whose source symbols are in place. */
+static int encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t k, uint32_t n,
+                        struct block *b)
+{
+    const uint8_t *const *source = (const uint8_t *const *)b->symbols;
+
+    if (fti->fec == FCAST_RS) {
+        struct rs_code *code = rs_code_new((enum rs_kind)rs_kind, k, n);
+        if (!code)
+            return -1;
+        rs_encode(code, fti->symbol_bytes, source, k, n - k, b->symbols + k);
+        rs_code_free(code);
+        return 0;
+    }
+    struct ldpc_matrix *m = ldpc_matrix_new(
+        fti->fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, k, n, fti->n1, fti->seed);
+    if (!m)
+        return -1;
+    int error = ldpc_encode(m, fti->symbol_bytes, source, b->symbols + k);
+    ldpc_matrix_free(m);
+    errno = error;
+    return error ? -1 : 0;
+}
+
+int fcast_encode(const struct fcast_fti *fti, int rs_kind, fcast_read_fn *read, void *ctx,
+                 const struct fcast_store *repair, uint64_t *at)
+{
+    const struct fcast_partition p = fcast_partition_of(fti);
+    size_t size = fti->symbol_bytes;
+    int result = 0;
+
+    for (uint32_t i = 0; i < p.blocks && result == 0; i++) {
+        uint32_t k = fcast_block_k(&p, i), n = fcast_block_n(fti, k);
+        uint64_t first = fcast_block_first(&p, i);
+        struct block b = {0};
+        if (n == k)
+            continue;
+        if (!block_init(&b, n, size)) {
+            errno = ENOMEM;
+            result = -1;
+        }
+        for (uint32_t j = 0; j < k && result == 0; j++)
+            result = fcast_read_symbol(read, ctx, fti, first + j, b.symbols[j]);
+        if (result == 0)
+            result = encode_block(fti, rs_kind, k, n, &b);
+        if (result == 0)
+            result = repair->write(repair->ctx, *at, b.symbols[k], (n - k) * size);
+        *at += (n - k) * size;
+        block_free(&b);
+    }
+    return result;
+}
+
+uint32_t fcast_choose_seed(const struct fcast_fti *fti)
+{
+    const struct fcast_partition p = fcast_partition_of(fti);
+    uint32_t k = p.large_blocks ? p.large : p.small, n = p.blocks ? fcast_block_n(fti, k) : 0;
+
+    if (n <= k)
+        return 1;
+    /* Smaller blocks need more symbols, and more trials to find a bad seed. */
+    double limit = k >= 5000 ? 1.02 : k >= SMALL_K ? 1.03 : k >= 500 ? 1.06 : 1.2;
+    return ldpc_choose_seed(fti->fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, k, n,
+                            fti->n1, 1, k < SMALL_K ? SMALL_TRIALS : SEED_TRIALS, limit,
+                            SEED_ATTEMPTS);
+}

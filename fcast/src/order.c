@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "order.h"
+
+/* splitmix64 */
+static uint32_t below(uint64_t *random, uint32_t n)
+{
+    uint64_t z = *random += UINT64_C(0x9e3779b97f4a7c15);
+
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return (uint32_t)(((z ^ z >> 31) >> 32) * n >> 32);
+}
+
+void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random, uint32_t *out)
+{
+    uint32_t first = order == FCAST_ROTATE && count ? below(random, count) : 0;
+
+    for (uint32_t i = 0; i < count; i++)
+        out[i] = i < count - first ? first + i : i - (count - first);
+    if (order != FCAST_SHUFFLE)
+        return;
+    for (uint32_t i = count; i-- > 1;) {
+        uint32_t j = below(random, i + 1), one = out[i];
+        out[i] = out[j];
+        out[j] = one;
+    }
+}
+
+uint64_t fcast_jitter_ns(uint64_t interval_ns, uint64_t *random)
+{
+    return interval_ns / 2 + interval_ns * below(random, 1u << 20) / (1u << 20);
+}
+
+uint32_t fcast_choose_k(uint64_t symbols, uint32_t k_max, uint64_t *groups, uint64_t *padding)
+{
+    uint64_t g = symbols <= k_max ? 1 : (symbols + k_max - 1) / k_max;
+    uint32_t k = (uint32_t)((symbols + g - 1) / g);
+
+    if (groups)
+        *groups = g;
+    if (padding)
+        *padding = g * k - symbols;
+    return k;
+}

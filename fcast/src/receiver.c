@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The receiver: datagrams of one session to the objects that they belong to. A stranger's datagrams
+ * change counters; what they can make it store is bounded.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "receiver_impl.h"
+
+enum {
+    CONFLICTS_MAX = 64,        /* in a row: the OTI that was first is given up */
+    DESCRIPTOR_MAX = 64 << 10, /* objects up to this are received in memory first */
+    OBJECTS = 64,
+};
+#define GIB (UINT64_C(1) << 30)
+#define MEMORY_MAX (UINT64_C(256) << 20) /* of all objects' tables */
+#define SILENCE_NS UINT64_C(10000000000)
+
+static void set_default(uint64_t *value, uint64_t otherwise)
+{
+    if (!*value)
+        *value = otherwise;
+}
+
+struct fcast_receiver *fcast_receiver_new(const struct fcast_receiver_config *cfg)
+{
+    struct fcast_receiver *r = calloc(1, sizeof *r);
+
+    if (!r)
+        return NULL;
+    r->cfg = *cfg;
+    if (!r->cfg.max_objects)
+        r->cfg.max_objects = OBJECTS;
+    set_default(&r->cfg.max_object_bytes, 64 * GIB);
+    set_default(&r->cfg.max_bytes, 128 * GIB);
+    set_default(&r->cfg.max_block_bytes, GIB / 16);
+    set_default(&r->cfg.silence_ns, SILENCE_NS);
+    if (cfg->key && !(r->auth = fcast_auth_new(cfg->key, cfg->key_len))) {
+        free(r);
+        errno = ENOMEM;
+        return NULL;
+    }
+    r->cfg.key = NULL;
+    return r;
+}
+
+/* Takes the object out of the list and frees what is the core's. */
+static void forget(struct fcast_receiver *r, struct fcast_object *o)
+{
+    struct fcast_object **link = &r->objects;
+
+    while (*link != o)
+        link = &(*link)->next;
+    *link = o->next;
+    r->count--;
+    r->bytes -= o->reception.fti.length;
+    r->memory -= o->memory;
+    r->stats.decoded += o->reception.decoded;
+    r->stats.store_errors += o->reception.store_errors;
+    fcast_reception_free(&o->reception);
+    free(o);
+}
+
+static void drop(struct fcast_receiver *r, struct fcast_object *o, bool keep)
+{
+    if (o->is_own)
+        fcast_memory_place_free(&o->reception.place);
+    else
+        r->cfg.drop(r->cfg.ctx, o->toi, o->reception.place.ctx, keep);
+    forget(r, o);
+}
+
+void fcast_receiver_free(struct fcast_receiver *r)
+{
+    if (!r)
+        return;
+    while (r->objects)
+        drop(r, r->objects, true);
+    fcast_fdt_free(&r->fdt);
+    fcast_auth_free(r->auth);
+    free(r->cid);
+    free(r->done);
+    free(r);
+}
+
+/* ------------------------------------------------------------------ objects */
+
+/* Is FLUTE's object 0, or small enough to be a descriptor? Such objects come together in memory. */
+static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti)
+{
+    if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
+        return toi == 0;
+    return fti->fec == FCAST_NO_CODE && fti->length <= DESCRIPTOR_MAX;
+}
+
+static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_fti *fti, bool own,
+                             uint64_t memory)
+{
+    uint64_t most = own ? FCAST_FDT_BYTES_MAX : r->cfg.max_object_bytes;
+
+    return memory && r->memory + memory <= MEMORY_MAX && fti->length <= most &&
+           r->bytes + fti->length <= r->cfg.max_bytes &&
+           fcast_reception_block_bytes(fti) <= r->cfg.max_block_bytes;
+}
+
+/* The one heard longest ago gives way. */
+static void evict(struct fcast_receiver *r)
+{
+    struct fcast_object *oldest = r->objects;
+
+    for (struct fcast_object *o = r->objects; o; o = o->next)
+        if (o->heard_ns < oldest->heard_ns)
+            oldest = o;
+    r->stats.evicted++;
+    drop(r, oldest, false);
+}
+
+/* A place from the caller. false: it refused the object, or has it already. */
+static bool ask(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti,
+                struct fcast_place *place)
+{
+    enum fcast_begin answer = r->cfg.begin(r->cfg.ctx, r->source, r->tsi, toi, fti, place);
+
+    if (answer == FCAST_HAVE)
+        fcast_set_done(r, toi);
+    r->stats.refused += answer == FCAST_REFUSE;
+    r->stats.objects_started += answer == FCAST_WANT;
+    return answer == FCAST_WANT;
+}
+
+static struct fcast_object *begin(struct fcast_receiver *r, uint64_t toi,
+                                  const struct fcast_fti *fti, uint64_t now_ns)
+{
+    bool own = is_own(r, toi, fti);
+    uint64_t memory = fcast_reception_bytes(fti) + (own ? fti->length : 0);
+
+    if (!fti->length || !is_within_bounds(r, fti, own, fcast_reception_bytes(fti) ? memory : 0)) {
+        r->stats.refused++;
+        return NULL;
+    }
+    if (r->count >= r->cfg.max_objects)
+        evict(r);
+    struct fcast_object *o = calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    struct fcast_place place = {0};
+    bool good = own ? fcast_memory_place(fti->length, &place) : ask(r, toi, fti, &place);
+    if (!good) {
+        free(o);
+        return NULL;
+    }
+    *o = (struct fcast_object){.toi = toi, .is_own = own, .memory = memory, .heard_ns = now_ns};
+    o->next = r->objects;
+    r->objects = o;
+    r->count++;
+    r->bytes += fti->length;
+    r->memory += memory;
+    if (fcast_reception_init(&o->reception, fti, r->cfg.rs_kind, &place, &r->stats.restored) < 0) {
+        o->reception = (struct fcast_reception){.fti = *fti, .place = place};
+        drop(r, o, true);
+        return NULL;
+    }
+    return o;
+}
+
+/* The data of a small object, which came together in memory, go to a place of the caller's. */
+static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
+{
+    struct fcast_place place = {0}, *own = &o->reception.place;
+    const struct fcast_fti *fti = &o->reception.fti;
+    uint8_t bytes[DESCRIPTOR_MAX];
+
+    if (fti->length > r->cfg.max_object_bytes) {
+        r->stats.refused++;
+        return false;
+    }
+    if (!ask(r, o->toi, fti, &place))
+        return false;
+    bool good = own->data.read(own->data.ctx, 0, bytes, fti->length) == 0 &&
+                place.data.write(place.data.ctx, 0, bytes, fti->length) == 0;
+    if (!good) {
+        r->stats.store_errors++;
+        r->cfg.drop(r->cfg.ctx, o->toi, place.ctx, false);
+        return false;
+    }
+    fcast_memory_place_free(own);
+    *own = place;
+    o->is_own = false;
+    return true;
+}
+
+/* Gives the object to the caller. */
+static void deliver(struct fcast_receiver *r, struct fcast_object *o, const struct fcast_meta *meta,
+                    uint64_t at)
+{
+    uint64_t toi = o->toi;
+
+    if (o->is_own && !hand_over(r, o)) {
+        drop(r, o, false);
+        return;
+    }
+    void *place = o->reception.place.ctx;
+    bool good = r->cfg.done(r->cfg.ctx, toi, place, meta, at, o->reception.fti.length - at);
+    r->stats.objects_done += good;
+    r->stats.objects_wrong += !good;
+    if (good)
+        fcast_set_done(r, toi);
+    forget(r, o);
+}
+
+/* A compound object is complete: its header says what it is. */
+static void finish_fcast(struct fcast_receiver *r, struct fcast_object *o)
+{
+    const struct fcast_store *data = &o->reception.place.data;
+    const uint64_t length = o->reception.fti.length;
+    uint8_t fixed[FCAST_OBJECT_FIXED], *bytes = NULL;
+    struct fcast_object_header h = {0};
+
+    size_t len = length >= sizeof fixed && data->read(data->ctx, 0, fixed, sizeof fixed) == 0
+                     ? fcast_object_header_len(fixed, length)
+                     : 0;
+    if (len && o->is_own)
+        len = (size_t)length; /* the body of a descriptor as well */
+    bytes = len ? malloc(len) : NULL;
+    bool good = bytes && data->read(data->ctx, 0, bytes, len) == 0 &&
+                !fcast_object_header_get(bytes, len, length, &h);
+    if (!good || (h.is_cid && !o->is_own)) {
+        r->stats.objects_wrong++;
+        drop(r, o, false);
+    } else if (h.is_cid) {
+        fcast_take_cid(r, &h.meta, bytes + h.len, len - h.len);
+        fcast_set_done(r, o->toi);
+        drop(r, o, false);
+    } else {
+        deliver(r, o, &h.meta, h.len);
+    }
+    free(bytes);
+}
+
+static void finish_flute(struct fcast_receiver *r, struct fcast_object *o)
+{
+    const struct fcast_store *data = &o->reception.place.data;
+    const size_t length = (size_t)o->reception.fti.length;
+
+    if (o->toi == 0) {
+        uint8_t *bytes = malloc(length);
+        if (bytes && data->read(data->ctx, 0, bytes, length) == 0)
+            fcast_take_fdt(r, bytes, length);
+        free(bytes);
+        drop(r, o, false);
+        return;
+    }
+    const struct fcast_fdt_file *file = fcast_fdt_file_of(r, o->toi);
+    if (file)
+        deliver(r, o, &file->meta, 0);
+}
+
+static void finish(struct fcast_receiver *r, struct fcast_object *o)
+{
+    if (!fcast_reception_is_complete(&o->reception))
+        return;
+    if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
+        finish_flute(r, o);
+    else
+        finish_fcast(r, o);
+}
+
+/* A new FDT: files without bytes are complete, others may have waited for their names. */
+static void look_at_fdt(struct fcast_receiver *r)
+{
+    for (struct fcast_object *o = r->objects, *next; o; o = next) {
+        next = o->next;
+        if (o->toi)
+            finish(r, o);
+    }
+    for (unsigned i = 0; i < r->fdt.count; i++) {
+        const struct fcast_fdt_file *f = &r->fdt.files[i];
+        const struct fcast_fti none = {.symbol_bytes = 1, .block_max = 1};
+        struct fcast_place place = {0};
+        if (!f->has_transfer_length || f->transfer_length || fcast_is_done(r, f->toi) ||
+            !ask(r, f->toi, &none, &place))
+            continue;
+        if (r->cfg.done(r->cfg.ctx, f->toi, place.ctx, &f->meta, 0, 0)) {
+            r->stats.objects_done++;
+            fcast_set_done(r, f->toi);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ datagrams */
+
+/* Is it of the session? The first that is heard is taken if none is configured. */
+static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t tsi, uint64_t now_ns)
+{
+    if (r->cfg.has_tsi && tsi != r->cfg.tsi)
+        return false;
+    bool is_silent =
+        !r->stats.objects_done && !r->is_closed && now_ns > r->heard_ns + r->cfg.silence_ns;
+    if (!r->has_session || (is_silent && (source != r->source || tsi != r->tsi))) {
+        while (r->objects)
+            drop(r, r->objects, true);
+        r->has_session = true;
+        r->has_psn = false;
+        r->source = source;
+        r->tsi = tsi;
+        r->heard_ns = now_ns;
+    }
+    return source == r->source && tsi == r->tsi;
+}
+
+/* Counts losses by the low 16 bits of the CCI, which rise by one a datagram. */
+static void count_psn(struct fcast_receiver *r, uint16_t psn)
+{
+    uint16_t ahead = (uint16_t)(psn - r->psn);
+
+    if (r->has_psn && ahead >= 0x8000) {
+        r->stats.out_of_order++;
+        r->stats.lost -= r->stats.lost > 0;
+        return;
+    }
+    r->stats.lost += r->has_psn ? ahead : 0;
+    r->has_psn = true;
+    r->psn = (uint16_t)(psn + 1);
+}
+
+/* The object's OTI: in the packet, or what FLUTE's FDT says. */
+static bool get_fti(const struct fcast_receiver *r, const struct lct_header *h,
+                    struct fcast_fti *out)
+{
+    size_t len;
+    const uint8_t *content = lct_extension(h, LCT_EXT_FTI, &len);
+
+    if (content)
+        return fcast_fti_get(h->codepoint, content, len, out);
+    const struct fcast_fdt_file *file = fcast_fdt_file_of(r, h->toi);
+    if (!file || !file->has_fti)
+        return false;
+    *out = file->fti;
+    return true;
+}
+
+static bool is_same_fti(const struct fcast_fti *a, const struct fcast_fti *b)
+{
+    return a->fec == b->fec && a->length == b->length && a->symbol_bytes == b->symbol_bytes &&
+           a->block_max == b->block_max && a->n_max == b->n_max && a->n1 == b->n1 &&
+           a->seed == b->seed;
+}
+
+/* The object of a packet; NULL: there is none, or it disagrees. */
+static struct fcast_object *object_of(struct fcast_receiver *r, const struct lct_header *h,
+                                      uint64_t now_ns)
+{
+    struct fcast_object *o = r->objects;
+    struct fcast_fti fti;
+
+    while (o && o->toi != h->toi)
+        o = o->next;
+    bool has_fti = get_fti(r, h, &fti);
+    if (!o && !has_fti) {
+        r->stats.stray++;
+        return NULL;
+    }
+    if (!o)
+        return begin(r, h->toi, &fti, now_ns);
+    if (has_fti && !is_same_fti(&fti, &o->reception.fti)) {
+        r->stats.conflicting++;
+        if (++o->conflicts < CONFLICTS_MAX)
+            return NULL;
+        drop(r, o, false);
+        return begin(r, h->toi, &fti, now_ns);
+    }
+    if (o->reception.fti.fec != h->codepoint) {
+        r->stats.conflicting++;
+        return NULL;
+    }
+    o->conflicts = 0;
+    return o;
+}
+
+static void take_symbol(struct fcast_receiver *r, const struct lct_header *h, const uint8_t *bytes,
+                        size_t len, uint64_t now_ns)
+{
+    struct fcast_object *o = object_of(r, h, now_ns);
+    if (!o)
+        return;
+    const struct fcast_fti *fti = &o->reception.fti;
+    struct fcast_symbol s = fcast_payload_id_get(fti->fec, bytes);
+    /* Others send the object's last symbol without its padding. */
+    uint8_t whole[UINT16_MAX];
+    size_t size = len - FCAST_PAYLOAD_ID;
+    const uint8_t *symbol = bytes + FCAST_PAYLOAD_ID;
+    if (size < fti->symbol_bytes) {
+        memcpy(whole, symbol, size);
+        memset(whole + size, 0, fti->symbol_bytes - size);
+        symbol = whole;
+    }
+    o->heard_ns = now_ns;
+    enum fcast_taken taken = size > fti->symbol_bytes || !size
+                                 ? FCAST_BAD_SYMBOL
+                                 : fcast_reception_take(&o->reception, s, symbol);
+    r->stats.redundant += taken == FCAST_REDUNDANT;
+    r->stats.malformed += taken == FCAST_BAD_SYMBOL;
+    r->stats.useful += taken == FCAST_TAKEN;
+    bool is_fdt = r->cfg.protocol == FCAST_PROTOCOL_FLUTE && o->toi == 0;
+    finish(r, o);
+    if (is_fdt && r->has_fdt)
+        look_at_fdt(r);
+}
+
+/* FLUTE: an instance of the FDT that is not here yet? */
+static bool is_new_fdt(struct fcast_receiver *r, const struct lct_header *h)
+{
+    size_t len;
+    unsigned version;
+    uint32_t instance;
+    const uint8_t *content = lct_extension(h, LCT_EXT_FDT, &len);
+
+    if (!content || !fcast_ext_fdt_get(content, len, &version, &instance))
+        return false;
+    if (r->has_fdt && instance == r->fdt_instance)
+        return false;
+    for (struct fcast_object *o = r->objects; o && instance != r->fdt_coming; o = o->next)
+        if (o->toi == 0) {
+            drop(r, o, false); /* parts of another instance */
+            break;
+        }
+    r->fdt_coming = instance;
+    return true;
+}
+
+void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
+                             size_t len, uint64_t now_ns)
+{
+    struct lct_header h;
+
+    if (lct_get(bytes, len, &h) != LCT_OK) {
+        r->stats.malformed++;
+        return;
+    }
+    if (r->auth && !fcast_auth_verify(r->auth, bytes, len, &h)) {
+        r->stats.forged++;
+        return;
+    }
+    if (!is_of_session(r, source, h.tsi, now_ns)) {
+        r->stats.stray++;
+        return;
+    }
+    r->stats.received++;
+    r->heard_ns = now_ns;
+    count_psn(r, (uint16_t)h.cci);
+    if (h.close_session) {
+        r->is_closed = true;
+        for (struct fcast_object *o = r->objects, *next; o; o = next) {
+            next = o->next;
+            fcast_reception_try(&o->reception);
+            finish(r, o);
+        }
+    }
+    if (len - h.len <= FCAST_PAYLOAD_ID)
+        return;
+    bool is_fdt = r->cfg.protocol == FCAST_PROTOCOL_FLUTE && h.toi == 0;
+    if (is_fdt ? !is_new_fdt(r, &h) : fcast_is_done(r, h.toi)) {
+        r->stats.redundant++;
+        return;
+    }
+    take_symbol(r, &h, bytes + h.len, len - h.len, now_ns);
+}
+
+bool fcast_receiver_is_closed(const struct fcast_receiver *r)
+{
+    return r->is_closed;
+}
+
+void fcast_receiver_get_stats(const struct fcast_receiver *r, struct fcast_receiver_stats *out)
+{
+    *out = r->stats;
+    for (const struct fcast_object *o = r->objects; o; o = o->next) {
+        out->decoded += o->reception.decoded;
+        out->store_errors += o->reception.store_errors;
+    }
+}
+
+void fcast_receiver_progress(const struct fcast_receiver *r, uint64_t *have, uint64_t *need)
+{
+    *have = *need = 0;
+    for (const struct fcast_object *o = r->objects; o; o = o->next) {
+        const struct fcast_partition *p = &o->reception.partition;
+        for (uint32_t i = 0; i < p->blocks; i++) {
+            uint32_t k = fcast_block_k(p, i), got = o->reception.blocks[i].received;
+            *have += got < k ? got : k;
+            *need += k;
+        }
+    }
+}

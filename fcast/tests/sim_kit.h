@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A carousel and its receivers on a simulated network: one datagram each interval, to every
+ * receiver its loss, delay and duplicates. The seed decides everything.
+ */
+#ifndef FCAST_SIM_KIT_H
+#define FCAST_SIM_KIT_H
+
+#include "fcast.h"
+#include "sim/events.h"
+
+enum { SIM_FILES = 64, SIM_RECEIVERS = 16 };
+
+struct sim_config {
+    struct fcast_sender_config sender;
+    unsigned receivers;
+    uint64_t seed;
+    double loss, duplicate, reorder;
+    uint32_t periodic;        /* each so manieth datagram is lost; 0: none */
+    uint32_t late;            /* receiver i joins after i times so many datagrams */
+    const uint8_t *other_key; /* the receivers' key, of sender.key_len; NULL: the sender's */
+    uint64_t datagrams_max;   /* give up */
+    void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges */
+};
+
+struct sim_file {
+    uint64_t bytes, toi;
+    uint8_t *data;
+};
+
+/* What a receiver keeps on its disk, which survives its death. */
+struct sim_place {
+    uint64_t toi, bytes;
+    uint8_t *data, *repair;
+    size_t repair_room;
+    struct fcast_symbol *notes;
+    uint64_t note_count, note_room;
+    struct sim_place *next;
+};
+
+struct sim_receiver {
+    struct sim *sim;
+    struct fcast_receiver *core;
+    struct sim_place *places;
+    bool has[SIM_FILES]; /* by TOI */
+    unsigned done, dropped, wrong;
+    uint64_t done_at;  /* datagrams sent when the last file was complete */
+    uint64_t finished; /* datagrams sent until it had all; 0: not yet */
+};
+
+struct sim {
+    struct sim_config cfg;
+    struct fcast_sender *sender;
+    struct sim_file files[SIM_FILES];
+    unsigned file_count;
+    uint8_t *repair;
+    uint64_t repair_room;
+    struct sim_receiver receivers[SIM_RECEIVERS];
+    struct tp_events events;
+    uint64_t random, now_ns, sent, symbols; /* symbols: of all objects, headers included */
+    bool ended;
+};
+
+struct sim *sim_new(const struct sim_config *cfg);
+void sim_free(struct sim *s);
+/* Adds a file of pseudo-random bytes. */
+void sim_file(struct sim *s, uint64_t bytes);
+/* Runs until all receivers have all, the carousel ends, or so many datagrams were sent. */
+void sim_run(struct sim *s, uint64_t datagrams_max);
+/* The receiver dies, and another takes its places. */
+void sim_restart(struct sim *s, unsigned receiver);
+/* Datagrams that passed while the receiver listened, divided by the objects' symbols. */
+double sim_listening(const struct sim *s, unsigned receiver);
+
+#endif

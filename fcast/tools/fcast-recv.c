@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fcast-recv: tunes in to a carousel, takes its files, and leaves (or stays).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "datadir.h"
+#include "location.h"
+#include "loop/loop.h"
+#include "net/batch_in.h"
+#include "net/sockets.h"
+#include "options.h"
+#include "place.h"
+#include "sandbox.h"
+
+enum { WAIT_MS = 200, EXIT_INCOMPLETE = 1 };
+#define SECOND_NS UINT64_C(1000000000)
+
+static const char usage[] =
+    "Usage: fcast-recv --group IP:PORT --interface IP [OPTION]... DIR\n"
+    "Receives the files of a carousel into DIR and leaves when it has all.\n"
+    "\n"
+    "  --group IP:PORT    multicast group and UDP port\n"
+    "  --interface IP     address of the interface to join on\n"
+    "  --session FILE     a session file of fcast-send --sdp, instead of --group\n"
+    "  --source IP        only from this sender (source-specific multicast)\n"
+    "  --tsi N            only this session (default: the first that is heard)\n"
+    "  --protocol NAME    fcast (default) or flute\n"
+    "  --variant KIND     of Reed-Solomon: rfc5510 (default), rizzo or flute\n"
+    "  --mode MODE        tiddo (default): leave when all is here; satellite: stay\n"
+    "  --key-file FILE    key of 64 hexadecimal digits that the sender has, too\n"
+    "  --timeout S        end when nothing came for S seconds (default: wait)\n"
+    "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
+    "  --max-bytes BYTES  of all objects at a time (default 128G)\n"
+    "  --rcvbuf BYTES     UDP receive buffer, k/M/G allowed (default 16M)\n"
+    "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
+    "  --help, --version\n"
+    "\n"
+    "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
+    "What is incomplete waits in DIR/.fcast; the next fcast-recv goes on with it.\n"
+    "Exit status: 0 when all files are here, 1 when some are not or on failure, 2 on\n"
+    "wrong usage.\n";
+
+struct run {
+    struct session session;
+    struct sockaddr_storage interface;
+    struct fcast_receiver_config cfg;
+    uint8_t key[FCAST_KEY_BYTES];
+    bool satellite, no_sandbox;
+    uint64_t timeout_ns, rcvbuf_bytes;
+    const char *dir_path;
+    struct datadir dir;
+    struct places places;
+    struct fcast_receiver *core;
+    int fd;
+    struct tp_batch_in *in;
+    uint64_t now_ns, heard_ns, begun_ns, bytes;
+};
+
+/* ------------------------------------------------------------------ objects */
+
+static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
+                              const struct fcast_fti *fti, struct fcast_place *out)
+{
+    struct run *run = ctx;
+    enum fcast_begin answer = place_open(&run->places, source, tsi, toi, fti, out);
+
+    if (answer == FCAST_REFUSE)
+        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: no place: %s\n", (unsigned long long)toi,
+                (unsigned long long)fti->length, strerror(errno));
+    return answer;
+}
+
+/* Copies the object's data to fd. false: a store failed; *wrong: they are not what the digest says.
+ */
+static bool copy(void *place, uint64_t at, uint64_t bytes, const struct fcast_meta *meta, int fd,
+                 bool *wrong)
+{
+    static uint8_t buffer[1 << 18];
+    uint8_t found[EVP_MAX_MD_SIZE];
+    EVP_MD_CTX *digest = EVP_MD_CTX_new();
+    bool good = digest && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1;
+
+    for (uint64_t done = 0; good && done < bytes;) {
+        size_t n = bytes - done < sizeof buffer ? (size_t)(bytes - done) : sizeof buffer;
+        good = place_read(place, at + done, buffer, n) == 0 &&
+               EVP_DigestUpdate(digest, buffer, n) == 1;
+        for (size_t written = 0; good && written < n;) {
+            ssize_t m = write(fd, buffer + written, n - written);
+            good = m > 0 || (m < 0 && errno == EINTR);
+            written += m > 0 ? (size_t)m : 0;
+        }
+        done += n;
+    }
+    good = good && EVP_DigestFinal_ex(digest, found, NULL) == 1;
+    EVP_MD_CTX_free(digest);
+    *wrong = good && meta->has_digest && !meta->encoding[0] &&
+             memcmp(found, meta->digest, FCAST_DIGEST) != 0;
+    return good;
+}
+
+/* The name below DIR. What another program compressed stays so. */
+static bool name_of(const struct fcast_meta *meta, char *out, size_t room)
+{
+    char path[FCAST_NAME_MAX];
+
+    if (!fcast_location_get(meta->location, path, sizeof path))
+        return false;
+    const char *suffix = strcmp(meta->encoding, "gzip") == 0 ? ".gz" : "";
+    return (size_t)snprintf(out, room, "%s%s", path, suffix) < room;
+}
+
+static bool done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
+                 uint64_t bytes)
+{
+    struct run *run = ctx;
+    struct datadir_new fresh;
+    char name[FCAST_NAME_MAX + 8] = "", why[256] = "Content-Location is no path";
+    bool wrong = false;
+
+    bool named = name_of(meta, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
+    bool is_open = named && datadir_new(&run->dir, name, &fresh, why, sizeof why) == 0;
+    bool good = is_open && copy(place, at, bytes, meta, fresh.fd, &wrong);
+    if (is_open && !good)
+        snprintf(why, sizeof why, "%s", strerror(errno));
+    if (wrong)
+        snprintf(why, sizeof why, "SHA-256 differs");
+    if (is_open && datadir_new_finish(&fresh, good && !wrong, why, sizeof why) < 0)
+        good = false;
+    /* A name that leads out of DIR will not be better the next time. */
+    place_close(&run->places, place, !wrong, false);
+    if (!good || wrong) {
+        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: %s\n", (unsigned long long)toi,
+                (unsigned long long)bytes, why);
+        return false;
+    }
+    run->bytes += bytes;
+    printf("toi=%llu bytes=%llu seconds=%.3f digest=%s name=%s\n", (unsigned long long)toi,
+           (unsigned long long)bytes, (double)(run->now_ns - run->begun_ns) / 1e9,
+           meta->has_digest ? "good" : "none", name);
+    fflush(stdout);
+    return true;
+}
+
+static void drop(void *ctx, uint64_t toi, void *place, bool keep)
+{
+    struct run *run = ctx;
+
+    (void)toi;
+    place_close(&run->places, place, false, keep);
+}
+
+/* ------------------------------------------------------------------ options */
+
+enum {
+    OPTION_GROUP = 1,
+    OPTION_INTERFACE,
+    OPTION_SESSION,
+    OPTION_SOURCE,
+    OPTION_TSI,
+    OPTION_PROTOCOL,
+    OPTION_VARIANT,
+    OPTION_MODE,
+    OPTION_KEY,
+    OPTION_TIMEOUT,
+    OPTION_MAX_OBJECT,
+    OPTION_MAX_BYTES,
+    OPTION_RCVBUF,
+    OPTION_NO_SANDBOX,
+    OPTION_HELP,
+    OPTION_VERSION
+};
+
+static const struct option options[] = {{"group", required_argument, NULL, OPTION_GROUP},
+                                        {"interface", required_argument, NULL, OPTION_INTERFACE},
+                                        {"session", required_argument, NULL, OPTION_SESSION},
+                                        {"source", required_argument, NULL, OPTION_SOURCE},
+                                        {"tsi", required_argument, NULL, OPTION_TSI},
+                                        {"protocol", required_argument, NULL, OPTION_PROTOCOL},
+                                        {"variant", required_argument, NULL, OPTION_VARIANT},
+                                        {"mode", required_argument, NULL, OPTION_MODE},
+                                        {"key-file", required_argument, NULL, OPTION_KEY},
+                                        {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+                                        {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
+                                        {"max-bytes", required_argument, NULL, OPTION_MAX_BYTES},
+                                        {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
+                                        {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
+                                        {"help", no_argument, NULL, OPTION_HELP},
+                                        {"version", no_argument, NULL, OPTION_VERSION},
+                                        {0}};
+
+/* Bounds; false: another option. */
+static bool take_bound(struct run *run, int option)
+{
+    const uint64_t most = UINT64_C(1) << 48;
+
+    switch (option) {
+    case OPTION_TIMEOUT:
+        run->timeout_ns = option_number("--timeout", optarg, 1, 1000000000) * SECOND_NS;
+        break;
+    case OPTION_MAX_OBJECT:
+        run->cfg.max_object_bytes = option_number("--max-object", optarg, 1, most);
+        break;
+    case OPTION_MAX_BYTES:
+        run->cfg.max_bytes = option_number("--max-bytes", optarg, 1, most);
+        break;
+    case OPTION_RCVBUF:
+        run->rcvbuf_bytes = option_number("--rcvbuf", optarg, 4096, 1000000000);
+        break;
+    default: return false;
+    }
+    return true;
+}
+
+static void take_option(struct run *run, int option)
+{
+    static const char *const protocols[] = {"fcast", "flute"};
+    static const char *const kinds[] = {"rfc5510", "rizzo", "flute"};
+    static const char *const modes[] = {"tiddo", "satellite"};
+    struct session *s = &run->session;
+
+    if (take_bound(run, option))
+        return;
+    switch (option) {
+    case OPTION_GROUP: s->group = option_endpoint("--group", optarg); break;
+    case OPTION_INTERFACE: run->interface = option_address("--interface", optarg); break;
+    case OPTION_SESSION: session_read(optarg, s); break;
+    case OPTION_SOURCE: s->source = option_address("--source", optarg); break;
+    case OPTION_TSI:
+        s->tsi = option_number("--tsi", optarg, 0, (UINT64_C(1) << 48) - 1);
+        s->has_tsi = true;
+        break;
+    case OPTION_PROTOCOL:
+        s->protocol = (enum fcast_protocol)option_word("--protocol", optarg, protocols, 2);
+        break;
+    case OPTION_VARIANT: run->cfg.rs_kind = option_word("--variant", optarg, kinds, 3); break;
+    case OPTION_MODE: run->satellite = option_word("--mode", optarg, modes, 2); break;
+    case OPTION_KEY:
+        option_key(optarg, run->key);
+        run->cfg.key = run->key;
+        run->cfg.key_len = sizeof run->key;
+        break;
+    case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
+    case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
+    case OPTION_VERSION: printf("fcast-recv (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
+    default: fail_usage("unknown or incomplete option; 'fcast-recv --help' lists them");
+    }
+}
+
+static void take_arguments(struct run *run, int argc, char **argv)
+{
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        take_option(run, c);
+    if (!run->session.group.ss_family || !run->interface.ss_family)
+        fail_usage("--interface and --group (or --session) are needed");
+    if (run->session.group.ss_family != run->interface.ss_family)
+        fail_usage("the group and --interface are of different families; valid: both IPv4 or IPv6");
+    if (optind + 1 != argc)
+        fail_usage("one DIR is needed");
+    run->dir_path = argv[optind];
+    int fd = open(run->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || datadir_open(&run->dir, run->dir_path) < 0)
+        fail_usage("directory '%s': %s", run->dir_path, strerror(errno));
+    if (places_open(&run->places, fd) < 0)
+        fail("'%s/.fcast': %s", run->dir_path, strerror(errno));
+    close(fd);
+    run->cfg.protocol = run->session.protocol;
+    run->cfg.has_tsi = run->session.has_tsi;
+    run->cfg.tsi = run->session.tsi;
+}
+
+/* ------------------------------------------------------------------ receiving */
+
+static void confine(const struct run *run)
+{
+    struct sandbox s;
+    char why[128], text[SANDBOX_TEXT];
+    struct sandbox_state has = sandbox_probe();
+
+    sandbox_init(&s, false);
+    sandbox_path(&s, run->dir_path, SANDBOX_FILES);
+    if (!run->no_sandbox && sandbox_enter(&s, why, sizeof why) < 0)
+        fail("cannot enter the sandbox: %s; --no-sandbox does without", why);
+    fprintf(stderr, "fcast-recv: sandbox: %s\n",
+            run->no_sandbox ? "off" : sandbox_text(&has, text));
+}
+
+static void open_all(struct run *run)
+{
+    const struct session *s = &run->session;
+    struct tp_error err;
+
+    run->fd = tp_open_multicast_in(&s->group, &run->interface,
+                                   s->source.ss_family ? &s->source : NULL, &err);
+    if (run->fd < 0)
+        fail("%s", err.text);
+    tp_set_rcvbuf(run->fd, run->rcvbuf_bytes);
+    run->in = tp_batch_in_new(run->fd);
+    run->cfg.ctx = run;
+    run->cfg.begin = begin;
+    run->cfg.done = done;
+    run->cfg.drop = drop;
+    run->core = fcast_receiver_new(&run->cfg);
+    if (!run->in || !run->core)
+        fail("out of memory");
+}
+
+/* A number for the sender's address and port. */
+static uint64_t number_of(const struct sockaddr_storage *a)
+{
+    const uint8_t *bytes = (const uint8_t *)a;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    size_t len = a->ss_family == AF_INET6 ? 24 : 8; /* without scope, and without padding */
+
+    for (size_t i = 0; i < len; i++)
+        if (a->ss_family != AF_INET6 || i < 4 || i >= 8) /* nor flow label */
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static void take(void *ctx, const uint8_t *bytes, size_t len, const struct sockaddr_storage *from)
+{
+    struct run *run = ctx;
+
+    run->heard_ns = run->now_ns;
+    fcast_receiver_datagram(run->core, number_of(from), bytes, len, run->now_ns);
+}
+
+/* Until all is here, the session ends, nothing comes, or a signal. */
+static void receive(struct run *run)
+{
+    struct pollfd p = {.fd = run->fd, .events = POLLIN};
+
+    run->begun_ns = run->heard_ns = tp_now_ns();
+    while (!stop_requested) {
+        poll(&p, 1, WAIT_MS);
+        run->now_ns = tp_now_ns();
+        tp_batch_in_read(run->in, take, run);
+        if (!run->satellite &&
+            (fcast_receiver_has_all(run->core) || fcast_receiver_is_closed(run->core)))
+            return;
+        if (run->timeout_ns && run->now_ns - run->heard_ns > run->timeout_ns)
+            return;
+    }
+}
+
+static void print_summary(const struct run *run, bool complete)
+{
+    struct fcast_receiver_stats st;
+
+    fcast_receiver_get_stats(run->core, &st);
+#define N(field) (unsigned long long)st.field
+    printf("files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
+           "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
+           "decoded_blocks=%llu restored=%llu wrong=%llu store_errors=%llu socket_drops=%llu "
+           "seconds=%.3f result=%s\n",
+           N(objects_done), (unsigned long long)run->bytes, N(received), N(lost), N(out_of_order),
+           N(redundant), N(stray), N(malformed), N(forged), N(conflicting), N(refused), N(evicted),
+           N(decoded), N(restored), N(objects_wrong), N(store_errors),
+           (unsigned long long)tp_socket_drops(run->fd),
+           (double)(run->now_ns - run->begun_ns) / 1e9, complete ? "complete" : "incomplete");
+#undef N
+}
+
+int main(int argc, char **argv)
+{
+    static struct run run = {.rcvbuf_bytes = 16 << 20, .fd = -1};
+
+    fcast_program = "fcast-recv";
+    take_arguments(&run, argc, argv);
+    open_all(&run);
+    catch_signals();
+    confine(&run);
+    receive(&run);
+    bool complete = fcast_receiver_has_all(run.core);
+    print_summary(&run, complete);
+    fcast_receiver_free(run.core);
+    if (complete)
+        places_forget_done(&run.places);
+    tp_batch_in_free(run.in);
+    return complete ? EXIT_SUCCESS : EXIT_INCOMPLETE;
+}

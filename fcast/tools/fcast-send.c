@@ -1,0 +1,467 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * fcast-send: sends files as a carousel, to any number of receivers that tune in.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "location.h"
+#include "loop/loop.h"
+#include "net/batch_out.h"
+#include "net/sockets.h"
+#include "options.h"
+#include "sandbox.h"
+
+enum {
+    BATCH = 192,
+    DATAGRAM_MAX = 2048,
+    HEADERS = FCAST_OVERHEAD_MAX,
+    CLOSE_DATAGRAMS = 3,
+};
+#define NTP_EPOCH_S UINT64_C(2208988800)
+
+static const char usage[] =
+    "Usage: fcast-send --group IP:PORT --interface IP [OPTION]... FILE...\n"
+    "Sends files again and again by multicast; receivers tune in when they like.\n"
+    "\n"
+    "  --group IP:PORT    multicast group and UDP port\n"
+    "  --interface IP     address of the interface to send from\n"
+    "  --rate BPS         with all headers, k/M/G allowed (default 10M)\n"
+    "  --ttl N            hops (default 1)\n"
+    "  --protocol NAME    fcast (default, RFC 6968) or flute (RFC 6726)\n"
+    "  --fec CODE         ldpc-triangle (default), ldpc-staircase, rs or none\n"
+    "  --variant KIND     of rs: rfc5510 (default), rizzo or flute\n"
+    "  --k N              source symbols of a block (default 10000; rs: 200)\n"
+    "  --overhead PERCENT repair symbols for 100 source symbols (default 50)\n"
+    "  --order ORDER      shuffle (default), rotate or sequential\n"
+    "  --jitter           vary the time between datagrams by half\n"
+    "  --cycles N         end after N rounds (default: send until stopped)\n"
+    "  --symbol BYTES     data of a datagram (default: what the MTU lets)\n"
+    "  --tsi N            number of the session (default: random)\n"
+    "  --key-file FILE    key of 64 hexadecimal digits that the receivers have, too\n"
+    "  --cache DIR        where repair symbols wait (default /var/tmp)\n"
+    "  --sdp FILE         write a session file for fcast-recv --session\n"
+    "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit status: 0 when all rounds were sent or a signal came, 1 on failure, 2 on\n"
+    "wrong usage.\n";
+
+struct file {
+    int fd;
+    const char *path;
+};
+
+struct run {
+    struct session session;
+    struct fcast_sender_config cfg;
+    struct sockaddr_storage from;
+    unsigned ttl;
+    uint8_t key[FCAST_KEY_BYTES];
+    const char *cache, *sdp;
+    bool no_sandbox, jitter;
+    int cache_fd;
+    struct file *files;
+    int count;
+    uint64_t bytes, jitter_state;
+    struct tp_batch_out out;
+    struct fcast_sender *sender;
+    size_t lens[BATCH];
+    unsigned waiting; /* datagrams that are made and not sent */
+    uint8_t batch[BATCH][DATAGRAM_MAX];
+    struct iovec parts[BATCH];
+};
+
+/* ------------------------------------------------------------------ files */
+
+static int read_at(int fd, uint64_t at, void *bytes, size_t len)
+{
+    uint8_t *out = bytes;
+
+    while (len) {
+        ssize_t n = pread(fd, out, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n ? errno : EIO; /* the file is shorter than it was */
+            return -1;
+        }
+        out += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int read_file(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    return read_at(((const struct file *)ctx)->fd, at, bytes, len);
+}
+
+static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    return read_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
+}
+
+static int write_cache(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    const struct run *run = ctx;
+    const uint8_t *from = bytes;
+
+    while (len) {
+        ssize_t n = pwrite(run->cache_fd, from, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        from += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST])
+{
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    static uint8_t buffer[1 << 16];
+    bool good = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
+
+    for (uint64_t at = 0; good && at < bytes;) {
+        size_t n = bytes - at < sizeof buffer ? (size_t)(bytes - at) : sizeof buffer;
+        if (read_at(f->fd, at, buffer, n) < 0)
+            fail("'%s': %s", f->path, strerror(errno));
+        good = EVP_DigestUpdate(ctx, buffer, n) == 1;
+        at += n;
+    }
+    if (!good || EVP_DigestFinal_ex(ctx, out, NULL) != 1)
+        fail("SHA-256 failed");
+    EVP_MD_CTX_free(ctx);
+}
+
+static void add_file(struct run *run, struct file *f)
+{
+    const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
+    struct fcast_meta meta = {.has_digest = true};
+    struct stat st;
+    uint64_t toi;
+
+    if (fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode))
+        fail_usage("'%s': not a regular file", f->path);
+    if (!fcast_location_put(name, meta.location, sizeof meta.location))
+        fail_usage("'%s': the name is too long", f->path);
+    digest(f, (uint64_t)st.st_size, meta.digest);
+    const struct fcast_store source = {f, read_file, NULL};
+    if (fcast_sender_add(run->sender, &meta, (uint64_t)st.st_size, &source, &toi) < 0)
+        fail("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
+             errno == EFBIG ? "too large for this code; larger --symbol or --k help"
+                            : strerror(errno));
+    run->bytes += (uint64_t)st.st_size;
+    fprintf(stderr, "fcast-send: toi=%llu bytes=%lld name=%s\n", (unsigned long long)toi,
+            (long long)st.st_size, name);
+}
+
+/* ------------------------------------------------------------------ options */
+
+enum {
+    OPTION_GROUP = 1,
+    OPTION_INTERFACE,
+    OPTION_RATE,
+    OPTION_TTL,
+    OPTION_PROTOCOL,
+    OPTION_FEC,
+    OPTION_VARIANT,
+    OPTION_K,
+    OPTION_OVERHEAD,
+    OPTION_ORDER,
+    OPTION_JITTER,
+    OPTION_CYCLES,
+    OPTION_SYMBOL,
+    OPTION_TSI,
+    OPTION_KEY,
+    OPTION_CACHE,
+    OPTION_SDP,
+    OPTION_NO_SANDBOX,
+    OPTION_HELP,
+    OPTION_VERSION
+};
+
+static const struct option options[] = {{"group", required_argument, NULL, OPTION_GROUP},
+                                        {"interface", required_argument, NULL, OPTION_INTERFACE},
+                                        {"rate", required_argument, NULL, OPTION_RATE},
+                                        {"ttl", required_argument, NULL, OPTION_TTL},
+                                        {"protocol", required_argument, NULL, OPTION_PROTOCOL},
+                                        {"fec", required_argument, NULL, OPTION_FEC},
+                                        {"variant", required_argument, NULL, OPTION_VARIANT},
+                                        {"k", required_argument, NULL, OPTION_K},
+                                        {"overhead", required_argument, NULL, OPTION_OVERHEAD},
+                                        {"order", required_argument, NULL, OPTION_ORDER},
+                                        {"jitter", no_argument, NULL, OPTION_JITTER},
+                                        {"cycles", required_argument, NULL, OPTION_CYCLES},
+                                        {"symbol", required_argument, NULL, OPTION_SYMBOL},
+                                        {"tsi", required_argument, NULL, OPTION_TSI},
+                                        {"key-file", required_argument, NULL, OPTION_KEY},
+                                        {"cache", required_argument, NULL, OPTION_CACHE},
+                                        {"sdp", required_argument, NULL, OPTION_SDP},
+                                        {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
+                                        {"help", no_argument, NULL, OPTION_HELP},
+                                        {"version", no_argument, NULL, OPTION_VERSION},
+                                        {0}};
+
+/* What the carousel sends and how; false: another option. */
+static bool take_code_option(struct run *run, int option)
+{
+    static const char *const fecs[] = {"ldpc-triangle", "ldpc-staircase", "rs", "none"};
+    static const uint8_t ids[] = {FCAST_TRIANGLE, FCAST_STAIRCASE, FCAST_RS, FCAST_NO_CODE};
+    static const char *const kinds[] = {"rfc5510", "rizzo", "flute"};
+    static const char *const orders[] = {"sequential", "rotate", "shuffle"};
+    struct fcast_sender_config *cfg = &run->cfg;
+
+    switch (option) {
+    case OPTION_FEC: cfg->fec = ids[option_word("--fec", optarg, fecs, 4)]; break;
+    case OPTION_VARIANT: cfg->rs_kind = option_word("--variant", optarg, kinds, 3); break;
+    case OPTION_K: cfg->k = (uint32_t)option_number("--k", optarg, 1, 100000); break;
+    case OPTION_OVERHEAD:
+        cfg->overhead = (double)option_number("--overhead", optarg, 0, 700) / 100;
+        break;
+    case OPTION_ORDER:
+        cfg->order = (enum fcast_order)option_word("--order", optarg, orders, 3);
+        break;
+    case OPTION_CYCLES: cfg->cycles = option_number("--cycles", optarg, 1, UINT32_MAX); break;
+    case OPTION_SYMBOL:
+        cfg->symbol_bytes = (uint16_t)option_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
+        break;
+    default: return false;
+    }
+    return true;
+}
+
+static void take_option(struct run *run, int option)
+{
+    static const char *const protocols[] = {"fcast", "flute"};
+
+    if (take_code_option(run, option))
+        return;
+    switch (option) {
+    case OPTION_GROUP: run->session.group = option_endpoint("--group", optarg); break;
+    case OPTION_INTERFACE: run->from = option_address("--interface", optarg); break;
+    case OPTION_RATE:
+        run->out.pace.rate_bps = option_number("--rate", optarg, 1000, UINT64_C(100000000000));
+        break;
+    case OPTION_TTL: run->ttl = (unsigned)option_number("--ttl", optarg, 0, 255); break;
+    case OPTION_PROTOCOL:
+        run->session.protocol =
+            (enum fcast_protocol)option_word("--protocol", optarg, protocols, 2);
+        break;
+    case OPTION_JITTER: run->jitter = true; break;
+    case OPTION_TSI: run->session.tsi = option_number("--tsi", optarg, 1, UINT16_MAX); break;
+    case OPTION_KEY:
+        option_key(optarg, run->key);
+        run->cfg.key = run->key;
+        run->cfg.key_len = sizeof run->key;
+        break;
+    case OPTION_CACHE: run->cache = optarg; break;
+    case OPTION_SDP: run->sdp = optarg; break;
+    case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
+    case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
+    case OPTION_VERSION: printf("fcast-send (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
+    default: fail_usage("unknown or incomplete option; 'fcast-send --help' lists them");
+    }
+}
+
+static void take_arguments(struct run *run, int argc, char **argv)
+{
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+        take_option(run, c);
+    if (!run->session.group.ss_family || !run->from.ss_family)
+        fail_usage("--group and --interface are needed");
+    if (run->session.group.ss_family != run->from.ss_family)
+        fail_usage("--group and --interface are of different families; valid: both IPv4 or IPv6");
+    if (optind == argc)
+        fail_usage("at least one FILE is needed");
+    run->count = argc - optind;
+    run->files = calloc((size_t)run->count, sizeof *run->files);
+    if (!run->files)
+        fail("out of memory");
+    for (int i = 0; i < run->count; i++) {
+        run->files[i] =
+            (struct file){open(argv[optind + i], O_RDONLY | O_CLOEXEC), argv[optind + i]};
+        if (run->files[i].fd < 0)
+            fail_usage("'%s': %s", argv[optind + i], strerror(errno));
+    }
+    run->cache_fd = open(run->cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (run->cache_fd < 0)
+        fail_usage("--cache '%s': %s", run->cache, strerror(errno));
+}
+
+/* ------------------------------------------------------------------ sending */
+
+static void open_socket(struct run *run)
+{
+    struct tp_error err;
+    unsigned mtu;
+
+    run->out.fd = tp_open_multicast_out(&run->from, &run->session.group, run->ttl, &mtu, &err);
+    if (run->out.fd < 0)
+        fail("%s", err.text);
+    run->out.pace.overhead = tp_udp_overhead(run->session.group.ss_family);
+    unsigned most = mtu - run->out.pace.overhead - HEADERS;
+    if (most > DATAGRAM_MAX - HEADERS)
+        most = DATAGRAM_MAX - HEADERS;
+    /* Without a MAC the headers take 36 bytes. */
+    if (!run->cfg.key)
+        most += 20;
+    if (!run->cfg.symbol_bytes)
+        run->cfg.symbol_bytes = (uint16_t)(most > 1436 ? 1436 : most);
+    if (run->cfg.symbol_bytes > most)
+        fail_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes, mtu,
+                   most);
+    run->out.gso_max =
+        tp_gso_limit(run->out.pace.rate_bps, run->cfg.symbol_bytes + 36u, run->out.pace.overhead);
+    tp_set_sndbuf(run->out.fd, 4 << 20);
+}
+
+static size_t len_of(void *ctx, unsigned i)
+{
+    return ((const struct run *)ctx)->lens[i];
+}
+
+static size_t parts_of(void *ctx, unsigned i, struct iovec *parts)
+{
+    struct run *run = ctx;
+
+    *parts = (struct iovec){run->batch[i], run->lens[i]};
+    return 1;
+}
+
+/* Sends what may go now. false: all is sent. */
+static bool send_some(struct run *run, uint64_t now_ns)
+{
+    if (!tp_batch_out_ready(&run->out, now_ns))
+        return true;
+    unsigned most =
+        run->jitter ? 1 : tp_batch_out_most(&run->out, run->cfg.symbol_bytes + 36u, BATCH, now_ns);
+    while (run->waiting < most &&
+           (run->lens[run->waiting] = fcast_sender_next(run->sender, run->batch[run->waiting])))
+        run->waiting++;
+    if (!run->waiting)
+        return false;
+    const struct tp_datagrams d = {
+        .ctx = run, .count = run->waiting, .len = len_of, .parts = parts_of};
+    unsigned gone = tp_batch_out_send(&run->out, &d, run->parts, now_ns);
+    if (run->jitter && gone) {
+        uint64_t interval = tp_pace_cost_ns(&run->out.pace, run->lens[0]);
+        run->out.pace.next_ns += fcast_jitter_ns(interval, &run->jitter_state) - interval;
+    }
+    run->waiting -= gone;
+    memmove(run->batch, run->batch + gone, run->waiting * sizeof *run->batch);
+    memmove(run->lens, run->lens + gone, run->waiting * sizeof *run->lens);
+    return true;
+}
+
+static void wait_for_room(struct run *run, uint64_t now_ns)
+{
+    uint64_t until = tp_batch_out_waits_until(&run->out, now_ns);
+    struct pollfd p = {.fd = run->out.fd, .events = run->out.full ? POLLOUT : 0};
+    uint64_t wait_ns = until > now_ns ? until - now_ns : 0;
+    struct timespec t = {.tv_sec = (time_t)(wait_ns / 1000000000),
+                         .tv_nsec = (long)(wait_ns % 1000000000)};
+
+    if (!run->out.full && !wait_ns)
+        return;
+    if (ppoll(&p, 1, run->out.full ? NULL : &t, NULL) > 0)
+        run->out.full = false;
+}
+
+static void say_goodbye(struct run *run)
+{
+    for (int i = 0; i < CLOSE_DATAGRAMS; i++) {
+        size_t len = fcast_sender_close(run->sender, run->batch[0]);
+        struct timespec pause = {.tv_nsec = 20000000};
+        if (len && send(run->out.fd, run->batch[0], len, 0) < 0 && errno != EAGAIN)
+            break;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static void confine(const struct run *run)
+{
+    struct sandbox s;
+    char why[128], text[SANDBOX_TEXT];
+    struct sandbox_state has = sandbox_probe();
+
+    sandbox_init(&s, false);
+    if (!run->no_sandbox && sandbox_enter(&s, why, sizeof why) < 0)
+        fail("cannot enter the sandbox: %s; --no-sandbox does without", why);
+    fprintf(stderr, "fcast-send: sandbox: %s\n",
+            run->no_sandbox ? "off" : sandbox_text(&has, text));
+}
+
+static void prepare(struct run *run)
+{
+    if (getrandom(&run->cfg.random, sizeof run->cfg.random, 0) < 0)
+        fail("random numbers: %s", strerror(errno));
+    if (!run->session.tsi)
+        run->session.tsi = run->cfg.random % UINT16_MAX + 1;
+    run->jitter_state = run->cfg.random;
+    run->cfg.tsi = run->session.tsi;
+    run->cfg.protocol = run->session.protocol;
+    run->cfg.expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
+    run->cfg.repair = (struct fcast_store){run, read_cache, write_cache};
+    run->sender = fcast_sender_new(&run->cfg);
+    if (!run->sender)
+        fail("this code cannot be: %s", strerror(errno));
+    for (int i = 0; i < run->count; i++)
+        add_file(run, &run->files[i]);
+    if (fcast_sender_commit(run->sender) < 0)
+        fail("descriptor: %s", strerror(errno));
+    run->session.source = run->from;
+    if (run->sdp)
+        session_write(run->sdp, &run->session, run->ttl);
+}
+
+int main(int argc, char **argv)
+{
+    static struct run run;
+
+    fcast_program = "fcast-send";
+    run.ttl = 1;
+    run.cache = "/var/tmp";
+    run.cfg = (struct fcast_sender_config){
+        .fec = FCAST_TRIANGLE, .overhead = 0.5, .order = FCAST_SHUFFLE};
+    run.out = (struct tp_batch_out){.fd = -1, .pace = {.rate_bps = 10000000}};
+    take_arguments(&run, argc, argv);
+    open_socket(&run);
+    prepare(&run);
+    catch_signals();
+    confine(&run);
+    fprintf(stderr, "fcast-send: tsi=%llu files=%d bytes=%llu symbol_bytes=%u\n",
+            (unsigned long long)run.cfg.tsi, run.count, (unsigned long long)run.bytes,
+            run.cfg.symbol_bytes);
+    uint64_t begun_ns = tp_now_ns();
+    tp_pace_begin(&run.out.pace, begun_ns);
+    while (!stop_requested && send_some(&run, tp_now_ns()))
+        wait_for_room(&run, tp_now_ns());
+    say_goodbye(&run);
+    struct fcast_sender_stats st;
+    fcast_sender_get_stats(run.sender, &st);
+    printf("files=%d bytes=%llu datagrams=%llu source=%llu repair=%llu control=%llu rounds=%llu "
+           "index=%llu read_errors=%llu send_errors=%llu seconds=%.3f\n",
+           run.count, (unsigned long long)run.bytes, (unsigned long long)st.sent,
+           (unsigned long long)st.source, (unsigned long long)st.repair,
+           (unsigned long long)st.control, (unsigned long long)st.rounds,
+           (unsigned long long)st.index, (unsigned long long)st.errors,
+           (unsigned long long)run.out.send_errors, (double)(tp_now_ns() - begun_ns) / 1e9);
+    fcast_sender_free(run.sender);
+    return st.errors ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NOTES = 512, NOTE_BYTES = 8, NAME_BYTES = 32 };
+
+struct place {
+    struct places *owner;
+    char name[NAME_BYTES]; /* of session, object and OTI */
+    int data_fd, repair_fd, notes_fd;
+    uint8_t notes[NOTES * NOTE_BYTES]; /* not written yet */
+    unsigned count;
+    uint8_t read_notes[NOTES * NOTE_BYTES]; /* of an earlier process */
+    uint64_t read_first, read_count;
+};
+
+int places_open(struct places *p, int dir_fd)
+{
+    if (mkdirat(dir_fd, ".fcast", 0700) < 0 && errno != EEXIST)
+        return -1;
+    p->dir_fd = openat(dir_fd, ".fcast", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return p->dir_fd < 0 ? -1 : 0;
+}
+
+/* FNV-1a */
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    for (int i = 0; i < 8; i++) {
+        hash ^= value >> 8 * i & 0xff;
+        hash *= UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static void make_name(char out[NAME_BYTES], uint64_t source, uint64_t tsi, uint64_t toi,
+                      const struct fcast_fti *f)
+{
+    const uint64_t parts[] = {source,          tsi,          toi,      f->fec, f->length,
+                              f->symbol_bytes, f->block_max, f->n_max, f->n1,  f->seed};
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        hash = mix(hash, parts[i]);
+    snprintf(out, NAME_BYTES, "%016llx", (unsigned long long)hash);
+}
+
+static int open_part(const struct places *p, const char *name, const char *suffix)
+{
+    char path[NAME_BYTES + 16];
+
+    snprintf(path, sizeof path, "%s.%s", name, suffix);
+    return openat(p->dir_fd, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+}
+
+static void remove_part(const struct places *p, const char *name, const char *suffix)
+{
+    char path[NAME_BYTES + 16];
+
+    snprintf(path, sizeof path, "%s.%s", name, suffix);
+    unlinkat(p->dir_fd, path, 0);
+}
+
+static int read_all(int fd, uint64_t at, void *bytes, size_t len)
+{
+    uint8_t *out = bytes;
+
+    while (len) {
+        ssize_t n = pread(fd, out, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            errno = n ? errno : EIO;
+            return -1;
+        }
+        out += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+static int write_all(int fd, uint64_t at, const void *bytes, size_t len)
+{
+    const uint8_t *from = bytes;
+
+    while (len) {
+        ssize_t n = pwrite(fd, from, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        from += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+int place_read(void *place, uint64_t at, void *bytes, size_t len)
+{
+    return read_all(((const struct place *)place)->data_fd, at, bytes, len);
+}
+
+static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    return write_all(((const struct place *)ctx)->data_fd, at, bytes, len);
+}
+
+static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    return read_all(((const struct place *)ctx)->repair_fd, at, bytes, len);
+}
+
+static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    return write_all(((const struct place *)ctx)->repair_fd, at, bytes, len);
+}
+
+/* Notes are appended after the symbols they speak of, so none is ahead of its bytes. */
+static void flush(struct place *p)
+{
+    off_t end = lseek(p->notes_fd, 0, SEEK_END);
+
+    if (end >= 0 && p->count)
+        write_all(p->notes_fd, (uint64_t)end, p->notes, p->count * NOTE_BYTES);
+    p->count = 0;
+}
+
+static void note(void *ctx, struct fcast_symbol s)
+{
+    struct place *p = ctx;
+    const uint32_t words[2] = {s.block, s.id};
+
+    memcpy(p->notes + p->count * NOTE_BYTES, words, NOTE_BYTES);
+    if (++p->count == NOTES)
+        flush(p);
+}
+
+static bool noted(void *ctx, uint64_t i, struct fcast_symbol *out)
+{
+    struct place *p = ctx;
+
+    if (i < p->read_first || i >= p->read_first + p->read_count) {
+        ssize_t n =
+            pread(p->notes_fd, p->read_notes, sizeof p->read_notes, (off_t)(i * NOTE_BYTES));
+        p->read_first = i;
+        p->read_count = n > 0 ? (uint64_t)n / NOTE_BYTES : 0;
+        if (!p->read_count)
+            return false;
+    }
+    uint32_t words[2];
+    memcpy(words, p->read_notes + (i - p->read_first) * NOTE_BYTES, NOTE_BYTES);
+    *out = (struct fcast_symbol){words[0], words[1]};
+    return true;
+}
+
+static void close_files(struct place *p)
+{
+    const int fds[] = {p->data_fd, p->repair_fd, p->notes_fd};
+
+    for (int i = 0; i < 3; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
+                            const struct fcast_fti *fti, struct fcast_place *out)
+{
+    char name[NAME_BYTES], done[NAME_BYTES + 16];
+
+    make_name(name, source, tsi, toi, fti);
+    snprintf(done, sizeof done, "%s.done", name);
+    if (faccessat(owner->dir_fd, done, F_OK, 0) == 0)
+        return FCAST_HAVE;
+    struct place *p = calloc(1, sizeof *p);
+    if (!p)
+        return FCAST_REFUSE;
+    p->owner = owner;
+    memcpy(p->name, name, sizeof name);
+    p->data_fd = open_part(owner, name, "data");
+    p->repair_fd = open_part(owner, name, "repair");
+    p->notes_fd = open_part(owner, name, "notes");
+    struct stat st;
+    /* A note that is not whole was being written when the process was killed. */
+    if (p->data_fd < 0 || p->repair_fd < 0 || p->notes_fd < 0 || fstat(p->notes_fd, &st) < 0 ||
+        ftruncate(p->notes_fd, st.st_size / NOTE_BYTES * NOTE_BYTES) < 0 ||
+        ftruncate(p->data_fd, (off_t)fti->length) < 0) {
+        close_files(p);
+        free(p);
+        return FCAST_REFUSE;
+    }
+    *out = (struct fcast_place){.ctx = p,
+                                .data = {p, place_read, place_write},
+                                .repair = {p, read_repair, write_repair},
+                                .note = note,
+                                .noted = noted};
+    return FCAST_WANT;
+}
+
+void place_close(struct places *owner, void *place, bool done, bool keep)
+{
+    struct place *p = place;
+
+    if (keep)
+        flush(p);
+    close_files(p);
+    if (!keep) {
+        remove_part(owner, p->name, "notes");
+        remove_part(owner, p->name, "repair");
+        remove_part(owner, p->name, "data");
+    }
+    if (done) {
+        int fd = open_part(owner, p->name, "done");
+        if (fd >= 0)
+            close(fd);
+    }
+    free(p);
+}
+
+void places_forget_done(struct places *p)
+{
+    int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        const char *dot = strrchr(e->d_name, '.');
+        if (dot && strcmp(dot, ".done") == 0)
+            unlinkat(p->dir_fd, e->d_name, 0);
+    }
+    if (dir)
+        closedir(dir);
+}
