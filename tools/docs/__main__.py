@@ -27,6 +27,7 @@ from tools.docs.schema_pages import schema_page
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = ROOT / "docs"
 BUILD: Final = ROOT / "build/docs"
+SECTIONS: Final = ("start", "guide", "results", "reference", "develop")
 SCHEMAS: Final = {
     "topology-file": ("Topology file", ROOT / "topologies/schema.json"),
     "experiment-file": ("Experiment file", ROOT / "experiments/catalogue/schema.json"),
@@ -42,13 +43,36 @@ def main(folder: Path) -> int:
         page.write_text(_inside(page.read_text(), page.relative_to(source)))
     _reference(source / "reference")
     _drawings(source / "develop")
-    shutil.copy(Path(__file__).with_name("mkdocs.yml"), folder)
+    settings = Path(__file__).with_name("mkdocs.yml").read_text()
+    (folder / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(_contents(source))}\n")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     code = subprocess.run(command, check=False, env=environment, cwd=folder).returncode
     if code == 0:
         print(f"docs: {folder / 'site/index.html'}")
     return code
+
+
+def _contents(source: Path) -> list[object]:
+    """Return mkdocs' `nav`: the sections in the order in which a reader needs them."""
+    sections = [{name.capitalize(): _section(source / name, source)} for name in SECTIONS]
+    return ["index.md", *sections, "references.md"]
+
+
+def _section(folder: Path, source: Path) -> list[object]:
+    """Return the pages of a folder, its README first, then the folders in it."""
+    pages = sorted(folder.glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
+    names: list[object] = [str(page.relative_to(source)) for page in pages]
+    reports: list[object] = [
+        {page.parent.name: str(page.relative_to(source))}
+        for page in sorted(folder.glob("*/report.md"))
+    ]
+    below: list[object] = [
+        {one.name.capitalize(): _section(one, source)}
+        for one in sorted(folder.iterdir())
+        if one.is_dir() and [*one.glob("*.md")] and not (one / "report.md").exists()
+    ]
+    return [*names, *below, *([{"Reports": reports}] if reports else [])]
 
 
 def _inside(text: str, page: Path) -> str:
@@ -59,7 +83,8 @@ def _inside(text: str, page: Path) -> str:
         file = (PAGES / page.parent / target).resolve()
         if re.match(r"[a-z]+:", match[2]) or not target or file.is_relative_to(PAGES):
             return match[0]
-        return f"{match[1]} (`{file.relative_to(ROOT)}`)"
+        name = f"`{file.relative_to(ROOT)}`"
+        return name if match[1].strip("`/") == name.strip("`") else f"{match[1]} ({name})"
 
     return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", link, text)
 
