@@ -32,7 +32,7 @@ Four wings, each of which imports only from those above it:
     Sections: `sections` (LDM7 and LDM6), `sweep_sections`, `join_leave_report`, `fmtp_section`,
     `conditions`; of several runs `two_runs`, `side_by_side_report`, `side_by_side_json`.
     Figures: `drawing` (style, files), `plots` (of a group), `figures` (that a file asks for) with
-    `curves`, `spreads`, `over_time`, `overlays`.
+    `curves`, `spreads`, `over_time`, `subscribers`, `overlays`.
     `publish` writes report/ and metrics.json.
 
 In the room itself: `reading` (single files), `bench` and `synthetic_hour` (how fast reading is).

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from parsers.base.times import MICROSECONDS
 from parsers.measure import metrics
 from parsers.measure.metrics import CpuSample, RateSample
+from parsers.measure.taus import Tau
 from parsers.read.ldm_log import Product
 
 CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
@@ -25,6 +26,7 @@ class Series:
     sender_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: the LDM processes
     sender_cpu_source: str = ""  # cpu.log or ps
     latency_cdf: tuple[tuple[float, float], ...] = ()
+    per_tau: Mapping[str, tuple[Tau, ...]] = field(default_factory=dict)  # by subscriber
 
 
 def thinned(

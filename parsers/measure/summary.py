@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -39,6 +40,7 @@ from parsers.measure.set_throughput import (
     cutter,
     throughput,
 )
+from parsers.measure.taus import Tau, fmtp_of, interval_s, per_tau
 from parsers.read.cell_files import (
     NO_CPU,
     Cell,
@@ -178,7 +180,9 @@ def summarize(
         identical=identical,
         drops=drops,
         drops_known=drops_known,
-        series=_series(data, sar, nic, begin, end, latencies),
+        series=dataclasses.replace(
+            _series(data, sar, nic, begin, end, latencies), per_tau=_per_tau(cell, receivers)
+        ),
         notices=tuple(n for log in _all_logs(data) for n in log.of(Notice)),
         problems=_problems(data),
         missing=data.missing,
@@ -205,16 +209,6 @@ def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float
     arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
     last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
     return cell.insertion_started, max(cell.insertion_ended, last)
-
-
-def _fmtp_of(receiver: Receiver) -> FmtpMetrics:
-    files = [
-        FmtpFile(p.size_bytes, a.delay_s, a.retrans)
-        for p, a in receiver.arrivals.items()
-        if a.how == "fmtp" and a.delay_s is not None
-    ]
-    backstop = [p.size_bytes for p, a in receiver.arrivals.items() if a.how == "backstop"]
-    return metrics.fmtp_metrics(sorted(files, key=attrgetter("delay_s")), backstop)
 
 
 def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
@@ -467,13 +461,23 @@ def _receiver(
         by=by,
         missed=receiver.missed,
         duplicates=receiver.duplicates,
-        fmtp=_fmtp_of(receiver) if cell.protocol_of(host) == "ldm7" else None,
+        fmtp=fmtp_of(receiver.arrivals.items()) if cell.protocol_of(host) == "ldm7" else None,
         latency_p50=metrics.quantile(latencies, 0.5, "s"),
         latency_p99=metrics.quantile(latencies, 0.99, "s"),
         loss_measured=loss,
         content=content,
         repaired=repaired_of(receiver.arrivals.values()),
     )
+
+
+def _per_tau(cell: Cell, receivers: Mapping[str, Receiver]) -> dict[str, tuple[Tau, ...]]:
+    """DRFSM21 3.2's metrics over time, of the subscribers with multicast."""
+    width = interval_s(cell.insertion_ended - cell.insertion_started)
+    return {
+        host: per_tau(receiver.arrivals, cell.insertion_started, width)
+        for host, receiver in receivers.items()
+        if cell.protocol_of(host) == "ldm7"
+    }
 
 
 def _series(

@@ -336,19 +336,27 @@ class Claim(Block):
         return self
 
 
+# Of DRFSM21 3.2, over all files of an interval.
+TAU_METRICS = (
+    *("throughput_fmtp", "throughput_mc", "throughput_retx"),
+    *("ffdr_count", "ffdr_size", "mplr"),
+)
+
+
 class Figure(Block):
     """A figure of the report; the paper's rows that match metric and `where` are drawn into it.
 
     lines: `metric` over `x`, a line per combination of the levels of `by`, with error bars. bars:
     the same as bars. boxes: the distribution over file-sets against G, `x` is file_set_bytes.
     minutes: the per-minute series of the first repeat of the cells at `where`, a line per level of
-    `by` (the protocols).
+    `by` (the protocols). subscribers: one of DRFSM21 3.2's metrics in each interval tau, a line per
+    subscriber of the first cell at `where`.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
     title: Text
     source: str = Field("", description="the paper's figure, or what else it shows")
-    kind: Literal["lines", "bars", "boxes", "minutes"]
+    kind: Literal["lines", "bars", "boxes", "minutes", "subscribers"]
     x: FactorName | None = None
     metric: MetricName | None = None
     second: MetricName | None = Field(None, description="dashed, with an axis of its own")
@@ -362,6 +370,11 @@ class Figure(Block):
         if self.kind == "minutes":
             if self.x is not None:
                 raise _wrong("kind minutes: no x: time is")
+            return self
+        if self.kind == "subscribers":
+            if self.x is not None or self.metric not in TAU_METRICS:
+                names = ", ".join(TAU_METRICS)
+                raise _wrong(f"kind subscribers: no x, and metric: one of {names}")
             return self
         if self.x is None:
             raise _wrong(f"kind {self.kind}: x: the factor on the axis")

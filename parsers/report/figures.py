@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
 from parsers.read.published import Figure, PaperValue
-from parsers.report import curves, over_time, spreads
+from parsers.report import curves, over_time, spreads, subscribers
 from parsers.report.drawing import Plot, style
 
 
@@ -50,6 +50,8 @@ def _draw(
 ) -> Plot | str:
     if figure.kind == "minutes":
         return over_time.draw(figure, cells)
+    if figure.kind == "subscribers":
+        return subscribers.draw(figure, cells)
     if figure.kind == "boxes":
         return spreads.draw(figure, points, cells, paper)
     return curves.draw(figure, points, paper)

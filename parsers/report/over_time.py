@@ -10,6 +10,7 @@ from itertools import pairwise
 from parsers.base.factors import show
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import fixed_of
+from parsers.measure.taus import interval_s
 from parsers.read.published import Figure
 from parsers.report.drawing import (
     COLOURS,
@@ -21,14 +22,6 @@ from parsers.report.drawing import (
     save,
 )
 from parsers.report.overlays import caption_of
-
-INTERVALS_S = (60, 30, 10, 5, 2, 1)
-LEAST_INTERVALS = 10
-
-
-def interval_s(duration_s: float) -> int:
-    """The longest of INTERVALS_S of which there are at least LEAST_INTERVALS."""
-    return next((i for i in INTERVALS_S if duration_s / i >= LEAST_INTERVALS), INTERVALS_S[-1])
 
 
 def means(

@@ -14,11 +14,12 @@ from parsers.base.intervals import Estimate, over_repeats
 from parsers.base.metric_units import METRICS
 from parsers.measure.evaluate import Transports, evaluate
 from parsers.measure.sweep import Line, Point
+from parsers.measure.taus import interval_s
 from parsers.read.published import Figure, PaperValue
 from parsers.report.document import render_text
 from parsers.report.drawing import DASHES
 from parsers.report.figures import Drawn
-from parsers.report.over_time import interval_s, means
+from parsers.report.over_time import means
 from parsers.report.overlays import Places, published
 from parsers.report.publish import Written, make_report, write_report
 from parsers.report.spreads import OUTLIERS, box
