@@ -99,4 +99,4 @@ def test_a_run_completes(group: Group, tmp_path: Path, clock: str) -> None:
     done = group.run(argv, 1500)
     assert done.returncode in (0, 3), done.stdout + done.stderr  # 3: a busy machine's verdict
     assert group.killed == 0
-    assert (tmp_path / "regression/latest/report.md").exists()
+    assert (tmp_path / "regression/latest/report/index.html").exists()
