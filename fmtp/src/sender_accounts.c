@@ -9,11 +9,14 @@
 
 #include "sender_state.h"
 
-#define SHARE 0.25         /* symbols multicast for one host, per block of data */
-#define MOST 1024.0        /* and so many before that counts */
-#define TOGETHER 128.0     /* owing less than that it is multicast to again */
-#define SHARE_OF_ALL 0.5   /* for all hosts */
-#define MOST_OF_ALL 2048.0 /* then each may owe no more than TOGETHER */
+#define SHARE 0.25        /* symbols multicast for one host, per block of data */
+#define MOST 256.0        /* and so many before that counts */
+#define TOGETHER 64.0     /* owing less than that it is multicast to again */
+#define SHARE_OF_ALL 0.5  /* for all hosts */
+#define MOST_OF_ALL 256.0 /* then each may owe no more than FEW */
+#define FEW 4.0
+#define RELAPSES 6           /* each halves what a host is forgiven per block, */
+#define FORGET_BLOCKS 100000 /* for so long */
 
 int fmtp_accounts_init(struct fmtp_sender *s)
 {
@@ -57,6 +60,11 @@ static void settle(const struct fmtp_sender *s, struct account *a, double share)
     a->blocks = s->stats.blocks;
 }
 
+static double share_of(const struct account *a)
+{
+    return SHARE / (1u << a->relapses);
+}
+
 static void charge(const struct fmtp_sender *s, struct account *a, double share, double most,
                    unsigned symbols)
 {
@@ -68,26 +76,33 @@ static void charge(const struct fmtp_sender *s, struct account *a, double share,
 
 void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols)
 {
-    charge(s, &s->accounts[account], SHARE, MOST, symbols);
+    charge(s, &s->accounts[account], share_of(&s->accounts[account]), MOST, symbols);
     charge(s, &s->total, SHARE_OF_ALL, MOST_OF_ALL, symbols);
 }
 
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols)
 {
-    charge(s, &s->accounts[account], SHARE, MOST, symbols);
+    charge(s, &s->accounts[account], share_of(&s->accounts[account]), MOST, symbols);
 }
 
-bool fmtp_accounts_alone(struct fmtp_sender *s, int account)
+bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols)
 {
     struct account *a = &s->accounts[account];
 
-    settle(s, a, SHARE);
+    settle(s, a, share_of(a));
     settle(s, &s->total, SHARE_OF_ALL);
-    double most = s->total.debt > MOST_OF_ALL ? TOGETHER : MOST;
-    bool alone = s->naccounts > 1 && a->debt > (a->alone ? TOGETHER : most);
+    double most = s->total.debt > MOST_OF_ALL ? FEW : MOST;
+    bool alone = s->naccounts > 1 && a->debt + symbols > (a->alone ? TOGETHER : most);
     /* What it taught about loss was for it alone. */
     if (alone && !a->alone && s->worst == account)
         s->lost = 0;
+    if (alone && !a->alone && a->relapses < RELAPSES) {
+        a->relapses++;
+        a->relapsed_blocks = s->stats.blocks;
+    } else if (a->relapses && s->stats.blocks - a->relapsed_blocks > FORGET_BLOCKS) {
+        a->relapses--;
+        a->relapsed_blocks = s->stats.blocks;
+    }
     a->alone = alone;
     return alone;
 }

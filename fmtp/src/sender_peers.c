@@ -227,7 +227,7 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
 
 bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer)
 {
-    return fmtp_accounts_alone(s, s->peers[peer]->account);
+    return fmtp_accounts_alone(s, s->peers[peer]->account, 0);
 }
 
 void fmtp_sender_peer_ours(struct fmtp_sender *s, int peer)

@@ -194,7 +194,8 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
         return bad_message(s);
     count_peer(p, number);
-    if (!fmtp_repair_active(s) || !p->groups || fmtp_accounts_alone(s, s->peers[number]->account)) {
+    if (!fmtp_repair_active(s) || !p->groups ||
+        fmtp_accounts_alone(s, s->peers[number]->account, req.need)) {
         fmtp_accounts_charge_alone(s, s->peers[number]->account, req.need);
         return retransmit(s, number, p, h->seqnum, k, &req);
     }
@@ -221,7 +222,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
         p->acked_ns = now_ns;
     /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage, or
      * it came late. */
-    if (peer->extended && lost <= p->nblocks / 2 && !fmtp_accounts_alone(s, peer->account)) {
+    if (peer->extended && lost <= p->nblocks / 2 && !fmtp_accounts_alone(s, peer->account, 0)) {
         p->told = true;
         p->most_lost = lost > p->most_lost ? lost : p->most_lost;
     }

@@ -84,8 +84,10 @@ enum { ANSWERED = 64 };
 /* What a host's receivers cause to be multicast, sender_accounts.c. */
 struct account {
     uint64_t host;
-    size_t peers;    /* that are connected */
-    bool alone;      /* repaired on its streams */
+    size_t peers;      /* that are connected */
+    bool alone;        /* repaired on its streams */
+    unsigned relapses; /* how often it has become so */
+    uint64_t relapsed_blocks;
     double debt;     /* symbols multicast for it, less its part of the data since */
     uint64_t blocks; /* multicast when debt was brought up to date */
     uint64_t used;   /* when a peer came last, in peers that came */
@@ -237,7 +239,7 @@ void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols);
 /* It asked for so many that went to its stream. */
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols);
 /* Is it repaired on its streams alone, because it asks for more than the others can bear? */
-bool fmtp_accounts_alone(struct fmtp_sender *s, int account);
+bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols);
 
 /* --- sender_requests.c */
 /* What its stream had of the product. */
