@@ -43,6 +43,7 @@ from virtual.guest import (
 from virtual.kernel_build import ensure_kernel
 
 STATE, LOCK, SOCKET = "state.json", "lock", "socket"
+NATIVE_EXCHANGE: Final = "downpour-lab-"  # a directory in the state's: found again after a SIGKILL
 POLL_S: Final = 0.005
 HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is looked after
 START_LIMIT_S: Final = 600.0
@@ -74,6 +75,12 @@ class Backend(Protocol):
 
     def stop(self) -> None:
         """Take the network down."""
+
+
+def remove_leftovers(state: Path) -> None:
+    """Remove what a holder that was killed left; call it with the lock."""
+    for old in state.glob(f"{NATIVE_EXCHANGE}*"):
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def fill_exchange(exchange: Path, job: agent.Job) -> None:
@@ -141,10 +148,10 @@ class VirtualBackend:
 class NativeBackend:
     """A process of this machine, as root: time goes on while no command runs."""
 
-    def __init__(self, lab: Lab, work: Work) -> None:
+    def __init__(self, lab: Lab, work: Work, state: Path) -> None:
         lifecycle.require_root()
         self._stack = ExitStack()
-        self.exchange = Path(tempfile.mkdtemp(prefix="downpour-lab-"))
+        self.exchange = Path(tempfile.mkdtemp(prefix=NATIVE_EXCHANGE, dir=state))
         self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
         self._run_id = lifecycle.new_run_id(f"lab-{lab.number}")
         job = agent.Job(
@@ -226,8 +233,9 @@ def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int
                     background_process.FAILED, f"{work_directory}: found no work directory of a lab"
                 )
                 return 1
+            remove_leftovers(state)
             backend: Backend = (
-                VirtualBackend(lab, work) if clock == "virtual" else NativeBackend(lab, work)
+                VirtualBackend(lab, work) if clock == "virtual" else NativeBackend(lab, work, state)
             )
             stack.callback(backend.stop)
             holder = Holder(lab, work, clock, state, backend)

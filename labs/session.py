@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Final
 from common.files import os_error_text
 from common.places import ROOT
 from labs.checking import CheckResult
-from labs.holder import LOCK, SOCKET, STATE, directory_socket
+from labs.holder import LOCK, SOCKET, STATE, directory_socket, remove_leftovers
 from labs.spec import Lab
 from labs.workdir import Work
 from topologies.emulate import background_process, marks
@@ -165,6 +165,7 @@ def _end_starting(lab: Lab, work: Work) -> None:
                     time.sleep(0.05)
     with contextlib.suppress(OSError), (state_directory(lab.number) / LOCK).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_leftovers(state_directory(lab.number))
         (state_directory(lab.number) / SOCKET).unlink()  # of one that was killed
 
 

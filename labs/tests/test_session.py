@@ -19,7 +19,8 @@ from labs import holder, session
 from labs.bash import Bash
 from labs.cli import main
 from labs.shell import prompt
-from labs.spec import ROOM
+from labs.spec import ROOM, find_lab
+from labs.workdir import open_work
 from topologies.emulate import marks
 
 
@@ -194,3 +195,15 @@ def test_module_runs() -> None:
     done = subprocess.run([sys.executable, "-m", "downpour", "lab", "status"], cwd=ROOM.parent,
                           capture_output=True, text=True, check=True)  # fmt: skip
     assert done.stdout == "no lab is up\n"
+
+
+def test_what_a_killed_native_lab_left_is_removed_by_stop(tmp_path: Path) -> None:
+    """Killed before it said where its files are."""
+    lab = find_lab(1)
+    work, _ = open_work(lab, tmp_path / "work", "ann")
+    state = session.state_directory(1)
+    left = state / "downpour-lab-abc" / "commands"
+    left.mkdir(parents=True)
+    (state / "lock").touch()
+    assert session.stop(lab, work) is None
+    assert not left.parent.exists()
