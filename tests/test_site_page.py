@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -31,20 +32,29 @@ def walkthrough() -> str:
 @pytest.mark.root
 @pytest.mark.skipif(not (BUILD / "ldm7/ldmd/ldmd").exists(), reason="the C programs are not built")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a network namespace")
-def test_the_loopback_walkthrough(tmp_path: Path) -> None:
-    programs = tmp_path / "bin"
+def test_the_loopback_walkthrough() -> None:
+    """As a user who may not look into the directories of pytest's user."""
+    with tempfile.TemporaryDirectory(prefix="downpour-walkthrough-") as top:
+        Path(top).chmod(0o755)
+        done = walk(Path(top))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "\nHello\n" in done.stdout, done.stdout
+    assert "ldmd has ended" in done.stdout
+
+
+def walk(top: Path) -> subprocess.CompletedProcess[str]:
+    """Run the page's commands below `top`."""
+    programs = top / "bin"
     programs.mkdir()
     for name in ("ldmctl", "ldmd", "ldmping", "pqact", "pqcreate", "pqinsert", "pqcheck"):
         (built,) = (BUILD / place / name for place in PROGRAMS if (BUILD / place / name).is_file())
         Path(shutil.copy(built, programs)).chmod(0o755)
-    home = tmp_path / "home"
+    home = top / "home"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
     user = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups bash -e -c"
     isolated = f'ip link set lo up && exec {user} "$1"'
-    done = subprocess.run(
+    return subprocess.run(
         ["unshare", "-n", "sh", "-c", isolated, "sh", walkthrough()],
         env={"HOME": str(home), "PATH": f"{programs}:{os.environ['PATH']}"},
         capture_output=True,
@@ -52,6 +62,3 @@ def test_the_loopback_walkthrough(tmp_path: Path) -> None:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "\nHello\n" in done.stdout, done.stdout
-    assert "ldmd has ended" in done.stdout

@@ -66,6 +66,7 @@ def injected(cell: CellSpec, emulation: FakeLab) -> CellRun:
     run = CellRun.__new__(CellRun)
     run.cell, run.emulation = cell, cast(Emulation, emulation)
     run.settings, run.loss_models = [], {}
+    run.loss_of = {"uva": cell.loss}
     run.fidelity = Fidelity(run.emulation, Path("/nowhere"), Path("/nowhere"))
     return run
 

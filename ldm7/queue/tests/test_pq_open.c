@@ -20,7 +20,7 @@
 
 #include "queue/pq_impl.h"
 
-enum { PROCESSES = 100, DEFAULT_SLOTS = 100000, STORMS = 5, FAULTS_MAX = 40 };
+enum { PROCESSES = 100, DEFAULT_SLOTS = 100000, STORMS = 5, FAULTS_MAX = 60 };
 
 static struct shared {
     _Atomic bool go;
