@@ -76,6 +76,18 @@ def test_order_copies_and_losses() -> None:
     assert (found["p", "q"].lost, found["p", "s"].lost) == (1, 4)
 
 
+def test_what_leaves_twice_may_come_twice() -> None:
+    """IGMP reports have identification 0 and are repeated: read together, they are no copies."""
+    twice = [(0, 0, packet(0)), (0, 500, packet(0))]
+    found = fly(*twice, (1, 20, packet(0)), (1, 521, packet(0)))["p", "q"]
+    assert (found.packets, found.duplicates, found.lost) == (2, 0, 0)
+    assert found.blocks(10.0)[0].most_ms == 21.0
+    found = fly(*twice, (1, 20, packet(0)), (1, 521, packet(0)), (1, 522, packet(0)))["p", "q"]
+    assert (found.packets, found.duplicates) == (2, 1)
+    found = fly(*twice, (1, 20, packet(0)))["p", "q"]
+    assert (found.packets, found.duplicates, found.lost) == (1, 0, 1)
+
+
 @pytest.mark.parametrize(
     ("arrived", "what"),
     [

@@ -157,7 +157,8 @@ class Flights:
             address = bytes(map(int, station.address.split(".")))
             self._own[address] = number
             self._expected[address] = (number,)
-        self._sent: dict[bytes, _Departure] = {}
+        # By the packet's key: IGMP reports and the like leave again as they were.
+        self._sent: dict[bytes, list[_Departure]] = {}
         self._waiting: list[tuple[int, int, Packet]] = []  # arrivals: time, station, packet
         self._numbers: dict[tuple[int, bytes], int] = {}
         self._highest: dict[tuple[int, bytes], int] = {}
@@ -176,32 +177,37 @@ class Flights:
         key = (station, packet.flow)
         number = self._numbers[key] = self._numbers.get(key, 0) + 1
         expected = self._expected.get(packet.destination, ())
-        self._sent[packet.key] = _Departure(station, at_ns, number, packet, expected)
+        departure = _Departure(station, at_ns, number, packet, expected)
+        self._sent.setdefault(packet.key, []).append(departure)
 
     def settle(self, now_ns: int) -> None:
         """Find the departures of what arrived; forget what is too old."""
         waiting, self._waiting = self._waiting, []
         for arrival in waiting:
             at_ns, station, packet = arrival
-            departure = self._sent.get(packet.key)
-            if departure is not None:
-                self._arrive(departure, at_ns, station, packet)
+            departures = self._sent.get(packet.key)
+            if departures:
+                new = (d for d in departures if station not in d.seen)
+                self._arrive(next(new, departures[-1]), at_ns, station, packet)
             elif now_ns - at_ns < STRANGER_S * NS:
                 self._waiting.append(arrival)
             else:
                 self._strange(at_ns, station, packet)
         too_old = now_ns - int(REMEMBERED_S * NS)
         while self._sent:
-            key = next(iter(self._sent))
-            if self._sent[key].at_ns >= too_old:
+            key, departures = next(iter(self._sent.items()))
+            if departures[0].at_ns >= too_old:
                 return
-            self._missing(self._sent.pop(key))
+            self._missing(departures.pop(0))
+            del self._sent[key]
+            if departures:
+                self._sent[key] = departures
 
     def close(self, now_ns: int, patience_ms: Mapping[tuple[str, str, str], float]) -> list[Flight]:
         """Return what was seen. A packet that left less than `patience_ms` (source, target,
         network) ago may still be on its way."""
         self.settle(now_ns + int(STRANGER_S * NS))
-        for departure in self._sent.values():
+        for departure in (d for departures in self._sent.values() for d in departures):
             source = self._stations[departure.station]
             departure.expected = [
                 number
