@@ -33,13 +33,15 @@ LIBRARIES: Final = (
 )
 # Why a test cannot run where another program stands between it and the kernel.
 NOT_UNDER_QEMU: Final = {
+    "fmtp-auth": "qemu-user lacks IP_MULTICAST_IF",
     "fmtp-loop": "qemu-user lacks IP_MULTICAST_IF",
     "fmtp-places": "runs itself again, by unshare",
     "fmtp-batches": "qemu-user lacks the ancillary data of UDP_GRO",
+    "transport-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "ldm7-log": "qemu-user shows a command line of its own",
     "ldmd-congestion": "qemu-user lacks TCP_CONGESTION",
     "pqact-act": "a program that is not there is noticed late, as qemu-user makes fork of vfork",
-    "pqact-datadir": "qemu-user lacks openat2",
+    "common-datadir": "qemu-user lacks openat2",
     "ldm7-tools": "starts programs",
     "ldm7-pqtools": "starts programs",
     "ldm7-pq_kill": "qemu-user has no robust mutexes",
