@@ -198,7 +198,7 @@ def words(result: dict[str, object]) -> str:
 
 @command(app, "run", told=told)
 def run_command(options: RunOptions) -> int:
-    """Measure.
+    """Measure the chosen tools in the chosen cells, print the tables, and keep every result.
 
     Exit code: 0 measured (whatever the figures), 1 our own tool failed, 2 bad usage, 130
     interrupted (--resume goes on).
