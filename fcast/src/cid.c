@@ -39,6 +39,7 @@ static bool take_range(struct text *t, struct fcast_range *out)
 {
     uint64_t first, instance;
 
+    *out = (struct fcast_range){0};
     if (take(t, '(')) {
         bool good = take_number(t, &out->first) && take(t, '=') && take_number(t, &first) &&
                     take(t, '/') && take_number(t, &instance) && take(t, ')');

@@ -44,8 +44,9 @@ enum lct_result lct_get(const uint8_t *bytes, size_t len, struct lct_header *out
         return LCT_SHORT;
     if (bytes[0] >> 4 != LCT_VERSION)
         return LCT_BAD_VERSION;
-    size_t cci = WORD * (1u + (bytes[0] >> 2 & 3)), half = (bytes[1] >> 4 & 1) * 2u;
-    size_t tsi = (bytes[1] >> 7 & 1) * WORD + half, toi = (bytes[1] >> 5 & 3) * WORD + half;
+    const size_t word = WORD, half = bytes[1] >> 4 & 1 ? 2 : 0;
+    size_t cci = word * (1u + (bytes[0] >> 2 & 3));
+    size_t tsi = word * (bytes[1] >> 7 & 1) + half, toi = word * (bytes[1] >> 5 & 3) + half;
     size_t fixed = FIRST + cci + tsi + toi;
     out->len = (size_t)bytes[2] * WORD;
     if (out->len > len)

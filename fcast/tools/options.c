@@ -106,7 +106,8 @@ void option_key(const char *path, uint8_t key[FCAST_KEY_BYTES])
     ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     size_t digits = strspn(text, "0123456789abcdefABCDEF");
-    if (n < 2 * FCAST_KEY_BYTES || digits != 2 * FCAST_KEY_BYTES)
+    const size_t wanted = 2 * (size_t)FCAST_KEY_BYTES;
+    if (n < (ssize_t)wanted || digits != wanted)
         fail_usage("%s:1: found %zu hexadecimal digits; valid: 64, as of openssl rand -hex 32",
                    path, digits);
     for (size_t i = 0; i < FCAST_KEY_BYTES; i++) {

@@ -130,7 +130,7 @@ static void flush(struct place *p)
     off_t end = lseek(p->notes_fd, 0, SEEK_END);
 
     if (end >= 0 && p->count)
-        write_all(p->notes_fd, (uint64_t)end, p->notes, p->count * NOTE_BYTES);
+        write_all(p->notes_fd, (uint64_t)end, p->notes, (size_t)p->count * NOTE_BYTES);
     p->count = 0;
 }
 
@@ -139,7 +139,7 @@ static void note(void *ctx, struct fcast_symbol s)
     struct place *p = ctx;
     const uint32_t words[2] = {s.block, s.id};
 
-    memcpy(p->notes + p->count * NOTE_BYTES, words, NOTE_BYTES);
+    memcpy(p->notes + (size_t)p->count * NOTE_BYTES, words, NOTE_BYTES);
     if (++p->count == NOTES)
         flush(p);
 }

@@ -27,8 +27,7 @@ static void wrong(const struct reader *r, const char *line, const char *valid)
 
 static void take_line(struct reader *r, const char *line)
 {
-    char word[TP_ADDRESS_TEXT], proto[16];
-    unsigned long long tsi;
+    char word[TP_ADDRESS_TEXT], proto[16], port[8];
     int end = 0;
 
     if (strncmp(line, "c=", 2) == 0) {
@@ -37,8 +36,8 @@ static void take_line(struct reader *r, const char *line)
         memcpy(r->group, word, sizeof word);
     } else if (strncmp(line, "m=", 2) == 0) {
         if (r->has_media ||
-            sscanf(line, "m=application %u %15[A-Z]/UDP 0%n", &r->port, proto, &end) != 2 || !end ||
-            r->port < 1 || r->port > 65535)
+            sscanf(line, "m=application %7[0-9] %15[A-Z]/UDP 0%n", port, proto, &end) != 2 ||
+            !end || (r->port = (unsigned)strtoul(port, NULL, 10)) < 1 || r->port > 65535)
             wrong(r, line, "one m=application PORT FCAST/UDP 0 (or FLUTE/UDP)");
         r->has_media = true;
         if (strcmp(proto, "FLUTE") == 0)
@@ -46,10 +45,12 @@ static void take_line(struct reader *r, const char *line)
         else if (strcmp(proto, "FCAST") != 0)
             wrong(r, line, "FCAST/UDP and FLUTE/UDP");
     } else if (strncmp(line, "a=flute-tsi:", 12) == 0) {
-        if (sscanf(line, "a=flute-tsi:%llu%n", &tsi, &end) != 1 || line[end])
+        char *rest;
+        errno = 0;
+        r->out->tsi = strtoull(line + 12, &rest, 10);
+        if (line[12] < '0' || line[12] > '9' || *rest || errno)
             wrong(r, line, "a=flute-tsi:NUMBER");
         r->out->has_tsi = true;
-        r->out->tsi = tsi;
     } else if (strncmp(line, "a=source-filter:", 16) == 0) {
         if (sscanf(line, "a=source-filter: incl IN IP%*1[46] %*s %63s", word) != 1 ||
             tp_address_parse(word, false, &r->out->source) < 0)

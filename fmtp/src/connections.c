@@ -65,8 +65,8 @@ const char *fmtp_notice_text(enum fmtp_notice what)
         "asks again for what its connection has brought: not sent again",
         "sent what is no request",
         "speaks the originals' protocol: datagrams go without MACs until it and all others leave",
-        "refused: it speaks the originals' protocol, and datagrams carry MACs that it does not know "
-        "(fmtp.mac_level 0 serves it)",
+        ("refused: it speaks the originals' protocol, and datagrams carry MACs that it does not know "
+         "(fmtp.mac_level 0 serves it)"),
         "refused: it has no key, or does not use it (fmtp.key_file)",
         "refused: its key is another one, or somebody is in between (fmtp.key_file)",
     };

@@ -109,9 +109,9 @@ static const char *dial_congestion = "";
 static const struct addrinfo *choose(const struct addrinfo *list)
 {
     static unsigned tries;
-    unsigned n = 0, skip;
+    unsigned n = 1, skip;
 
-    for (const struct addrinfo *i = list; i; i = i->ai_next)
+    for (const struct addrinfo *i = list->ai_next; i; i = i->ai_next)
         n++;
     for (skip = tries++ % n; skip > 0; skip--)
         list = list->ai_next;

@@ -48,21 +48,26 @@ static uint32_t measure(const struct run *r, double *percent)
     return worst + 1;
 }
 
+static uint32_t number(const char *text)
+{
+    return (uint32_t)strtoul(text, NULL, 10);
+}
+
 int main(int argc, char **argv)
 {
     bool is_triangle = argc > 1 && strcmp(argv[1], "triangle") == 0;
     if ((argc != 7 && argc != 9) || (!is_triangle && strcmp(argv[1], "staircase") != 0) ||
-        atol(argv[5]) < 1) {
+        number(argv[5]) < 1) {
         fprintf(stderr, "usage: fec-overhead triangle|staircase K N N1 SEEDS TRIALS "
                         "[MEAN WORST (percent)]\n");
         return 2;
     }
     const struct run r = {.kind = is_triangle ? LDPC_TRIANGLE : LDPC_STAIRCASE,
-                          .k = (uint32_t)atol(argv[2]),
-                          .n = (uint32_t)atol(argv[3]),
-                          .n1 = (unsigned)atoi(argv[4]),
-                          .seeds = (uint32_t)atol(argv[5]),
-                          .trials = (unsigned)atoi(argv[6])};
+                          .k = number(argv[2]),
+                          .n = number(argv[3]),
+                          .n1 = number(argv[4]),
+                          .seeds = number(argv[5]),
+                          .trials = number(argv[6])};
     double *percent = calloc(r.seeds, sizeof *percent), sum = 0;
     if (!percent)
         return 2;
@@ -77,7 +82,7 @@ int main(int argc, char **argv)
         argv[1], r.k, r.n, r.n1, seeds, r.trials, mean, percent[seeds / 100], percent[seeds / 2],
         percent[seeds - 1 - seeds / 10], percent[seeds - 1 - seeds / 100], most, worst);
     free(percent);
-    bool is_above = argc == 9 && (mean > atof(argv[7]) || most > atof(argv[8]));
+    bool is_above = argc == 9 && (mean > strtod(argv[7], NULL) || most > strtod(argv[8], NULL));
     if (is_above)
         fprintf(stderr, "fec-overhead: above %s %% (mean) or %s %% (worst)\n", argv[7], argv[8]);
     return is_above;
