@@ -43,6 +43,7 @@ class Share:
     least_percent: float
 
 
+COUNTED = ("common/c/", "transport/", "fmtp/src/", "fcast/src/", "ldm7/")
 # Protocol cores, coders, parsers and the queue: what needs no socket to be tested.
 LOOPS = "client|server|multicast_in|multicast_out|connections"
 LDM_CORES = (
@@ -51,6 +52,8 @@ LDM_CORES = (
 )
 CORES = (
     Share("FMTP cores", rf"fmtp/src/(?!({LOOPS})\.c)[^/]+\.c", 90),
+    Share("codes, timers, simulator", r"transport/(fec|loop|sim)/(?!speed|overhead)[^/]+\.c", 90),
+    Share("carousel cores", r"fcast/src/[^/]+\.c", 90),
     Share("product queue", r"ldm7/queue/pq[^/]*\.c", 90),
     Share("LDM coders and parsers", rf"ldm7/(common/[^/]+|ldmd/({LDM_CORES}))\.c", 90),
 )
@@ -184,10 +187,7 @@ def coverage() -> int:
     report = run(
         (
             *gcovr,
-            "--filter",
-            "fmtp/src/",
-            "--filter",
-            "ldm7/(src|ldmd|pqact|rtstats)/",
+            *(word for place in COUNTED for word in ("--filter", place)),
             # A process of a test that is killed on purpose may leave its counters half written.
             "--gcov-ignore-parse-errors",
             "--json-summary",
