@@ -246,6 +246,7 @@ class CellRun(CellBase):
         command = [*burst_loss.RESTORE, str(path)]
         self.run(host, command)
         self.loss_models[host] = "bursts"
+        self.fidelity.asked.things[f"{host} firewall"] = burst_loss.firewall(asked)
         self.settings += self.fidelity.read(
             lambda: burst_loss.read_back(
                 self.run(host, list(burst_loss.SAVE)),

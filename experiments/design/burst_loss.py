@@ -224,6 +224,14 @@ def rules(found: Pattern, interface: str, udp_only: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
+def firewall(asked: str) -> str:
+    """Return the firewall as the inventory of a host with the rules `asked` shows it, which leaves
+    chain INPUT out."""
+    chains = (BURST_CHAIN, LOST_CHAIN)
+    counts = [sum(line.startswith(f"-A {c} ") for line in asked.splitlines()) for c in chains]
+    return ", ".join(f"{n} x ip filter {c}" for n, c in zip(counts, chains, strict=True))
+
+
 def read_back(text: str, host: str, asked: str, p: float, burst_packets: float) -> list[Setting]:
     """Compare what the kernel has (`iptables-save`) with the rules `asked`: every rule in its
     order, and the shares of its programs."""

@@ -122,6 +122,11 @@ def test_read_back_sees_what_differs() -> None:
     assert [s.ok for s in burst_loss.read_back("", "wsu1", asked, 0.01, 10)] == [False] * 3
 
 
+def test_the_inventory_expects_its_rules() -> None:
+    text = "*filter\n-A INPUT -j a\n-A dp-burst 1\n-A dp-burst 2\n-A dp-lost 3\nCOMMIT\n"
+    assert burst_loss.firewall(text) == "2 x ip filter dp-burst, 1 x ip filter dp-lost"
+
+
 @pytest.mark.parametrize(
     ("wsu1", "sl1", "status"),
     [
