@@ -11,77 +11,26 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from subprocess import DEVNULL
 
-SKIPPED = 77
+from tests.tool_cases import (
+    Machine,
+    Program,
+    expect,
+    names,
+    resize,
+    run_cases,
+    small_disk,
+    wait_for,
+)
+
 MB = 1_000_000
-LIMIT_S = 60.0
-IN_NAMESPACE = "FMTP_FILES_IN_NAMESPACE"
 
 
-class Failure(Exception):
-    """What did not hold."""
-
-
-def expect(condition: bool, text: str) -> None:
-    """Raises Failure."""
-    if not condition:
-        raise Failure(text)
-
-
-def wait_for(what: str, condition: Callable[[], bool], pause_s: float = 0.02) -> None:
-    """Raises Failure when the time is over."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        expect(time.monotonic() < deadline, f"no {what} within {LIMIT_S:.0f} s")
-        time.sleep(pause_s)
-
-
-class Program:
-    """A program of the test, and what it says."""
-
-    def __init__(self, work: Path, name: str, argv: list[str]) -> None:
-        self.name = name
-        self.out, self.err = work / f"{name}.out", work / f"{name}.err"
-        with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(argv, stdin=DEVNULL, stdout=out, stderr=err)
-
-    def said(self) -> str:
-        return self.err.read_text(errors="replace")
-
-    def told(self) -> str:
-        return self.out.read_text(errors="replace")
-
-    def signal(self, number: signal.Signals) -> None:
-        self.process.send_signal(number)
-
-    def ends(self, code: int) -> None:
-        """Raises Failure unless it ends by itself with that code."""
-        try:
-            got = self.process.wait(LIMIT_S)
-        except subprocess.TimeoutExpired:
-            raise Failure(f"{self.name} does not end") from None
-        text = f"{self.name} ended with {got} instead of {code}:\n{self.said()}{self.told()}"
-        expect(got == code, text)
-
-    def counts(self) -> dict[str, str]:
-        """The line at its end."""
-        return dict(word.split("=", 1) for word in self.told().splitlines()[-1].split())
-
-
-class Machine:
-    """A directory, the two programs, and those that run."""
-
-    def __init__(self, send: str, recv: str, work: Path) -> None:
-        self.send_path, self.recv_path, self.work = send, recv, work
-        self.running: list[Program] = []
+class Site(Machine):
+    """The two programs and how they are called."""
 
     def group(self, number: int) -> str:
         return f"239.77.0.{number}:{20000 + number}"
@@ -90,8 +39,7 @@ class Machine:
         argv = [self.send_path, "--address", "127.0.0.1"]
         for number in range(groups):
             argv += ["--group", self.group(number + 1)]
-        program = Program(self.work, "send", [*argv, *more, *map(str, files)])
-        self.running.append(program)
+        program = self.start("send", [*argv, *more, *map(str, files)])
         wait_for("TCP port", lambda: program.said().count("TCP port") == groups)
         return program
 
@@ -99,47 +47,7 @@ class Machine:
         argv = [self.recv_path, "--interface", "127.0.0.1", "--rate", "100M"]
         for number, port in enumerate(re.findall(r"TCP port (\d+)", sender.said())):
             argv += ["--server", f"127.0.0.1:{port}", "--group", self.group(number + 1)]
-        program = Program(self.work, name, [*argv, *more, str(directory)])
-        self.running.append(program)
-        return program
-
-    def end_all(self) -> None:
-        for program in self.running:
-            if program.process.poll() is None:
-                program.process.kill()
-            program.process.wait()
-        self.running.clear()
-
-    def directory(self, name: str) -> Path:
-        path = self.work / name
-        path.mkdir()
-        return path
-
-    def file(self, name: str, size: int) -> Path:
-        path = self.work / name
-        path.write_bytes(os.urandom(size))
-        return path
-
-
-@contextmanager
-def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """The directory on a disk of that size."""
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(directory)]
-    subprocess.run(mount, check=True)
-    try:
-        yield directory
-    finally:
-        subprocess.run(["umount", "-l", str(directory)], check=True)
-
-
-def resize(directory: Path, size_bytes: int) -> None:
-    """Give the small disk another size."""
-    mount = ["mount", "-o", f"remount,size={size_bytes}", str(directory)]
-    subprocess.run(mount, check=True)
-
-
-def names(directory: Path) -> list[str]:
-    return sorted(path.name for path in directory.iterdir())
+        return self.start(name, [*argv, *more, str(directory)])
 
 
 def temporaries(directory: Path) -> list[Path]:
@@ -157,7 +65,7 @@ def used_bytes(path: Path) -> int:
 # ---------------------------------------------------------------- disks
 
 
-def case_promises_are_added_up(m: Machine) -> None:
+def case_promises_are_added_up(m: Site) -> None:
     """Three files at once, room for two: the third is refused before any of them is there."""
     big = m.file("big", 12 * MB)
     with small_disk(m.directory("disk"), 30 * MB) as disk:
@@ -179,7 +87,7 @@ def case_promises_are_added_up(m: Machine) -> None:
         expect(sender.told().count("why=failed name=big") == 1, sender.told())
 
 
-def case_a_disk_fills_amid_a_file(m: Machine) -> None:
+def case_a_disk_fills_amid_a_file(m: Site) -> None:
     """What was there is gone when the file is half stored: it ends alone, and both sides say so."""
     big, small = m.work / "big", m.file("small", MB)
     with big.open("wb") as stream:
@@ -212,7 +120,7 @@ def case_a_disk_fills_amid_a_file(m: Machine) -> None:
 # ---------------------------------------------------------------- sources
 
 
-def unreadable_source(m: Machine, mac: str) -> None:
+def unreadable_source(m: Site, mac: str) -> None:
     """A file with holes on a full tmpfs: to read a hole by its mapping takes a page, and there is
     none. Its size and time stay; reading fails as on a broken disk."""
     good = m.file("good", 500_000)
@@ -237,12 +145,12 @@ def unreadable_source(m: Machine, mac: str) -> None:
         m.end_all()
 
 
-def case_a_source_cannot_be_read_without_macs(m: Machine) -> None:
+def case_a_source_cannot_be_read_without_macs(m: Site) -> None:
     """The kernel reads it: sendmsg says EFAULT."""
     unreadable_source(m, "0")
 
 
-def case_a_source_cannot_be_read_with_macs(m: Machine) -> None:
+def case_a_source_cannot_be_read_with_macs(m: Site) -> None:
     """The program reads it: SIGBUS."""
     unreadable_source(m, "1")
 
@@ -250,7 +158,7 @@ def case_a_source_cannot_be_read_with_macs(m: Machine) -> None:
 # ---------------------------------------------------------------- receivers that fall behind
 
 
-def laggard(m: Machine, *bound: str) -> None:
+def laggard(m: Site, *bound: str) -> None:
     """One of two receivers stops: it is let go, and the other one has everything."""
     files = [m.file(f"f{number:02}", 60_000) for number in range(30)]
     one, two = m.directory("one"), m.directory("two")
@@ -273,51 +181,18 @@ def laggard(m: Machine, *bound: str) -> None:
     expect(not temporaries(one), "something half-written is left")
 
 
-def case_held_products(m: Machine) -> None:
+def case_held_products(m: Site) -> None:
     laggard(m, "--held-products", "4")
 
 
-def case_held_bytes(m: Machine) -> None:
+def case_held_bytes(m: Site) -> None:
     laggard(m, "--held-bytes", "300k")
 
 
-def case_held_seconds(m: Machine) -> None:
+def case_held_seconds(m: Site) -> None:
     laggard(m, "--held-seconds", "1")
 
 
-# ---------------------------------------------------------------- run
-
-
-def run(name: str, send: str, recv: str) -> bool:
-    """True if the case held."""
-    with tempfile.TemporaryDirectory(prefix="fmtp-files-") as work:
-        m = Machine(send, recv, Path(work))
-        began = time.monotonic()
-        try:
-            globals()[f"case_{name}"](m)
-        except Failure as failure:
-            print(f"FAILED {name}: {failure}")
-            return False
-        finally:
-            m.end_all()
-    print(f"ok {name}: {time.monotonic() - began:.1f} s", flush=True)
-    return True
-
-
-def main() -> int:
-    send, recv, *chosen = sys.argv[1:]
-    if os.geteuid() != 0:
-        print("SKIPPED: small disks need root")
-        return SKIPPED
-    if IN_NAMESPACE not in os.environ:
-        os.environ[IN_NAMESPACE] = "1"
-        os.execvp("unshare", ["unshare", "-m", "-n", sys.executable, *sys.argv])
-    subprocess.run(["ip", "link", "set", "lo", "up", "multicast", "on"], check=True)
-    subprocess.run(["ip", "route", "add", "239.0.0.0/8", "dev", "lo"], check=True)
-    cases = chosen or [name[5:] for name in globals() if name.startswith("case_")]
-    failed = [name for name in cases if not run(name, send, recv)]
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    found = {name[5:]: case for name, case in list(globals().items()) if name.startswith("case_")}
+    sys.exit(run_cases(found, Site))
