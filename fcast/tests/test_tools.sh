@@ -116,5 +116,5 @@ printf 'm=video 1 RTP/AVP 0\n' >"$dir/bad.sdp"
 usage "bad.sdp:1: found \"m=video 1 RTP/AVP 0\"" "$recv" --session "$dir/bad.sdp" --interface 127.0.0.1 "$dir"
 printf 'abc\n' >"$dir/badkey"
 chmod 600 "$dir/badkey"
-usage "badkey:1: found 3 hexadecimal digits; valid: 64" "$recv" --key-file "$dir/badkey"
+usage "badkey:1: found 3 digits; valid: one line of 64 hexadecimal digits" "$recv" --key-file "$dir/badkey"
 echo ok

@@ -53,7 +53,7 @@ struct run {
     struct session session;
     struct sockaddr_storage interface;
     struct fcast_receiver_config cfg;
-    uint8_t key[FCAST_KEY_BYTES];
+    uint8_t key[TP_KEY_BYTES];
     bool satellite, no_sandbox;
     uint64_t timeout_ns, rcvbuf_bytes;
     const char *dir_path;
@@ -309,6 +309,7 @@ static void open_all(struct run *run)
     run->cfg.done = done;
     run->cfg.drop = drop;
     run->core = fcast_receiver_new(&run->cfg);
+    explicit_bzero(run->key, sizeof run->key);
     if (!run->in || !run->core)
         fail("out of memory");
 }

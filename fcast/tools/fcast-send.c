@@ -67,7 +67,7 @@ struct run {
     struct fcast_sender_config cfg;
     struct sockaddr_storage from;
     unsigned ttl;
-    uint8_t key[FCAST_KEY_BYTES];
+    uint8_t key[TP_KEY_BYTES];
     const char *cache, *sdp;
     bool no_sandbox, jitter;
     int cache_fd;
@@ -421,6 +421,7 @@ static void prepare(struct run *run)
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)
         fail("this code cannot be: %s", strerror(errno));
+    explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);
     if (fcast_sender_commit(run->sender) < 0)

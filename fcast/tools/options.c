@@ -3,14 +3,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 const char *fcast_program = "fcast";
 volatile int stop_requested;
@@ -93,27 +90,12 @@ int option_word(const char *option, const char *text, const char *const *words, 
     fail_usage("%s '%s': valid are %s", option, text, valid);
 }
 
-void option_key(const char *path, uint8_t key[FCAST_KEY_BYTES])
+void option_key(const char *path, uint8_t key[TP_KEY_BYTES])
 {
-    char text[2 * FCAST_KEY_BYTES + 2] = "";
-    struct stat st;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct tp_error err;
 
-    if (fd < 0 || fstat(fd, &st) < 0)
-        fail_usage("--key-file '%s': %s", path, strerror(errno));
-    if (st.st_mode & 077)
-        fail_usage("--key-file '%s': others than its owner may use it; valid: mode 600", path);
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    size_t digits = strspn(text, "0123456789abcdefABCDEF");
-    const size_t wanted = 2 * (size_t)FCAST_KEY_BYTES;
-    if (n < (ssize_t)wanted || digits != wanted)
-        fail_usage("%s:1: found %zu hexadecimal digits; valid: 64, as of openssl rand -hex 32",
-                   path, digits);
-    for (size_t i = 0; i < FCAST_KEY_BYTES; i++) {
-        const char two[3] = {text[2 * i], text[2 * i + 1], '\0'};
-        key[i] = (uint8_t)strtoul(two, NULL, 16);
-    }
+    if (tp_key_read(path, TP_KEY_OWNER, key, &err) < 0)
+        fail_usage("%s", err.text);
 }
 
 static void on_signal(int number)

@@ -8,8 +8,9 @@
 
 #include "fcast.h"
 #include "net/address.h"
+#include "net/key_file.h"
 
-enum { FCAST_EXIT_USAGE = 2, FCAST_KEY_BYTES = 32 };
+enum { FCAST_EXIT_USAGE = 2 };
 
 extern const char *fcast_program;
 
@@ -22,8 +23,8 @@ struct sockaddr_storage option_address(const char *option, const char *text);  /
 struct sockaddr_storage option_endpoint(const char *option, const char *text); /* IP:PORT */
 /* The place of text among count words. */
 int option_word(const char *option, const char *text, const char *const *words, int count);
-/* The key in a file: 64 hexadecimal digits and a newline; only its owner may read it. */
-void option_key(const char *path, uint8_t key[FCAST_KEY_BYTES]);
+/* The key in a file that only its owner may read. */
+void option_key(const char *path, uint8_t key[TP_KEY_BYTES]);
 
 /* A session file (SDP): what a receiver must know. */
 struct session {

@@ -23,12 +23,13 @@
 #include <time.h>
 
 #include "net/address.h"
+#include "net/key_file.h"
 
 #define FMTP_DATA_LEN 1448u   /* product bytes per block (both layouts, MAC level 0) */
 #define FMTP_MAX_BLOCK 65492u /* the largest block of any session: a PDU of 65504 bytes */
 #define FMTP_HEADER_LEN 12u
 #define FMTP_MAX_METADATA 1430u
-#define FMTP_KEY_BYTES 32u /* of the key that both ends can be given */
+#define FMTP_KEY_BYTES TP_KEY_BYTES /* of the key that both ends can be given */
 
 /* A MAC level: between programs of Downpour 1, with AES-256-GMAC; with an original, which cannot
  * tell which it knows, 0: at a sender if the first receiver is one, at a receiver if the sender is.
@@ -53,10 +54,11 @@ struct fmtp_session {
     uint8_t mac;          /* kind of the MACs of datagrams (enum fmtp_mac_kind); 0: none */
 };
 
-/* The key in a file: 64 hexadecimal digits, beside empty lines and those that begin with #. Others
- * than the owner and the group may not read the file, nor others than the owner write it. -1: *err
- * says where and why. */
-int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err);
+/* tp_key_read of a file that the owner's group may read, too. */
+static inline int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
+{
+    return tp_key_read(path, TP_KEY_GROUP_READS, key, err);
+}
 
 /* ------------------------------------------------------------------ sending side */
 

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "key_file.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/crypto.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "fmtp.h"
-#include "net/sockets.h"
-
-enum { FILE_MAX = 4096, DIGITS = 2 * FMTP_KEY_BYTES };
+enum { FILE_MAX = 4096, DIGITS = 2 * TP_KEY_BYTES };
 
 static const char valid[] = "valid: one line of 64 hexadecimal digits, as of openssl rand -hex 32";
 
@@ -22,7 +21,7 @@ static int value(char c)
 
 /* What is in the line is never shown: it may be all but one digit of the key. */
 static int take_line(const char *path, unsigned number, const char *line, size_t len,
-                     uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
+                     uint8_t key[TP_KEY_BYTES], struct tp_error *err)
 {
     for (size_t i = 0; i < len; i++)
         if (!isxdigit((unsigned char)line[i]))
@@ -30,12 +29,12 @@ static int take_line(const char *path, unsigned number, const char *line, size_t
                            i + 1, valid);
     if (len != DIGITS)
         return tp_fail(err, "%s:%u: found %zu digits; %s", path, number, len, valid);
-    for (size_t i = 0; i < FMTP_KEY_BYTES; i++)
+    for (size_t i = 0; i < TP_KEY_BYTES; i++)
         key[i] = (uint8_t)(value(line[2 * i]) << 4 | value(line[2 * i + 1]));
     return 0;
 }
 
-static int parse(const char *path, const char *text, size_t len, uint8_t key[FMTP_KEY_BYTES],
+static int parse(const char *path, const char *text, size_t len, uint8_t key[TP_KEY_BYTES],
                  struct tp_error *err)
 {
     bool found = false;
@@ -59,7 +58,7 @@ static int parse(const char *path, const char *text, size_t len, uint8_t key[FMT
     return found ? 0 : tp_fail(err, "%s:1: found no key; %s", path, valid);
 }
 
-int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
+int tp_key_read(const char *path, mode_t forbidden, uint8_t key[TP_KEY_BYTES], struct tp_error *err)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st;
@@ -69,9 +68,10 @@ int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error
         rc = tp_fail(err, "%s:1: %s; valid: a file with a key", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
         rc = tp_fail(err, "%s:1: found no regular file; valid: a file with a key", path);
-    } else if (st.st_mode & (S_IRWXO | S_IWGRP | S_IXGRP)) {
-        rc = tp_fail(err, "%s:1: found mode %04o; valid: 0400, 0600 or 0640 (chmod 600)", path,
-                     (unsigned)st.st_mode & 07777u);
+    } else if (st.st_mode & forbidden) {
+        rc = tp_fail(err, "%s:1: found mode %04o; valid: %s (chmod 600)", path,
+                     (unsigned)st.st_mode & 07777u,
+                     forbidden & S_IRGRP ? "0400 or 0600" : "0400, 0600 or 0640");
     } else {
         char text[FILE_MAX + 1];
         ssize_t n = read(fd, text, sizeof text);
@@ -81,8 +81,9 @@ int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error
             rc = tp_fail(err, "%s:1: found more than %d bytes; %s", path, FILE_MAX, valid);
         else
             rc = parse(path, text, (size_t)n, key, err);
-        OPENSSL_cleanse(text, sizeof text);
+        explicit_bzero(text, sizeof text);
     }
-    tp_close_fd(&fd);
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
