@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from controller.api.auth import Access
@@ -17,7 +18,7 @@ from controller.paths.messages import Message
 from controller.paths.queues import QueueDriver
 from controller.paths.stats import SwitchStats
 from controller.service.monitor import Monitor
-from controller.service.service import Failure, PathService, Why
+from controller.service.service import Failure, PathService, ServiceError, Why
 from controller.service.store import Store
 from controller.tests.fake_switch import FakeNetwork, Refused
 from controller.tests.sample import network
@@ -152,6 +153,13 @@ class Rig(FailingSwitches):
         """Every switch holds exactly what it shall."""
         for name, switch in self.net.switches.items():
             assert self.service.desired(name) == switch.entries(), name
+
+
+def problem(call: Callable[[], object]) -> ServiceError:
+    """Return the ServiceError that the call must raise."""
+    with pytest.raises(ServiceError) as caught:
+        call()
+    return caught.value
 
 
 def assert_problem(response: Any, status: int, *texts: str) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,16 @@ import pytest
 
 from controller.api.auth import Access
 from controller.paths.core import Endpoint
-from controller.service.service import Failure, PathWish, ServiceError, Why
+from controller.service.service import Failure, PathWish, Why
 from controller.service.store import Store
 from controller.service.workgroups import Workgroups
-from controller.tests.rig import Rig
+from controller.tests.rig import Rig, problem
 from controller.tests.sample import LEAF_2, LEAF_4, ROOT, network
 
 MBPS = 1_000_000
 NOW = 1_000_000.0  # of the rig's clock
 ROOT_B = Endpoint("s1", 1, 501)
 LEAF_4B = Endpoint("s4", 9, 504)
-
-
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
-def problem(call: Callable[[], object]) -> ServiceError:
-    with pytest.raises(ServiceError) as caught:
-        call()
-    return caught.value
 
 
 def book(rig: Rig, name: str, rate_mbps: int, start: float, end: float, *ends: Endpoint) -> None:

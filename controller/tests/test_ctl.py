@@ -33,11 +33,6 @@ Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
-@pytest.fixture
 def run(rig: Rig, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
     address = tmp_path / "rest.sock"
     app = rest.make_app(rig.service, None, [router_of(rig.service, rig.monitor)])

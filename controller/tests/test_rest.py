@@ -26,11 +26,6 @@ LEAF: dict[str, Any] = {"switch": "s2", "port": 9, "vlan": 102, "macs": [MAC_2]}
 PATH: dict[str, Any] = {"name": "NGRID", "root": ROOT, "rate_bps": 20_000_000}
 
 
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
 def test_health(rig: Rig) -> None:
     rig.service.switch_down("s3")
     response = rig.http.get("/v1/health")

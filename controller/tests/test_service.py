@@ -18,12 +18,11 @@ from controller.service.service import (
     Failure,
     HoldState,
     PathWish,
-    ServiceError,
     Why,
 )
 from controller.service.store import Fenced, Store
 from controller.tests.process import wait_until
-from controller.tests.rig import Rig
+from controller.tests.rig import Rig, problem
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_2, ROOT, network
 
 RATE = 20_000_000
@@ -31,17 +30,6 @@ RATE = 20_000_000
 ROOT_B = Endpoint("s1", 1, 501)
 LEAF_2B = Endpoint("s2", 9, 502)
 LEAF_4B = Endpoint("s4", 9, 504)
-
-
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
-def problem(call: Callable[[], object]) -> ServiceError:
-    with pytest.raises(ServiceError) as caught:
-        call()
-    return caught.value
 
 
 def vlan_on(rig: Rig, name: str, link: str) -> int:

@@ -19,11 +19,6 @@ from controller.tests.test_access import GROUPS, TOKENS, Site
 from controller.tests.test_rest import LEAF, PATH, ROOT
 
 
-@pytest.fixture
-def rig() -> Rig:
-    return Rig()
-
-
 @pytest.mark.parametrize("name", [".", ".."])
 def test_names_that_urls_lose_are_refused(rig: Rig, name: str, tmp_path: Any) -> None:
     assert_problem(rig.http.post("/v1/paths", json={**PATH, "name": name}), 422, "body.name")
