@@ -36,6 +36,18 @@ def wishes(draw: st.DrawFn, core: Core, number: int) -> tuple[MultipointPath, fl
     return path, float(start_s), float(end_s)
 
 
+def filled(data: st.DataObject, core: Core, number: int, later_s: float = 0.0) -> Calendar:
+    """As many wishes as fit, of `number`."""
+    calendar = Calendar(core)
+    for n in range(number):
+        wish, start_s, end_s = data.draw(wishes(core, n))
+        try:
+            calendar.put(calendar.plan(wish, start_s + later_s, end_s + later_s, []))
+        except PlanError:
+            continue
+    return calendar
+
+
 def at(core: Core, bookings: list[Booking], moment: float) -> Counter[Direction]:
     total: Counter[Direction] = Counter()
     for booking in bookings:
@@ -49,14 +61,7 @@ def at(core: Core, bookings: list[Booking], moment: float) -> Counter[Direction]
 def test_at_no_moment_is_more_booked_than_there_is(data: st.DataObject) -> None:
     core = data.draw(cores())
     capacities = capacities_of(core)
-    calendar = Calendar(core)
-    for number in range(6):
-        wish, start_s, end_s = data.draw(wishes(core, number))
-        try:
-            calendar.put(calendar.plan(wish, start_s, end_s, []))
-        except PlanError:
-            continue
-    bookings = list(calendar)
+    bookings = list(filled(data, core, 6))
     for moment in range(17):
         load = at(core, bookings, moment)
         assert all(load[d] <= capacities[d] for d in load if d in capacities)
@@ -71,13 +76,7 @@ def test_a_path_of_now_leaves_what_is_booked(data: st.DataObject) -> None:
     """Whatever `check` lets pass fits together with all bookings that overlap it."""
     core = data.draw(cores())
     capacities = capacities_of(core)
-    calendar = Calendar(core)
-    for number in range(3):
-        wish, start_s, end_s = data.draw(wishes(core, number))
-        try:
-            calendar.put(calendar.plan(wish, start_s + 1, end_s + 1, []))
-        except PlanError:
-            continue
+    calendar = filled(data, core, 3, later_s=1.0)
     desk = Desk(core)
     wish, _, end_s = data.draw(wishes(core, 99))
     try:
