@@ -55,6 +55,16 @@ def spec_of(folder: Path, *changes: tuple[str, str]) -> ExperimentSpec:
     return at_level(load_as(ExperimentSpec, path), "quick")
 
 
+def refused(folder: Path, parameters: str) -> str:
+    """Return the one line by which a file with these parameters is refused."""
+    path = folder / "x.yaml"
+    path.write_text(GOOD.replace("parameters:\n", f"parameters:\n{parameters}", 1))
+    with pytest.raises(SpecErrors) as caught:
+        load(path)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
 def varied(folder: Path, name: str, levels: str) -> tuple[CellSpec, ...]:
     spec = spec_of(folder, ("protocol: [ldm7, ldm6]", f"protocol: [ldm7]\n  {name}: [{levels}]"))
     return expand(spec)
@@ -194,13 +204,9 @@ def test_the_table_is_ldmds() -> None:
     ],
 )
 def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, given: str, expected: str) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(GOOD.replace("parameters:\n", f"parameters:\n  set: {given}\n", 1))
-    with pytest.raises(SpecErrors) as caught:
-        load(path)
-    (line,) = str(caught.value).splitlines()
+    line = refused(tmp_path, f"  set: {given}\n")
     assert expected in line
-    assert line.startswith(f"{path}:")
+    assert line.startswith(f"{tmp_path / 'x.yaml'}:")
 
 
 def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
@@ -226,12 +232,7 @@ def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_list_is_refused_in_one_line(tmp_path: Path, changes: str, expected: str) -> None:
-    path = tmp_path / "x.yaml"
-    path.write_text(GOOD.replace("parameters:\n", f"parameters:\n{changes}", 1))
-    with pytest.raises(SpecErrors) as caught:
-        load(path)
-    assert expected in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
+    assert expected in refused(tmp_path, changes)
 
 
 def test_loss_beside_p_i_is_refused(tmp_path: Path) -> None:
