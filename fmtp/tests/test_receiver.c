@@ -2,67 +2,20 @@
  *
  * The receiving core alone: bytes in, bytes out.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "receiver_kit.h"
 
-#include "loop/timers.h"
-#include "receiver.h"
+enum { BLOCK = KIT_BLOCK, SMALL = 8 * BLOCK };
 
-enum { MAX_PRODUCTS = 16, BLOCK = 1448 };
-
-static uint8_t buffer[8 * BLOCK], *big;
-static uint32_t missed_index[200];
-static int nbegun, nended, nmissed;
-static uint32_t last_retx;
-
-static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
-                   struct timespec start)
+/* LAYOUT_2017 without a session; products of up to `bytes`. */
+static void open_for(size_t bytes)
 {
-    (void)ctx;
-    (void)index;
-    (void)meta;
-    (void)meta_len;
-    (void)start;
-    nbegun++;
-    return size <= sizeof buffer ? buffer : big;
-}
-
-static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start)
-{
-    (void)ctx;
-    (void)index;
-    (void)start;
-    last_retx = retx_blocks;
-    nended++;
-}
-
-static void missed(void *ctx, uint32_t index)
-{
-    (void)ctx;
-    if (nmissed < 200)
-        missed_index[nmissed] = index;
-    nmissed++;
-}
-
-static struct fmtp_receiver *make(void)
-{
-    struct fmtp_receiver_config cfg = {.layout = FMTP_LAYOUT_2017,
-                                       .f_rcv = 2,
-                                       .r_mc_bps = 8000000,
-                                       .max_products = MAX_PRODUCTS,
-                                       .begun = begun,
-                                       .ended = ended,
-                                       .missed = missed};
-
-    nbegun = nended = nmissed = 0;
-    memset(buffer, 0, sizeof buffer);
-    return fmtp_receiver_new(&cfg);
+    kit_reset();
+    kit.bytes = bytes;
+    kit.cfg.parity_bytes = kit.cfg.reorder_blocks = 0;
+    kit_open();
 }
 
 static size_t message(uint8_t *out, uint16_t flags, uint32_t index, uint32_t seq, size_t len,
@@ -75,201 +28,150 @@ static size_t message(uint8_t *out, uint16_t flags, uint32_t index, uint32_t seq
     return FMTP_HEADER_LEN + len;
 }
 
-static void give(struct fmtp_receiver *r, const uint8_t *bytes, size_t len)
+static void give(const uint8_t *bytes, size_t len)
 {
-    fmtp_receiver_datagram(r, bytes, bytes + FMTP_HEADER_LEN, len - FMTP_HEADER_LEN, 1000);
+    fmtp_receiver_datagram(kit.r, bytes, bytes + FMTP_HEADER_LEN, len - FMTP_HEADER_LEN,
+                           kit.now_ns);
 }
 
-static void datagram(struct fmtp_receiver *r, uint16_t flags, uint32_t index, uint32_t seq,
-                     size_t len, uint8_t fill)
+static int stream(const uint8_t *bytes, size_t len)
 {
-    uint8_t bytes[2048];
-
-    give(r, bytes, message(bytes, flags, index, seq, len, fill));
+    return fmtp_receiver_stream(kit.r, bytes, len, kit.now_ns);
 }
 
-static size_t bop_message(uint8_t *out, uint16_t flags, uint32_t index, uint32_t size)
+static uint64_t bad(void)
 {
-    struct fmtp_bop bop = {.size_bytes = size};
-    size_t n = message(out, flags, index, 0, 6, 0);
-
-    fmtp_bop_put(FMTP_LAYOUT_2017, out + FMTP_HEADER_LEN, &bop);
-    return n;
-}
-
-static void bop(struct fmtp_receiver *r, uint32_t index, uint32_t size)
-{
-    uint8_t bytes[64];
-
-    give(r, bytes, bop_message(bytes, FMTP_BOP, index, size));
-}
-
-/* The next message to the sender must be this one. */
-static void expect(struct fmtp_receiver *r, uint16_t flags, uint32_t index, uint32_t seq,
-                   uint16_t len)
-{
-    const uint8_t *bytes;
-    assert_true(fmtp_receiver_output(r, &bytes) >= FMTP_HEADER_LEN);
-    struct fmtp_header h;
-    fmtp_header_get(bytes, &h);
-    assert_int_equal(h.flags, flags);
-    assert_int_equal(h.index, index);
-    assert_int_equal(h.seqnum, seq);
-    assert_int_equal(h.payloadlen, len);
-    fmtp_receiver_sent(r, FMTP_HEADER_LEN);
-}
-
-static void expect_nothing(struct fmtp_receiver *r)
-{
-    const uint8_t *bytes;
-
-    assert_int_equal(fmtp_receiver_output(r, &bytes), 0);
-}
-
-static uint64_t bad(struct fmtp_receiver *r)
-{
-    struct fmtp_client_stats s;
-
-    fmtp_receiver_get_stats(r, &s);
-    return s.bad_messages;
+    return kit_stats().bad_messages;
 }
 
 static void test_in_order(void **state)
 {
-    struct fmtp_receiver *r = make();
-
     (void)state;
-    bop(r, 5, BLOCK + 10);
-    assert_int_equal(nbegun, 1);
+    open_for(SMALL);
+    kit_bop(5, BLOCK + 10);
+    assert_int_equal(kit.nbegun, 1);
     /* equation (2): 2 * 1458 * 8 / 8e6 = 2.916 ms */
-    assert_int_equal(fmtp_receiver_deadline(r), 1000 + 2916000);
-    datagram(r, FMTP_MEM_DATA, 5, 0, BLOCK, 'a');
-    datagram(r, FMTP_MEM_DATA, 5, BLOCK, 10, 'b');
-    assert_int_equal(nended, 1);
-    assert_int_equal(buffer[BLOCK - 1], 'a');
-    assert_int_equal(buffer[BLOCK + 9], 'b');
-    assert_int_equal(buffer[BLOCK + 10], 0);
-    assert_int_equal(fmtp_receiver_deadline(r), TP_NEVER);
-    expect(r, FMTP_RETX_END, 5, 0, 0);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + 2916000);
+    kit_datagram(FMTP_MEM_DATA, 5, 0, BLOCK, 'a');
+    kit_datagram(FMTP_MEM_DATA, 5, BLOCK, 10, 'b');
+    assert_int_equal(kit.nended, 1);
+    assert_int_equal(kit.data[BLOCK - 1], 'a');
+    assert_int_equal(kit.data[BLOCK + 9], 'b');
+    assert_int_equal(kit.data[BLOCK + 10], 0);
+    assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
+    kit_expect(FMTP_RETX_END, 5, 0, 0);
     /* All of it again: nothing happens. */
-    bop(r, 5, BLOCK + 10);
-    datagram(r, FMTP_MEM_DATA, 5, 0, BLOCK, 'x');
-    datagram(r, FMTP_EOP, 5, 0, 0, 0);
-    expect_nothing(r);
-    assert_int_equal(nbegun, 1);
-    assert_int_equal(nended, 1);
-    assert_int_equal(buffer[0], 'a');
-    fmtp_receiver_free(r);
-    assert_int_equal(nmissed, 0);
+    kit_bop(5, BLOCK + 10);
+    kit_datagram(FMTP_MEM_DATA, 5, 0, BLOCK, 'x');
+    kit_datagram(FMTP_EOP, 5, 0, 0, 0);
+    kit_expect_nothing();
+    assert_int_equal(kit.nbegun, 1);
+    assert_int_equal(kit.nended, 1);
+    assert_int_equal(kit.data[0], 'a');
+    kit_close();
+    assert_int_equal(kit.nmissed, 0);
 }
 
 static void test_malformed(void **state)
 {
-    struct fmtp_receiver *r = make();
-
     (void)state;
-    bop(r, 0, 3 * BLOCK);
+    open_for(SMALL);
+    kit_bop(0, 3 * BLOCK);
     uint8_t bytes[2048];
     size_t n = message(bytes, FMTP_MEM_DATA, 0, 0, BLOCK, 'a');
-    fmtp_receiver_bad_datagram(r); /* shorter than a header */
-    give(r, bytes, n - 1);         /* length does not fit */
-    give(r, bytes, n + 1);
-    datagram(r, FMTP_MEM_DATA, 0, 1, BLOCK, 'a');      /* not a block border */
-    datagram(r, FMTP_MEM_DATA, 0, 0, 100, 'a');        /* short, but not the last */
-    datagram(r, FMTP_MEM_DATA, 0, 3 * BLOCK, 10, 'a'); /* beyond the end */
-    datagram(r, FMTP_MEM_DATA, 0, 0, 0, 'a');
-    datagram(r, FMTP_MEM_DATA, 0, 0xfffffd58, BLOCK, 'a');
-    datagram(r, FMTP_RETX_DATA, 0, 0, BLOCK, 'a'); /* not on UDP */
-    datagram(r, 0x0005, 0, 0, BLOCK, 'a');         /* two flags */
-    datagram(r, FMTP_BOP, 1, 0, 5, 0);             /* short body */
-    assert_int_equal(bad(r), 11);
-    assert_int_equal(buffer[0], 0);
-    expect_nothing(r);
-    fmtp_receiver_free(r);
-    assert_int_equal(nmissed, 1);
+    fmtp_receiver_bad_datagram(kit.r); /* shorter than a header */
+    give(bytes, n - 1);                /* length does not fit */
+    give(bytes, n + 1);
+    kit_datagram(FMTP_MEM_DATA, 0, 1, BLOCK, 'a');      /* not a block border */
+    kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 'a');        /* short, but not the last */
+    kit_datagram(FMTP_MEM_DATA, 0, 3 * BLOCK, 10, 'a'); /* beyond the end */
+    kit_datagram(FMTP_MEM_DATA, 0, 0, 0, 'a');
+    kit_datagram(FMTP_MEM_DATA, 0, 0xfffffd58, BLOCK, 'a');
+    kit_datagram(FMTP_RETX_DATA, 0, 0, BLOCK, 'a'); /* not on UDP */
+    kit_datagram(0x0005, 0, 0, BLOCK, 'a');         /* two flags */
+    kit_datagram(FMTP_BOP, 1, 0, 5, 0);             /* short body */
+    assert_int_equal(bad(), 11);
+    assert_int_equal(kit.data[0], 0);
+    kit_expect_nothing();
+    kit_close();
+    assert_int_equal(kit.nmissed, 1);
 }
 
 /* Gaps are asked for once, consecutive blocks in one request of at most 45 blocks. */
 static void test_merging(void **state)
 {
-    struct fmtp_receiver *r = make();
     uint32_t size = 100 * BLOCK;
 
     (void)state;
-    big = calloc(1, size);
-    bop(r, 0, size);
-    datagram(r, FMTP_MEM_DATA, 0, 2 * BLOCK, BLOCK, 'a');
-    expect(r, FMTP_RETX_REQ, 0, 0, 2 * BLOCK);
-    datagram(r, FMTP_MEM_DATA, 0, 95 * BLOCK, BLOCK, 'a');
-    expect(r, FMTP_RETX_REQ, 0, 3 * BLOCK, 45 * BLOCK);
-    expect(r, FMTP_RETX_REQ, 0, 48 * BLOCK, 45 * BLOCK);
-    expect(r, FMTP_RETX_REQ, 0, 93 * BLOCK, 2 * BLOCK);
-    datagram(r, FMTP_MEM_DATA, 0, 50 * BLOCK, BLOCK, 'a'); /* late, not lost */
-    expect_nothing(r);
-    datagram(r, FMTP_EOP, 0, 0, 0, 0);
-    expect(r, FMTP_RETX_REQ, 0, 96 * BLOCK, 4 * BLOCK);
-    datagram(r, FMTP_EOP, 0, 0, 0, 0);
-    expect_nothing(r);
-    fmtp_receiver_free(r);
-    free(big);
-    big = NULL;
+    open_for(size);
+    kit_bop(0, size);
+    kit_datagram(FMTP_MEM_DATA, 0, 2 * BLOCK, BLOCK, 'a');
+    kit_expect(FMTP_RETX_REQ, 0, 0, 2 * BLOCK);
+    kit_datagram(FMTP_MEM_DATA, 0, 95 * BLOCK, BLOCK, 'a');
+    kit_expect(FMTP_RETX_REQ, 0, 3 * BLOCK, 45 * BLOCK);
+    kit_expect(FMTP_RETX_REQ, 0, 48 * BLOCK, 45 * BLOCK);
+    kit_expect(FMTP_RETX_REQ, 0, 93 * BLOCK, 2 * BLOCK);
+    kit_datagram(FMTP_MEM_DATA, 0, 50 * BLOCK, BLOCK, 'a'); /* late, not lost */
+    kit_expect_nothing();
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_expect(FMTP_RETX_REQ, 0, 96 * BLOCK, 4 * BLOCK);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    kit_expect_nothing();
+    kit_close();
 }
 
 /* Far more gaps than fit into the backlog of requests: all are asked for eventually. */
 static void test_many_gaps(void **state)
 {
-    struct fmtp_receiver *r = make();
     uint32_t blocks = 30000, size = blocks * BLOCK, asked = 0;
     size_t most = 0;
 
     (void)state;
-    big = malloc(size);
-    bop(r, 0, size);
+    open_for(size);
+    kit_bop(0, size);
     for (uint32_t b = 1; b < blocks; b += 2)
-        datagram(r, FMTP_MEM_DATA, 0, b * BLOCK, BLOCK, 'a');
+        kit_datagram(FMTP_MEM_DATA, 0, b * BLOCK, BLOCK, 'a');
     const uint8_t *bytes;
     size_t n;
-    while ((n = fmtp_receiver_output(r, &bytes))) {
+    while ((n = fmtp_receiver_output(kit.r, &bytes))) {
         most = n > most ? n : most;
         struct fmtp_header h;
         fmtp_header_get(bytes, &h);
         assert_int_equal(h.flags, FMTP_RETX_REQ);
         assert_int_equal(h.seqnum, 2 * asked * BLOCK);
         assert_int_equal(h.payloadlen, BLOCK);
-        fmtp_receiver_sent(r, FMTP_HEADER_LEN);
+        fmtp_receiver_sent(kit.r, FMTP_HEADER_LEN);
         asked++;
     }
     assert_int_equal(asked, blocks / 2);
     assert_true(most < 65536 + FMTP_HEADER_LEN);
-    assert_false(fmtp_receiver_stuck(r));
-    fmtp_receiver_free(r);
-    free(big);
-    big = NULL;
+    assert_false(fmtp_receiver_stuck(kit.r));
+    kit_close();
 }
 
 /* RETX_DATA in pieces while the multicast brings the same block and ends the product. */
 static void test_race(void **state)
 {
-    struct fmtp_receiver *r = make();
     uint8_t bytes[2048];
     size_t n = message(bytes, FMTP_RETX_DATA, 0, 0, BLOCK, 'r');
 
     (void)state;
-    bop(r, 0, 2 * BLOCK);
-    datagram(r, FMTP_MEM_DATA, 0, BLOCK, BLOCK, 'm');
-    expect(r, FMTP_RETX_REQ, 0, 0, BLOCK);
-    assert_int_equal(fmtp_receiver_stream(r, bytes, 700, 0), 0);
-    datagram(r, FMTP_MEM_DATA, 0, 0, BLOCK, 'm'); /* was only late */
-    assert_int_equal(nended, 1);
-    memset(buffer, 'z', sizeof buffer); /* the application's again */
-    assert_int_equal(fmtp_receiver_stream(r, bytes + 700, n - 700, 0), 0);
-    for (size_t i = 0; i < sizeof buffer; i++)
-        assert_int_equal(buffer[i], 'z');
-    assert_int_equal(nended, 1);
-    assert_int_equal(last_retx, 0);
-    expect(r, FMTP_RETX_END, 0, 0, 0);
-    expect_nothing(r);
-    fmtp_receiver_free(r);
+    open_for(SMALL);
+    kit_bop(0, 2 * BLOCK);
+    kit_datagram(FMTP_MEM_DATA, 0, BLOCK, BLOCK, 'm');
+    kit_expect(FMTP_RETX_REQ, 0, 0, BLOCK);
+    assert_int_equal(stream(bytes, 700), 0);
+    kit_datagram(FMTP_MEM_DATA, 0, 0, BLOCK, 'm'); /* was only late */
+    assert_int_equal(kit.nended, 1);
+    memset(kit.data, 'z', SMALL); /* the application's again */
+    assert_int_equal(stream(bytes + 700, n - 700), 0);
+    for (size_t i = 0; i < SMALL; i++)
+        assert_int_equal(kit.data[i], 'z');
+    assert_int_equal(kit.nended, 1);
+    assert_int_equal(kit.retx, 0);
+    kit_expect(FMTP_RETX_END, 0, 0, 0);
+    kit_expect_nothing();
+    kit_close();
 }
 
 static void test_stream_garbage(void **state)
@@ -281,95 +183,90 @@ static void test_stream_garbage(void **state)
     (void)state;
     uint8_t bytes[2048];
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        struct fmtp_receiver *r = make();
+        open_for(SMALL);
         message(bytes, wrong[i], 0, 0, 0, 0);
-        assert_int_equal(fmtp_receiver_stream(r, bytes, 12, 0), -1);
-        assert_int_equal(bad(r), 1);
-        fmtp_receiver_free(r);
+        assert_int_equal(stream(bytes, 12), -1);
+        assert_int_equal(bad(), 1);
+        kit_close();
     }
-    struct fmtp_receiver *r = make();
+    open_for(SMALL);
     message(bytes, FMTP_RETX_DATA, 0, 0, 1449, 0);
-    assert_int_equal(fmtp_receiver_stream(r, bytes, 12, 0), -1);
-    fmtp_receiver_free(r);
-    r = make();
+    assert_int_equal(stream(bytes, 12), -1);
+    kit_close();
+    open_for(SMALL);
     message(bytes, FMTP_RETX_REJ, 0, 0, 1, 0);
-    assert_int_equal(fmtp_receiver_stream(r, bytes, 12, 0), -1);
-    fmtp_receiver_free(r);
+    assert_int_equal(stream(bytes, 12), -1);
+    kit_close();
 }
 
 /* A gap of products is asked for; modulo 2^32; an older index is ignored. */
 static void test_index_arithmetic(void **state)
 {
-    struct fmtp_receiver *r = make();
-
     (void)state;
-    bop(r, UINT32_MAX - 1, 0);
-    expect(r, FMTP_RETX_END, UINT32_MAX - 1, 0, 0);
-    bop(r, 1, 0);
-    expect(r, FMTP_BOP_REQ, UINT32_MAX, 0, 0);
-    expect(r, FMTP_BOP_REQ, 0, 0, 0);
-    expect(r, FMTP_RETX_END, 1, 0, 0);
-    bop(r, UINT32_MAX - 7, 0); /* retrograde */
-    datagram(r, FMTP_MEM_DATA, 0x80000010, 0, BLOCK, 'a');
-    expect_nothing(r);
-    assert_int_equal(nbegun, 2);
-    fmtp_receiver_free(r);
-    assert_int_equal(nmissed, 2);
-    assert_int_equal(missed_index[0], UINT32_MAX); /* in order of index */
-    assert_int_equal(missed_index[1], 0);
+    open_for(SMALL);
+    kit_bop(UINT32_MAX - 1, 0);
+    kit_expect(FMTP_RETX_END, UINT32_MAX - 1, 0, 0);
+    kit_bop(1, 0);
+    kit_expect(FMTP_BOP_REQ, UINT32_MAX, 0, 0);
+    kit_expect(FMTP_BOP_REQ, 0, 0, 0);
+    kit_expect(FMTP_RETX_END, 1, 0, 0);
+    kit_bop(UINT32_MAX - 7, 0); /* retrograde */
+    kit_datagram(FMTP_MEM_DATA, 0x80000010, 0, BLOCK, 'a');
+    kit_expect_nothing();
+    assert_int_equal(kit.nbegun, 2);
+    kit_close();
+    assert_int_equal(kit.nmissed, 2);
+    assert_int_equal(kit.missed[0], UINT32_MAX); /* in order of index */
+    assert_int_equal(kit.missed[1], 0);
 }
 
 /* One stray index does not make us ask for thousands of products; a run of them makes us ask about
  * it, and the stream's answer moves us. */
 static void test_far_jump(void **state)
 {
-    struct fmtp_receiver *r = make();
-
     (void)state;
-    bop(r, 0, 0);
-    expect(r, FMTP_RETX_END, 0, 0, 0);
+    open_for(SMALL);
+    kit_bop(0, 0);
+    kit_expect(FMTP_RETX_END, 0, 0, 0);
     for (uint32_t i = 1; i < 100; i++)
-        datagram(r, FMTP_MEM_DATA, i * 1000000, 0, BLOCK, 'a');
-    expect_nothing(r);
-    assert_int_equal(bad(r), 99);
-    bop(r, 1, 0);
-    expect(r, FMTP_RETX_END, 1, 0, 0);
+        kit_datagram(FMTP_MEM_DATA, i * 1000000, 0, BLOCK, 'a');
+    kit_expect_nothing();
+    assert_int_equal(bad(), 99);
+    kit_bop(1, 0);
+    kit_expect(FMTP_RETX_END, 1, 0, 0);
     for (uint32_t i = 0; i < 32; i++)
-        datagram(r, FMTP_MEM_DATA, 100, i * BLOCK, BLOCK, 'a');
-    expect(r, FMTP_BOP_REQ, 100, 0, 0);
-    expect_nothing(r);
-    assert_int_equal(nmissed, 0); /* until the stream confirms it */
-    uint8_t confirmed[64];
-    size_t len = bop_message(confirmed, FMTP_RETX_BOP, 100, BLOCK);
-    assert_int_equal(fmtp_receiver_stream(r, confirmed, len, 1000), 0);
+        kit_datagram(FMTP_MEM_DATA, 100, i * BLOCK, BLOCK, 'a');
+    kit_expect(FMTP_BOP_REQ, 100, 0, 0);
+    kit_expect_nothing();
+    assert_int_equal(kit.nmissed, 0); /* until the stream confirms it */
+    assert_int_equal(kit_stream_bop(100, BLOCK), 0);
     /* 2..99, of which nothing came: those that there may be room for are asked for */
-    assert_int_equal(nmissed, 90);
-    assert_int_equal(missed_index[0], 2);
-    assert_int_equal(missed_index[89], 91);
+    assert_int_equal(kit.nmissed, 90);
+    assert_int_equal(kit.missed[0], 2);
+    assert_int_equal(kit.missed[89], 91);
     for (uint32_t i = 92; i < 100; i++)
-        expect(r, FMTP_BOP_REQ, i, 0, 0);
-    expect_nothing(r);
-    fmtp_receiver_free(r);
-    assert_int_equal(nmissed, 99);
+        kit_expect(FMTP_BOP_REQ, i, 0, 0);
+    kit_expect_nothing();
+    kit_close();
+    assert_int_equal(kit.nmissed, 99);
 }
 
 /* No more than max_products in flight: the others are missed and given back to the sender. */
 static void test_table_full(void **state)
 {
-    struct fmtp_receiver *r = make();
-
     (void)state;
-    for (uint32_t i = 0; i < MAX_PRODUCTS; i++)
-        bop(r, i, 2 * BLOCK);
-    assert_int_equal(fmtp_receiver_in_flight(r), MAX_PRODUCTS);
-    assert_int_equal(nmissed, 0);
-    bop(r, MAX_PRODUCTS, 2 * BLOCK);
-    assert_int_equal(nmissed, 1);
-    assert_int_equal(missed_index[0], MAX_PRODUCTS);
-    assert_int_equal(nbegun, MAX_PRODUCTS);
-    assert_int_equal(fmtp_receiver_in_flight(r), MAX_PRODUCTS);
-    fmtp_receiver_free(r);
-    assert_int_equal(nmissed, 1 + MAX_PRODUCTS);
+    open_for(SMALL);
+    for (uint32_t i = 0; i < KIT_PRODUCTS; i++)
+        kit_bop(i, 2 * BLOCK);
+    assert_int_equal(fmtp_receiver_in_flight(kit.r), KIT_PRODUCTS);
+    assert_int_equal(kit.nmissed, 0);
+    kit_bop(KIT_PRODUCTS, 2 * BLOCK);
+    assert_int_equal(kit.nmissed, 1);
+    assert_int_equal(kit.missed[0], KIT_PRODUCTS);
+    assert_int_equal(kit.nbegun, KIT_PRODUCTS);
+    assert_int_equal(fmtp_receiver_in_flight(kit.r), KIT_PRODUCTS);
+    kit_close();
+    assert_int_equal(kit.nmissed, 1 + KIT_PRODUCTS);
 }
 
 int main(void)
