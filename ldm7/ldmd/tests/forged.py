@@ -15,6 +15,7 @@ import sys
 from integration import (
     Servers,
     await_receiving,
+    cases_in,
     expect,
     inside,
     mixed_sizes,
@@ -116,11 +117,7 @@ def case_forged_datagrams_2017(servers: Servers) -> None:
     forgeries(servers, 2017, "r3", {"bop.000", "bop.001", "bop.002", "tail.000"})
 
 
-CASES = {
-    name.removeprefix("case_"): case
-    for name, case in list(globals().items())
-    if name.startswith("case_")
-}
+CASES = cases_in(globals())
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, __doc__))

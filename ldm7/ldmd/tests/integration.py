@@ -18,12 +18,13 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE
+from typing import Any
 
 SUBSCRIBERS = ("r1", "r2", "r3")
 HOSTS = ("s", *SUBSCRIBERS)
@@ -521,11 +522,12 @@ def case_command_line(servers: Servers) -> None:
     )
 
 
-CASES: dict[str, Callable[[Servers], None]] = {
-    name.removeprefix("case_"): case
-    for name, case in list(globals().items())
-    if name.startswith("case_")
-}
+def cases_in(names: Mapping[str, Any]) -> dict[str, Callable[..., None]]:
+    """Return the functions `case_NAME` of a module by NAME; `names`: its globals()."""
+    return {n.removeprefix("case_"): case for n, case in names.items() if n.startswith("case_")}
+
+
+CASES = cases_in(globals())
 
 
 def run_case(name: str, case: Callable[[Servers], None], ldmd: Path, tools: Path) -> bool:

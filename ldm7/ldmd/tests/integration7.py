@@ -27,6 +27,7 @@ from integration import (
     Failure,
     Servers,
     await_receiving,
+    cases_in,
     control_ip,
     expect,
     inside,
@@ -548,11 +549,7 @@ def case_subscription_end(servers: Servers) -> None:
     servers.stop_all()
 
 
-CASES = {
-    name.removeprefix("case_"): case
-    for name, case in list(globals().items())
-    if name.startswith("case_")
-}
+CASES = cases_in(globals())
 
 if __name__ == "__main__":
     sys.exit(run_cases(CASES, __doc__))

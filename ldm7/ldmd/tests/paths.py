@@ -22,6 +22,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from integration import cases_in
 from path_fake import Answer, PathService, Request, problem
 from wire import Daemon, Peer, call, expect, string
 
@@ -333,11 +334,7 @@ def case_tls_and_token(w: World) -> None:
     expect(service.paths == {}, "not deleted over TLS")
 
 
-CASES = {
-    name.removeprefix("case_"): case
-    for name, case in list(globals().items())
-    if name.startswith("case_")
-}
+CASES = cases_in(globals())
 
 
 def run_case(name: str) -> None:

@@ -21,6 +21,7 @@ from integration import (
     Failure,
     Servers,
     await_receiving,
+    cases_in,
     expect,
     mixed_sizes,
     publisher7,
@@ -150,11 +151,7 @@ def case_little_memory(servers: Servers) -> None:
     expect("Cannot allocate memory" in done.stderr, done.stderr)
 
 
-CASES = {
-    name.removeprefix("case_"): case
-    for name, case in list(globals().items())
-    if name.startswith("case_")
-}
+CASES = cases_in(globals())
 
 if __name__ == "__main__":
     if os.geteuid() == 0 and "SCARCE_MOUNTS" not in os.environ:
