@@ -6,10 +6,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from common.places import ROOT
 from virtual import kernel_fetch
 from virtual.kernel_build import Kernel, ensure_kernel
 from virtual.tests.test_kernel_source import fake_tree
@@ -79,6 +81,24 @@ class Machine:
 
     def ensure(self, *, source: Path | None = None, download: bool = True) -> Kernel:
         return ensure_kernel(self.said.append, source=source, download=download)
+
+    def command_that_compiles(self) -> subprocess.Popen[str]:
+        """`downpour virtual kernel`, slow, once its make runs; its stderr is a pipe."""
+        self.mode.write_text("slow")
+        code = (
+            "import pathlib, sys\n"
+            "from virtual import cli, kernel_fetch\n"
+            f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(self.tmp / 'src')!r}),)\n"
+            "sys.exit(cli.main(['kernel']))\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True
+        )
+        deadline = time.monotonic() + 20
+        while self.compiled() == 0:
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.05)
+        return process
 
     def compiled(self) -> int:
         return self.calls.read_text().count(" linux\n") if self.calls.exists() else 0

@@ -10,9 +10,7 @@ import os
 import re
 import stat
 import subprocess
-import sys
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -343,20 +341,7 @@ def test_builders_wait_for_each_other(machine: Machine) -> None:
 def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
     """Ctrl-C of the command while make runs: message, exit 130, no process, no directory."""
     machine.source("7.2", seccomp=True)
-    machine.mode.write_text("slow")
-    code = (
-        "import pathlib, sys\n"
-        "from virtual import cli, kernel_fetch\n"
-        f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
-        "sys.exit(cli.main(['kernel']))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.PIPE, text=True
-    )
-    deadline = time.monotonic() + 20
-    while machine.compiled() == 0:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
+    process = machine.command_that_compiles()
     process.send_signal(2)
     _, words = process.communicate(timeout=10)
     assert process.returncode == 130

@@ -8,14 +8,12 @@ import lzma
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from common.places import ROOT
 from virtual import cli, kernel_cache, kernel_file, kernel_source
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel, find_kernel
 from virtual.kernel_cache import parse_build
@@ -170,22 +168,8 @@ def test_a_user_waits_for_roots_build_and_uses_it(machine: Machine, shared: Shar
 def test_a_builder_that_was_killed_leaves_no_kernel(machine: Machine) -> None:
     """SIGKILL in the middle of a build: no kernel, and the next build removes what is left."""
     machine.source("7.2", seccomp=True)
-    machine.mode.write_text("slow")
-    code = (
-        "import pathlib, sys\n"
-        "from virtual import cli, kernel_fetch\n"
-        f"kernel_fetch.installed.__defaults__ = (pathlib.Path({str(machine.tmp / 'src')!r}),)\n"
-        "sys.exit(cli.main(['kernel']))\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=ROOT, stderr=subprocess.DEVNULL, text=True
-    )
-    deadline = time.monotonic() + 20
-    while machine.compiled() == 0:
-        assert time.monotonic() < deadline and process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with machine.command_that_compiles() as process:
+        process.send_signal(signal.SIGKILL)
     assert find_kernel() is None and len(machine.leftovers()) == 1
     machine.mode.write_text("")
     assert machine.ensure().version == "7.2.4"
