@@ -16,6 +16,7 @@ from topologies.emulate import lifecycle
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.processes import relay_program
 from topologies.model.load import load
+from topologies.tests.networks import TWO_SITES
 
 pytestmark = [
     pytest.mark.root,
@@ -26,30 +27,7 @@ pytestmark = [
     ),
 ]
 
-TOPOLOGY = """\
-name: lanes
-description: a publisher and a subscriber on two paths
-source: made up for a test
-addresses: { path_subnet: 10.10.1.0/24, multicast_group: 239.10.1.1, lanes: 2 }
-domains:
-  core: { controlled_by: controller }
-  east: { controlled_by: static }
-  west: { controlled_by: static }
-nodes:
-  hub: { kind: switch, domain: core }
-  sw-east: { kind: switch, domain: east }
-  sw-west: { kind: switch, domain: west }
-  pub: { kind: host, role: publisher, attached_to: sw-east }
-  sub: { kind: host, role: subscriber, attached_to: sw-west }
-  ctl: { kind: router }
-links:
-  - { a: sw-east, b: hub }
-  - { a: sw-west, b: hub }
-segments:
-  east: { through: sw-east, to: hub, vlan: 101 }
-  west: { through: sw-west, to: hub, vlan: 202 }
-control_network: { router: ctl, subnet: 10.20.0.0/16 }
-"""
+TOPOLOGY = TWO_SITES.replace("239.10.1.1 }", "239.10.1.1, lanes: 2 }")
 
 
 @pytest.fixture(scope="module")

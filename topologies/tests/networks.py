@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small networks for tests, built by hand (not by the loader)."""
+"""Small networks for tests: built by hand (not by the loader), and a file."""
 
 from __future__ import annotations
 
@@ -18,6 +18,30 @@ from topologies.model.network import (
     Switch,
 )
 
+TWO_SITES = """\
+name: two-sites
+description: a publisher and a subscriber
+source: made up for a test
+addresses: { path_subnet: 10.10.1.0/24, multicast_group: 239.10.1.1 }
+domains:
+  core: { controlled_by: controller }
+  east: { controlled_by: static }
+  west: { controlled_by: static }
+nodes:
+  hub: { kind: switch, domain: core }
+  sw-east: { kind: switch, domain: east }
+  sw-west: { kind: switch, domain: west }
+  pub: { kind: host, role: publisher, attached_to: sw-east }
+  sub: { kind: host, role: subscriber, attached_to: sw-west }
+  ctl: { kind: router }
+links:
+  - { a: sw-east, b: hub }
+  - { a: sw-west, b: hub }
+segments:
+  east: { through: sw-east, to: hub, vlan: 101 }
+  west: { through: sw-west, to: hub, vlan: 202 }
+control_network: { router: ctl, subnet: 10.20.0.0/16 }
+"""
 ANY = (1, 4094)
 PLAIN = Impairment()
 

@@ -12,39 +12,15 @@ from topologies.model.load import (
     load,
 )
 from topologies.model.network import Network
+from topologies.tests.networks import TWO_SITES
 
 ERRORS = Path(__file__).parent / "errors"
 CASES = sorted(path.stem for path in ERRORS.glob("*.yaml"))
 
-SMALL = """\
-name: small
-description: a publisher and a subscriber
-source: made up for a test
-addresses: { path_subnet: 10.10.1.0/24, multicast_group: 239.10.1.1 }
-domains:
-  core: { controlled_by: controller }
-  east: { controlled_by: static }
-  west: { controlled_by: static }
-nodes:
-  hub: { kind: switch, domain: core }
-  sw-east: { kind: switch, domain: east }
-  sw-west: { kind: switch, domain: west }
-  pub: { kind: host, role: publisher, attached_to: sw-east }
-  sub: { kind: host, role: subscriber, attached_to: sw-west }
-  ctl: { kind: router }
-links:
-  - { a: sw-east, b: hub }
-  - { a: sw-west, b: hub, IMPAIRMENT }
-segments:
-  east: { through: sw-east, to: hub, vlan: 101 }
-  west: { through: sw-west, to: hub, vlan: 202 }
-control_network: { router: ctl, subnet: 10.20.0.0/16 }
-"""
-
 
 def load_small(tmp_path: Path, impairment: str = "delay_ms: 0") -> Network:
     path = tmp_path / "small.yaml"
-    path.write_text(SMALL.replace("IMPAIRMENT", impairment))
+    path.write_text(TWO_SITES.replace("b: hub }\nsegments", f"b: hub, {impairment} }}\nsegments"))
     return load(path)
 
 
