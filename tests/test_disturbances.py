@@ -13,8 +13,8 @@ import sys
 
 import pytest
 
-from common.places import BUILD, ROOT
-from experiments.runs.preparation import PROGRAMS
+from common.places import ROOT
+from experiments.tests.built import NEEDS_PROGRAMS
 from tests.disturbances import KINDS
 from virtual.kernel_build import find_kernel
 
@@ -26,9 +26,7 @@ pytestmark = [
     pytest.mark.emulated,
     pytest.mark.slow,
     pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: namespaces need root"),
-    pytest.mark.skipif(
-        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-    ),
+    NEEDS_PROGRAMS,
 ]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from common.files import write_json
-from common.places import BUILD, ROOT
+from common.places import ROOT
 from controller.service.store import Store
-from experiments.runs.preparation import PROGRAMS
+from experiments.tests.built import NEEDS_PROGRAMS
 from labs.spec import find_lab
 from labs.workdir import LabError, open_work
 from tests.small_disk import command_until_full, fill, on_small_disk
@@ -138,9 +138,7 @@ def test_a_labs_work_directory_can_be_made_later(tmp_path: Path) -> None:
 @pytest.mark.emulated
 @pytest.mark.slow
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.skipif(
-    not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-)
+@NEEDS_PROGRAMS
 @pytest.mark.parametrize(
     ("clock", "sign"),
     [

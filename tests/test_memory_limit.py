@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from common.places import BUILD, ROOT
-from experiments.runs.preparation import PROGRAMS
+from common.places import ROOT
+from experiments.tests.built import NEEDS_PROGRAMS
 
 LIMIT_BYTES = 2 * 1024**3
 # version 1, version 2: directory, limit, events with the number of killed processes
@@ -86,9 +86,7 @@ def test_the_limit_is_what_is_free(group: Group) -> None:
 
 @pytest.mark.emulated
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.skipif(
-    not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-)
+@NEEDS_PROGRAMS
 @pytest.mark.parametrize("clock", ["native", "virtual"])
 def test_a_run_completes(group: Group, tmp_path: Path, clock: str) -> None:
     """With two cells: in virtual time as many guests at once as fit."""

@@ -16,19 +16,15 @@ from typing import Any
 
 import pytest
 
-from common.places import BUILD, ROOT
-from experiments.runs.preparation import (
-    PROGRAMS,
-)
+from common.places import ROOT
+from experiments.tests.built import NEEDS_PROGRAMS
 from topologies.emulate import marks
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.emulated,
     pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root"),
-    pytest.mark.skipif(
-        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-    ),
+    NEEDS_PROGRAMS,
 ]
 
 # 60 products over 9 s: 59 of 40 kB and one of 4 MB: 6.36 MB, 5.1 Mbit/s.

@@ -15,18 +15,10 @@ from typing import Any
 
 import pytest
 
-from common.places import BUILD, ROOT
-from experiments.runs.preparation import (
-    PROGRAMS,
-)
+from common.places import ROOT
+from experiments.tests.built import IN_GUESTS
 
-pytestmark = [
-    pytest.mark.emulated,
-    pytest.mark.skipif(
-        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-    ),
-    pytest.mark.usefixtures("kernel"),
-]
+pytestmark = IN_GUESTS
 
 EXPERIMENT = """
 name: {name}

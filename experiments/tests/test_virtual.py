@@ -16,18 +16,10 @@ from pathlib import Path
 import pytest
 
 from common.places import BUILD, ROOT
-from experiments.runs.preparation import (
-    PROGRAMS,
-)
+from experiments.tests.built import IN_GUESTS
 from virtual.kernel_build import Kernel
 
-pytestmark = [
-    pytest.mark.emulated,
-    pytest.mark.skipif(
-        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-    ),
-    pytest.mark.usefixtures("kernel"),
-]
+pytestmark = IN_GUESTS
 
 USER = 12345  # nobody's
 

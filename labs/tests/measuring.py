@@ -15,14 +15,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import pytest
 from ruamel.yaml import YAML
 
-from common.places import BUILD, ROOT
-from experiments.runs.preparation import (
-    PROGRAMS,
-)
+from common.places import ROOT
+from experiments.tests.built import IN_GUESTS
 from labs import grade
 from labs.checking import CheckResult, Status, run_checks
 from labs.results import write_result
@@ -34,14 +33,7 @@ STUDENT = "alice"
 # A guest of a lab's test runs the whole emulated network, and two of them at once: some six minutes
 # of two cores for labs 5, 6 and 8, more than the whole of `make test` can spare.
 ASKED_FOR = "DOWNPOUR_TEST_LABS"
-IN_GUESTS = [
-    pytest.mark.emulated,
-    pytest.mark.skipif(
-        not all((BUILD / p).exists() for p in PROGRAMS), reason="SKIPPED: run `make build` first"
-    ),
-    pytest.mark.usefixtures("kernel"),
-]
-IN_GUESTS_IF_ASKED = [
+IN_GUESTS_IF_ASKED: Final = [
     pytest.mark.skipif(
         not os.environ.get(ASKED_FOR),
         reason="this lab's guests were NOT run: `make test-labs` does (all labs: 10 minutes)",
@@ -54,6 +46,12 @@ def begin(number: int, directory: Path, student: str = STUDENT) -> tuple[Lab, Wo
     """The lab's start state."""
     lab = find_lab(number)
     return lab, open_work(lab, directory, student)[0]
+
+
+def copied(work: Work, place: Path) -> Work:
+    """The work directory once more, to spoil."""
+    shutil.copytree(work.directory, place, symlinks=True)
+    return Work(place, work.lab, work.student, work.identity, work.made)
 
 
 def labs_verb(*words: str) -> str:

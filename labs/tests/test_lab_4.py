@@ -14,16 +14,17 @@ import pytest
 from ruamel.yaml import YAML
 
 from experiments.design.trace_input import prepare
+from experiments.tests.built import IN_GUESTS
 from labs import fmtp_capture as fmtp
 from labs.checking import Status
 from labs.spec import Lab
 from labs.tests.measuring import (
-    IN_GUESTS,
     Wrong,
     assert_all,
     assert_graded,
     assert_none_passes,
     begin,
+    copied,
     judged,
     measure,
     right_answers,
@@ -77,9 +78,7 @@ def copy(
 ) -> tuple[Lab, Work, dict[str, float]]:
     """The solved work directory, to spoil."""
     lab, work, answers = solved
-    place = tmp_path / "w"
-    shutil.copytree(work.directory, place, symlinks=True)
-    return lab, Work(place, work.lab, work.student, work.identity, work.made), answers
+    return lab, copied(work, tmp_path / "w"), answers
 
 
 def address_of(lab: Lab, student: str) -> str:

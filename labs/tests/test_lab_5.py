@@ -28,6 +28,7 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
+    copied,
     judged,
     measure,
     right_answers,
@@ -122,9 +123,7 @@ def derived(work: Work, source: int, m: int, stamp: str, started: float) -> None
 def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
     """The solved work directory, to spoil."""
     lab, work = solved
-    place = tmp_path / "w"
-    shutil.copytree(work.directory, place, symlinks=True)
-    return lab, Work(place, work.lab, work.student, work.identity, work.made)
+    return lab, copied(work, tmp_path / "w")
 
 
 def rewritten(work: Work, factor: float, only: str = "") -> None:

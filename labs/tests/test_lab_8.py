@@ -31,6 +31,7 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
+    copied,
     judged,
     labs_verb,
     measure,
@@ -130,9 +131,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
 @pytest.fixture
 def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
     lab, work = solved
-    place = tmp_path / "w"
-    shutil.copytree(work.directory, place, symlinks=True)
-    return lab, Work(place, work.lab, work.student, work.identity, work.made)
+    return lab, copied(work, tmp_path / "w")
 
 
 class TestInGuests:
