@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
@@ -138,19 +139,23 @@ def _lines(
     axes: Axes, found: Sequence[Line], looks: Sequence[Look], places: Places, metric: Metric
 ) -> None:
     for line, look in zip(found, looks, strict=True):
-        at = [places.at(level) for level in line.x]
-        axes.errorbar(
-            [x for x in at if x is not None],
-            [y.mean / metric.scale for y, x in zip(line.y, at, strict=True) if x is not None],
-            yerr=errors(line.y, metric),
-            color=look.colour,
-            ls=look.dash if not places.names else "",
-            marker=look.marker,
-            markersize=6,
-            lw=1.8,
-            capsize=3.5,
-            label=line.label,
-        )
+        dash = look.dash if not places.names else ""
+        style = {"ls": dash, "markersize": 6, "lw": 1.8, "capsize": 3.5, "label": line.label}
+        _curve(axes, line, look, places, metric, style)
+
+
+def _curve(
+    axes: Axes, line: Line, look: Look, places: Places, metric: Metric, style: Mapping[str, Any]
+) -> None:
+    at = [places.at(level) for level in line.x]
+    axes.errorbar(
+        [x for x in at if x is not None],
+        [y.mean / metric.scale for y, x in zip(line.y, at, strict=True) if x is not None],
+        yerr=errors(line.y, metric),
+        color=look.colour,
+        marker=look.marker,
+        **style,
+    )
 
 
 def _bars(
@@ -191,20 +196,9 @@ def _second_axis(
     other = axes.twinx()
     other.grid(visible=False)
     other.spines["right"].set_visible(True)
+    style = {"ls": (0, (2, 2)), "markersize": 4, "lw": 1.2, "capsize": 2.5, "alpha": 0.85}
     for line, look in zip(found, looks, strict=True):
-        at = [places.at(level) for level in line.x]
-        other.errorbar(
-            [x for x in at if x is not None],
-            [y.mean / metric.scale for y, x in zip(line.y, at, strict=True) if x is not None],
-            yerr=errors(line.y, metric),
-            color=look.colour,
-            ls=(0, (2, 2)),
-            marker=look.marker,
-            markersize=4,
-            lw=1.2,
-            capsize=2.5,
-            alpha=0.85,
-        )
+        _curve(other, line, look, places, metric, style)
     other.set_ylabel(f"{axis_label(metric)}, dashed")
     other.set_ylim(bottom=0)
     return other
