@@ -84,11 +84,8 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("hostile"))
-    try:
+    with contextlib.closing(Running(tmp_path_factory.mktemp("hostile"))) as running:
         yield running
-    finally:
-        running.close()
 
 
 def is_closed_by_peer(connection: socket.socket, timeout_s: float = 30.0) -> bool:

@@ -12,6 +12,7 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -32,11 +33,8 @@ FLAPS = int(os.environ.get("DOWNPOUR_FLAPS", "200"))
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("attacks"))
-    try:
+    with closing(Running(tmp_path_factory.mktemp("attacks"))) as running:
         yield running
-    finally:
-        running.close()
 
 
 def counter(running: Running, name: str) -> float:
@@ -168,11 +166,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("secure"), options(keys))
-    try:
+    with closing(Running(tmp_path_factory.mktemp("secure"), options(keys))) as running:
         yield running
-    finally:
-        running.close()
 
 
 def connection(running: Running, keys: Path, certificate: Path, key: Path) -> ssl.SSLSocket:

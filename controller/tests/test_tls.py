@@ -7,6 +7,7 @@ import argparse
 import shutil
 import ssl
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,11 +56,8 @@ def options(keys: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Running]:
-    running = Running(tmp_path_factory.mktemp("run"), options(keys))
-    try:
+    with closing(Running(tmp_path_factory.mktemp("run"), options(keys))) as running:
         yield running
-    finally:
-        running.close()
 
 
 def secure(running: Running, authority: Path, certificate: Path | None) -> ssl.SSLSocket:
