@@ -12,7 +12,6 @@ import ssl
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -33,7 +32,7 @@ FLAPS = int(os.environ.get("DOWNPOUR_FLAPS", "200"))
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with closing(Running(tmp_path_factory.mktemp("attacks"))) as running:
+    with contextlib.closing(Running(tmp_path_factory.mktemp("attacks"))) as running:
         yield running
 
 
@@ -166,7 +165,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Running]:
-    with closing(Running(tmp_path_factory.mktemp("secure"), options(keys))) as running:
+    with contextlib.closing(Running(tmp_path_factory.mktemp("secure"), options(keys))) as running:
         yield running
 
 

@@ -46,6 +46,11 @@ ANY = (1, 4094)
 PLAIN = Impairment()
 
 
+def two_sites(impairment: str) -> str:
+    """Return TWO_SITES with an impairment of the link to the subscriber's site."""
+    return TWO_SITES.replace("b: hub }\nsegments", f"b: hub, {impairment} }}\nsegments")
+
+
 def both_ways(
     a: Port,
     b: Port,

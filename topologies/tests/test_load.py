@@ -7,7 +7,8 @@ import pytest
 
 from topologies.model.load import load
 from topologies.model.network import Impairment, Network
-from topologies.tests.test_validate import SMALL, load_small
+from topologies.tests.networks import TWO_SITES, two_sites
+from topologies.tests.test_validate import load_small
 
 
 def load_text(tmp_path: Path, text: str) -> Network:
@@ -36,7 +37,7 @@ def test_overrides_replace_single_values(tmp_path: Path) -> None:
 
 
 def test_control_delay_by_site(tmp_path: Path) -> None:
-    text = SMALL.replace("IMPAIRMENT", "delay_ms: 7").replace(
+    text = two_sites("delay_ms: 7").replace(
         "10.20.0.0/16", "10.20.0.0/16, delay_ms: { east: 1, west: 2.5 }"
     )
     network = load_text(tmp_path, text)
@@ -45,7 +46,7 @@ def test_control_delay_by_site(tmp_path: Path) -> None:
 
 
 def test_access_links_may_be_impaired(tmp_path: Path) -> None:
-    text = SMALL.replace("IMPAIRMENT", "delay_ms: 7").replace(
+    text = two_sites("delay_ms: 7").replace(
         "attached_to: sw-west",
         "attached_to: sw-west, access: { delay_ms: 1, to_host: { loss: 2% } }",
     )
@@ -60,7 +61,7 @@ def two_segments(tmp_path: Path) -> Network:
     """The small network with a second subscriber in a segment of its own."""
     second = "{ through: sw-west, to: hub, vlan: 203, hosts: [sub2] }"
     host = "  sub2: { kind: host, role: subscriber, attached_to: sw-west }\n"
-    text = SMALL.replace("IMPAIRMENT", "delay_ms: 7").replace("  ctl:", f"{host}  ctl:")
+    text = two_sites("delay_ms: 7").replace("  ctl:", f"{host}  ctl:")
     text = text.replace("vlan: 202 }", "vlan: 202, hosts: [sub] }")
     return load_text(tmp_path, text.replace("control_n", f"  w2: {second}\ncontrol_n"))
 
@@ -73,7 +74,7 @@ def test_a_rack_with_two_segments(tmp_path: Path) -> None:
 
 def test_the_path_of_least_delay_wins(tmp_path: Path) -> None:
     """hub - far directly takes 9 ms, over mid 4 + 4; with mid at 5 + 5 the direct link wins."""
-    base = SMALL.replace(", IMPAIRMENT", "").replace("{ a: sw-west, b: hub", "{ a: sw-west, b: far")
+    base = TWO_SITES.replace("{ a: sw-west, b: hub", "{ a: sw-west, b: far")
     base = base.replace("through: sw-west, to: hub", "through: sw-west, to: far")
     base = base.replace(
         "  sw-east:",
@@ -91,6 +92,6 @@ def test_the_path_of_least_delay_wins(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a", "a-very", "abcdefghij", "x1"])
 def test_names_up_to_ten_characters(tmp_path: Path, name: str) -> None:
-    text = SMALL.replace("IMPAIRMENT", "delay_ms: 1").replace("sub:", f"{name}:")
+    text = two_sites("delay_ms: 1").replace("sub:", f"{name}:")
     network = load_text(tmp_path, text)
     assert network.subscribers[0].nic1.interface == f"{name}-nic1"

@@ -12,7 +12,7 @@ from topologies.model.load import (
     load,
 )
 from topologies.model.network import Network
-from topologies.tests.networks import TWO_SITES
+from topologies.tests.networks import two_sites
 
 ERRORS = Path(__file__).parent / "errors"
 CASES = sorted(path.stem for path in ERRORS.glob("*.yaml"))
@@ -20,7 +20,7 @@ CASES = sorted(path.stem for path in ERRORS.glob("*.yaml"))
 
 def load_small(tmp_path: Path, impairment: str = "delay_ms: 0") -> Network:
     path = tmp_path / "small.yaml"
-    path.write_text(TWO_SITES.replace("b: hub }\nsegments", f"b: hub, {impairment} }}\nsegments"))
+    path.write_text(two_sites(impairment))
     return load(path)
 
 
