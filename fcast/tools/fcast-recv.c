@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
@@ -19,7 +18,7 @@
 #include "net/sockets.h"
 #include "options.h"
 #include "place.h"
-#include "sandbox.h"
+#include "tool/confine.h"
 
 enum { WAIT_MS = 200, EXIT_INCOMPLETE = 1 };
 #define SECOND_NS UINT64_C(1000000000)
@@ -204,16 +203,14 @@ static bool take_bound(struct run *run, int option)
 
     switch (option) {
     case OPTION_TIMEOUT:
-        run->timeout_ns = option_number("--timeout", optarg, 1, 1000000000) * SECOND_NS;
+        run->timeout_ns = parse_number("--timeout", optarg, 1, 1000000000) * SECOND_NS;
         break;
     case OPTION_MAX_OBJECT:
-        run->cfg.max_object_bytes = option_number("--max-object", optarg, 1, most);
+        run->cfg.max_object_bytes = parse_number("--max-object", optarg, 1, most);
         break;
-    case OPTION_MAX_BYTES:
-        run->cfg.max_bytes = option_number("--max-bytes", optarg, 1, most);
-        break;
+    case OPTION_MAX_BYTES: run->cfg.max_bytes = parse_number("--max-bytes", optarg, 1, most); break;
     case OPTION_RCVBUF:
-        run->rcvbuf_bytes = option_number("--rcvbuf", optarg, 4096, 1000000000);
+        run->rcvbuf_bytes = parse_number("--rcvbuf", optarg, 4096, 1000000000);
         break;
     default: return false;
     }
@@ -231,11 +228,11 @@ static void take_option(struct run *run, int option)
         return;
     switch (option) {
     case OPTION_GROUP: s->group = option_endpoint("--group", optarg); break;
-    case OPTION_INTERFACE: run->interface = option_address("--interface", optarg); break;
+    case OPTION_INTERFACE: run->interface = parse_ip("--interface", optarg); break;
     case OPTION_SESSION: session_read(optarg, s); break;
-    case OPTION_SOURCE: s->source = option_address("--source", optarg); break;
+    case OPTION_SOURCE: s->source = parse_ip("--source", optarg); break;
     case OPTION_TSI:
-        s->tsi = option_number("--tsi", optarg, 0, (UINT64_C(1) << 48) - 1);
+        s->tsi = parse_number("--tsi", optarg, 0, (UINT64_C(1) << 48) - 1);
         s->has_tsi = true;
         break;
     case OPTION_PROTOCOL:
@@ -251,26 +248,26 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("fcast-recv (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: fail_usage("unknown or incomplete option; 'fcast-recv --help' lists them");
+    default: break; /* none: next_option() knows them all */
     }
 }
 
 static void take_arguments(struct run *run, int argc, char **argv)
 {
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, c);
     if (!run->session.group.ss_family || !run->interface.ss_family)
-        fail_usage("--interface and --group (or --session) are needed");
+        die_usage("--interface and --group (or --session) are needed");
     if (run->session.group.ss_family != run->interface.ss_family)
-        fail_usage("the group and --interface are of different families; valid: both IPv4 or IPv6");
+        die_usage("the group and --interface are of different families; valid: both IPv4 or IPv6");
     if (optind + 1 != argc)
-        fail_usage("one DIR is needed");
+        die_usage("found %d directories; valid: one DIR", argc - optind);
     run->dir_path = argv[optind];
     int fd = open(run->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || datadir_open(&run->dir, run->dir_path) < 0)
-        fail_usage("directory '%s': %s", run->dir_path, strerror(errno));
+        die_usage("directory '%s': %s", run->dir_path, strerror(errno));
     if (places_open(&run->places, fd) < 0)
-        fail("'%s/.fcast': %s", run->dir_path, strerror(errno));
+        die("'%s/.fcast': %s", run->dir_path, strerror(errno));
     close(fd);
     run->cfg.protocol = run->session.protocol;
     run->cfg.has_tsi = run->session.has_tsi;
@@ -279,18 +276,13 @@ static void take_arguments(struct run *run, int argc, char **argv)
 
 /* ------------------------------------------------------------------ receiving */
 
-static void confine(const struct run *run)
+static void enter_sandbox(const struct run *run)
 {
     struct sandbox s;
-    char why[128], text[SANDBOX_TEXT];
-    struct sandbox_state has = sandbox_probe();
 
     sandbox_init(&s, false);
     sandbox_path(&s, run->dir_path, SANDBOX_FILES);
-    if (!run->no_sandbox && sandbox_enter(&s, why, sizeof why) < 0)
-        fail("cannot enter the sandbox: %s; --no-sandbox does without", why);
-    fprintf(stderr, "fcast-recv: sandbox: %s\n",
-            run->no_sandbox ? "off" : sandbox_text(&has, text));
+    confine(&s, run->no_sandbox);
 }
 
 static void open_all(struct run *run)
@@ -301,7 +293,7 @@ static void open_all(struct run *run)
     run->fd = tp_open_multicast_in(&s->group, &run->interface,
                                    s->source.ss_family ? &s->source : NULL, &err);
     if (run->fd < 0)
-        fail("%s", err.text);
+        die("%s", err.text);
     tp_set_rcvbuf(run->fd, run->rcvbuf_bytes);
     run->in = tp_batch_in_new(run->fd);
     run->cfg.ctx = run;
@@ -311,7 +303,7 @@ static void open_all(struct run *run)
     run->core = fcast_receiver_new(&run->cfg);
     explicit_bzero(run->key, sizeof run->key);
     if (!run->in || !run->core)
-        fail("out of memory");
+        die("out of memory");
 }
 
 /* A number for the sender's address and port. */
@@ -375,11 +367,11 @@ int main(int argc, char **argv)
 {
     static struct run run = {.rcvbuf_bytes = 16 << 20, .fd = -1};
 
-    fcast_program = "fcast-recv";
+    program = "fcast-recv";
     take_arguments(&run, argc, argv);
     open_all(&run);
     catch_signals();
-    confine(&run);
+    enter_sandbox(&run);
     receive(&run);
     bool complete = fcast_receiver_has_all(run.core);
     print_summary(&run, complete);

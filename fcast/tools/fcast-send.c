@@ -4,7 +4,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
@@ -20,7 +19,7 @@
 #include "net/batch_out.h"
 #include "net/sockets.h"
 #include "options.h"
-#include "sandbox.h"
+#include "tool/confine.h"
 
 enum {
     BATCH = 192,
@@ -140,12 +139,12 @@ static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGES
     for (uint64_t at = 0; good && at < bytes;) {
         size_t n = bytes - at < sizeof buffer ? (size_t)(bytes - at) : sizeof buffer;
         if (read_at(f->fd, at, buffer, n) < 0)
-            fail("'%s': %s", f->path, strerror(errno));
+            die("'%s': %s", f->path, strerror(errno));
         good = EVP_DigestUpdate(ctx, buffer, n) == 1;
         at += n;
     }
     if (!good || EVP_DigestFinal_ex(ctx, out, NULL) != 1)
-        fail("SHA-256 failed");
+        die("SHA-256 failed");
     EVP_MD_CTX_free(ctx);
 }
 
@@ -157,15 +156,15 @@ static void add_file(struct run *run, struct file *f)
     uint64_t toi;
 
     if (fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode))
-        fail_usage("'%s': not a regular file", f->path);
+        die_usage("'%s': not a regular file", f->path);
     if (!fcast_location_put(name, meta.location, sizeof meta.location))
-        fail_usage("'%s': the name is too long", f->path);
+        die_usage("'%s': the name is too long", f->path);
     digest(f, (uint64_t)st.st_size, meta.digest);
     const struct fcast_store source = {f, read_file, NULL};
     if (fcast_sender_add(run->sender, &meta, (uint64_t)st.st_size, &source, &toi) < 0)
-        fail("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
-             errno == EFBIG ? "too large for this code; larger --symbol or --k help"
-                            : strerror(errno));
+        die("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
+            errno == EFBIG ? "too large for this code; larger --symbol or --k help"
+                           : strerror(errno));
     run->bytes += (uint64_t)st.st_size;
     fprintf(stderr, "fcast-send: toi=%llu bytes=%lld name=%s\n", (unsigned long long)toi,
             (long long)st.st_size, name);
@@ -230,16 +229,16 @@ static bool take_code_option(struct run *run, int option)
     switch (option) {
     case OPTION_FEC: cfg->fec = ids[option_word("--fec", optarg, fecs, 4)]; break;
     case OPTION_VARIANT: cfg->rs_kind = option_word("--variant", optarg, kinds, 3); break;
-    case OPTION_K: cfg->k = (uint32_t)option_number("--k", optarg, 1, 100000); break;
+    case OPTION_K: cfg->k = (uint32_t)parse_number("--k", optarg, 1, 100000); break;
     case OPTION_OVERHEAD:
-        cfg->overhead = (double)option_number("--overhead", optarg, 0, 700) / 100;
+        cfg->overhead = (double)parse_number("--overhead", optarg, 0, 700) / 100;
         break;
     case OPTION_ORDER:
         cfg->order = (enum fcast_order)option_word("--order", optarg, orders, 3);
         break;
-    case OPTION_CYCLES: cfg->cycles = option_number("--cycles", optarg, 1, UINT32_MAX); break;
+    case OPTION_CYCLES: cfg->cycles = parse_number("--cycles", optarg, 1, UINT32_MAX); break;
     case OPTION_SYMBOL:
-        cfg->symbol_bytes = (uint16_t)option_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
+        cfg->symbol_bytes = (uint16_t)parse_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
         break;
     default: return false;
     }
@@ -254,17 +253,17 @@ static void take_option(struct run *run, int option)
         return;
     switch (option) {
     case OPTION_GROUP: run->session.group = option_endpoint("--group", optarg); break;
-    case OPTION_INTERFACE: run->from = option_address("--interface", optarg); break;
+    case OPTION_INTERFACE: run->from = parse_ip("--interface", optarg); break;
     case OPTION_RATE:
-        run->out.pace.rate_bps = option_number("--rate", optarg, 1000, UINT64_C(100000000000));
+        run->out.pace.rate_bps = parse_number("--rate", optarg, 1000, UINT64_C(100000000000));
         break;
-    case OPTION_TTL: run->ttl = (unsigned)option_number("--ttl", optarg, 0, 255); break;
+    case OPTION_TTL: run->ttl = (unsigned)parse_number("--ttl", optarg, 0, 255); break;
     case OPTION_PROTOCOL:
         run->session.protocol =
             (enum fcast_protocol)option_word("--protocol", optarg, protocols, 2);
         break;
     case OPTION_JITTER: run->jitter = true; break;
-    case OPTION_TSI: run->session.tsi = option_number("--tsi", optarg, 1, UINT16_MAX); break;
+    case OPTION_TSI: run->session.tsi = parse_number("--tsi", optarg, 1, UINT16_MAX); break;
     case OPTION_KEY:
         option_key(optarg, run->key);
         run->cfg.key = run->key;
@@ -275,33 +274,32 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("fcast-send (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: fail_usage("unknown or incomplete option; 'fcast-send --help' lists them");
+    default: break; /* none: next_option() knows them all */
     }
 }
 
 static void take_arguments(struct run *run, int argc, char **argv)
 {
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, c);
     if (!run->session.group.ss_family || !run->from.ss_family)
-        fail_usage("--group and --interface are needed");
+        die_usage("--group and --interface are needed");
     if (run->session.group.ss_family != run->from.ss_family)
-        fail_usage("--group and --interface are of different families; valid: both IPv4 or IPv6");
+        die_usage("--group and --interface are of different families; valid: both IPv4 or IPv6");
     if (optind == argc)
-        fail_usage("at least one FILE is needed");
+        die_usage("at least one FILE is needed");
     run->count = argc - optind;
-    run->files = calloc((size_t)run->count, sizeof *run->files);
-    if (!run->files)
-        fail("out of memory");
+    run->files = xcalloc((size_t)run->count, sizeof *run->files);
     for (int i = 0; i < run->count; i++) {
-        run->files[i] =
-            (struct file){open(argv[optind + i], O_RDONLY | O_CLOEXEC), argv[optind + i]};
+        const char *path = argv[optind + i];
+        /* O_NONBLOCK: a FIFO must not stop us. */
+        run->files[i] = (struct file){open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path};
         if (run->files[i].fd < 0)
-            fail_usage("'%s': %s", argv[optind + i], strerror(errno));
+            die_usage("'%s': %s", path, strerror(errno));
     }
     run->cache_fd = open(run->cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (run->cache_fd < 0)
-        fail_usage("--cache '%s': %s", run->cache, strerror(errno));
+        die_usage("--cache '%s': %s", run->cache, strerror(errno));
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -313,7 +311,7 @@ static void open_socket(struct run *run)
 
     run->out.fd = tp_open_multicast_out(&run->from, &run->session.group, run->ttl, &mtu, &err);
     if (run->out.fd < 0)
-        fail("%s", err.text);
+        die("%s", err.text);
     run->out.pace.overhead = tp_udp_overhead(run->session.group.ss_family);
     unsigned most = mtu - run->out.pace.overhead - HEADERS;
     if (most > DATAGRAM_MAX - HEADERS)
@@ -324,8 +322,8 @@ static void open_socket(struct run *run)
     if (!run->cfg.symbol_bytes)
         run->cfg.symbol_bytes = (uint16_t)(most > 1436 ? 1436 : most);
     if (run->cfg.symbol_bytes > most)
-        fail_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes, mtu,
-                   most);
+        die_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes, mtu,
+                  most);
     run->out.gso_max =
         tp_gso_limit(run->out.pace.rate_bps, run->cfg.symbol_bytes + 36u, run->out.pace.overhead);
     tp_set_sndbuf(run->out.fd, 4 << 20);
@@ -394,23 +392,18 @@ static void say_goodbye(struct run *run)
     }
 }
 
-static void confine(const struct run *run)
+static void enter_sandbox(const struct run *run)
 {
     struct sandbox s;
-    char why[128], text[SANDBOX_TEXT];
-    struct sandbox_state has = sandbox_probe();
 
     sandbox_init(&s, false);
-    if (!run->no_sandbox && sandbox_enter(&s, why, sizeof why) < 0)
-        fail("cannot enter the sandbox: %s; --no-sandbox does without", why);
-    fprintf(stderr, "fcast-send: sandbox: %s\n",
-            run->no_sandbox ? "off" : sandbox_text(&has, text));
+    confine(&s, run->no_sandbox);
 }
 
 static void prepare(struct run *run)
 {
     if (getrandom(&run->cfg.random, sizeof run->cfg.random, 0) < 0)
-        fail("random numbers: %s", strerror(errno));
+        die("random numbers: %s", strerror(errno));
     if (!run->session.tsi)
         run->session.tsi = run->cfg.random % UINT16_MAX + 1;
     run->jitter_state = run->cfg.random;
@@ -420,12 +413,12 @@ static void prepare(struct run *run)
     run->cfg.repair = (struct fcast_store){run, read_cache, write_cache};
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)
-        fail("this code cannot be: %s", strerror(errno));
+        die("this code cannot be: %s", strerror(errno));
     explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);
     if (fcast_sender_commit(run->sender) < 0)
-        fail("descriptor: %s", strerror(errno));
+        die("descriptor: %s", strerror(errno));
     run->session.source = run->from;
     if (run->sdp)
         session_write(run->sdp, &run->session, run->ttl);
@@ -435,7 +428,7 @@ int main(int argc, char **argv)
 {
     static struct run run;
 
-    fcast_program = "fcast-send";
+    program = "fcast-send";
     run.ttl = 1;
     run.cache = "/var/tmp";
     run.cfg = (struct fcast_sender_config){
@@ -445,7 +438,7 @@ int main(int argc, char **argv)
     open_socket(&run);
     prepare(&run);
     catch_signals();
-    confine(&run);
+    enter_sandbox(&run);
     fprintf(stderr, "fcast-send: tsi=%llu files=%d bytes=%llu symbol_bytes=%u\n",
             (unsigned long long)run.cfg.tsi, run.count, (unsigned long long)run.bytes,
             run.cfg.symbol_bytes);

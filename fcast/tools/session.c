@@ -22,7 +22,7 @@ struct reader {
 
 static void wrong(const struct reader *r, const char *line, const char *valid)
 {
-    fail_usage("%s:%u: found \"%s\"; valid: %s", r->path, r->line, line, valid);
+    die_usage("%s:%u: found \"%s\"; valid: %s", r->path, r->line, line, valid);
 }
 
 static void take_line(struct reader *r, const char *line)
@@ -66,7 +66,7 @@ void session_read(const char *path, struct session *out)
 
     *out = (struct session){0};
     if (!f)
-        fail_usage("--session '%s': %s", path, strerror(errno));
+        die_usage("--session '%s': %s", path, strerror(errno));
     while (r.line < LINES_MAX && fgets(line, sizeof line, f)) {
         r.line++;
         line[strcspn(line, "\r\n")] = '\0';
@@ -76,7 +76,7 @@ void session_read(const char *path, struct session *out)
     snprintf(text, sizeof text, strchr(r.group, ':') ? "[%s]:%u" : "%s:%u", r.group, r.port);
     if (!r.has_media || tp_address_parse(text, true, &out->group) < 0 ||
         !tp_address_is_multicast(&out->group))
-        fail_usage("%s: found no multicast group; valid: lines c= and m= of a session", path);
+        die_usage("%s: found no multicast group; valid: lines c= and m= of a session", path);
 }
 
 void session_write(const char *path, const struct session *s, unsigned ttl)
@@ -90,10 +90,10 @@ void session_write(const char *path, const struct session *s, unsigned ttl)
     tp_address_text((const struct sockaddr *)&host, group);
     tp_address_text((const struct sockaddr *)&from, source);
     if (snprintf(temporary, sizeof temporary, "%s.new", path) >= (int)sizeof temporary)
-        fail("--sdp '%s': name too long", path);
+        die("--sdp '%s': name too long", path);
     FILE *f = fopen(temporary, "we");
     if (!f)
-        fail("--sdp '%s': %s", temporary, strerror(errno));
+        die("--sdp '%s': %s", temporary, strerror(errno));
     fprintf(f, "v=0\r\no=- %llu 1 IN %s %s\r\ns=Fcast session\r\n", (unsigned long long)s->tsi, ip,
             source);
     if (s->group.ss_family == AF_INET6)
@@ -105,6 +105,10 @@ void session_write(const char *path, const struct session *s, unsigned ttl)
             "m=application %u %s/UDP 0\r\n",
             ip, source, (unsigned long long)s->tsi, tp_address_port(&s->group),
             s->protocol == FCAST_PROTOCOL_FLUTE ? "FLUTE" : "FCAST");
-    if (ferror(f) || fclose(f) != 0 || rename(temporary, path) < 0)
-        fail("--sdp '%s': %s", path, strerror(errno));
+    bool is_written = !ferror(f);
+    if (fclose(f) != 0 || !is_written || rename(temporary, path) < 0) {
+        int why = errno;
+        remove(temporary);
+        die("--sdp '%s': %s", path, strerror(why));
+    }
 }

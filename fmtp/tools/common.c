@@ -3,82 +3,9 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-const char *program = "fmtp";
-volatile int stop_requested;
-static bool line_shown;
-
-static void complain(const char *format, va_list args)
-{
-    progress("%s", "");
-    fprintf(stderr, "%s: ", program);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
-}
-
-void die(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    complain(format, args);
-    va_end(args);
-    exit(EXIT_FAILURE);
-}
-
-void die_usage(const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    complain(format, args);
-    va_end(args);
-    fprintf(stderr, "Try '%s --help'.\n", program);
-    exit(EXIT_USAGE);
-}
-
-void *xcalloc(size_t n, size_t bytes)
-{
-    void *p = calloc(n > 0 ? n : 1, bytes > 0 ? bytes : 1);
-
-    if (!p)
-        die("out of memory");
-    return p;
-}
-
-void *xreallocarray(void *old, size_t n, size_t bytes)
-{
-    void *p = reallocarray(old, n, bytes);
-
-    if (!p && n > 0 && bytes > 0)
-        die("out of memory");
-    return p;
-}
-
-char *xstrdup(const char *text)
-{
-    char *copy = strdup(text);
-
-    if (!copy)
-        die("out of memory");
-    return copy;
-}
-
-struct sockaddr_storage parse_ip(const char *option, const char *text)
-{
-    struct sockaddr_storage a;
-
-    if (tp_address_parse(text, false, &a) < 0)
-        die_usage("%s '%s': valid is an address such as 10.0.0.1, fd00::1 or fe80::1%%eth0", option,
-                  text);
-    return a;
-}
 
 struct sockaddr_storage parse_endpoint(const char *option, const char *text)
 {
@@ -88,32 +15,6 @@ struct sockaddr_storage parse_endpoint(const char *option, const char *text)
         die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800 or [ff15::1]:38800", option,
                   text);
     return a;
-}
-
-void set_port(struct sockaddr_storage *a, uint16_t port)
-{
-    if (a->ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)a)->sin6_port = htons(port);
-    else
-        ((struct sockaddr_in *)a)->sin_port = htons(port);
-}
-
-uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max)
-{
-    char *end = NULL;
-    uint64_t factor = 1;
-
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    if (end != text && *end) {
-        factor = *end == 'k' ? 1000 : *end == 'M' ? 1000000 : *end == 'G' ? 1000000000 : 0;
-        end++;
-    }
-    if (*text < '0' || *text > '9' || errno || *end || !factor || n > max / factor ||
-        n * factor < min)
-        die_usage("%s '%s': valid are whole numbers from %llu to %llu, also with k, M or G", option,
-                  text, (unsigned long long)min, (unsigned long long)max);
-    return n * factor;
 }
 
 uint64_t parse_rate(const char *option, const char *text)
@@ -179,7 +80,7 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_VERSION:
         printf("%s (Downpour) " DOWNPOUR_VERSION "\n", program);
         exit(EXIT_SUCCESS);
-    default: die_usage("unknown or incomplete option");
+    default: break; /* none: next_option() knows them all */
     }
 }
 
@@ -222,42 +123,6 @@ void write_state(const char *path, uint32_t next_index)
     if (!f || fprintf(f, "next_index %u\n", next_index) < 0 || fclose(f) != 0 ||
         rename(temporary, path) < 0)
         die("'%s': %s", temporary, strerror(errno));
-}
-
-double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
-static void on_signal(int number)
-{
-    (void)number;
-    stop_requested = 1;
-}
-
-void catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal};
-
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
-void progress(const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    char text[160];
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if ((!*text && !line_shown) || !isatty(STDERR_FILENO))
-        return;
-    fprintf(stderr, "\r\033[K%s", text);
-    fflush(stderr);
-    line_shown = *text != 0;
 }
 
 void safe_name(const void *meta, size_t meta_len, uint32_t index, char *out)

@@ -6,34 +6,14 @@
 #ifndef FMTP_TOOLS_COMMON_H
 #define FMTP_TOOLS_COMMON_H
 
-#include <getopt.h>
-
 #include "fmtp.h"
+#include "tool/command.h"
 
 /* Where a rate is needed and none is set: faster than what the machine will do. */
 #define FMTP_UNLIMITED_BPS UINT64_C(10000000000)
-enum { EXIT_USAGE = 2, FEEDS_MAX = 64 };
+enum { FEEDS_MAX = 64 };
 
-extern const char *program;
-
-void die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));       /* 1 */
-void die_usage(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn)); /* 2 */
-
-/* Memory, zeroed where it is new; without any the program ends with 1 and says so
- * (docs/develop/c-style.md). The caller frees. */
-void *xcalloc(size_t n, size_t bytes) __attribute__((malloc, returns_nonnull));
-/* `old` with room for n elements; what is new is not set. */
-void *xreallocarray(void *old, size_t n, size_t bytes);
-/* A copy of the text. */
-char *xstrdup(const char *text) __attribute__((malloc, returns_nonnull));
-
-/* An address without port. */
-struct sockaddr_storage parse_ip(const char *option, const char *text);
 struct sockaddr_storage parse_endpoint(const char *option, const char *text); /* IP:PORT */
-/* Sets the port of an address, in host byte order. */
-void set_port(struct sockaddr_storage *a, uint16_t port);
-/* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
-uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
 /* Bit/s, or 0 for "unlimited". */
 uint64_t parse_rate(const char *option, const char *text);
 /* "unicast" is true, "multicast" false. */
@@ -89,7 +69,7 @@ enum {
         (cfg).congestion_control = (o).congestion_control; \
     } while (0)
 /* Takes one of COMMON_OPTIONS with its value in optarg. --help and --version end the program with
- * 0, an option that is not among them with 2. */
+ * 0. */
 void take_common_option(struct common_options *o, int option, const char *usage);
 
 /* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
@@ -97,14 +77,6 @@ void take_common_option(struct common_options *o, int option, const char *usage)
 uint32_t read_state(const char *path);
 /* Writes the file anew, by a temporary one and rename. */
 void write_state(const char *path, uint32_t next_index);
-
-double now_s(void); /* CLOCK_MONOTONIC */
-/* Set by SIGINT and SIGTERM after catch_signals(). */
-extern volatile int stop_requested;
-/* From now on SIGINT and SIGTERM set stop_requested. */
-void catch_signals(void);
-/* Overwrites the progress line on a terminal; nothing elsewhere. Empty text removes it. */
-void progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* A file name made of what the sender called the product: the last path component, without
  * control characters, not hidden, not empty. out has room for 256 bytes. */

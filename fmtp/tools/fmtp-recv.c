@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "common.h"
-#include "confine.h"
 #include "stored.h"
+#include "tool/confine.h"
 
 enum { EXIT_SENDER_LOST = 3 };
 
@@ -329,7 +329,7 @@ static void enter_sandbox(const struct run *run, const char *dir, bool off)
     sandbox_path(&s, dir, SANDBOX_FILES);
     sandbox_bind(&s, 0);
     for (unsigned i = 0; i < run->nfeeds; i++)
-        sandbox_connect(&s, port_of(&run->feeds[i].cfg.server));
+        sandbox_connect(&s, tp_address_port(&run->feeds[i].cfg.server));
     confine(&s, off);
 }
 
@@ -344,14 +344,14 @@ static void take_arguments(struct run *run, int argc, char **argv)
                                   .missed = missed,
                                   .withdrawn = withdrawn}};
 
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, &a, c);
     COMMON_OPTIONS_TO(a.cfg, a.common);
     if (!a.cfg.r_mc_bps)
         a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
     run->nfeeds = settle_feeds(run, &a.cfg);
     if (optind + 1 != argc)
-        die_usage("one DIR is needed");
+        die_usage("found %d directories; valid: one DIR", argc - optind);
     run->store.dir = open(argv[optind], O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (run->store.dir < 0)
         die_usage("directory '%s': %s", argv[optind], strerror(errno));

@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 #include "common.h"
-#include "confine.h"
 #include "notices.h"
 #include "source.h"
 #include "stats.h"
+#include "tool/confine.h"
 
 enum { PER_ADDRESS = 32 };
 #define JOIN_S 0.5
@@ -338,7 +338,7 @@ static void settle_feeds(struct run *run, const struct fmtp_server_config *commo
         struct fmtp_server_config own = *common;
         own.group = f->cfg.group;
         own.address = run->feeds[run->naddresses == 1 ? 0 : i].cfg.address;
-        set_port(&own.address, run->ports[i]);
+        tp_address_set_port(&own.address, run->ports[i]);
         own.first_index = run->next_index;
         own.ctx = f;
         f->cfg = own;
@@ -469,7 +469,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
                                   .released = released},
                           .receivers = 1};
 
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;)
+    for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, &a, c);
     if (run->state && a.first_index)
         die_usage("--first-index and --state together; valid is one of them");
@@ -520,7 +520,7 @@ static void enter_sandbox(const struct run *run, bool off)
     if (anywhere)
         sandbox_path(&s, "/", SANDBOX_READ);
     for (unsigned i = 0; i < run->nfeeds; i++)
-        sandbox_bind(&s, port_of(&run->feeds[i].cfg.address));
+        sandbox_bind(&s, tp_address_port(&run->feeds[i].cfg.address));
     confine(&s, off);
     while (n > 0)
         free(dirs[--n]);

@@ -28,7 +28,7 @@ void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what)
     (void)ctx;
     memcpy(&host, peer,
            peer->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in));
-    set_port(&host, 0);
+    tp_address_set_port(&host, 0);
     tp_address_text((const struct sockaddr *)&host, text);
     if (!limit)
         limit = log_limit_new(ENTRIES, WINDOW_NS);

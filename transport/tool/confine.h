@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walls around fmtp-send and fmtp-recv (sandbox.h), entered before the first byte of a peer.
+ * The walls around a command-line program (sandbox.h), entered before the first byte of a peer.
  */
-#ifndef FMTP_TOOLS_CONFINE_H
-#define FMTP_TOOLS_CONFINE_H
-
-#include <netinet/in.h>
+#ifndef TRANSPORT_TOOL_CONFINE_H
+#define TRANSPORT_TOOL_CONFINE_H
 
 #include "sandbox.h"
 
 /* The directory of a path, for sandbox_path; the caller frees it after confine(). */
 char *directory_of(const char *path);
-/* In host byte order. */
-uint16_t port_of(const struct sockaddr_storage *address);
 /* Enters and says so on standard error; off: says only that. Ends the program with 1 if it
  * cannot. */
 void confine(const struct sandbox *s, bool off);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common.h"
+#include "command.h"
 
 char *directory_of(const char *path)
 {
@@ -17,12 +17,6 @@ char *directory_of(const char *path)
     }
     free(text);
     return xstrdup(".");
-}
-
-uint16_t port_of(const struct sockaddr_storage *address)
-{
-    return ntohs(address->ss_family == AF_INET6 ? ((const struct sockaddr_in6 *)address)->sin6_port
-                                                : ((const struct sockaddr_in *)address)->sin_port);
 }
 
 void confine(const struct sandbox *s, bool off)
