@@ -1,8 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
 from tests.path_service.stream import account, rate_bps
-from virtual.selftest.parse import Arrival
+from virtual.selftest.pair import UDP
+from virtual.selftest.parse import Arrival, arrivals
 
 
 def arrival(sequence: int, ms: float, sent_ms: float | None = None) -> Arrival:
@@ -41,3 +49,31 @@ def test_rate_counts_headers() -> None:
     # 1458 + 42 bytes every ms: 12 Mbit/s.
     assert rate_bps([arrival(n, n) for n in range(101)], 1458) == 12_000_000
     assert rate_bps([arrival(1, 1)], 1458) == 0.0
+
+
+@pytest.mark.skipif(not UDP.exists(), reason=f"{UDP} is not built (make build)")
+def test_a_sender_that_was_held_up_sends_no_burst(tmp_path: Path) -> None:
+    """It is stopped for as long as 500 datagrams take. A meter would drop what comes at once."""
+    with (tmp_path / "out").open("w+") as out:
+        argv = [str(UDP), "receive", "7799", "60000"]
+        receiver = subprocess.Popen(argv, stdout=out, stderr=subprocess.STDOUT)
+        while "ready" not in (tmp_path / "out").read_text():
+            assert receiver.poll() is None, (tmp_path / "out").read_text()
+            time.sleep(0.01)
+        argv = [str(UDP), "send", "127.0.0.1", "7799", "1000000", "200", "1000000"]
+        sender = subprocess.Popen(argv, stdout=subprocess.PIPE)
+        time.sleep(0.1)
+        sender.send_signal(signal.SIGSTOP)
+        time.sleep(0.5)
+        sender.send_signal(signal.SIGCONT)
+        time.sleep(0.1)
+        sender.terminate()
+        sender.wait()
+        receiver.terminate()
+        receiver.wait()
+    found = arrivals((tmp_path / "out").read_text().removeprefix("ready\n"))
+    sent_ns = [a.sent_ns for a in found]
+    gap, at = max((b - a, i) for i, (a, b) in enumerate(zip(sent_ns, sent_ns[1:], strict=False)))
+    assert gap >= 450e6
+    # 20 ms is what it makes up for.
+    assert sum(t - sent_ns[at + 1] < 5e6 for t in sent_ns[at + 1 :]) <= 5 + 20 + 1

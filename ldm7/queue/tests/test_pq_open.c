@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many processes open a large queue at once, as when all peers of a server come back after an
- * outage: test_pq_open [SLOTS [disk]]. None of them may look through all slots or touch more pages
- * than a few, whether another has the queue open or all come and go. The last should be through
- * within a second, and an insertion should not wait for 50 ms; on a machine that is busy, within
- * the time that two looks through all slots take. The queue lies in memory, or with a second
- * argument on the disk.
+ * outage: test_pq_open [SLOTS [disk] [timed]]. None of them may look through all slots or touch
+ * more pages than a few, whether another has the queue open or all come and go. With `timed`, which
+ * is for a quiet machine, the last must be through within a second, and no insertion may wait for
+ * 50 ms. The queue lies in memory, or with `disk` on the disk.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -30,6 +29,7 @@ static struct shared {
 } * shared;
 
 static char path[64];
+static bool timed;
 
 static double now_s(void)
 {
@@ -117,15 +117,19 @@ static bool storm(const char *when, uint64_t *n, double look_s)
     printf("%s: first answer after %.1f ms, last %.1f ms; of %u insertions meanwhile the longest "
            "%.1f ms; at most %ld page faults; a look through all slots takes %.1f ms\n",
            when, first_s * 1e3, last_s * 1e3, count, longest_s * 1e3, faults, look_s * 1e3);
-    return faults <= FAULTS_MAX && (last_s < 1 || last_s < 2 * look_s) &&
-           (longest_s < 0.05 || longest_s < 2 * look_s);
+    return faults <= FAULTS_MAX && (!timed || (last_s < 1 && longest_s < 0.05));
 }
 
 int main(int argc, char **argv)
 {
     uint32_t slots = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : DEFAULT_SLOTS;
-    snprintf(path, sizeof path, "%s/test-pq-open-%ld",
-             access("/dev/shm", W_OK) == 0 && argc < 3 ? "/dev/shm" : "/var/tmp", (long)getpid());
+    bool disk = access("/dev/shm", W_OK) != 0;
+    for (int i = 2; i < argc; i++) {
+        disk |= strcmp(argv[i], "disk") == 0;
+        timed |= strcmp(argv[i], "timed") == 0;
+    }
+    snprintf(path, sizeof path, "%s/test-pq-open-%ld", disk ? "/var/tmp" : "/dev/shm",
+             (long)getpid());
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     struct pq *q;
     if (shared == MAP_FAILED || pq_create(path, (uint64_t)slots * PQ_UNIT, slots, false) ||
