@@ -67,11 +67,12 @@ static void test_sizes(void **state)
         }
 }
 
-/* Loss, duplicates, reordering, late receivers: 200 seeds. */
+/* Loss, duplicates, reordering, late receivers: 50 seeds, with DOWNPOUR_TEST_LONG 400. */
 static void test_seeds(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1; seed <= 200; seed++) {
+    uint64_t seeds = getenv("DOWNPOUR_TEST_LONG") ? 400 : 50;
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         struct sim_config cfg = base(codes[seed % 4]);
         cfg.seed = seed;
         cfg.receivers = 3;

@@ -2,7 +2,7 @@
  *
  * Killed at each instruction: test_pq_step [EVERY]. A child does one operation, single-stepped by
  * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of
- * them; default: nine for each operation, with DOWNPOUR_TEST_LONG 36, fewer for long ones, others
+ * them; default: six for each operation, with DOWNPOUR_TEST_LONG 36, fewer for long ones, others
  * every time). Then the queue is looked at by another handle: the tables agree, what was committed
  * is there and whole unless it had to make room, what was being inserted is there whole or not at
  * all, readers have been woken for it, nothing is lost.
@@ -33,7 +33,7 @@ enum {
     NEW = 100,
     NEW_SIZE = 1500,
     SKIPPED = 77,
-    POINTS = 9,
+    POINTS = 6,
     MANY_POINTS = 36
 };
 
