@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from bench import job_process
 from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of
 from bench.markdown import markdown
 from bench.store import Store, manifest, new_directory, not_installed
@@ -27,6 +26,9 @@ from common.quantities import minutes_text
 from common.shell import termination_as_interrupt
 from virtual.cores import available_cores
 from virtual.kernel_build import Kernel, KernelError, find_kernel
+
+if TYPE_CHECKING:
+    from bench.job_process import JobProcess
 
 app = group("Measure fmtp-send/recv and the product queue beside their peers.")
 POLL_S: Final = 0.2
@@ -137,7 +139,7 @@ class Runner:
     def __init__(self, store: Store, jobs: Sequence[Job], guests: int) -> None:
         self.store, self.guests = store, guests
         self.waiting = list(jobs)
-        self.running: list[job_process.JobProcess] = []
+        self.running: list[JobProcess] = []
         self.total = len(jobs)
         self.done = 0
         self.failed_ours = False
@@ -151,10 +153,12 @@ class Runner:
 
     def run(self) -> None:
         """Run all jobs; those that run are stopped when this ends."""
+        from bench.job_process import JobProcess
+
         try:
             while self.waiting or self.running:
                 while self.waiting and self._fits(self.waiting[0]):
-                    self.running.append(job_process.JobProcess(self.waiting.pop(0)))
+                    self.running.append(JobProcess(self.waiting.pop(0)))
                 for process in list(self.running):
                     result = process.poll()
                     if result is not None:

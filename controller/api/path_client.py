@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
-
-import httpx
 
 from controller.api.answers import (
     CountersAnswer,
@@ -26,6 +24,9 @@ from controller.api.answers import (
 from controller.paths.core import Endpoint
 from controller.paths.multipoint_path import endpoint_to_json
 from topologies.model.network import Network, Segment
+
+if TYPE_CHECKING:
+    import httpx  # costs each command 0.1 s, and few talk to the service
 
 __all__ = [
     "Endpoint",
@@ -97,6 +98,8 @@ class PathClient:
         ca_file: Path | None = None,
     ) -> None:
         self._address = str(address)
+        import httpx
+
         self._timeout_s = timeout_s
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
         if self._address.startswith(("http://", "https://")):
@@ -179,6 +182,8 @@ class PathClient:
 
         Ends only when nothing comes for `quiet_s`; raises PathClientError if the connection breaks.
         """
+        import httpx
+
         headers = {"accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
@@ -296,6 +301,8 @@ class PathClient:
     def _send(
         self, method: str, url: str, body: Mapping[str, object] | None = None
     ) -> httpx.Response:
+        import httpx
+
         try:
             response = self._client.request(method, url, json=body)
         except httpx.HTTPError as error:

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
-
-import networkx as nx
+from typing import TYPE_CHECKING, Final
 
 from topologies.model.network import (
     ControlledBy,
@@ -23,6 +21,9 @@ from topologies.model.network import (
     Network,
     Port,
 )
+
+if TYPE_CHECKING:
+    import networkx as nx  # costs a command 0.1 s, and few draw a graph
 
 MAX_MACS: Final = 1024  # at one endpoint
 
@@ -184,6 +185,8 @@ class Core:
 
         An edge has its parallel hops in `hops`, in the network's order.
         """
+        import networkx as nx
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(self.dpids)
         for hop in self.hops:

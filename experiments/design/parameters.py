@@ -86,7 +86,7 @@ def trace_label(trace: str) -> str:
 class Block(BaseModel):
     """A block of the file: unknown keys are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Factors(Block):

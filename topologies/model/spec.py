@@ -237,7 +237,7 @@ ControlDelay = Annotated[
 class Block(BaseModel):
     """A block of the file: unknown keys are refused, values are not converted."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class ParameterSpec(Block):

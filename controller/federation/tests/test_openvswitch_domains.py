@@ -152,7 +152,7 @@ DEATHS = [
 ]
 
 
-# The other two in `make test-all`; test_protocol.py lets any message be the last, with fake switches.
+# The other two in `make test-all`; in test_protocol.py any message may be the last.
 @pytest.mark.parametrize(
     ("kind", "phase", "victim"), DEATHS if "DOWNPOUR_TEST_LONG" in os.environ else DEATHS[:2]
 )
