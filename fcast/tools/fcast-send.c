@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "file_at.h"
 #include "location.h"
 #include "loop/loop.h"
 #include "net/batch_out.h"
@@ -83,51 +84,19 @@ struct run {
 
 /* ------------------------------------------------------------------ files */
 
-static int read_at(int fd, uint64_t at, void *bytes, size_t len)
-{
-    uint8_t *out = bytes;
-
-    while (len) {
-        ssize_t n = pread(fd, out, len, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n ? errno : EIO; /* the file is shorter than it was */
-            return -1;
-        }
-        out += n;
-        at += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 static int read_file(void *ctx, uint64_t at, void *bytes, size_t len)
 {
-    return read_at(((const struct file *)ctx)->fd, at, bytes, len);
+    return file_read_at(((const struct file *)ctx)->fd, at, bytes, len);
 }
 
 static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
 {
-    return read_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
+    return file_read_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
 }
 
 static int write_cache(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    const struct run *run = ctx;
-    const uint8_t *from = bytes;
-
-    while (len) {
-        ssize_t n = pwrite(run->cache_fd, from, len, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        from += n;
-        at += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return 0;
+    return file_write_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
 }
 
 static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST])
@@ -138,7 +107,7 @@ static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGES
 
     for (uint64_t at = 0; good && at < bytes;) {
         size_t n = bytes - at < sizeof buffer ? (size_t)(bytes - at) : sizeof buffer;
-        if (read_at(f->fd, at, buffer, n) < 0)
+        if (file_read_at(f->fd, at, buffer, n) < 0)
             die("'%s': %s", f->path, strerror(errno));
         good = EVP_DigestUpdate(ctx, buffer, n) == 1;
         at += n;

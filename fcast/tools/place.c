@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "file_at.h"
+
 enum { NOTES = 512, NOTE_BYTES = 8, NAME_BYTES = 32 };
 
 struct place {
@@ -68,60 +70,24 @@ static void remove_part(const struct places *p, const char *name, const char *su
     unlinkat(p->dir_fd, path, 0);
 }
 
-static int read_all(int fd, uint64_t at, void *bytes, size_t len)
-{
-    uint8_t *out = bytes;
-
-    while (len) {
-        ssize_t n = pread(fd, out, len, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            errno = n ? errno : EIO;
-            return -1;
-        }
-        out += n;
-        at += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
-static int write_all(int fd, uint64_t at, const void *bytes, size_t len)
-{
-    const uint8_t *from = bytes;
-
-    while (len) {
-        ssize_t n = pwrite(fd, from, len, (off_t)at);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return -1;
-        from += n;
-        at += (uint64_t)n;
-        len -= (size_t)n;
-    }
-    return 0;
-}
-
 int place_read(void *place, uint64_t at, void *bytes, size_t len)
 {
-    return read_all(((const struct place *)place)->data_fd, at, bytes, len);
+    return file_read_at(((const struct place *)place)->data_fd, at, bytes, len);
 }
 
 static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    return write_all(((const struct place *)ctx)->data_fd, at, bytes, len);
+    return file_write_at(((const struct place *)ctx)->data_fd, at, bytes, len);
 }
 
 static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
 {
-    return read_all(((const struct place *)ctx)->repair_fd, at, bytes, len);
+    return file_read_at(((const struct place *)ctx)->repair_fd, at, bytes, len);
 }
 
 static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    return write_all(((const struct place *)ctx)->repair_fd, at, bytes, len);
+    return file_write_at(((const struct place *)ctx)->repair_fd, at, bytes, len);
 }
 
 /* Notes are appended after the symbols they speak of, so none is ahead of its bytes. */
@@ -130,7 +96,7 @@ static void flush(struct place *p)
     off_t end = lseek(p->notes_fd, 0, SEEK_END);
 
     if (end >= 0 && p->count)
-        write_all(p->notes_fd, (uint64_t)end, p->notes, (size_t)p->count * NOTE_BYTES);
+        file_write_at(p->notes_fd, (uint64_t)end, p->notes, (size_t)p->count * NOTE_BYTES);
     p->count = 0;
 }
 
