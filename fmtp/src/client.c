@@ -11,6 +11,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "fmtp.h"
 #include "keyx.h"
 #include "loop/loop.h"
@@ -94,17 +95,11 @@ static void on_withdrawn(void *ctx, uint32_t index)
 
 static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
 {
-    if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
-        return tp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
-    char group[TP_ADDRESS_TEXT];
-    if (!tp_address_is_multicast(&cfg->group) || !tp_address_port(&cfg->group))
-        return tp_fail(err,
-                       "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                       "port",
-                       tp_address_text((const struct sockaddr *)&cfg->group, group));
+    if (fmtp_check_session(cfg->layout, &cfg->group, cfg->mac_level, cfg->has_key, err) < 0)
+        return -1;
     if (!tp_address_port(&cfg->server))
         return tp_fail(err, "sender's address without a port");
-    char server[TP_ADDRESS_TEXT], own[TP_ADDRESS_TEXT];
+    char group[TP_ADDRESS_TEXT], server[TP_ADDRESS_TEXT], own[TP_ADDRESS_TEXT];
     if (cfg->server.ss_family != cfg->group.ss_family ||
         cfg->interface.ss_family != cfg->group.ss_family)
         return tp_fail(err, "group %s, sender %s and interface %s are not of one family",
@@ -114,12 +109,6 @@ static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
     if (!(cfg->f_rcv > 0) || !cfg->r_mc_bps)
         return tp_fail(err, "f_rcv %g, r_mc %llu bit/s; equation (2) needs both above 0",
                        cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
-    if (cfg->mac_level > FMTP_MAC_AUTO ||
-        (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
-        return tp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
-                       cfg->mac_level);
-    if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
-        return tp_fail(err, "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (cfg->pdu_bytes &&
         (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
         return tp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,

@@ -12,6 +12,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "check.h"
 #include "fec.h"
 #include "server_impl.h"
 
@@ -27,25 +28,13 @@ enum {
 
 static int check(const struct fmtp_server_config *cfg, struct tp_error *err)
 {
-    if (cfg->layout != FMTP_LAYOUT_2017 && cfg->layout != FMTP_LAYOUT_2021)
-        return tp_fail(err, "layout %d; valid are 2017 and 2021", (int)cfg->layout);
-    char group[TP_ADDRESS_TEXT];
-    if (!tp_address_is_multicast(&cfg->group) || !tp_address_port(&cfg->group))
-        return tp_fail(err,
-                       "group %s; valid are 224.0.0.0 to 239.255.255.255 or ff00::/8 with a "
-                       "port",
-                       tp_address_text((const struct sockaddr *)&cfg->group, group));
-    char own[TP_ADDRESS_TEXT];
+    if (fmtp_check_session(cfg->layout, &cfg->group, cfg->mac_level, cfg->has_key, err) < 0)
+        return -1;
+    char group[TP_ADDRESS_TEXT], own[TP_ADDRESS_TEXT];
     if (cfg->address.ss_family != cfg->group.ss_family)
         return tp_fail(err, "group %s and address %s are not of one family",
                        tp_address_text((const struct sockaddr *)&cfg->group, group),
                        tp_address_text((const struct sockaddr *)&cfg->address, own));
-    if (cfg->mac_level > FMTP_MAC_AUTO ||
-        (cfg->mac_level && cfg->mac_level != FMTP_MAC_AUTO && cfg->layout == FMTP_LAYOUT_2017))
-        return tp_fail(err, "MAC level %u; valid are 0, 1 and 2, in layout 2017 only 0",
-                       cfg->mac_level);
-    if (cfg->has_key && (!cfg->mac_level || cfg->layout == FMTP_LAYOUT_2017))
-        return tp_fail(err, "a key, but MAC level 0; valid are MAC levels 1 and 2 in layout 2021");
     if (!(cfg->f_snd >= 0))
         return tp_fail(err, "f_snd %g; valid are numbers from 0", cfg->f_snd);
     if (cfg->f_snd > 0 && !cfg->r_mc_bps)
