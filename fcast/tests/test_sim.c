@@ -200,24 +200,73 @@ static void test_listening_rs(void **state)
     assert_true(ratio > 0.98 - 1.0 / 32 && ratio < 1.02);
 }
 
-/* Each G-th datagram is lost: a fixed order never completes, the others do. */
+/* Each 19th datagram is lost, of 19 groups of 24 symbols: a cycle loses all symbols of one group.
+ * The FDT of 9 datagrams comes first in a cycle, so a cycle has 465, which 19 does not divide: the
+ * next cycle's loss falls on another group, and a fixed order ends within that cycle. */
 static void test_periodic_loss(void **state)
 {
+    enum { GROUPS = 19, N = 24, FDT = 9, CYCLE = GROUPS * N + FDT };
+
     (void)state;
     for (int order = FCAST_SEQUENTIAL; order <= FCAST_SHUFFLE; order++) {
         struct sim_config cfg = base(FCAST_RS);
         cfg.sender.protocol = FCAST_PROTOCOL_FLUTE;
         cfg.sender.k = 16;
         cfg.sender.order = (enum fcast_order)order;
-        cfg.periodic = 19; /* the groups; a descriptor of two datagrams comes each 512 */
+        cfg.periodic = GROUPS;
         cfg.receivers = 1;
         struct sim *s = sim_new(&cfg);
-        sim_file(s, 19 * 16 * E);
-        sim_run(s, 3000);
-        struct fcast_receiver_stats st;
-        fcast_receiver_get_stats(s->receivers[0].core, &st);
-        if (order != FCAST_SEQUENTIAL)
+        sim_file(s, GROUPS * 16 * E);
+        sim_run(s, CYCLE);
+        struct fcast_sender_stats st;
+        fcast_sender_get_stats(s->sender, &st);
+        assert_int_equal(st.control, FDT);
+        struct fcast_receiver_stats got;
+        fcast_receiver_get_stats(s->receivers[0].core, &got);
+        if (order == FCAST_SEQUENTIAL) {
+            assert_int_equal(s->receivers[0].done, 0);
+            assert_int_equal(got.useful, FDT + (GROUPS - 1) * 16);
+        }
+        sim_run(s, order == FCAST_SEQUENTIAL ? CYCLE : 3000 - CYCLE);
+        assert_all_done(s);
+        sim_free(s);
+    }
+}
+
+/* A cycle of 306: a descriptor of 2 and 304 symbols without a code. 17 divides 306, so of a fixed
+ * order the loss of each 17th takes the same 18 symbols in every cycle, and never another one. An
+ * order that changes brings them. */
+static void test_a_loss_period_that_divides_the_cycle(void **state)
+{
+    enum { SYMBOLS = 304, CID = 2, CYCLE = 306, PERIOD = 17, GOT = CYCLE - CYCLE / PERIOD };
+
+    (void)state;
+    for (int order = FCAST_SEQUENTIAL; order <= FCAST_SHUFFLE; order++) {
+        struct sim_config cfg = base(FCAST_NO_CODE);
+        cfg.sender.k = 16;
+        cfg.sender.order = (enum fcast_order)order;
+        cfg.periodic = PERIOD;
+        cfg.receivers = 1;
+        struct sim *s = sim_new(&cfg);
+        sim_file(s, (SYMBOLS - 1) * E); /* and a header of less than a symbol */
+        sim_run(s, CYCLE);
+        struct fcast_receiver_stats first, last;
+        fcast_receiver_get_stats(s->receivers[0].core, &first);
+        assert_int_equal(first.useful, GOT);
+        assert_int_equal(first.redundant, 0);
+        sim_run(s, 9 * CYCLE);
+        fcast_receiver_get_stats(s->receivers[0].core, &last);
+        if (order != FCAST_SEQUENTIAL) {
             assert_all_done(s);
+        } else {
+            struct fcast_sender_stats st;
+            fcast_sender_get_stats(s->sender, &st);
+            assert_int_equal(st.source, 10 * SYMBOLS);
+            assert_int_equal(st.control, 10 * CID);
+            assert_int_equal(last.useful, GOT);
+            assert_int_equal(last.redundant, 9 * GOT);
+            assert_int_equal(s->receivers[0].done, 0);
+        }
         sim_free(s);
     }
 }
@@ -433,13 +482,19 @@ static void test_close(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_seeds),
-        cmocka_unit_test(test_repeats),        cmocka_unit_test(test_no_loss),
-        cmocka_unit_test(test_listening_ldpc), cmocka_unit_test(test_listening_rs),
-        cmocka_unit_test(test_periodic_loss),  cmocka_unit_test(test_restarts),
-        cmocka_unit_test(test_keys),           cmocka_unit_test(test_strangers_change_nothing),
-        cmocka_unit_test(test_bounds),         cmocka_unit_test(test_close)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sizes),
+                                       cmocka_unit_test(test_seeds),
+                                       cmocka_unit_test(test_repeats),
+                                       cmocka_unit_test(test_no_loss),
+                                       cmocka_unit_test(test_listening_ldpc),
+                                       cmocka_unit_test(test_listening_rs),
+                                       cmocka_unit_test(test_periodic_loss),
+                                       cmocka_unit_test(test_restarts),
+                                       cmocka_unit_test(test_a_loss_period_that_divides_the_cycle),
+                                       cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_strangers_change_nothing),
+                                       cmocka_unit_test(test_bounds),
+                                       cmocka_unit_test(test_close)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
