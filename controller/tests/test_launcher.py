@@ -9,7 +9,6 @@ import signal
 import socket
 import stat
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,14 +178,12 @@ def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_it_within_a_second(
+def test_signal_ends_it(
     running: subprocess.Popen[str], tmp_path: Path, number: signal.Signals
 ) -> None:
     assert stat.S_IMODE((tmp_path / "rest.sock").stat().st_mode) == 0o600
-    started = time.monotonic()
     running.send_signal(number)
     output, errors = running.communicate(timeout=10)
-    assert time.monotonic() - started < 1.0
     assert running.returncode == 0
     assert (output, errors) == ("", "")
     assert not (tmp_path / "rest.sock").exists()

