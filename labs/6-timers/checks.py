@@ -155,7 +155,10 @@ def chosen(context: Context) -> tuple[ExperimentSpec, ExperimentSpec]:
     place = context.work / OWN_RUNS
     place.mkdir(exist_ok=True)
     given = place / "given.yaml"
-    given.write_text(filled(start.read_text(), dict(context.parameters), str(start)))
+    text = filled(start.read_text(), dict(context.parameters), str(start))
+    # Both name the same stream: what a file names is taken from where the file lies.
+    stream = context.work.absolute() / "stream.txt"
+    given.write_text(text.replace("stream.txt", str(stream)))
     found = load(context.work / "chosen.yaml"), load(given)
     if not all(isinstance(spec, ExperimentSpec) for spec in found):
         raise RunProblem("chosen.yaml: found an experiment of another kind; valid: as it was")
