@@ -3,7 +3,11 @@
  * What the group bears for one host: a part of what is multicast anyway. A host that asks for more,
  * because it loses that much or says so, is repaired on its own streams; the others do not wait for
  * its repairs. It is multicast to again when it asks for less. A host keeps its account when it
- * connects again; all accounts together have a limit as well.
+ * connects again.
+ *
+ * All hosts together are borne more the more the median host loses: a minority cannot raise that.
+ * When they ask for more, each has the same part of it, so that who asks for little is still served
+ * by multicast.
  */
 #include <stdlib.h>
 
@@ -12,9 +16,14 @@
 #define SHARE 0.25        /* symbols multicast for one host, per block of data */
 #define MOST 256.0        /* and so many before that counts */
 #define TOGETHER 64.0     /* owing less than that it is multicast to again */
-#define SHARE_OF_ALL 0.5  /* for all hosts */
-#define MOST_OF_ALL 256.0 /* then each may owe no more than FEW */
-#define FEW 4.0
+#define LEAST_OF_ALL 0.04 /* for all hosts, */
+#define PER_LOSS 3.0      /* and for what the median host loses; largest of many, lost again */
+#define SHARE_OF_ALL 0.25 /* never more */
+#define MOST_OF_ALL 256.0 /* then each has its part of it, and may owe no more than FEW */
+#define FEW 8.0
+#define WINDOW_BLOCKS 1600.0 /* what a host lost before is forgotten */
+#define LOOK_BLOCKS 64       /* how often the median is looked for */
+enum { STEPS = 256 };        /* of loss, up to 1 */
 #define RELAPSES 6           /* each halves what a host is forgiven per block, */
 #define FORGET_BLOCKS 100000 /* for so long */
 
@@ -52,11 +61,55 @@ void fmtp_accounts_leave(struct fmtp_sender *s, int account)
     s->naccounts -= !--s->accounts[account].peers;
 }
 
-static void settle(const struct fmtp_sender *s, struct account *a, double share)
+void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, unsigned lost)
 {
-    double paid = share * (double)(s->stats.blocks - a->blocks);
+    struct account *a = &s->accounts[account];
+    double keep = WINDOW_BLOCKS / (WINDOW_BLOCKS + symbols);
 
-    a->debt = a->debt > paid ? a->debt - paid : 0;
+    a->heard = a->heard * keep + symbols;
+    a->lost = a->lost * keep + (lost < symbols ? lost : symbols);
+}
+
+/* What the median host loses, of those that said it; negative: none has. */
+static double median_loss(const struct fmtp_sender *s)
+{
+    size_t count[STEPS + 1] = {0}, hosts = 0, below = 0;
+
+    for (size_t i = 0; i < 2 * s->cfg.max_peers; i++) {
+        const struct account *a = &s->accounts[i];
+        if (a->peers && a->heard > 0) {
+            count[(size_t)(a->lost / a->heard * STEPS)]++;
+            hosts++;
+        }
+    }
+    for (size_t i = 0; hosts && i <= STEPS; i++)
+        if ((below += count[i]) * 2 >= hosts)
+            return (double)(i + 1) / STEPS;
+    return -1;
+}
+
+/* The part of the blocks that all hosts are borne. */
+static double share_of_all(struct fmtp_sender *s)
+{
+    if (!s->share_of_all || s->stats.blocks >= s->looked_blocks + LOOK_BLOCKS) {
+        double median = median_loss(s), share = LEAST_OF_ALL + PER_LOSS * median;
+        s->share_of_all = median < 0 || share > SHARE_OF_ALL ? SHARE_OF_ALL : share;
+        s->looked_blocks = s->stats.blocks;
+    }
+    return s->share_of_all;
+}
+
+static double less(double debt, double paid)
+{
+    return debt > paid ? debt - paid : 0;
+}
+
+static void settle(struct fmtp_sender *s, struct account *a, double share)
+{
+    double blocks = (double)(s->stats.blocks - a->blocks);
+
+    a->debt = less(a->debt, share * blocks);
+    a->part = less(a->part, share_of_all(s) / (double)s->naccounts * blocks);
     a->blocks = s->stats.blocks;
 }
 
@@ -65,24 +118,62 @@ static double share_of(const struct account *a)
     return SHARE / (1u << a->relapses);
 }
 
-static void charge(const struct fmtp_sender *s, struct account *a, double share, double most,
-                   unsigned symbols)
+static double at_most(double debt, double most)
 {
-    settle(s, a, share);
-    a->debt += symbols;
-    if (a->debt > 2 * most)
-        a->debt = 2 * most; /* what it does now counts, not what it did */
+    return debt < most ? debt : most; /* what it does now counts, not what it did */
+}
+
+/* Of what was asked for so many are multicast, or (for it alone) none. */
+static void charge(struct fmtp_sender *s, int account, unsigned symbols, unsigned multicast)
+{
+    struct account *a = &s->accounts[account];
+
+    settle(s, a, share_of(a));
+    a->debt = at_most(a->debt + symbols, 2 * MOST);
+    a->part = at_most(a->part + multicast, 2 * FEW);
+}
+
+static void charge_all(struct fmtp_sender *s, unsigned symbols)
+{
+    settle(s, &s->total, share_of_all(s));
+    s->total.debt = at_most(s->total.debt + symbols, 2 * MOST_OF_ALL);
 }
 
 void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols)
 {
-    charge(s, &s->accounts[account], share_of(&s->accounts[account]), MOST, symbols);
-    charge(s, &s->total, SHARE_OF_ALL, MOST_OF_ALL, symbols);
+    charge(s, account, symbols, symbols);
+    charge_all(s, symbols);
+}
+
+void fmtp_accounts_charge_unasked(struct fmtp_sender *s, int account, unsigned symbols)
+{
+    charge(s, account, symbols, 0);
+    charge_all(s, symbols);
 }
 
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols)
 {
-    charge(s, &s->accounts[account], share_of(&s->accounts[account]), MOST, symbols);
+    charge(s, account, symbols, 0);
+}
+
+/* Do all ask for more than the group bears? */
+static bool crowded(struct fmtp_sender *s)
+{
+    settle(s, &s->total, share_of_all(s));
+    return s->total.debt > MOST_OF_ALL;
+}
+
+/* What each may owe then: the less, the more they owe. */
+static double few(const struct fmtp_sender *s)
+{
+    return FEW * (2 - s->total.debt / MOST_OF_ALL);
+}
+
+double fmtp_accounts_loss(struct fmtp_sender *s, double taught)
+{
+    double most = share_of_all(s) - LEAST_OF_ALL;
+
+    return s->naccounts > 1 && taught > most && crowded(s) ? most : taught;
 }
 
 bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols)
@@ -90,9 +181,7 @@ bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols)
     struct account *a = &s->accounts[account];
 
     settle(s, a, share_of(a));
-    settle(s, &s->total, SHARE_OF_ALL);
-    double most = s->total.debt > MOST_OF_ALL ? FEW : MOST;
-    bool alone = s->naccounts > 1 && a->debt + symbols > (a->alone ? TOGETHER : most);
+    bool alone = s->naccounts > 1 && a->debt + symbols > (a->alone ? TOGETHER : MOST);
     /* What it taught about loss was for it alone. */
     if (alone && !a->alone && s->worst == account)
         s->lost = 0;
@@ -104,5 +193,5 @@ bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols)
         a->relapsed_blocks = s->stats.blocks;
     }
     a->alone = alone;
-    return alone;
+    return alone || (s->naccounts > 1 && crowded(s) && a->part + symbols > few(s));
 }

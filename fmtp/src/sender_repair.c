@@ -188,7 +188,7 @@ static bool near_end(struct fmtp_sender *s, const struct product *p)
 void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
 {
     unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k);
-    double expected = loss(s) * k;
+    double part = fmtp_accounts_loss(s, loss(s)), expected = part * k;
 
     if (!fmtp_repair_active(s))
         return;
@@ -213,9 +213,9 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
         g->target = (uint8_t)n;
     if (g->target > g->parity)
         s->appending = g;
-    unsigned for_loss = (unsigned)(loss(s) * k + 0.5);
+    unsigned for_loss = (unsigned)(part * k + 0.5);
     if (s->worst >= 0)
-        fmtp_accounts_charge(s, s->worst, for_loss < n ? for_loss : n);
+        fmtp_accounts_charge_unasked(s, s->worst, for_loss < n ? for_loss : n);
 }
 
 /* ------------------------------------------------------------------ requests */
@@ -273,6 +273,19 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
         g->product->busy++;
         TAILQ_INSERT_TAIL(&s->held, g, link);
     }
+}
+
+void fmtp_repair_request_early(struct fmtp_sender *s, struct group *g,
+                               const struct fmtp_repair_req *req, const struct peer *peer)
+{
+    unsigned max = fmtp_fec_max_parity(blocks_of(s, g)), target = req->high + req->need;
+
+    target = target < max ? target : max;
+    if (target <= g->target)
+        return;
+    fmtp_accounts_charge(s, peer->account, target - g->target);
+    g->target = (uint8_t)target;
+    g->account = peer->account;
 }
 
 /* The hold-off is over: parity for all, or the blocks that were lost? */

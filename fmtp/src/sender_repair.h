@@ -28,6 +28,10 @@ void fmtp_repair_end(struct fmtp_sender *s, struct product *p);
 /* A valid request of a peer for the group. */
 void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fmtp_repair_req *req,
                          const struct peer *peer, uint64_t now_ns);
+/* The same while blocks of it are still to come: parity follows the last of them. Before that it
+ * would tell the others that the group is over, and that they lost it. */
+void fmtp_repair_request_early(struct fmtp_sender *s, struct group *g,
+                               const struct fmtp_repair_req *req, const struct peer *peer);
 /* Lets bursts begin whose hold-off is over, and learns from groups that no receiver asked for. */
 void fmtp_repair_due(struct fmtp_sender *s, uint64_t now_ns);
 /* When the next hold-off is over, or TP_NEVER. */

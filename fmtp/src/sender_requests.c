@@ -179,6 +179,23 @@ static int bad_message(struct fmtp_sender *s)
     return 0;
 }
 
+static unsigned missing(const struct fmtp_repair_req *req, unsigned k)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < k; i++)
+        n += req->bitmap[i / 8] >> (i % 8) & 1;
+    return n;
+}
+
+/* Are blocks of the group still to be multicast? */
+static bool is_coming(const struct fmtp_sender *s, const struct product *p, uint32_t group)
+{
+    struct fmtp_fec_group range = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group);
+
+    return p == s->current && s->cursor <= (uint64_t)range.first + range.count;
+}
+
 static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
                           const uint8_t *body, uint64_t now_ns)
 {
@@ -194,12 +211,18 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
         return bad_message(s);
     count_peer(p, number);
+    bool coming = is_coming(s, p, h->seqnum);
+    if (req.round == 0 && !coming)
+        fmtp_accounts_heard(s, s->peers[number]->account, k, missing(&req, k));
     if (!fmtp_repair_active(s) || !p->groups ||
         fmtp_accounts_alone(s, s->peers[number]->account, req.need)) {
         fmtp_accounts_charge_alone(s, s->peers[number]->account, req.need);
         return retransmit(s, number, p, h->seqnum, k, &req);
     }
-    fmtp_repair_request(s, &p->groups[h->seqnum], &req, s->peers[number], now_ns);
+    if (coming)
+        fmtp_repair_request_early(s, &p->groups[h->seqnum], &req, s->peers[number]);
+    else
+        fmtp_repair_request(s, &p->groups[h->seqnum], &req, s->peers[number], now_ns);
     return 0;
 }
 
@@ -222,9 +245,12 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
         p->acked_ns = now_ns;
     /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage, or
      * it came late. */
-    if (peer->extended && lost <= p->nblocks / 2 && !fmtp_accounts_alone(s, peer->account, 0)) {
-        p->told = true;
-        p->most_lost = lost > p->most_lost ? lost : p->most_lost;
+    if (peer->extended && lost <= p->nblocks / 2) {
+        fmtp_accounts_heard(s, peer->account, p->nblocks, lost);
+        if (!fmtp_accounts_alone(s, peer->account, 0)) {
+            p->told = true;
+            p->most_lost = lost > p->most_lost ? lost : p->most_lost;
+        }
     }
     if (fmtp_sender_finish(p, number)) {
         s->stats.acks++;

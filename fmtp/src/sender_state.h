@@ -88,9 +88,11 @@ struct account {
     bool alone;        /* repaired on its streams */
     unsigned relapses; /* how often it has become so */
     uint64_t relapsed_blocks;
-    double debt;     /* symbols multicast for it, less its part of the data since */
-    uint64_t blocks; /* multicast when debt was brought up to date */
-    uint64_t used;   /* when a peer came last, in peers that came */
+    double debt;        /* symbols multicast for it, less its part of the data since */
+    double part;        /* the same, less its part of what all hosts are borne */
+    double heard, lost; /* blocks it told about, and lost of them, forgetting old ones */
+    uint64_t blocks;    /* multicast when debt was brought up to date */
+    uint64_t used;      /* when a peer came last, in peers that came */
 };
 
 struct peer {
@@ -161,6 +163,8 @@ struct fmtp_sender {
     size_t npeers, nordinary;
     struct account *accounts; /* 2 * max_peers */
     struct account total;     /* of all of them */
+    double share_of_all;      /* symbols per block that all are borne; 0: not looked for */
+    uint64_t looked_blocks;   /* multicast when it was */
     size_t naccounts;         /* with a peer */
     uint64_t npeers_ever;
     int worst; /* account that taught the loss last; -1: none */
@@ -236,6 +240,12 @@ int fmtp_accounts_enter(struct fmtp_sender *s, uint64_t host);
 void fmtp_accounts_leave(struct fmtp_sender *s, int account);
 /* So many symbols are multicast for it. */
 void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols);
+/* So many are, as it taught a loss. */
+void fmtp_accounts_charge_unasked(struct fmtp_sender *s, int account, unsigned symbols);
+/* It says that it lost so many symbols of so many. */
+void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, unsigned lost);
+/* Of the loss that requests taught, what the group bears unasked. */
+double fmtp_accounts_loss(struct fmtp_sender *s, double taught);
 /* It asked for so many that went to its stream. */
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols);
 /* Is it repaired on its streams alone, because it asks for more than the others can bear? */

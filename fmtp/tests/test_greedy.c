@@ -85,6 +85,52 @@ static void ask_modestly(struct sim *s, int peer, uint32_t index, unsigned turn)
         send_message(s, peer, FMTP_RETX_END, index, nblocks / 2, 0, NULL, 0);
 }
 
+/* Each a little below what the group bears for one host: a quarter of the blocks, four symbols at a
+ * time, of another group than the others, and other blocks. */
+static struct {
+    double debt;
+    uint64_t blocks;
+} spent[SIM_RECEIVERS];
+
+static void ask_below_the_bound(struct sim *s, int peer, uint32_t index, unsigned turn)
+{
+    enum { FEW = 4 };
+    uint32_t nblocks = fmtp_blocks(SIZE, FMTP_DATA_LEN), groups = fmtp_fec_groups(nblocks, K);
+    uint8_t body[FMTP_REPAIR_REQ_MAX], bits[32] = {0};
+    struct fmtp_server_stats stats;
+
+    fmtp_sender_get_stats(s->sender, &stats);
+    double paid = 0.249 * (double)(stats.blocks - spent[peer].blocks);
+    spent[peer].debt = spent[peer].debt > paid ? spent[peer].debt - paid : 0;
+    spent[peer].blocks = stats.blocks;
+    if (spent[peer].debt > 0 || index + 1 < (uint32_t)s->offered)
+        return;
+    spent[peer].debt = FEW;
+    uint32_t g = (turn + (unsigned)peer * 5) % groups;
+    bits[(turn / groups + (unsigned)peer) % 24] = 0x0f;
+    struct fmtp_repair_req req = {0, 2, FEW, bits};
+    size_t len = fmtp_repair_req_put(body, &req, fmtp_fec_group(nblocks, K, g).count);
+    send_message(s, peer, FMTP_REPAIR_REQ, index, g, (uint16_t)len, body, len);
+}
+
+/* Eight symbols of each group of the product that is not yet multicast. */
+static void ask_ahead(struct sim *s, int peer, uint32_t index, unsigned turn)
+{
+    uint32_t nblocks = fmtp_blocks(SIZE, FMTP_DATA_LEN), groups = fmtp_fec_groups(nblocks, K);
+    uint8_t body[FMTP_REPAIR_REQ_MAX], bits[32] = {0xff};
+    struct fmtp_server_stats stats;
+
+    (void)turn;
+    fmtp_sender_get_stats(s->sender, &stats);
+    for (uint32_t g = 0; g < groups; g++) {
+        struct fmtp_fec_group at = fmtp_fec_group(nblocks, K, g);
+        struct fmtp_repair_req req = {0, 2, 8, bits};
+        size_t len = fmtp_repair_req_put(body, &req, at.count);
+        if (stats.blocks < (uint64_t)index * nblocks + at.first)
+            send_message(s, peer, FMTP_REPAIR_REQ, index, g, (uint16_t)len, body, len);
+    }
+}
+
 /* All of it by RETX_REQ, 64 kB for 12 bytes, and the BOP. */
 static void ask_by_stream(struct sim *s, int peer, uint32_t index, unsigned turn)
 {
@@ -158,13 +204,14 @@ static struct result run(const struct attack *a)
     uint64_t attacked = 0;
     unsigned turn = 0;
 
+    memset(spent, 0, sizeof spent);
     struct sim *s = sim_new(&cfg);
     for (int i = 0; i < PRODUCTS; i++)
         sim_product(s, SIZE, 0);
     for (int i = 0; i < a->attackers; i++)
         peers[i] = attacker(s, a, i);
     for (; !honest_are_done(s) && s->now_ns < 60000 * MS; turn++) {
-        sim_run(s, s->now_ns + STEP);
+        sim_run(s, s->now_ns + (a->on == ask_below_the_bound ? MS : STEP));
         for (int i = 0; i < a->attackers; i++) {
             if (a->reconnecting && (turn + (unsigned)i) % 12 == 11) {
                 fmtp_sender_peer_remove(s->sender, peers[i]);
@@ -243,6 +290,38 @@ static void test_many_hosts(void **state)
             a.attackers = hosts;
             assert_true(run(&a).seconds < before.seconds * 1.1);
         }
+}
+
+/* Hosts that each stay below the bound of one may not do together what one may not. */
+static void test_hosts_below_the_bound(void **state)
+{
+    static const struct attack each = {
+        "1, 2, 4, 16, 64 hosts below the bound", ask_below_the_bound, 1, false, false, false};
+    static const int hosts[] = {1, 2, 4, 16, 64};
+
+    (void)state;
+    head();
+    struct result before = run(&nobody);
+    for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i++) {
+        struct attack a = each;
+        a.attackers = hosts[i];
+        struct result r = run(&a);
+        assert_true(r.seconds < before.seconds * 1.1);
+        assert_true(r.multicast < before.multicast * 1.12);
+    }
+}
+
+/* Repairs of groups that are still to come would tell the others that these are over. */
+static void test_asking_ahead(void **state)
+{
+    static const struct attack ahead = {
+        "one asks for what is still to come", ask_ahead, 1, false, false, true};
+
+    (void)state;
+    head();
+    struct result before = run(&nobody), r = run(&ahead);
+    assert_true(r.seconds < before.seconds * 1.02);
+    assert_true(r.stats.repairs_sent < 2 * before.stats.repairs_sent);
 }
 
 /* Receivers without the extension: the others' repairs stay multicast. */
@@ -335,8 +414,12 @@ static void test_a_bad_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_repair_floods), cmocka_unit_test(test_many_hosts),
-        cmocka_unit_test(test_ordinary_ones), cmocka_unit_test(test_stream_flood),
+        cmocka_unit_test(test_repair_floods),
+        cmocka_unit_test(test_many_hosts),
+        cmocka_unit_test(test_hosts_below_the_bound),
+        cmocka_unit_test(test_asking_ahead),
+        cmocka_unit_test(test_ordinary_ones),
+        cmocka_unit_test(test_stream_flood),
         cmocka_unit_test(test_a_bad_path),
     };
 
