@@ -127,6 +127,14 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
+def used_bytes(path: Path) -> int:
+    """Room that a file takes; 0: it has gone."""
+    try:
+        return path.stat().st_blocks * 512
+    except FileNotFoundError:
+        return 0
+
+
 def _run(name: str, case: Callable[[M], None], kind: Callable[[str, str, Path], M]) -> bool:
     """True if the case held."""
     send, recv = sys.argv[1:3]

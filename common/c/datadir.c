@@ -146,6 +146,22 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
     return refuse(d, err, err_bytes, "not a regular file");
 }
 
+int datadir_remove(struct datadir *d, const char *path, char *err, size_t err_bytes)
+{
+    char clean[DATADIR_PATH_MAX], *name;
+    int dir;
+
+    if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
+        (dir = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
+        return -1;
+    int failed = unlinkat(dir, name, 0), e = errno;
+    close(dir);
+    if (!failed || e == ENOENT)
+        return 0;
+    snprintf(err, err_bytes, "%s", strerror(e));
+    return -1;
+}
+
 int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes)
 {

@@ -26,6 +26,9 @@ void datadir_close(struct datadir *d);
 /* Opens (creates) a file to append to. -1 and a reason. */
 int datadir_append(struct datadir *d, const char *path, char *err, size_t err_bytes);
 
+/* Removes a file, if it is there. -1 and a reason. */
+int datadir_remove(struct datadir *d, const char *path, char *err, size_t err_bytes);
+
 /* A new file that takes path's place as a whole, when it is finished. */
 struct datadir_new {
     int fd, dir_fd;

@@ -92,15 +92,15 @@ static void drop(void *ctx, uint64_t toi, void *place, bool keep)
     free(p);
 }
 
-static bool done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
-                 uint64_t bytes)
+static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
+                            uint64_t at, uint64_t bytes)
 {
     const struct place *p = place;
 
     if (at + bytes != p->bytes || strlen(meta->location) >= sizeof meta->location)
         abort();
     drop(ctx, toi, place, false);
-    return toi & 1;
+    return (enum fcast_done)(toi % 3);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)

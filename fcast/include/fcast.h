@@ -84,6 +84,11 @@ struct fcast_place {
 #define FCAST_BLOCK_DONE UINT32_MAX /* id of a note: all source symbols of the block are there */
 
 enum fcast_begin { FCAST_REFUSE, FCAST_WANT, FCAST_HAVE /* from an earlier life */ };
+enum fcast_done {
+    FCAST_WRONG,    /* not what the digest says: the object begins anew */
+    FCAST_STORED,   /* the caller has it */
+    FCAST_UNSTORED, /* the caller cannot keep it: it is not wanted again */
+};
 
 struct fcast_receiver_config {
     enum fcast_protocol protocol;
@@ -103,9 +108,9 @@ struct fcast_receiver_config {
     enum fcast_begin (*begin)(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
                               const struct fcast_fti *fti, struct fcast_place *out);
     /* It is complete; its data are at [at, at + bytes) of the store. The place is the caller's
-     * again. false: they are wrong (digest), and the object begins anew. */
-    bool (*done)(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
-                 uint64_t bytes);
+     * again. */
+    enum fcast_done (*done)(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
+                            uint64_t at, uint64_t bytes);
     /* It will not be completed: the place is the caller's again. keep: only because the receiver
      * ends. */
     void (*drop)(void *ctx, uint64_t toi, void *place, bool keep);
@@ -123,7 +128,7 @@ struct fcast_receiver_stats {
     uint64_t evicted;           /* objects that gave way to others */
     uint64_t decoded;           /* blocks that repair symbols completed */
     uint64_t restored;          /* symbols of an earlier life */
-    uint64_t objects_started, objects_done, objects_wrong;
+    uint64_t objects_started, objects_done, objects_wrong, objects_unstored;
     uint64_t store_errors;
     uint64_t useful; /* symbols that were stored */
 };
@@ -142,6 +147,8 @@ void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
 bool fcast_receiver_has_all(const struct fcast_receiver *r);
 /* Did the sender say that the session ends? */
 bool fcast_receiver_is_closed(const struct fcast_receiver *r);
+/* When the session's last datagram came; 0: none has. */
+uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r);
 void fcast_receiver_get_stats(const struct fcast_receiver *r, struct fcast_receiver_stats *out);
 /* Symbols of unfinished objects: how many there are, and how many would be enough. */
 void fcast_receiver_progress(const struct fcast_receiver *r, uint64_t *have, uint64_t *need);

@@ -191,6 +191,16 @@ static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
     return true;
 }
 
+/* What the caller made of a whole object. */
+static void count_done(struct fcast_receiver *r, uint64_t toi, enum fcast_done result)
+{
+    r->stats.objects_done += result == FCAST_STORED;
+    r->stats.objects_wrong += result == FCAST_WRONG;
+    r->stats.objects_unstored += result == FCAST_UNSTORED;
+    if (result != FCAST_WRONG)
+        fcast_set_done(r, toi);
+}
+
 /* Gives the object to the caller. */
 static void deliver(struct fcast_receiver *r, struct fcast_object *o, const struct fcast_meta *meta,
                     uint64_t at)
@@ -202,11 +212,7 @@ static void deliver(struct fcast_receiver *r, struct fcast_object *o, const stru
         return;
     }
     void *place = o->reception.place.ctx;
-    bool good = r->cfg.done(r->cfg.ctx, toi, place, meta, at, o->reception.fti.length - at);
-    r->stats.objects_done += good;
-    r->stats.objects_wrong += !good;
-    if (good)
-        fcast_set_done(r, toi);
+    count_done(r, toi, r->cfg.done(r->cfg.ctx, toi, place, meta, at, o->reception.fti.length - at));
     forget(r, o);
 }
 
@@ -282,10 +288,7 @@ static void look_at_fdt(struct fcast_receiver *r)
         if (!f->has_transfer_length || f->transfer_length || fcast_is_done(r, f->toi) ||
             !ask(r, f->toi, &none, &place))
             continue;
-        if (r->cfg.done(r->cfg.ctx, f->toi, place.ctx, &f->meta, 0, 0)) {
-            r->stats.objects_done++;
-            fcast_set_done(r, f->toi);
-        }
+        count_done(r, f->toi, r->cfg.done(r->cfg.ctx, f->toi, place.ctx, &f->meta, 0, 0));
     }
 }
 
@@ -466,6 +469,11 @@ void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
         return;
     }
     take_symbol(r, &h, bytes + h.len, len - h.len, now_ns);
+}
+
+uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r)
+{
+    return r->heard_ns;
 }
 
 bool fcast_receiver_is_closed(const struct fcast_receiver *r)

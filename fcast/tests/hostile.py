@@ -9,18 +9,43 @@ of the test's own; packets stay on the loopback of a network namespace. Exit sta
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
-from tests.tool_cases import Machine, expect, names, run_cases
+from tests.tool_cases import (
+    Machine,
+    Program,
+    expect,
+    names,
+    resize,
+    run_cases,
+    small_disk,
+    used_bytes,
+    wait_for,
+)
 
 GROUP = "239.78.0.1:20078"
+MB = 1_000_000
 DIGITS = "0123456789abcdef" * 4
 
 
 class Site(Machine):
     """The two programs and how they are called."""
+
+    def send(self, files: list[Path], *more: str) -> Program:
+        argv = [self.send_path, "--group", GROUP, "--interface", "127.0.0.1", "--rate", "60M"]
+        argv += ["--tsi", "7", "--cache", str(self.work), *more]
+        program = self.start("send", [*argv, *map(str, files)])
+        wait_for("sender", lambda: "symbol_bytes=" in program.said())
+        return program
+
+    def receive(self, directory: Path, *more: str, name: str = "recv") -> Program:
+        argv = [self.recv_path, "--group", GROUP, "--interface", "127.0.0.1", *more]
+        return self.start(name, [*argv, str(directory)])
 
     def refuses(self, argv: list[str], *texts: str, code: int = 2) -> str:
         """Return what it says; raises Failure unless it ends at once, so, with the texts."""
@@ -123,6 +148,203 @@ def case_a_session_file_that_cannot_be(m: Site) -> None:
     argv = [m.send_path, "--group", GROUP, "--interface", "127.0.0.1", "--cycles", "1", str(file)]
     m.refuses([*argv, "--sdp", str(directory)], f"--sdp '{directory}': Is a directory", code=1)
     expect(names(m.work) == ["directory", "file"], f"left: {names(m.work)}")
+
+
+# ---------------------------------------------------------------- full disks
+
+
+def same(one: Path, two: Path) -> None:
+    expect(one.read_bytes() == two.read_bytes(), f"{one.name} differs")
+
+
+def fills_up(m: Site, disk_bytes: int, files: list[Path]) -> None:
+    """On a disk that is too small a receiver ends; with more room the next one goes on."""
+    m.send(files)
+    with small_disk(m.directory("disk"), disk_bytes) as disk:
+        receiver = m.receive(disk)
+        receiver.ends(1)
+        lines = [line for line in receiver.said().splitlines() if "No space left" in line]
+        expect(len(lines) == 1 and f"waits in {disk}/.fcast" in lines[0], receiver.said())
+        expect(receiver.counts()["result"] == "incomplete", receiver.told())
+        expect([name for name in names(disk) if name != ".fcast"] == [], f"left: {names(disk)}")
+        resize(disk, 40 * MB)
+        again = m.receive(disk, name="again")
+        again.ends(0)
+        counts = again.counts()
+        expect(int(counts["restored"]) > 0 and counts["result"] == "complete", again.told())
+        for file in files:
+            same(disk / file.name, file)
+        expect(names(disk) == sorted([".fcast", *(file.name for file in files)]), str(names(disk)))
+        expect(names(disk / ".fcast") == [], f"left: {names(disk / '.fcast')}")
+
+
+def case_a_disk_too_small_for_the_copy(m: Site) -> None:
+    """The object is there whole, but not the file that is made of it."""
+    fills_up(m, 6 * MB, [m.file("big", 4 * MB)])
+
+
+def case_a_disk_too_small_for_the_object(m: Site) -> None:
+    """Writes of symbols fail."""
+    fills_up(m, 2 * MB, [m.file("big", 4 * MB)])
+
+
+def case_standard_output_is_full(m: Site) -> None:
+    """A report that cannot be written is a failure."""
+    file, got = m.file("file", 1000), m.directory("got")
+    m.send([file])
+    argv = [m.recv_path, "--group", GROUP, "--interface", "127.0.0.1", str(got)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    expect(done.returncode == 1, f"ended with {done.returncode}: {done.stderr}")
+    expect("standard output: No space left on device" in done.stderr, done.stderr)
+    same(got / "file", file)
+
+
+# ---------------------------------------------------------------- destinations
+
+
+def case_a_destination_that_is_no_file(m: Site) -> None:
+    """A directory, a FIFO, a link in a file's place stay; the others come, and the end is 1."""
+    files = [m.file(name, 2000) for name in ("directory", "fifo", "link", "good")]
+    got, outside = m.directory("got"), m.work / "outside"
+    (got / "directory").mkdir()
+    os.mkfifo(got / "fifo")
+    (got / "link").symlink_to(outside)
+    sender = m.send(files)
+    receiver = m.receive(got)
+    receiver.ends(1)
+    expect(receiver.said().count("refused: not a regular file") == 3, receiver.said())
+    counts = receiver.counts()
+    expect((counts["files"], counts["unstored"]) == ("1", "3"), receiver.told())
+    expect(counts["result"] == "incomplete", receiver.told())
+    same(got / "good", files[3])
+    expect(not outside.exists(), "the link was followed")
+    (got / "directory").rmdir()
+    (got / "fifo").unlink()
+    (got / "link").unlink()
+    again = m.receive(got, name="again")
+    again.ends(0)
+    for file in files:
+        same(got / file.name, file)
+    sender.signal(signal.SIGTERM)
+    sender.ends(0)
+
+
+def case_a_directory_that_cannot_be_written(m: Site) -> None:
+    """DIR/.fcast is a link, a FIFO, a file: the program says so at once."""
+    argv = [m.recv_path, "--group", GROUP, "--interface", "127.0.0.1"]
+    for number in range(3):
+        got = m.directory(f"got{number}")
+        if number == 0:
+            (got / ".fcast").symlink_to(m.work)
+        elif number == 1:
+            os.mkfifo(got / ".fcast")
+        else:
+            (got / ".fcast").write_text("")
+        m.refuses([*argv, str(got)], f"'{got}/.fcast': Not a directory", code=1)
+    locked = m.directory("locked")
+    locked.chmod(0o555)
+    m.work.chmod(0o755)
+    nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "--inh-caps=-all"]
+    m.refuses([*nobody, *argv, str(locked)], f"'{locked}/.fcast': Permission denied", code=1)
+
+
+def case_two_receivers_in_one_directory(m: Site) -> None:
+    """Their parts would mix: the second one is refused, the first one goes on."""
+    big, got = m.file("big", 3 * MB), m.directory("got")
+    first = m.receive(got, name="first")
+    wait_for("first receiver", lambda: "sandbox" in first.said())
+    argv = [m.recv_path, "--group", GROUP, "--interface", "127.0.0.1", str(got)]
+    m.refuses(argv, f"'{got}': another fcast-recv uses it; valid: a directory for each", code=1)
+    m.send([big])
+    first.ends(0)
+    same(got / "big", big)
+
+
+def case_old_parts_are_bounded(m: Site) -> None:
+    """Parts that nobody goes on with take no more than --max-bytes, the newest stay."""
+    got = m.directory("got")
+    (got / ".fcast").mkdir(mode=0o700)
+    for number in range(5):
+        for part in ("data", "repair", "notes"):
+            path = got / ".fcast" / f"{number:016x}.{part}"
+            path.write_bytes(os.urandom(400_000 if part == "data" else 8))
+            os.utime(path, (1000 + number, 1000 + number))
+    receiver = m.receive(got, "--timeout", "1", "--max-bytes", "1M")
+    receiver.ends(1)
+    left = sorted({name.split(".")[0] for name in names(got / ".fcast")})
+    expect(left == [f"{number:016x}" for number in (3, 4)], f"left: {left}")
+
+
+# ---------------------------------------------------------------- silence and ends
+
+
+def noise(stop: threading.Event) -> None:
+    """Datagrams that are none of any session."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        address, port = GROUP.split(":")
+        while not stop.wait(0.05):
+            s.sendto(b"noise", (address, int(port)))
+
+
+def case_a_silent_sender(m: Site) -> None:
+    """--timeout ends the wait, whatever strangers send meanwhile, and says why."""
+    stop = threading.Event()
+    thread = threading.Thread(target=noise, args=(stop,))
+    thread.start()
+    try:
+        receiver = m.receive(m.directory("got"), "--timeout", "1")
+        receiver.ends(1)
+    finally:
+        stop.set()
+        thread.join()
+    expect("nothing came of the session for 1 s (--timeout)" in receiver.said(), receiver.said())
+    expect(int(receiver.counts()["malformed"]) > 2, receiver.told())
+
+
+def case_a_sender_that_ends_too_soon(m: Site) -> None:
+    """The receiver says that the session was over before all was here."""
+    big, got = m.file("big", 8 * MB), m.directory("got")
+    sender = m.send([big], "--rate", "10M")
+    receiver = m.receive(got)
+    wait_for("notes", lambda: any(used_bytes(path) for path in (got / ".fcast").glob("*.notes")))
+    sender.signal(signal.SIGINT)
+    receiver.ends(1)
+    expect("the sender ended the session before all files were here" in receiver.said(), "")
+
+
+def case_an_interrupted_receiver(m: Site) -> None:
+    """Ctrl-C: a report, nothing but parts is left, and the next receiver goes on with them."""
+    big, got = m.file("big", 4 * MB), m.directory("got")
+    m.send([big], "--rate", "20M")
+    receiver = m.receive(got)
+    wait_for("notes", lambda: any(used_bytes(path) for path in (got / ".fcast").glob("*.notes")))
+    receiver.signal(signal.SIGINT)
+    receiver.ends(1)
+    expect(receiver.counts()["result"] == "incomplete", receiver.told())
+    expect(names(got) == [".fcast"], f"left: {names(got)}")
+    again = m.receive(got, name="again")
+    again.ends(0)
+    expect(int(again.counts()["restored"]) >= 512, again.told())
+    same(got / "big", big)
+
+
+def case_killed_while_it_copies(m: Site) -> None:
+    """SIGKILL between the object and its file: the next receiver leaves no trace of it."""
+    big, got = m.file("big", 30 * MB), m.directory("got")
+    m.send([big], "--fec", "none", "--rate", "500M")
+    receiver = m.receive(got)
+    wait_for("copy", lambda: any(path.suffix == ".tmp" for path in got.iterdir()), 0)
+    receiver.signal(signal.SIGKILL)
+    receiver.process.wait()
+    expect("big" not in names(got), "the copy was done before the kill: try again")
+    expect(names(got) != [".fcast"], "the copy had not begun")
+    again = m.receive(got, name="again")
+    again.ends(0)
+    same(got / "big", big)
+    expect(names(got) == [".fcast", "big"], f"left: {names(got)}")
+    expect(names(got / ".fcast") == [], f"left: {names(got / '.fcast')}")
 
 
 if __name__ == "__main__":

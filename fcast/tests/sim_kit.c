@@ -152,8 +152,8 @@ static void forget(struct sim_receiver *r, struct sim_place *p)
     place_free(p);
 }
 
-static bool done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
-                 uint64_t bytes)
+static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
+                            uint64_t at, uint64_t bytes)
 {
     struct sim_receiver *r = ctx;
     struct sim_place *p = place;
@@ -173,7 +173,7 @@ static bool done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *
     r->has[toi] = good;
     r->wrong += !good;
     forget(r, p);
-    return good;
+    return good ? FCAST_STORED : FCAST_WRONG;
 }
 
 static void drop(void *ctx, uint64_t toi, void *place, bool keep)

@@ -77,10 +77,10 @@ stop_sender restart
 
 # With another key, or none, nothing is taken.
 for n in 1 2; do (umask 077 && printf '%064d\n' $n >"$dir/key$n"); done
-mkdir "$dir/out4"
+mkdir "$dir/out4" "$dir/wrong"
 start_sender --rate 20M --key-file "$dir/key1" "$dir/in/large"
 timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key2" \
-    --timeout 2 "$dir/out4" >"$dir/4.out" 2>"$dir/4.err" &
+    --timeout 2 "$dir/wrong" >"$dir/4.out" 2>"$dir/4.err" &
 wrong=$!
 timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key1" \
     "$dir/out4" >"$dir/5.out" 2>"$dir/5.err" || fail "the receiver with the key"

@@ -13,6 +13,7 @@
 
 #include "datadir.h"
 #include "location.h"
+#include "log_limit.h"
 #include "loop/loop.h"
 #include "net/batch_in.h"
 #include "net/sockets.h"
@@ -58,10 +59,11 @@ struct run {
     const char *dir_path;
     struct datadir dir;
     struct places places;
+    struct log_limit *log;
     struct fcast_receiver *core;
     int fd;
     struct tp_batch_in *in;
-    uint64_t now_ns, heard_ns, begun_ns, bytes;
+    uint64_t now_ns, begun_ns, bytes;
 };
 
 /* ------------------------------------------------------------------ objects */
@@ -72,9 +74,12 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     struct run *run = ctx;
     enum fcast_begin answer = place_open(&run->places, source, tsi, toi, fti, out);
 
-    if (answer == FCAST_REFUSE)
-        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: no place: %s\n", (unsigned long long)toi,
-                (unsigned long long)fti->length, strerror(errno));
+    const char *why = strerror(errno);
+    uint64_t more;
+    if (answer == FCAST_REFUSE && !run->places.error &&
+        log_limit_take(run->log, "sender", why, 1, run->now_ns, &more))
+        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: no place: %s (once a minute)\n",
+                (unsigned long long)toi, (unsigned long long)fti->length, why);
     return answer;
 }
 
@@ -117,36 +122,60 @@ static bool name_of(const struct fcast_meta *meta, char *out, size_t room)
     return (size_t)snprintf(out, room, "%s%s", path, suffix) < room;
 }
 
-static bool done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta, uint64_t at,
-                 uint64_t bytes)
+enum stored { STORED, WRONG_DIGEST, NO_NAME, NO_ROOM };
+
+/* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why. */
+static enum stored store(struct run *run, void *place, const struct fcast_meta *meta, uint64_t at,
+                         uint64_t bytes, const char *name, char *why, size_t why_bytes)
 {
-    struct run *run = ctx;
     struct datadir_new fresh;
-    char name[FCAST_NAME_MAX + 8] = "", why[256] = "Content-Location is no path";
+    char temporary[FCAST_NAME_MAX + 80];
+    const char *slash = strrchr(name, '/');
+    const unsigned long refused = run->dir.refused;
     bool wrong = false;
 
-    bool named = name_of(meta, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
-    bool is_open = named && datadir_new(&run->dir, name, &fresh, why, sizeof why) == 0;
-    bool good = is_open && copy(place, at, bytes, meta, fresh.fd, &wrong);
-    if (is_open && !good)
-        snprintf(why, sizeof why, "%s", strerror(errno));
-    if (wrong)
-        snprintf(why, sizeof why, "SHA-256 differs");
-    if (is_open && datadir_new_finish(&fresh, good && !wrong, why, sizeof why) < 0)
+    errno = 0;
+    if (datadir_new(&run->dir, name, &fresh, why, why_bytes) < 0)
+        return run->dir.refused > refused || !errno || errno == ENAMETOOLONG ? NO_NAME : NO_ROOM;
+    snprintf(temporary, sizeof temporary, "%.*s%s", slash ? (int)(slash - name) + 1 : 0, name,
+             fresh.temporary);
+    bool good = places_note_copy(&run->places, temporary) == 0 &&
+                copy(place, at, bytes, meta, fresh.fd, &wrong);
+    int error = errno;
+    if (datadir_new_finish(&fresh, good && !wrong, why, why_bytes) < 0 && good && !wrong) {
+        error = errno;
         good = false;
-    /* A name that leads out of DIR will not be better the next time. */
-    place_close(&run->places, place, !wrong, false);
-    if (!good || wrong) {
+    }
+    places_forget_copy(&run->places);
+    if (wrong)
+        snprintf(why, why_bytes, "SHA-256 differs");
+    errno = error;
+    return wrong ? WRONG_DIGEST : good ? STORED : error == EISDIR ? NO_NAME : NO_ROOM;
+}
+
+static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
+                            uint64_t at, uint64_t bytes)
+{
+    struct run *run = ctx;
+    char name[FCAST_NAME_MAX + 8] = "", why[256] = "Content-Location is no path";
+    bool named = name_of(meta, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
+    enum stored result =
+        named ? store(run, place, meta, at, bytes, name, why, sizeof why) : NO_NAME;
+
+    if (result == NO_ROOM && !run->places.error)
+        run->places.error = errno ? errno : EIO;
+    place_close(&run->places, place, result == STORED, result == NO_ROOM);
+    if (result == WRONG_DIGEST || result == NO_NAME)
         fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: %s\n", (unsigned long long)toi,
                 (unsigned long long)bytes, why);
-        return false;
-    }
+    if (result != STORED)
+        return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
     run->bytes += bytes;
     printf("toi=%llu bytes=%llu seconds=%.3f digest=%s name=%s\n", (unsigned long long)toi,
            (unsigned long long)bytes, (double)(run->now_ns - run->begun_ns) / 1e9,
            meta->has_digest ? "good" : "none", name);
     fflush(stdout);
-    return true;
+    return FCAST_STORED;
 }
 
 static void drop(void *ctx, uint64_t toi, void *place, bool keep)
@@ -155,6 +184,8 @@ static void drop(void *ctx, uint64_t toi, void *place, bool keep)
 
     (void)toi;
     place_close(&run->places, place, false, keep);
+    if (keep)
+        places_bound(&run->places, run->cfg.max_bytes);
 }
 
 /* ------------------------------------------------------------------ options */
@@ -252,6 +283,18 @@ static void take_option(struct run *run, int option)
     }
 }
 
+/* What earlier processes left. */
+static void clean(struct run *run)
+{
+    char temporary[FCAST_NAME_MAX + 80], why[256];
+
+    if (places_left_copy(&run->places, temporary, sizeof temporary) &&
+        datadir_remove(&run->dir, temporary, why, sizeof why) < 0)
+        die("'%s/%s': %s", run->dir_path, temporary, why);
+    places_forget_copy(&run->places);
+    places_bound(&run->places, run->cfg.max_bytes);
+}
+
 static void take_arguments(struct run *run, int argc, char **argv)
 {
     for (int c; (c = next_option(argc, argv, options)) != -1;)
@@ -266,9 +309,13 @@ static void take_arguments(struct run *run, int argc, char **argv)
     int fd = open(run->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || datadir_open(&run->dir, run->dir_path) < 0)
         die_usage("directory '%s': %s", run->dir_path, strerror(errno));
-    if (places_open(&run->places, fd) < 0)
+    if (places_open(&run->places, fd) < 0) {
+        if (errno == EWOULDBLOCK)
+            die("'%s': another fcast-recv uses it; valid: a directory for each", run->dir_path);
         die("'%s/.fcast': %s", run->dir_path, strerror(errno));
+    }
     close(fd);
+    clean(run);
     run->cfg.protocol = run->session.protocol;
     run->cfg.has_tsi = run->session.has_tsi;
     run->cfg.tsi = run->session.tsi;
@@ -302,7 +349,8 @@ static void open_all(struct run *run)
     run->cfg.drop = drop;
     run->core = fcast_receiver_new(&run->cfg);
     explicit_bzero(run->key, sizeof run->key);
-    if (!run->in || !run->core)
+    run->log = log_limit_new(16, 60 * SECOND_NS);
+    if (!run->in || !run->core || !run->log)
         die("out of memory");
 }
 
@@ -323,26 +371,46 @@ static void take(void *ctx, const uint8_t *bytes, size_t len, const struct socka
 {
     struct run *run = ctx;
 
-    run->heard_ns = run->now_ns;
     fcast_receiver_datagram(run->core, number_of(from), bytes, len, run->now_ns);
 }
 
-/* Until all is here, the session ends, nothing comes, or a signal. */
+/* Why it is to end before all is here, for people; NULL: go on. */
+static const char *why_end(const struct run *run)
+{
+    static char text[80];
+    uint64_t heard_ns = fcast_receiver_heard_ns(run->core);
+
+    if (!run->satellite && fcast_receiver_is_closed(run->core))
+        return "the sender ended the session before all files were here";
+    if (heard_ns < run->begun_ns)
+        heard_ns = run->begun_ns;
+    if (!run->timeout_ns || run->now_ns < heard_ns + run->timeout_ns)
+        return NULL;
+    snprintf(text, sizeof text, "nothing came of the session for %llu s (--timeout)",
+             (unsigned long long)(run->timeout_ns / SECOND_NS));
+    return text;
+}
+
+/* Until all is here, the session ends, nothing comes, the disk is full, or a signal. */
 static void receive(struct run *run)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
+    const char *why = NULL;
 
-    run->begun_ns = run->heard_ns = tp_now_ns();
-    while (!stop_requested) {
+    run->begun_ns = run->now_ns = tp_now_ns();
+    while (!stop_requested && !run->places.error && !why) {
         poll(&p, 1, WAIT_MS);
         run->now_ns = tp_now_ns();
         tp_batch_in_read(run->in, take, run);
-        if (!run->satellite &&
-            (fcast_receiver_has_all(run->core) || fcast_receiver_is_closed(run->core)))
+        if (!run->places.error && !run->satellite && fcast_receiver_has_all(run->core))
             return;
-        if (run->timeout_ns && run->now_ns - run->heard_ns > run->timeout_ns)
-            return;
+        why = why_end(run);
     }
+    if (run->places.error)
+        fprintf(stderr, "fcast-recv: '%s': %s; what came waits in %s/.fcast\n", run->dir_path,
+                strerror(run->places.error), run->dir_path);
+    else if (why)
+        fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
 static void print_summary(const struct run *run, bool complete)
@@ -351,21 +419,23 @@ static void print_summary(const struct run *run, bool complete)
 
     fcast_receiver_get_stats(run->core, &st);
 #define N(field) (unsigned long long)st.field
-    printf("files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
-           "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
-           "decoded_blocks=%llu restored=%llu wrong=%llu store_errors=%llu socket_drops=%llu "
-           "seconds=%.3f result=%s\n",
-           N(objects_done), (unsigned long long)run->bytes, N(received), N(lost), N(out_of_order),
-           N(redundant), N(stray), N(malformed), N(forged), N(conflicting), N(refused), N(evicted),
-           N(decoded), N(restored), N(objects_wrong), N(store_errors),
-           (unsigned long long)tp_socket_drops(run->fd),
-           (double)(run->now_ns - run->begun_ns) / 1e9, complete ? "complete" : "incomplete");
+    printf(
+        "files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
+        "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
+        "decoded_blocks=%llu restored=%llu wrong=%llu unstored=%llu store_errors=%llu socket_drops=%llu "
+        "seconds=%.3f result=%s\n",
+        N(objects_done), (unsigned long long)run->bytes, N(received), N(lost), N(out_of_order),
+        N(redundant), N(stray), N(malformed), N(forged), N(conflicting), N(refused), N(evicted),
+        N(decoded), N(restored), N(objects_wrong), N(objects_unstored), N(store_errors),
+        (unsigned long long)tp_socket_drops(run->fd), (double)(run->now_ns - run->begun_ns) / 1e9,
+        complete ? "complete" : "incomplete");
 #undef N
 }
 
 int main(int argc, char **argv)
 {
-    static struct run run = {.rcvbuf_bytes = 16 << 20, .fd = -1};
+    static struct run run = {
+        .rcvbuf_bytes = 16 << 20, .fd = -1, .cfg = {.max_bytes = UINT64_C(128) << 30}};
 
     program = "fcast-recv";
     take_arguments(&run, argc, argv);
@@ -373,11 +443,15 @@ int main(int argc, char **argv)
     catch_signals();
     enter_sandbox(&run);
     receive(&run);
-    bool complete = fcast_receiver_has_all(run.core);
+    struct fcast_receiver_stats st;
+    fcast_receiver_get_stats(run.core, &st);
+    bool complete = fcast_receiver_has_all(run.core) && !run.places.error && !st.objects_unstored;
     print_summary(&run, complete);
     fcast_receiver_free(run.core);
     if (complete)
         places_forget_done(&run.places);
     tp_batch_in_free(run.in);
+    log_limit_free(run.log);
+    check_output();
     return complete ? EXIT_SUCCESS : EXIT_INCOMPLETE;
 }

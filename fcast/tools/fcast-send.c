@@ -426,5 +426,6 @@ int main(int argc, char **argv)
            (unsigned long long)st.index, (unsigned long long)st.errors,
            (unsigned long long)run.out.send_errors, (double)(tp_now_ns() - begun_ns) / 1e9);
     fcast_sender_free(run.sender);
+    check_output();
     return st.errors ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -7,11 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "file_at.h"
+#include "tool/command.h"
 
+#define COPY "copying"
 enum { NOTES = 512, NOTE_BYTES = 8, NAME_BYTES = 32 };
 
 struct place {
@@ -20,6 +23,8 @@ struct place {
     int data_fd, repair_fd, notes_fd;
     uint8_t notes[NOTES * NOTE_BYTES]; /* not written yet */
     unsigned count;
+    uint64_t notes_end; /* bytes of the file */
+    bool is_deaf;       /* notes could not be written: later ones would speak of wrong slots */
     uint8_t read_notes[NOTES * NOTE_BYTES]; /* of an earlier process */
     uint64_t read_first, read_count;
 };
@@ -28,8 +33,9 @@ int places_open(struct places *p, int dir_fd)
 {
     if (mkdirat(dir_fd, ".fcast", 0700) < 0 && errno != EEXIST)
         return -1;
-    p->dir_fd = openat(dir_fd, ".fcast", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return p->dir_fd < 0 ? -1 : 0;
+    *p = (struct places){
+        .dir_fd = openat(dir_fd, ".fcast", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+    return p->dir_fd < 0 || flock(p->dir_fd, LOCK_EX | LOCK_NB) < 0 ? -1 : 0;
 }
 
 /* FNV-1a */
@@ -75,9 +81,20 @@ int place_read(void *place, uint64_t at, void *bytes, size_t len)
     return file_read_at(((const struct place *)place)->data_fd, at, bytes, len);
 }
 
+static int write_part(struct place *p, int fd, uint64_t at, const void *bytes, size_t len)
+{
+    int result = file_write_at(fd, at, bytes, len);
+
+    if (result < 0 && !p->owner->error)
+        p->owner->error = errno;
+    return result;
+}
+
 static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    return file_write_at(((const struct place *)ctx)->data_fd, at, bytes, len);
+    struct place *p = ctx;
+
+    return write_part(p, p->data_fd, at, bytes, len);
 }
 
 static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
@@ -87,16 +104,21 @@ static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
 
 static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    return file_write_at(((const struct place *)ctx)->repair_fd, at, bytes, len);
+    struct place *p = ctx;
+
+    return write_part(p, p->repair_fd, at, bytes, len);
 }
 
-/* Notes are appended after the symbols they speak of, so none is ahead of its bytes. */
+/* Notes are appended after the symbols they speak of, so none is ahead of its bytes. What a failed
+ * write left of one is written over. */
 static void flush(struct place *p)
 {
-    off_t end = lseek(p->notes_fd, 0, SEEK_END);
+    size_t len = (size_t)p->count * NOTE_BYTES;
 
-    if (end >= 0 && p->count)
-        file_write_at(p->notes_fd, (uint64_t)end, p->notes, (size_t)p->count * NOTE_BYTES);
+    if (!p->is_deaf && write_part(p, p->notes_fd, p->notes_end, p->notes, len) == 0)
+        p->notes_end += len;
+    else
+        p->is_deaf = true;
     p->count = 0;
 }
 
@@ -137,6 +159,11 @@ static void close_files(struct place *p)
             close(fds[i]);
 }
 
+static bool is_full(int why)
+{
+    return why == ENOSPC || why == EDQUOT || why == EIO;
+}
+
 enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out)
 {
@@ -159,10 +186,15 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
     if (p->data_fd < 0 || p->repair_fd < 0 || p->notes_fd < 0 || fstat(p->notes_fd, &st) < 0 ||
         ftruncate(p->notes_fd, st.st_size / NOTE_BYTES * NOTE_BYTES) < 0 ||
         ftruncate(p->data_fd, (off_t)fti->length) < 0) {
+        int why = errno;
+        if (is_full(why))
+            owner->error = why;
         close_files(p);
         free(p);
+        errno = why;
         return FCAST_REFUSE;
     }
+    p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
     *out = (struct fcast_place){.ctx = p,
                                 .data = {p, place_read, place_write},
                                 .repair = {p, read_repair, write_repair},
@@ -203,4 +235,115 @@ void places_forget_done(struct places *p)
     }
     if (dir)
         closedir(dir);
+}
+
+/* ------------------------------------------------------------------ parts that are left */
+
+struct part { /* of an object; those of one have the same name */
+    char name[NAME_BYTES];
+    uint64_t bytes;
+    time_t changed;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct part *)a)->name, ((const struct part *)b)->name);
+}
+
+static int by_age(const void *a, const void *b)
+{
+    const struct part *one = a, *two = b;
+
+    return (one->changed > two->changed) - (one->changed < two->changed);
+}
+
+static bool take_part(const struct places *p, const char *file, struct part *out)
+{
+    size_t n = strspn(file, "0123456789abcdef");
+    struct stat st;
+
+    if (n == 0 || n >= NAME_BYTES || file[n] != '.' || strcmp(file + n, ".done") == 0 ||
+        fstatat(p->dir_fd, file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return false;
+    *out = (struct part){.bytes = (uint64_t)st.st_blocks * 512, .changed = st.st_mtime};
+    memcpy(out->name, file, n);
+    return true;
+}
+
+/* All objects' parts, one entry an object; the caller frees. */
+static struct part *list_parts(const struct places *p, size_t *count)
+{
+    int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    struct part *list = NULL;
+    size_t n = 0, room = 0;
+
+    for (const struct dirent *e; dir && (e = readdir(dir));) {
+        if (n == room)
+            list = xreallocarray(list, room = room ? 2 * room : 64, sizeof *list);
+        n += take_part(p, e->d_name, &list[n]);
+    }
+    if (dir)
+        closedir(dir);
+    *count = 0;
+    if (n)
+        qsort(list, n, sizeof *list, by_name);
+    for (size_t i = 0; i < n; i++) {
+        struct part *last = *count ? &list[*count - 1] : NULL;
+        if (!last || strcmp(last->name, list[i].name) != 0) {
+            list[(*count)++] = list[i];
+            continue;
+        }
+        last->bytes += list[i].bytes;
+        last->changed = last->changed > list[i].changed ? last->changed : list[i].changed;
+    }
+    return list;
+}
+
+void places_bound(struct places *p, uint64_t most_bytes)
+{
+    uint64_t all = 0;
+    size_t count;
+    struct part *list = list_parts(p, &count);
+
+    if (count)
+        qsort(list, count, sizeof *list, by_age);
+    for (size_t i = 0; i < count; i++)
+        all += list[i].bytes;
+    for (size_t i = 0; i < count && all > most_bytes; i++) {
+        remove_part(p, list[i].name, "notes");
+        remove_part(p, list[i].name, "repair");
+        remove_part(p, list[i].name, "data");
+        all -= list[i].bytes;
+    }
+    free(list);
+}
+
+/* ------------------------------------------------------------------ copies */
+
+int places_note_copy(struct places *p, const char *path)
+{
+    int fd = openat(p->dir_fd, COPY, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int result = fd < 0 ? -1 : file_write_at(fd, 0, path, strlen(path)), why = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = why;
+    return result;
+}
+
+void places_forget_copy(struct places *p)
+{
+    unlinkat(p->dir_fd, COPY, 0);
+}
+
+bool places_left_copy(struct places *p, char *out, size_t room)
+{
+    int fd = openat(p->dir_fd, COPY, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, out, room - 1);
+
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    return n > 0;
 }

@@ -10,16 +10,27 @@
 
 struct places {
     int dir_fd; /* DIR/.fcast */
+    int error;  /* errno of the first write that failed; 0: none has */
 };
 
-/* Opens (makes) the folder. -1 with errno. */
+/* Opens (makes) the folder and locks it. -1 with errno: EWOULDBLOCK if another process has it. */
 int places_open(struct places *p, int dir_fd);
+/* Removes the oldest parts until all take no more than that many bytes. */
+void places_bound(struct places *p, uint64_t most_bytes);
+/* Notes which file below DIR is being made of an object, to be removed if the process is killed.
+ * -1 with errno. */
+int places_note_copy(struct places *p, const char *path);
+/* It is made, or has been removed. */
+void places_forget_copy(struct places *p);
+/* The file that a process left half made. false: there is none. */
+bool places_left_copy(struct places *p, char *out, size_t room);
 /* The answer to `begin`: goes on with what is there of an earlier process. */
 enum fcast_begin place_open(struct places *p, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out);
 /* The object's bytes. -1 with errno. */
 int place_read(void *place, uint64_t at, void *bytes, size_t len);
-/* Closes it; done: removes the files and remembers that the object is here; keep: leaves them. */
+/* Closes it; done: remembers that the object is here; keep: leaves the files for another process.
+ */
 void place_close(struct places *p, void *place, bool done, bool keep);
 /* The session is over: removes what is remembered of objects that are here. */
 void places_forget_done(struct places *p);

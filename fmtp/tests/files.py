@@ -23,6 +23,7 @@ from tests.tool_cases import (
     resize,
     run_cases,
     small_disk,
+    used_bytes,
     wait_for,
 )
 
@@ -52,14 +53,6 @@ class Site(Machine):
 
 def temporaries(directory: Path) -> list[Path]:
     return list(directory.glob(".fmtp-*"))
-
-
-def used_bytes(path: Path) -> int:
-    """Room that a file takes; 0: it has gone."""
-    try:
-        return path.stat().st_blocks * 512
-    except FileNotFoundError:
-        return 0
 
 
 # ---------------------------------------------------------------- disks

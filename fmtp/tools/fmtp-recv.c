@@ -466,5 +466,6 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < run.nfeeds && !run.count; i++)
         cut_off = cut_off || is_cut_off(&run.feeds[i]);
     print_summary(&run, &st, !ok ? "incomplete" : cut_off ? "sender-lost" : "complete");
+    check_output();
     return !ok ? EXIT_FAILURE : cut_off ? EXIT_SENDER_LOST : EXIT_SUCCESS;
 }

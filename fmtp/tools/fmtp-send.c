@@ -567,5 +567,6 @@ int main(int argc, char **argv)
     progress("%s", "");
     notices_end();
     stats_print(&st, seconds, ok);
+    check_output();
     return ok ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -163,6 +163,14 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
     return n * factor;
 }
 
+void check_output(void)
+{
+    bool failed = ferror(stdout);
+
+    if (fflush(stdout) != 0 || failed)
+        die("standard output: %s", strerror(errno));
+}
+
 double now_s(void)
 {
     struct timespec t;

@@ -35,6 +35,9 @@ struct sockaddr_storage parse_ip(const char *option, const char *text);
 /* Whole number between min and max, with an optional k, M or G (1000, 10^6, 10^9). */
 uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64_t max);
 
+/* Ends the program with 1 if something on standard output was not written. */
+void check_output(void);
+
 double now_s(void); /* CLOCK_MONOTONIC */
 /* Set by SIGINT and SIGTERM after catch_signals(). */
 extern volatile int stop_requested;

@@ -141,11 +141,29 @@ static void outside_walk(void **state)
     outside(true);
 }
 
+static void test_remove(void **state)
+{
+    struct datadir d;
+
+    (void)state;
+    assert_int_equal(datadir_open(&d, "in"), 0);
+    put(datadir_append(&d, "gone", err, sizeof err), "1");
+    put(open("out/stays", O_WRONLY | O_CREAT, 0600), "2");
+    assert_int_equal(datadir_remove(&d, "gone", err, sizeof err), 0);
+    assert_int_equal(access("in/gone", F_OK), -1);
+    assert_int_equal(datadir_remove(&d, "gone", err, sizeof err), 0);
+    assert_int_equal(datadir_remove(&d, "../out/stays", err, sizeof err), -1);
+    assert_holds("out/stays", "2");
+    assert_int_equal(unlink("out/stays"), 0);
+    datadir_close(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(inside_openat2), cmocka_unit_test(inside_walk),
-        cmocka_unit_test(outside_openat2), cmocka_unit_test(outside_walk)};
+        cmocka_unit_test(test_remove), cmocka_unit_test(inside_openat2),
+        cmocka_unit_test(inside_walk), cmocka_unit_test(outside_openat2),
+        cmocka_unit_test(outside_walk)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
