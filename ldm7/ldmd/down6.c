@@ -17,6 +17,7 @@
 #define REPLY_S 60
 #define SILENCE_S 300 /* 10 x 30 s: LDM-6.15.0 */
 #define SAVE_S 5
+#define LOOK_NS (NS_PER_S / 10) /* how soon room in the queue is made if that is asked for */
 #define RECLASS_MAX 3
 
 struct down6 {
@@ -222,6 +223,10 @@ static uint64_t tend(void *ctx, uint64_t now)
         log_note("upstream LDM-6 on %s:%u is silent", d->req->host, d->req->port);
         downstream_fails(&d->ds, false);
     }
+    if (intake_must_go(&d->in, d->ds.peer.last_in_ns, now))
+        downstream_fails(&d->ds, false);
+    if (d->in.reservation && now + LOOK_NS < due)
+        due = now + LOOK_NS;
     if (d->in.last_changed && now >= d->saved_ns + SAVE_S * NS_PER_S)
         save(d, now);
     uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;

@@ -319,8 +319,12 @@ static uint64_t tend(void *ctx, uint64_t now)
     struct down7 *d = ctx;
     uint64_t fmtp_by = d->ds.since_ns + FMTP_S * NS_PER_S;
 
-    if (d->nflights)
-        down7_let_go(d);
+    uint64_t up_to;
+    bool asked = (d->nflights || d->reservation) && pq_room_asked(d->ds.queue, &up_to);
+    if (asked)
+        down7_let_go(d, up_to);
+    if (down7_product_must_go(d, asked, now))
+        downstream_fails(&d->ds, false);
     if (!d->receiving && now >= fmtp_by) {
         log_warn("no FMTP connection over %s within %d s", d->feed, FMTP_S);
         downstream_fails(&d->ds, false);
@@ -336,7 +340,7 @@ static uint64_t tend(void *ctx, uint64_t now)
     uint64_t save_at = d->saved_ns + SAVE_S * NS_PER_S;
     if (!d->receiving && fmtp_by < test)
         test = fmtp_by;
-    if (d->nflights && now + LOOK_NS < test)
+    if ((d->nflights || d->reservation) && now + LOOK_NS < test)
         test = now + LOOK_NS;
     return d->session.dirty && save_at < test ? save_at : test;
 }

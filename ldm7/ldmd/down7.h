@@ -12,6 +12,7 @@
 #include "fmtp.h"
 #include "progress.h"
 #include "session.h"
+#include "stalled.h"
 
 #define DOWN7_BUCKETS 1024u
 
@@ -62,6 +63,7 @@ struct down7 {
     /* product arriving over the control connection */
     struct pq_info info;
     struct pq_reservation *reservation;
+    struct stalled stalled;
     uint8_t *region;
     bool is_backlog, is_wanted;
     uint32_t index;
@@ -79,9 +81,9 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
 void down7_missed(void *ctx, uint32_t index);
 /* What came under this index was not the publisher's: it is forgotten. */
 void down7_withdrawn(void *ctx, uint32_t index);
-/* If a process waits for room in the queue: the largest product that is being received makes some,
- * then all do. They are asked for over the control connection. */
-void down7_let_go(struct down7 *d);
+/* A process waits for room in the queue, up to that position: the largest product that is being
+ * received makes some, then all do. They are asked for over the control connection. */
+void down7_let_go(struct down7 *d, uint64_t up_to);
 /* Gives up what is being received. */
 void down7_drop_flights(struct down7 *d);
 
@@ -102,6 +104,8 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region);
 /* All bytes are there. false: ends the connection. */
 bool down7_product_end(void *ctx);
+/* Does it not come on while a process waits for room? Then the connection is to be ended. */
+bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now);
 /* They will not come. */
 void down7_product_abort(void *ctx);
 

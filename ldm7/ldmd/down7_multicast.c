@@ -34,7 +34,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
 
     (void)start;
     uint64_t up_to;
-    if (!d->nflights)
+    if (!d->nflights && !d->reservation)
         pq_room_asked(d->ds.queue, &up_to); /* what was asked before is not of this one */
     struct pq_signature sig;
     if (meta_len != sizeof sig.bytes || *at) {
@@ -180,13 +180,10 @@ static struct flight **largest_flight(struct down7 *d)
     return largest;
 }
 
-void down7_let_go(struct down7 *d)
+void down7_let_go(struct down7 *d, uint64_t up_to)
 {
-    uint64_t up_to;
     struct flight **at;
 
-    if (!pq_room_asked(d->ds.queue, &up_to))
-        return;
     bool all = up_to >= pq_last_seq(d->ds.queue);
     do {
         at = largest_flight(d);

@@ -138,6 +138,10 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     enum pq_status st = pq_reserve(d->ds.queue, &info->signature, info->size, &at, &d->reservation);
     if (st == PQ_OK) {
         *region = d->region = at;
+        uint64_t up_to;
+        if (!d->nflights)
+            pq_room_asked(d->ds.queue, &up_to); /* what was asked before is not of this one */
+        d->stalled = (struct stalled){.began_ns = now_ns()};
         return true;
     }
     d->reservation = NULL;
@@ -172,6 +176,17 @@ bool down7_product_end(void *ctx)
     }
     if (d->is_wanted)
         settle(d, &d->info.signature);
+    return true;
+}
+
+bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now)
+{
+    if (!d->reservation || !stalled_must_go(&d->stalled, asked, d->ds.peer.last_in_ns, now))
+        return false;
+    log_peer_warn(d->rcv->host,
+                  "%s: a product of %u bytes that does not come on makes room in the full queue; "
+                  "disconnected: %s",
+                  d->rcv->host, d->info.size, d->info.ident);
     return true;
 }
 

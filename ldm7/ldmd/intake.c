@@ -60,6 +60,14 @@ static void passed(struct intake *in)
     in->have_last = in->last_changed = true;
 }
 
+static uint64_t mono_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 static bool is_too_old(const struct intake *in, const struct pq_info *info)
 {
     return ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0;
@@ -127,6 +135,9 @@ static void vet(struct intake *in)
     if (st == PQ_OK) {
         warn_ahead(in, info);
         in->region = at;
+        uint64_t up_to;
+        pq_room_asked(in->queue, &up_to); /* what was asked before is not of this one */
+        in->stalled = (struct stalled){.began_ns = mono_ns()};
         return;
     }
     in->reservation = NULL;
@@ -245,4 +256,18 @@ void intake_abort(struct intake *in)
         pq_discard(in->queue, in->reservation);
     in->reservation = NULL;
     in->coming = false;
+}
+
+bool intake_must_go(struct intake *in, uint64_t last_in_ns, uint64_t now_ns)
+{
+    uint64_t up_to;
+
+    if (!in->reservation ||
+        !stalled_must_go(&in->stalled, pq_room_asked(in->queue, &up_to), last_in_ns, now_ns))
+        return false;
+    log_peer_warn(in->from,
+                  "%s: a product of %u bytes that does not come on makes room in the full queue; "
+                  "disconnected: %s",
+                  in->from, in->info.size, in->info.ident);
+    return true;
 }

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "match.h"
+#include "stalled.h"
 
 struct intake {
     struct pq *queue;
@@ -20,6 +21,7 @@ struct intake {
     /* the product that is arriving */
     struct pq_info info;
     struct pq_reservation *reservation; /* NULL: none, or its bytes are not kept */
+    struct stalled stalled;
     uint8_t *region;
     bool coming; /* announced and wanted: BLKDATA follow */
     uint32_t received, block_size;
@@ -49,6 +51,10 @@ bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region
 void intake_end(struct intake *in);
 /* They will not come. */
 void intake_abort(struct intake *in);
+
+/* Is the queue full, and does what is arriving not come on? Then the connection is to be ended; the
+ * line about it is logged. last_in_ns: when anything came. */
+bool intake_must_go(struct intake *in, uint64_t last_in_ns, uint64_t now_ns);
 
 /* <creator>_v_<host>, cut to what an origin may hold. */
 void origin_stamp(struct pq_info *info, const char *host);

@@ -200,11 +200,13 @@ static uint64_t deadline(const struct upstream *u)
     }
 }
 
-/* A process waits for room in the queue that this peer keeps by not reading. */
+/* A process waits for room in the queue that this peer keeps by not reading, or not sending. */
 static bool must_let_go(struct upstream *u)
 {
     uint64_t up_to;
 
+    if (u->role == UP_HIYA && intake_must_go(&u->in, u->peer.last_in_ns, u->loop.now_ns))
+        return true;
     if (!u->queue || !pq_room_asked(u->queue, &up_to))
         return false;
     bool announced = u->role == UP_LDM6 && u->coming.waits && u->coming.view.seq <= up_to;
@@ -223,7 +225,8 @@ static uint64_t look_by(const struct upstream *u, uint64_t due)
 {
     uint64_t look = u->loop.now_ns + LOOK_NS;
 
-    return u->queue && peer_has_output(&u->peer) && look < due ? look : due;
+    bool keeps = u->in.reservation || (u->queue && peer_has_output(&u->peer));
+    return keeps && look < due ? look : due;
 }
 
 static void serve(struct upstream *u)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ldmd without disk and without memory: it goes on with what it can, and says what it cannot.
+"""ldmd without disk, without memory and without room in its queue: it goes on with what it can, and
+says what it cannot.
 
 Usage: scarce.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. Disks are small tmpfs in a mount
 namespace of the test's own.
@@ -18,12 +19,16 @@ from functools import partial
 from pathlib import Path
 
 from integration import (
+    PORT,
     Failure,
     Servers,
     await_receiving,
     cases_in,
+    control_ip,
     expect,
+    inside,
     mixed_sizes,
+    path_ip,
     publisher7,
     run_cases,
     sh,
@@ -149,6 +154,106 @@ def case_little_memory(servers: Servers) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
     expect(done.returncode == 1 and done.stderr.count("\n") == 1, f"{done}")
     expect("Cannot allocate memory" in done.stderr, done.stderr)
+
+
+RELAY_PORT = 3881
+# The first connection that has brought so many bytes brings no more, and stays.
+STALLING_RELAY = """
+import socket, sys, threading
+left = [1]
+def carry(source, sink, most):
+    while data := source.recv(65536):
+        most -= len(data)
+        if most < 0 and left:
+            left.pop()
+            print("stalled", flush=True)
+            threading.Event().wait()
+        sink.sendall(data)
+    sink.shutdown(socket.SHUT_WR)
+with socket.create_server(("127.0.0.1", int(sys.argv[1]))) as server:
+    print("ready", flush=True)
+    while True:
+        here, _ = server.accept()
+        there = socket.create_connection((sys.argv[2], int(sys.argv[3])))
+        for pair in ((here, there), (there, here)):
+            threading.Thread(target=carry, args=(*pair, 5_000_000), daemon=True).start()
+"""
+
+
+@contextmanager
+def stalling(host: str, to: str) -> Iterator[subprocess.Popen[str]]:
+    """A relay in `host` to the server of another."""
+    words = (STALLING_RELAY, str(RELAY_PORT), control_ip(to), str(PORT))
+    argv = inside(host, sys.executable, "-c", *words)
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as relay:
+        try:
+            assert relay.stdout is not None and relay.stdout.readline() == "ready\n"
+            yield relay
+        finally:
+            relay.kill()
+
+
+def room_is_made(servers: Servers, relay: subprocess.Popen[str]) -> None:
+    """A product that comes no further keeps most of r1's queue: another finds room all the same,
+    and the first one comes later."""
+    assert relay.stdout is not None and relay.stdout.readline() == "stalled\n"
+    stats = servers.tool("pqutil", "-q", str(servers.queue("r1")), "stats")
+    expect("reserved_slots=1\n" in stats, "no product is arriving")
+    other = servers.work / "other"
+    other.write_bytes(os.urandom(12_000_000))
+    servers.tool("pqinsert", "-q", str(servers.queue("r1")), "-f", "EXP", str(other))
+    wait_for("line", lambda: servers.count("r1", "does not come on makes room in the full") == 1)
+
+
+def small_queue(servers: Servers) -> None:
+    servers.queue("r1").unlink()
+    servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("r1")))
+    servers.insert("large", [14_000_000])
+
+
+def has_large(servers: Servers) -> bool:
+    return any("large" in name for name in servers.products("r1"))
+
+
+def case_stalled_feed6(servers: Servers) -> None:
+    small_queue(servers)
+    servers.start("s", "ALLOW NGRID ^10\\.77\\.\n")
+    wait_for("start", lambda: "Starting Up" in servers.log("s"))
+    with stalling("r1", "s") as relay:
+        servers.start("r1", f"REQUEST NGRID .* 127.0.0.1:{RELAY_PORT}\n")
+        room_is_made(servers, relay)
+        wait_for("the large one", partial(has_large, servers))
+        servers.stop_all()
+
+
+def case_stalled_backlog7(servers: Servers) -> None:
+    small_queue(servers)
+    servers.start("s", publisher7())
+    wait_for("start", lambda: "Starting Up" in servers.log("s"))
+    with stalling("r1", "s") as relay:
+        servers.start("r1", f"RECEIVE NGRID 127.0.0.1:{RELAY_PORT} {path_ip('r1')} sw pr1 0\n")
+        room_is_made(servers, relay)
+        wait_for("the large one", partial(has_large, servers))
+        servers.stop_all()
+
+
+def case_stalled_push6(servers: Servers) -> None:
+    small_queue(servers)
+    servers.start("r1", "ACCEPT NGRID .* ^10\\.77\\.\n")
+    wait_for("start", lambda: "Starting Up" in servers.log("r1"))
+    ldmsend = servers.ldmd.parent / "ldmsend"
+    to_relay = ("-h", "127.0.0.1", "-P", str(RELAY_PORT), "-f", "NGRID")
+    argv = inside("s", str(ldmsend), *to_relay, str(servers.work / "large.000"))
+    with stalling("s", "r1") as relay:
+        pushing = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            room_is_made(servers, relay)
+        finally:
+            pushing.kill()
+            pushing.wait()
+        sh(*argv)
+        expect(has_large(servers), "it did not come again")
+        servers.stop_all()
 
 
 CASES = cases_in(globals())

@@ -491,6 +491,49 @@ static void gives_room_back(void **state)
     assert_int_equal(pq_check(f->q), PQ_OK);
 }
 
+/* Another process wants more than is free. It waits for a moment, and asks. */
+static void want_room(const struct fixture *f)
+{
+    struct pq *other;
+    void *at;
+    struct pq_reservation *r;
+
+    assert_int_equal(pq_open(f->path, true, &other), PQ_OK);
+    pq_set_patience(other, 5);
+    assert_int_equal(pq_reserve(other, NULL, 60000, &at, &r), PQ_FULL);
+    pq_close(other);
+}
+
+static void gives_way_when_nothing_comes(void **state)
+{
+    const uint64_t ms = 1000000;
+    struct fixture *f = *state;
+    struct intake *in = &f->in;
+    struct pq_info i = product(1, 60000);
+    uint8_t *at = NULL;
+
+    assert_false(intake_must_go(in, 0, 100000 * ms)); /* nothing is arriving */
+    intake_begin(in, &i, &at);
+    assert_non_null(at);
+    uint64_t t = in->stalled.began_ns;
+    assert_false(intake_must_go(in, t, t + 100000 * ms)); /* nobody wants the room */
+    want_room(f);
+    assert_false(intake_must_go(in, t, t + 999 * ms));
+    assert_false(intake_must_go(in, t + 500 * ms, t + 1499 * ms));
+    assert_true(intake_must_go(in, t + 500 * ms, t + 1500 * ms));
+    /* It comes byte by byte. */
+    assert_false(intake_must_go(in, t + 9998 * ms, t + 9999 * ms));
+    assert_true(intake_must_go(in, t + 9999 * ms, t + 10000 * ms));
+    /* What was wanted before another one began is not wanted of that. */
+    want_room(f);
+    intake_abort(in);
+    assert_true(intake_coming(in, &i));
+    t = in->stalled.began_ns;
+    assert_false(intake_must_go(in, t, t + 100000 * ms));
+    want_room(f);
+    assert_true(intake_must_go(in, t, t + 1000 * ms));
+}
+
 static void origins(void **state)
 {
     struct pq_info i = {.origin = "a_v_b"};
@@ -521,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(knows_times_to_2106, setup, teardown),
         cmocka_unit_test_setup_teardown(takes_announced_products, setup, teardown),
         cmocka_unit_test_setup_teardown(gives_room_back, setup, teardown),
+        cmocka_unit_test_setup_teardown(gives_way_when_nothing_comes, setup, teardown),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
