@@ -90,6 +90,13 @@ def test_blocks_that_came_twice() -> None:
         assert statuses(receivers=found) == {"blocks received twice": status}
 
 
+def test_a_receiver_that_is_told_to_ask_too_soon() -> None:
+    """Below 1 the timer ends while the product is being sent: who sets f_rcv so wants to see it."""
+    found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
+    assert "blocks received twice" not in statuses(receivers=found, f_rcv=0.5)
+    assert statuses(receivers=found, f_rcv=1.0) == {"blocks received twice": "fail"}
+
+
 def test_the_interface_that_does_not_add_up_is_named() -> None:
     """1,000 frames enter the middle of q's link; 900 come out, and 30 of them do not arrive."""
     network = two_hosts(Impairment(delay_ms=18.0))

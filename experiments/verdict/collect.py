@@ -77,6 +77,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_model=seen.loss_model,
         shaped_bps=cell.shaped_bps,
         b_rcv_bytes=cell.b_rcv_bytes,
+        f_rcv=cell.f_rcv,
         products=seen.products,
         link_mismatches=wrong_links,
         links_checked=links,

@@ -65,6 +65,7 @@ class Evidence:
     start: Counters
     end: Counters
     loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` at all
+    f_rcv: float = 20.0
     without_multicast: int = 0  # further receivers, by LDM6 over the routed network
     varied: frozenset[str] = frozenset()  # the experiment's factors
     nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
