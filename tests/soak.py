@@ -77,6 +77,17 @@ class Use:
     anon_kb: int
     threads: int
     files: int
+    wakes: int  # how often its threads slept and ran again: what keeps a guest busy
+
+
+def wakes(process: Path) -> int:
+    """Return how often the threads of a process gave up the processor of their own accord."""
+    found = 0
+    for thread in (process / "task").iterdir():
+        with contextlib.suppress(OSError):
+            words = (thread / "status").read_text().split()
+            found += int(words[words.index("voluntary_ctxt_switches:") + 1])
+    return found
 
 
 # -- in the guest -----------------------------------------------------------------------------
@@ -109,6 +120,7 @@ def uses(proc: Path = Path("/proc")) -> dict[str, Use]:
                 int(status["RssAnon"].split()[0]),
                 int(status["Threads"]),
                 len(list((entry / "fd").iterdir())),
+                wakes(entry),
             )
     return found
 
