@@ -194,7 +194,7 @@ def stalling(host: str, to: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def room_is_made(servers: Servers, relay: subprocess.Popen[str]) -> None:
-    """A product that comes no further keeps most of r1's queue: another finds room all the same,
+    """A product that comes no further keeps most of r1's queue: another finds room anyway,
     and the first one comes later."""
     assert relay.stdout is not None and relay.stdout.readline() == "stalled\n"
     stats = servers.tool("pqutil", "-q", str(servers.queue("r1")), "stats")
