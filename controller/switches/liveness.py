@@ -4,8 +4,9 @@ what happened and when goes in, probes to send and news come out.
 
 A probe is overdue when it did not arrive within `grace`. Then a quick burst follows, and both
 switches are asked whether they are awake (a barrier behind the burst): only a link that loses all
-of it between two switches that answer is down. So neither random loss nor a stalled switch or
-controller takes a link down. A port that goes down does at once. A link is up again when several
+of it between two switches that answer is down. Switches that take long to answer are busy, so they
+get twice as long again to hand in what arrived. So neither random loss nor a stalled or busy switch
+or controller takes a link down. A port that goes down does at once. A link is up again when several
 probes in a row came both ways.
 
 A hand-off link has a switch of another controller on its far side. Probes over it show each side
@@ -23,6 +24,7 @@ from controller.paths import lldp
 from topologies.model.network import ControlledBy, Network
 
 OUTSTANDING_MAX = 64
+BUSY = 2  # times what a switch took to answer
 
 
 @dataclass(frozen=True, order=True)
@@ -202,7 +204,8 @@ class Liveness:
         for direction in self._directions.values():
             if switch in direction.asleep and direction.asked_s <= asked_s:
                 direction.asleep.discard(switch)
-                direction.judge_s = max(direction.judge_s, now_s + self._grace_s(direction))
+                wait_s = self._grace_s(direction) + BUSY * (now_s - asked_s)
+                direction.judge_s = max(direction.judge_s, now_s + wait_s)
 
     def packet_in(self, end: End, frame: bytes, now_s: float) -> list[News]:
         """Handle a frame that arrived at `end`; count and drop it unless it is this

@@ -39,13 +39,14 @@ LINKS = (
 @dataclass
 class World:
     """Delivers probes after `delay_s` unless `loses` says otherwise; switches answer barriers
-    unless they sleep."""
+    after `answer_s` unless they sleep."""
 
     liveness: Liveness = field(
         default_factory=lambda: Liveness(LINKS, DPIDS, ("s1", "s2", "s3"), KEY)
     )
     now_s: float = 100.0
     delay_s: float = DELAY_S
+    answer_s: float = 0.002
     loses: Callable[[End], bool] = lambda _source: False
     wires: dict[End, End] = field(default_factory=lambda: {A: B, B: A, C: D, D: C})
     sleeping: set[str] = field(default_factory=set)
@@ -98,7 +99,7 @@ class World:
         for switch in todo.ask:
             if switch not in self.sleeping:
                 asked_s = self.now_s
-                self.later(0.002, lambda s=switch, a=asked_s: self.awake(s, a))  # type: ignore[misc]
+                self.later(self.answer_s, lambda s=switch, a=asked_s: self.awake(s, a))  # type: ignore[misc]
 
     def _say(self, news: list[News]) -> None:
         self.news += [(self.now_s, item) for item in news]
@@ -128,7 +129,7 @@ def test_healthy_links_cost_ten_probes_a_second_each_way(world: World) -> None:
 def test_one_way_dead_behind_live_ports_is_found(world: World) -> None:
     """Latest: the last probe arrived just before; the next leaves after 100 ms and is overdue
     80 ms (1.5 * 20 + 50) later; the burst takes 40 ms, and 80 ms until its last is overdue, and
-    2 ms for the answers."""
+    6 ms for the answers, which take 2."""
     world.loses = lambda source: source == A
     began_s = world.now_s
     (news,) = world.run(1)
@@ -165,6 +166,21 @@ def test_stalled_switch_takes_no_link_down(world: World) -> None:
     assert world.run(3) == []
     world.sleeping.clear()
     assert world.run(3) == []
+
+
+@pytest.mark.parametrize("answer_s", [0.05, 0.3, 1.0])
+def test_busy_switches_take_no_link_down(world: World, answer_s: float) -> None:
+    """They answer barriers late, and hand in probes twice as late."""
+    world.answer_s, world.delay_s = answer_s, 2 * answer_s
+    assert world.run(3) == []
+
+
+def test_dead_link_of_busy_switches_is_found(world: World) -> None:
+    """300 ms for an answer, and twice as much for what they may still hand in."""
+    world.answer_s, world.loses = 0.3, lambda source: source == A
+    began_s = world.now_s
+    assert [(n.link, n.is_up) for n in world.run(3)] == [("s1:s2", False)]
+    assert 0.9 + 0.15 < world.news[-1][0] - began_s < 0.9 + 0.31
 
 
 def test_link_that_dies_while_its_switch_stalls_is_found_afterwards(world: World) -> None:
