@@ -105,7 +105,7 @@ FREE: Final = tuple(name for name, s in SETTINGS.items() if not s.instead)
 def checked(name: str, value: object) -> str:
     """Return a value as ldmd.conf has it. ValueError: what would be valid."""
     setting = SETTINGS[name]
-    text = f"{value:g}" if isinstance(value, float) else str(value)
+    text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     if isinstance(value, bool) or not _fits(name, setting, text):
         raise ValueError(setting.valid)
     return text
@@ -125,5 +125,6 @@ def _fits(name: str, setting: Setting, text: str) -> bool:
         return False
     if name == "fmtp.pdu_bytes" and 0 < number < 256:
         return False
-    whole = setting.kind == "real" or number == math.floor(number)
-    return setting.least <= number <= setting.most and whole  # also refuses NaN
+    if not setting.least <= number <= setting.most:  # also refuses NaN
+        return False
+    return setting.kind == "real" or number == math.floor(number)

@@ -16,6 +16,15 @@ from experiments.design import ldmd_settings
 from experiments.design.loss_model import LossModel
 from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 
+
+def _no_truth(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("experiment", "{valid}", {"valid": "a number"})
+    return value
+
+
+NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone takes true for 1
+
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 MIN_DURATION_S = 0.001  # the resolution of times in traces
@@ -26,22 +35,22 @@ Cut = Literal["none", "handoff"]
 Repair = Literal["unicast", "multicast"]
 Clocks = Literal["any", "native", "virtual"]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
-Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Factor = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False), NO_TRUTH]
 Slots = Annotated[int, Field(strict=True, ge=1, le=10_000_000)]
-Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False)]
-Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=5, le=MAX_DURATION_S, allow_inf_nan=False), NO_TRUTH]
+Duration = Annotated[float, Field(gt=0, le=MAX_DURATION_S, allow_inf_nan=False), NO_TRUTH]
 Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
-RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
-BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False)]
+RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False), NO_TRUTH]
+BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False), NO_TRUTH]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
 AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
 Without = Annotated[int, Field(strict=True, ge=0, lt=MAX_RECEIVERS)]
 Ldm6From = Literal["publisher", "relays"]
 FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")]
-WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False)]
+WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False), NO_TRUTH]
 
 
 def _mac_level(value: object) -> object:
@@ -176,7 +185,7 @@ class Parameters(Block):
         1.2,
         description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
     )
-    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False)] = Field(
+    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False), NO_TRUTH] = Field(
         1.2,
         description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
         "asks for at least 1",

@@ -42,6 +42,8 @@ def report(trace: str, seed: int, latency: str | None, buffer_bytes: int | None)
     """Return the text of the command. Raises UsageError, SpecErrors."""
     if latency is None and buffer_bytes is None:
         raise UsageError("rate-for: found neither --latency nor --buffer; valid: at least one")
+    if seed < 0:
+        raise UsageError(f"--seed: found '{seed}'; valid: a whole number from 0 on")
     latency_s = None if latency is None else seconds_of(latency)
     arrivals = arrivals_of(trace, seed)
     found = rate_for(arrivals, latency_s, buffer_bytes)

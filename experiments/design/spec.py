@@ -27,6 +27,7 @@ from experiments.design.parameters import (
     MAX_RECEIVERS,
     MAX_REPEATS,
     MIN_DURATION_S,
+    NO_TRUTH,
     Block,
     Duration,
     Factors,
@@ -161,7 +162,7 @@ class FeedSpec(Block):
 
     feed: FeedName = Field(description="LDM's feedtype, e.g. NGRID")
     rate_bps: RateBps = Field(description="r of this feed: its multicast and its unicast rate")
-    size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False)] = Field(
+    size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False), NO_TRUTH] = Field(
         description="of the trace's sizes"
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -14,6 +14,25 @@ from pydantic_core import ErrorDetails
 from topologies.model.document import Document, Place
 
 B = TypeVar("B", bound=BaseModel)
+
+# What would be valid, by pydantic's type of mistake.
+VALID: Final = {
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "finite_number": "a finite number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "greater_than": "greater than {gt}",
+    "greater_than_equal": "{ge} or more",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "less_than": "below {lt}",
+    "less_than_equal": "{le} or less",
+    "literal_error": "{expected}",
+    "string_type": "a text",
+    "too_short": "a list that is not empty",
+    "tuple_type": "a list, e.g. [a, b]",
+}
 
 
 @dataclass(frozen=True)
@@ -73,13 +92,17 @@ class Reports:
         elif kind == "missing":
             self.document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
         else:
-            context = detail.get("ctx", {})
-            said = str(detail["msg"])
-            valid = str(context["valid"]) if "valid" in context else said[:1].lower() + said[1:]
-            if kind == "literal_error":
-                valid = str(context["expected"])
             name = f"{key} " if isinstance(key, str) else ""
-            self.document.report(place, f"{name}{quote(detail['input'])}{where}", valid)
+            self.document.report(place, f"{name}{quote(detail['input'])}{where}", _valid(detail))
+
+
+def _valid(detail: ErrorDetails) -> str:
+    context, said = detail.get("ctx", {}), str(detail["msg"])
+    if "valid" in context:
+        return str(context["valid"])
+    if detail["type"] in VALID:
+        return VALID[detail["type"]].format(**context)
+    return said[:1].lower() + said[1:]
 
 
 def keys_by_block(

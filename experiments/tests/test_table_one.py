@@ -194,6 +194,7 @@ def test_the_table_is_ldmds() -> None:
         ("{fmtp.held: 1}", "did you mean 'fmtp.held_s'"),
         ("{fmtp.held_s: -1}", "fmtp.held_s: an integer from 0 (no limit) to 1e9"),
         ("{fmtp.held_s: 1.5}", "fmtp.held_s: an integer"),
+        ("{fmtp.held_s: 1e400}", "fmtp.held_s: an integer"),
         ("{fmtp.held_share: .nan}", "a number from 0 (no limit) to 1"),
         ("{ldm7.fallback: true}", "0 or 1"),
         ("{fmtp.f_snd: 10}", "fmtp.f_snd, which follows from f_snd"),
@@ -207,6 +208,13 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, given: str, expe
     line = refused(tmp_path, f"  set: {given}\n")
     assert expected in line
     assert line.startswith(f"{tmp_path / 'x.yaml'}:")
+
+
+@pytest.mark.parametrize(
+    ("value", "written"), [(12345678.0, "12345678"), (1234567.25, "1234567.25"), (1e-7, "1e-07")]
+)
+def test_a_number_keeps_all_its_digits(value: float, written: str) -> None:
+    assert ldmd_settings.checked("ldm6.time_offset_s", value) == written
 
 
 def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
@@ -228,6 +236,14 @@ def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
         ("  p_i: [1%]\n", "found p_i of 1 receivers; valid: 8"),
         ("  p_i: [1%, 1%, 1%, 1%, 1%, 1%, 1%, 100%]\n", "probabilities below 1"),
         ("  queue_i: 64kB\n", "found queue_i without rate_i_bps"),
+        ("  p_i: 5\n", "found p_i 5 in parameters; valid: a list, e.g. [a, b]"),
+        ("  p_i: []\n", "found p_i [] in parameters; valid: a list that is not empty"),
+        ("  rtt_i_ms: [x]\n", "found 'x' in parameters.rtt_i_ms; valid: a number"),
+        ("  rtt_i_ms: [.inf]\n", "found inf in parameters.rtt_i_ms; valid: a finite number"),
+        ("  rtt_i_ms: [0]\n", "found 0 in parameters.rtt_i_ms; valid: greater than 0"),
+        ("  rtt_i_ms: [true]\n", "found True in parameters.rtt_i_ms; valid: a number"),
+        ("  without_multicast: x\n", "valid: a whole number"),
+        ("  feed: 5\n", "found feed 5 in parameters; valid: a text"),
         ("  rtt_i_ms: [1, 1, 1, 1, 1, 1, 1, 1]\n  rtt_ms: 5\n", "found rtt_i_ms beside rtt_ms"),
     ],
 )

@@ -69,6 +69,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         ([], "rate-for: found neither --latency nor --buffer; valid: at least one"),
         (["--latency", "4 parsecs"], "--latency: found '4 parsecs'; valid: "),
         (["--latency", "-1s"], "--latency: found '-1s'; valid: "),
+        (["--latency", "4s", "--seed", "-1"], "--seed: found '-1'; valid: "),
         (["--buffer", "1MB"], "found no rate; valid: a buffer of at least 2.1 MB"),
     ],
 )
