@@ -20,6 +20,10 @@ class NetworkError(Exception):
     """The network could not be made, or is not what was asked for. The text is for the user."""
 
 
+class UnknownNameError(NetworkError):
+    """The network has no host or link of the name that was given."""
+
+
 def enter_network_namespace(fd: int) -> None:
     """Move the calling thread into the network namespace open at `fd`. OSError if refused."""
     clone_newnet = 0x40000000

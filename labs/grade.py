@@ -234,7 +234,8 @@ def graded(folder: Path, key: bytes | None, again: Again | None = None) -> list[
     """All result files below `folder`, judged. LabError if there is none."""
     submissions = [read(found) for found in find_files(folder)]
     if not submissions:
-        raise LabError(f"{shown(folder)}: found no result-N.json")
+        valid = "a folder with some, which lab check writes"
+        raise LabError(f"{shown(folder)}: found no result-N.json; valid: {valid}")
     readable = [s for s in submissions if s.values]
     labs: dict[int, Lab] = {}
     for number in {s.values["lab"] for s in readable}:

@@ -63,5 +63,7 @@ def write_all(directory: Path, *, solutions: bool = False) -> list[Path]:
                 temporary.replace(path)
                 written.append(path)
     except OSError as error:
-        raise LabError(os_error_text(error)) from None
+        raise LabError(
+            f"{os_error_text(error)}; valid: a directory that you may write to"
+        ) from None
     return written

@@ -46,12 +46,12 @@ topology = group("Check topology files and show the networks that they make.")
 @contextmanager
 def told() -> Iterator[None]:
     """Make one line and an exit code of what goes wrong in a command."""
-    from common.shell import NetworkError
+    from common.shell import NetworkError, UnknownNameError
     from topologies.model.load import TopologyErrors
 
     try:
         yield
-    except TopologyErrors as error:
+    except (TopologyErrors, UnknownNameError) as error:
         raise Failure(str(error), EXIT_USAGE) from error
     except NetworkError as error:
         raise Failure(str(error), EXIT_USAGE if os.geteuid() != 0 else EXIT_FAILED) from error

@@ -10,6 +10,7 @@ import pytest
 
 from labs import handouts
 from labs.spec import Lab, all_labs
+from labs.workdir import LabError
 from tools import front_door
 
 
@@ -47,6 +48,13 @@ def test_its_make_commands_are_accepted(lab: Lab) -> None:
 def test_solutions_only_when_asked_for(tmp_path: Path) -> None:
     names = {p.name for p in handouts.write_all(tmp_path, solutions=True)}
     assert {f"notes-{lab.number}.html" for lab in all_labs()} <= names
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LabError, match=r"file: File exists; valid: a directory that you may"):
+        handouts.write_all(tmp_path / "file")
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
 def test_markup() -> None:

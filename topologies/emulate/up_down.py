@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from common.places import ROOT
-from common.shell import NetworkError, termination_as_interrupt
+from common.shell import NetworkError, UnknownNameError, termination_as_interrupt
 from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.emulation_state import controllers_of, emulation_state, pids_of
@@ -354,7 +354,7 @@ def shell_command(
     pid = pids.get(host)
     if pid is None:
         valid = ", ".join(pids) or "none yet: the network is being built"
-        raise NetworkError(f"found host '{host}'; valid: {valid}")
+        raise UnknownNameError(f"found host '{host}'; valid: {valid}")
     if marks.marked_processes().get(pid) != chosen:
         raise NetworkError(f"host '{host}' of {chosen} has ended (see: status)")
     ovs = str(marks.state_directory(chosen) / "ovs")

@@ -119,7 +119,9 @@ def test_up_status_shell_down_and_down_again(before: Before) -> None:
     shell = cli("shell", "wsu1", "--", "ping", "-c", "1", "10.20.0.2")
     assert shell.returncode == 0 and "1 received" in shell.stdout
     nobody = cli("shell", "nobody")
-    assert nobody.returncode == 1 and "found host 'nobody'; valid: umass, wsu1" in nobody.stderr
+    assert nobody.returncode == 2 and "found host 'nobody'; valid: umass, wsu1" in nobody.stderr
+    nothing = cli("capture", "wsu1:nobody")
+    assert nothing.returncode == 2 and "found link 'wsu1:nobody'; valid" in nothing.stderr
     assert f"namespaces: left behind: downpour-{run_id}" in differences(before, settle_s=0), (
         "the snapshot does not see a live run: the checks below would prove nothing"
     )

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from common.shell import NetworkError
+from common.shell import NetworkError, UnknownNameError
 from topologies.model.network import Network
 from topologies.watch.pcapng import FILE_HEADER_BYTES, Interface, pcapng
 
@@ -80,7 +80,7 @@ def tap_of(network: Network, name: str) -> Tap:
     for link in network.links:
         if name == f"{link.b.node}:{link.a.node}":
             return Tap(link.name, link.b.node, link.b.interface, name)
-    raise NetworkError(
+    raise UnknownNameError(
         f"found link '{name}'; valid (or with the ends the other way round, to capture at the "
         f"other end): {', '.join(links_of(network))}"
     )
