@@ -153,6 +153,7 @@ def _compose() -> None:
     app.add_typer(ctl.app, name="paths", rich_help_panel=NETWORKS)
     app.add_typer(virtual.app, name="virtual", rich_help_panel=NETWORKS)
     app.add_typer(labs.app, name="lab", rich_help_panel=LABS)
+    app.add_typer(labs.classes, name="class", rich_help_panel=LABS)
     command(bench.app, "parsers", told=parsers.told)(parsers.speed_command)
     app.add_typer(bench.app, name="bench", rich_help_panel=DEVELOPERS)
     app.add_typer(skeleton.app, name="new", rich_help_panel=DEVELOPERS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,6 +48,9 @@ def told() -> Iterator[None]:
         raise Failure(f"lab: {error}", EXIT_USAGE) from error
     except KeyboardInterrupt:
         raise Failure("\nlab: interrupted", EXIT_INTERRUPTED) from None
+
+
+classes = group("A class, for its instructor.")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -270,6 +274,25 @@ def status_command() -> int:
     lines = session.status()
     print("\n".join(lines) if lines else "no lab is up")
     return 0
+
+
+@dataclass(kw_only=True)
+class ClassStatusOptions:
+    """Of `class status`."""
+
+    homes: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="With the students' home directories.")
+    ] = Path("/home")
+
+
+@command(classes, "status", told=told)
+def class_status_command(options: ClassStatusOptions) -> int:
+    """Say who is at which lab, with which score, and what runs (root sees all)."""
+    from labs import class_status as found
+
+    homes = found.homes_in(options.homes)
+    print(found.text(found.rows(homes, found.processes(), time.time())), end="")
+    return EXIT_OK
 
 
 @dataclass(kw_only=True)

@@ -167,6 +167,13 @@ def read(found: Found) -> Submission:
     return submission
 
 
+def parsed_file(path: bytes) -> object:
+    """Return the JSON of a file that may be hostile. OSError, ValueError, RecursionError."""
+    values = _parsed(_bytes_of(path))
+    _look_through(values)
+    return values
+
+
 def _bytes_of(path: bytes) -> bytes:
     """Raises OSError or ValueError, also for what is no regular file; never waits."""
     _check_kind(os.lstat(path).st_mode)

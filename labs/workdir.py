@@ -18,6 +18,7 @@ from typing import Final
 from common.files import os_error_text, write_json
 from labs.spec import Lab, Value, as_words
 
+DIRECTORY: Final = "downpour-labs"  # in a home directory; has a work directory for each lab
 STATE: Final = ".lab.json"
 TEMPLATE: Final = ".template"
 ASIDE: Final = re.compile(rb"before-\d{8}-\d{6}(-\d+)?")
@@ -42,7 +43,7 @@ class Work:
 
 def default_directory(number: int) -> Path:
     """Return the work directory where none is given."""
-    return Path.home() / "downpour-labs" / str(number)
+    return Path.home() / DIRECTORY / str(number)
 
 
 def default_student() -> str:

@@ -21,7 +21,7 @@ COMMANDS = {
     "run", "experiments", "report", "regression", "repeat", "verify", "clean", "parse", "ldm-log",
     "rate-for",
     "up", "down", "status", "shell", "cli", "multicast", "capture", "purge", "doctor", "topology",
-    "paths", "virtual", "lab", "bench", "new", "completion",
+    "paths", "virtual", "lab", "class", "bench", "new", "completion",
 }  # fmt: skip
 
 
