@@ -11,6 +11,7 @@ Python's standard library.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import shutil
@@ -372,10 +373,19 @@ def _refuse_without_root(goal: str, environment: Mapping[str, str]) -> None:
 
 
 # -- running --------------------------------------------------------------------------------------
+def run_to_end(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    """Run a command to its end and return its exit code. Ctrl-C reaches it, too: it removes what it
+    made, which `subprocess.run` would cut short by SIGKILL after 0.25 s."""
+    with subprocess.Popen(argv, env=dict(environment)) as process:
+        while True:
+            with contextlib.suppress(KeyboardInterrupt):
+                return process.wait()
+
+
 def _as_root(argv: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command by sudo; what it wrote to runs/ becomes the user's."""
     kept = [f"{name}={environment[name]}" for name in ("PYTHONPATH", "PATH") if name in environment]
-    code = subprocess.run(["sudo", "-E", "env", *kept, *argv], env=dict(environment)).returncode
+    code = run_to_end(["sudo", "-E", "env", *kept, *argv], environment)
     runs = ROOT / "runs"
     if runs.is_dir():
         subprocess.run(["sudo", "chown", "-R", f"{os.getuid()}:{os.getgid()}", str(runs)])
@@ -392,7 +402,7 @@ def run(goal: str, environment: Mapping[str, str], argv: Sequence[str] = ()) -> 
     if needs_root(goal, environment) and os.geteuid() != 0:
         code = _as_root(argv, environment)
     else:
-        code = subprocess.run(argv, env=environment).returncode
+        code = run_to_end(argv, environment)
     if code not in (0, EXIT_USAGE):
         meaning = f": {MEANINGS[code]}" if code in MEANINGS and target_of(goal).command else ""
         print(f"make {goal}: exit code {code}{meaning}", file=sys.stderr)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -182,6 +184,7 @@ def test_a_native_run_is_made_by_sudo_and_its_results_are_handed_back(
     monkeypatch.setattr(os, "geteuid", lambda: 1001)
     monkeypatch.setattr(shutil, "which", lambda _: "/usr/bin/sudo")
     monkeypatch.setattr(subprocess, "run", called)
+    monkeypatch.setattr(front_door, "run_to_end", lambda argv, _: called(argv).returncode)
     environment = {"TRACE": "model", "PATH": "/bin", "RECEIVERS": "4"}
     assert front_door.run("experiment-lossy", environment) == 3
     assert calls[0][:3] == ["sudo", "-E", "env"]
@@ -190,6 +193,32 @@ def test_a_native_run_is_made_by_sudo_and_its_results_are_handed_back(
     calls.clear()
     front_door.run("experiment-lossy", {"CLOCK": "virtual"})
     assert calls[0][0] == str(front_door.PYTHON) and len(calls) == 1
+
+
+def test_ctrl_c_waits_for_what_the_command_removes(tmp_path: Path) -> None:
+    """As on a terminal, the whole group gets the signal; removing takes a second."""
+    made = tmp_path / "made"
+    command = (
+        "import pathlib, sys, time\n"
+        f"made = pathlib.Path({str(made)!r})\n"
+        "made.touch()\n"
+        "try:\n    print('ready', flush=True)\n    time.sleep(60)\n"
+        "except KeyboardInterrupt:\n    time.sleep(1)\n    made.unlink()\n    sys.exit(130)\n"
+    )
+    code = (
+        "import os, sys\nfrom tools import front_door\n"
+        f"words = [sys.executable, '-c', {command!r}]\n"
+        "sys.exit(front_door.run('report', dict(os.environ), words))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, made.exists()) == (130, False), said
+    assert "exit code 130" in said and "Traceback" not in said
 
 
 def test_every_target_is_in_the_help_and_the_help_fits() -> None:
