@@ -48,7 +48,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "transport/tool",
         "common/c",
     ),
-    "fcast/tests": ("fcast/include", "fcast/src", "transport/sim"),
+    "fcast/tests": ("fcast/include", "fcast/src", "fcast/tools", "transport/sim"),
     "fcast/fuzz": ("fcast/include", "tests"),
     "ldm7/queue": (),
     "ldm7/queue/tests": ("ldm7/queue", "ldm7/common", "tests"),

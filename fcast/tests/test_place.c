@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of fcast-recv below DIR/.fcast when any one of its writes fails, for a moment or from
+ * then on: the next process goes on with what is there, and its object is right.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../tools/place.h"
+#include "sim/random.h"
+
+enum { E = 16, BYTES = 1500 * E + 5, REPAIR_ROOM = 1 << 20 };
+
+static uint8_t object[BYTES], repair[REPAIR_ROOM], got[BYTES];
+
+/* ------------------------------------------------------------------ a disk that fails */
+
+/* Of all writes, or only of those of notes, which alone are longer than a symbol. */
+static uint64_t writes, fail_from, fail_until;
+static bool only_notes;
+static int fail_with;
+
+ssize_t __real_pwrite64(int fd, const void *bytes, size_t len, off_t at);
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t at);
+
+ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t at)
+{
+    uint64_t number = only_notes && len <= E ? UINT64_MAX : writes++;
+
+    if (number < fail_from || number >= fail_until)
+        return __real_pwrite64(fd, bytes, len, at);
+    /* As a disk does that fills up: a part of it goes, then nothing more; or nothing at once. */
+    if (number == fail_from && len > E && fail_until > fail_from + 1)
+        return __real_pwrite64(fd, bytes, len / 2 + 1, at);
+    errno = fail_with;
+    return -1;
+}
+
+/* ------------------------------------------------------------------ a sender and a receiver */
+
+static int read_bytes(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    memcpy(bytes, (const uint8_t *)ctx + at, len);
+    return 0;
+}
+
+static int write_bytes(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    assert_true(at + len <= REPAIR_ROOM);
+    memcpy((uint8_t *)ctx + at, bytes, len);
+    return 0;
+}
+
+struct life {
+    struct places places;
+    struct fcast_receiver *core;
+    unsigned stored;
+};
+
+static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
+                              const struct fcast_fti *fti, struct fcast_place *out)
+{
+    return place_open(&((struct life *)ctx)->places, source, tsi, toi, fti, out);
+}
+
+static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
+                            uint64_t at, uint64_t bytes)
+{
+    struct life *l = ctx;
+
+    (void)toi;
+    (void)meta; /* no digest: wrong bytes would show */
+    assert_int_equal(bytes, BYTES);
+    assert_int_equal(place_read(place, at, got, BYTES), 0);
+    assert_memory_equal(got, object, BYTES);
+    place_close(&l->places, place, true, false);
+    l->stored++;
+    return FCAST_STORED;
+}
+
+static void drop(void *ctx, uint64_t toi, void *place, bool keep)
+{
+    (void)toi;
+    place_close(&((struct life *)ctx)->places, place, false, keep);
+}
+
+static void start(struct life *l, const char *dir)
+{
+    const struct fcast_receiver_config cfg = {.ctx = l, .begin = begin, .done = done, .drop = drop};
+    int fd = open(dir, O_RDONLY | O_DIRECTORY);
+
+    l->stored = 0;
+    assert_true(fd >= 0);
+    assert_int_equal(places_open(&l->places, fd), 0);
+    close(fd);
+    l->core = fcast_receiver_new(&cfg);
+    assert_non_null(l->core);
+}
+
+static void end(struct life *l)
+{
+    fcast_receiver_free(l->core);
+    close(l->places.dir_fd);
+}
+
+/* The carousel plays to the receiver, which loses every third datagram, until it has the object,
+ * a write has failed and `stops`, or so many were sent. */
+static void play(struct fcast_sender *s, struct life *l, unsigned most, bool stops)
+{
+    static uint8_t bytes[FCAST_DATAGRAM_MAX];
+
+    for (unsigned i = 1; i <= most && !l->stored && !(stops && l->places.error); i++) {
+        size_t len = fcast_sender_next(s, bytes);
+        if (i % 3)
+            fcast_receiver_datagram(l->core, 1, bytes, len, i);
+    }
+}
+
+static struct fcast_sender *carousel(uint8_t fec, uint64_t seed)
+{
+    const struct fcast_sender_config cfg = {.tsi = 1,
+                                            .fec = fec,
+                                            .symbol_bytes = E,
+                                            .k = 60,
+                                            .overhead = 1,
+                                            .order = FCAST_SHUFFLE,
+                                            .random = seed,
+                                            .repair = {repair, read_bytes, write_bytes}};
+    const struct fcast_meta meta = {.location = "object"};
+    const struct fcast_store source = {object, read_bytes, NULL};
+    struct fcast_sender *s = fcast_sender_new(&cfg);
+    uint64_t toi;
+
+    assert_non_null(s);
+    assert_int_equal(fcast_sender_add(s, &meta, BYTES, &source, &toi), 0);
+    assert_int_equal(fcast_sender_commit(s), 0);
+    static uint8_t bytes[FCAST_DATAGRAM_MAX];
+    for (int i = 0; i < 1400; i++) /* soon come repair symbols, whose slots notes tell */
+        fcast_sender_next(s, bytes);
+    return s;
+}
+
+static const int errors[] = {ENOSPC, EDQUOT, EIO};
+
+/* Lives in which write `first` fails, until `last`; then one in which none does. */
+static void fail_at(uint8_t fec, uint64_t first, uint64_t last, bool stops)
+{
+    char dir[] = "/tmp/fcast-place-XXXXXX", remove[64];
+    struct fcast_sender *s = carousel(fec, first + 1);
+    struct life l;
+
+    assert_non_null(mkdtemp(dir));
+    writes = 0;
+    fail_from = first;
+    fail_until = last;
+    fail_with = errors[first % 3];
+    start(&l, dir);
+    play(s, &l, 1800, stops);
+    bool failed = writes > first;
+    end(&l);
+    failed = failed || writes > first;
+    /* Whatever came last: notes are written as the receiver ends. */
+    assert_true(l.stored || failed);
+    fail_from = UINT64_MAX; /* the disk has room again */
+    if (!l.stored) {
+        start(&l, dir);
+        play(s, &l, 20000, false);
+        assert_int_equal(l.stored, 1);
+        assert_int_equal(l.places.error, 0);
+        end(&l);
+    }
+    fcast_sender_free(s);
+    snprintf(remove, sizeof remove, "rm -r %s", dir);
+    assert_int_equal(system(remove), 0);
+}
+
+/* From that write on nothing fits, and the receiver ends. */
+static void test_a_disk_that_stays_full(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n < 1100; n += 157)
+        fail_at(n % 2 ? FCAST_RS : FCAST_TRIANGLE, n, UINT64_MAX, true);
+}
+
+/* One write of notes fails, or a part of it goes, and the receiver goes on: notes that would speak
+ * of other symbols than those in the stores are never left. */
+static void test_notes_that_fail_once(void **state)
+{
+    (void)state;
+    only_notes = true;
+    for (uint64_t n = 0; n < 3; n++)
+        for (uint64_t times = 1; times < 3; times++)
+            fail_at(FCAST_RS, n, n + times, false);
+    only_notes = false;
+}
+
+int main(void)
+{
+    uint64_t random = 5;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_disk_that_stays_full),
+                                       cmocka_unit_test(test_notes_that_fail_once)};
+
+    for (unsigned i = 0; i < BYTES; i++)
+        object[i] = (uint8_t)tp_random_bits(&random);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
