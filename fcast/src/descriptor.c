@@ -56,6 +56,19 @@ const struct fcast_fdt_file *fcast_fdt_file_of(const struct fcast_receiver *r, u
     return NULL;
 }
 
+bool fcast_is_named(const struct fcast_receiver *r, uint64_t toi)
+{
+    if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
+        return fcast_fdt_file_of(r, toi) != NULL;
+    return r->cid && fcast_cid_has(r->cid, toi);
+}
+
+static void name_objects(struct fcast_receiver *r)
+{
+    for (struct fcast_object *o = r->objects; o; o = o->next)
+        o->is_named = fcast_is_named(r, o->toi);
+}
+
 /* ------------------------------------------------------------------ places in memory */
 
 struct memory {
@@ -124,6 +137,7 @@ void fcast_take_cid(struct fcast_receiver *r, const struct fcast_meta *meta, con
     r->cid = cid;
     r->cid_id = meta->cid_id;
     r->cid_complete = meta->cid_complete;
+    name_objects(r);
 }
 
 void fcast_take_fdt(struct fcast_receiver *r, const uint8_t *bytes, size_t len)
@@ -139,6 +153,7 @@ void fcast_take_fdt(struct fcast_receiver *r, const uint8_t *bytes, size_t len)
     r->fdt = fdt;
     r->has_fdt = true;
     r->fdt_instance = r->fdt_coming;
+    name_objects(r);
 }
 
 static bool has_all_of_fdt(const struct fcast_receiver *r)

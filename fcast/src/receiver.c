@@ -15,7 +15,8 @@ enum {
     OBJECTS = 64,
 };
 #define GIB (UINT64_C(1) << 30)
-#define MEMORY_MAX (UINT64_C(256) << 20) /* of all objects' tables */
+#define MEMORY_MAX (UINT64_C(256) << 20)    /* of all objects' tables */
+#define OWN_MEMORY_MAX (UINT64_C(16) << 20) /* of a descriptor */
 #define SILENCE_NS UINT64_C(10000000000)
 
 static void set_default(uint64_t *value, uint64_t otherwise)
@@ -55,6 +56,7 @@ static void forget(struct fcast_receiver *r, struct fcast_object *o)
         link = &(*link)->next;
     *link = o->next;
     r->count--;
+    r->own_count -= o->is_own;
     r->bytes -= o->reception.fti.length;
     r->memory -= o->memory;
     r->stats.decoded += o->reception.decoded;
@@ -95,26 +97,46 @@ static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fc
     return fti->fec == FCAST_NO_CODE && fti->length <= DESCRIPTOR_MAX;
 }
 
+/* Could it be received if nothing else was? */
 static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_fti *fti, bool own,
                              uint64_t memory)
 {
     uint64_t most = own ? FCAST_FDT_BYTES_MAX : r->cfg.max_object_bytes;
 
-    return memory && r->memory + memory <= MEMORY_MAX && fti->length <= most &&
-           r->bytes + fti->length <= r->cfg.max_bytes &&
+    return memory && memory <= (own ? OWN_MEMORY_MAX : MEMORY_MAX) && fti->length <= most &&
+           (own || fti->length <= r->cfg.max_bytes) &&
            fcast_reception_block_bytes(fti) <= r->cfg.max_block_bytes;
 }
 
-/* The one heard longest ago gives way. */
-static void evict(struct fcast_receiver *r)
+/* The one heard longest ago of those that the descriptor does not name; NULL: there is none. */
+static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
 {
-    struct fcast_object *oldest = r->objects;
+    struct fcast_object *oldest = NULL;
 
     for (struct fcast_object *o = r->objects; o; o = o->next)
-        if (o->heard_ns < oldest->heard_ns)
+        if (o->is_own == own && !o->is_named && (!oldest || o->heard_ns < oldest->heard_ns))
             oldest = o;
-    r->stats.evicted++;
-    drop(r, oldest, false);
+    return oldest;
+}
+
+/* Objects that the descriptor names never give way: those of a carousel of more than max_objects
+ * would push each other out for good, and a stranger's all of them. For want of bytes others give
+ * way to them alone. Descriptors have their own bound, so that the objects keep none out. */
+static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, bool own,
+                      uint64_t memory)
+{
+    for (;;) {
+        bool is_full = (own ? r->own_count : r->count - r->own_count) >= r->cfg.max_objects;
+        bool fits =
+            own || (r->memory + memory <= MEMORY_MAX && r->bytes + fti->length <= r->cfg.max_bytes);
+        if (!is_full && fits)
+            return true;
+        struct fcast_object *o = is_full || fcast_is_named(r, toi) ? victim(r, own) : NULL;
+        if (!o)
+            return false;
+        r->stats.evicted++;
+        drop(r, o, false);
+    }
 }
 
 /* A place from the caller. false: it refused the object, or has it already. */
@@ -136,12 +158,11 @@ static struct fcast_object *begin(struct fcast_receiver *r, uint64_t toi,
     bool own = is_own(r, toi, fti);
     uint64_t memory = fcast_reception_bytes(fti) + (own ? fti->length : 0);
 
-    if (!fti->length || !is_within_bounds(r, fti, own, fcast_reception_bytes(fti) ? memory : 0)) {
+    if (!fti->length || !is_within_bounds(r, fti, own, fcast_reception_bytes(fti) ? memory : 0) ||
+        !make_room(r, toi, fti, own, memory)) {
         r->stats.refused++;
         return NULL;
     }
-    if (r->count >= r->cfg.max_objects)
-        evict(r);
     struct fcast_object *o = calloc(1, sizeof *o);
     if (!o)
         return NULL;
@@ -151,10 +172,15 @@ static struct fcast_object *begin(struct fcast_receiver *r, uint64_t toi,
         free(o);
         return NULL;
     }
-    *o = (struct fcast_object){.toi = toi, .is_own = own, .memory = memory, .heard_ns = now_ns};
+    *o = (struct fcast_object){.toi = toi,
+                               .is_own = own,
+                               .is_named = fcast_is_named(r, toi),
+                               .memory = memory,
+                               .heard_ns = now_ns};
     o->next = r->objects;
     r->objects = o;
     r->count++;
+    r->own_count += own;
     r->bytes += fti->length;
     r->memory += memory;
     if (fcast_reception_init(&o->reception, fti, r->cfg.rs_kind, &place, &r->stats.restored) < 0) {
@@ -188,6 +214,7 @@ static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
     fcast_memory_place_free(own);
     *own = place;
     o->is_own = false;
+    r->own_count--;
     return true;
 }
 

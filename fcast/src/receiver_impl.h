@@ -15,6 +15,7 @@ struct fcast_object {
     uint64_t memory;    /* bytes */
     unsigned conflicts; /* other OTI in a row */
     bool is_own;        /* its place is the core's: descriptors, in memory */
+    bool is_named;      /* by the newest descriptor */
     struct fcast_object *next;
 };
 
@@ -26,9 +27,9 @@ struct fcast_receiver {
     bool has_psn;
     uint16_t psn; /* that is expected next */
     struct fcast_object *objects;
-    unsigned count;
-    uint64_t bytes, memory; /* of all objects at a time */
-    uint64_t *done;         /* TOIs, rising */
+    unsigned count, own_count; /* all; of these, in memory */
+    uint64_t bytes, memory;    /* of all objects at a time */
+    uint64_t *done;            /* TOIs, rising */
     size_t done_count, done_room;
     struct fcast_cid *cid; /* the newest descriptor; NULL: none yet */
     uint32_t cid_id;
@@ -43,6 +44,8 @@ struct fcast_receiver {
 bool fcast_is_done(const struct fcast_receiver *r, uint64_t toi);
 /* Notes that it is. false: no memory. */
 bool fcast_set_done(struct fcast_receiver *r, uint64_t toi);
+/* Does the newest descriptor name it? */
+bool fcast_is_named(const struct fcast_receiver *r, uint64_t toi);
 /* What the FDT says of the object; NULL: nothing. */
 const struct fcast_fdt_file *fcast_fdt_file_of(const struct fcast_receiver *r, uint64_t toi);
 /* A place in memory for an object of that length. false: no memory. */

@@ -61,7 +61,8 @@ static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
     struct sim_place *p = ctx;
 
     assert(at + len <= p->bytes);
-    memcpy(p->data + at, bytes, len);
+    if (p->data)
+        memcpy(p->data + at, bytes, len);
     return 0;
 }
 
@@ -124,15 +125,18 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     struct sim_place *p = r->places;
 
     assert(source == SOURCE && tsi == r->sim->cfg.sender.tsi);
-    if (toi < SIM_FILES && r->has[toi])
+    bool is_foreign = toi >= SIM_FILES;
+    if (!is_foreign && r->has[toi])
         return FCAST_HAVE;
     while (p && p->toi != toi)
         p = p->next;
     if (!p) {
         p = calloc(1, sizeof *p);
         *p = (struct sim_place){.toi = toi, .bytes = fti->length, .next = r->places};
-        p->data = malloc(fti->length + 1);
+        p->data = is_foreign ? NULL : malloc(fti->length + 1);
         r->places = p;
+        r->promised += p->bytes;
+        r->promised_max = r->promised > r->promised_max ? r->promised : r->promised_max;
     }
     *out = (struct fcast_place){.ctx = p,
                                 .data = {p, place_read, place_write},
@@ -149,6 +153,7 @@ static void forget(struct sim_receiver *r, struct sim_place *p)
     while (*link != p)
         link = &(*link)->next;
     *link = p->next;
+    r->promised -= p->bytes;
     place_free(p);
 }
 
@@ -192,6 +197,8 @@ static void start_receiver(struct sim *s, unsigned i)
     struct sim_receiver *r = &s->receivers[i];
     const struct fcast_receiver_config cfg = {.protocol = sender->protocol,
                                               .rs_kind = sender->rs_kind,
+                                              .max_objects = s->cfg.max_objects,
+                                              .max_bytes = s->cfg.max_bytes,
                                               .key =
                                                   s->cfg.other_key ? s->cfg.other_key : sender->key,
                                               .key_len = sender->key_len,

@@ -18,6 +18,8 @@ struct sim_config {
     double loss, duplicate, reorder;
     uint32_t periodic;        /* each so manieth datagram is lost; 0: none */
     uint32_t late;            /* receiver i joins after i times so many datagrams */
+    unsigned max_objects;     /* of the receivers; 0: the default */
+    uint64_t max_bytes;       /* the same */
     const uint8_t *other_key; /* the receivers' key, of sender.key_len; NULL: the sender's */
     uint64_t datagrams_max;   /* give up */
     void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges */
@@ -28,7 +30,8 @@ struct sim_file {
     uint8_t *data;
 };
 
-/* What a receiver keeps on its disk, which survives its death. */
+/* What a receiver keeps on its disk, which survives its death. Those of TOIs from SIM_FILES on, of
+ * strangers, keep nothing. */
 struct sim_place {
     uint64_t toi, bytes;
     uint8_t *data, *repair;
@@ -44,8 +47,9 @@ struct sim_receiver {
     struct sim_place *places;
     bool has[SIM_FILES]; /* by TOI */
     unsigned done, dropped, wrong;
-    uint64_t done_at;  /* datagrams sent when the last file was complete */
-    uint64_t finished; /* datagrams sent until it had all; 0: not yet */
+    uint64_t promised, promised_max; /* bytes of all places at a time */
+    uint64_t done_at;                /* datagrams sent when the last file was complete */
+    uint64_t finished;               /* datagrams sent until it had all; 0: not yet */
 };
 
 struct sim {
