@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "datadir.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
@@ -10,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define TEMPORARY ".pqact.%d."
 #define DIRECTORY (O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
 
 int datadir_open(struct datadir *d, const char *path)
@@ -146,17 +148,26 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
     return refuse(d, err, err_bytes, "not a regular file");
 }
 
-int datadir_remove(struct datadir *d, const char *path, char *err, size_t err_bytes)
+int datadir_remove_begun(struct datadir *d, const char *path, pid_t pid, char *err,
+                         size_t err_bytes)
 {
-    char clean[DATADIR_PATH_MAX], *name;
+    char clean[DATADIR_PATH_MAX], begin[32], *name;
     int dir;
 
     if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
         (dir = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
         return -1;
-    int failed = unlinkat(dir, name, 0), e = errno;
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    int e = list ? 0 : errno;
+    size_t len = (size_t)snprintf(begin, sizeof begin, TEMPORARY, (int)pid);
+    for (const struct dirent *entry; list && (entry = readdir(list));)
+        if (strncmp(entry->d_name, begin, len) == 0 && unlinkat(dir, entry->d_name, 0) < 0)
+            e = errno;
+    if (list)
+        closedir(list);
     close(dir);
-    if (!failed || e == ENOENT)
+    if (!e)
         return 0;
     snprintf(err, err_bytes, "%s", strerror(e));
     return -1;
@@ -179,7 +190,7 @@ int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, ch
         return refuse(d, err, err_bytes, "not a regular file");
     }
     for (int tries = 0; tries < 100 && out->fd < 0 && (tries == 0 || errno == EEXIST); tries++) {
-        snprintf(out->temporary, sizeof out->temporary, ".pqact.%d.%u.tmp", (int)getpid(),
+        snprintf(out->temporary, sizeof out->temporary, TEMPORARY "%u.tmp", (int)getpid(),
                  number++);
         out->fd = openat(out->dir_fd, out->temporary,
                          O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #define DATADIR_PATH_MAX 4096u
 
@@ -26,8 +27,9 @@ void datadir_close(struct datadir *d);
 /* Opens (creates) a file to append to. -1 and a reason. */
 int datadir_append(struct datadir *d, const char *path, char *err, size_t err_bytes);
 
-/* Removes a file, if it is there. -1 and a reason. */
-int datadir_remove(struct datadir *d, const char *path, char *err, size_t err_bytes);
+/* Removes what a process that was killed began beside path by datadir_new(). -1 and a reason. */
+int datadir_remove_begun(struct datadir *d, const char *path, pid_t pid, char *err,
+                         size_t err_bytes);
 
 /* A new file that takes path's place as a whole, when it is finished. */
 struct datadir_new {

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.tool_cases import (
@@ -334,6 +335,10 @@ def is_copying(directory: Path) -> bool:
     return any(path.suffix == ".tmp" for path in directory.iterdir())
 
 
+def copies(directory: Path) -> Callable[[], bool]:
+    return lambda: is_copying(directory) or (directory / "big").exists()
+
+
 def case_killed_while_it_copies(m: Site) -> None:
     """SIGKILL between the object and its file: the next receiver leaves no trace of it."""
     big = m.file("big", 30 * MB)
@@ -341,7 +346,7 @@ def case_killed_while_it_copies(m: Site) -> None:
     for attempt in range(5):
         got = m.directory(f"got{attempt}")
         receiver = m.receive(got, name=f"killed{attempt}")
-        wait_for("copy", lambda got=got: is_copying(got) or (got / "big").exists(), 0)
+        wait_for("copy", copies(got), 0)
         receiver.signal(signal.SIGKILL)
         receiver.process.wait()
         if is_copying(got):

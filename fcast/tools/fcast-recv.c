@@ -129,18 +129,19 @@ static enum stored store(struct run *run, void *place, const struct fcast_meta *
                          uint64_t bytes, const char *name, char *why, size_t why_bytes)
 {
     struct datadir_new fresh;
-    char temporary[FCAST_NAME_MAX + 80];
-    const char *slash = strrchr(name, '/');
     const unsigned long refused = run->dir.refused;
     bool wrong = false;
 
+    if (places_note_copy(&run->places, name) < 0)
+        return NO_ROOM;
     errno = 0;
-    if (datadir_new(&run->dir, name, &fresh, why, why_bytes) < 0)
-        return run->dir.refused > refused || !errno || errno == ENAMETOOLONG ? NO_NAME : NO_ROOM;
-    snprintf(temporary, sizeof temporary, "%.*s%s", slash ? (int)(slash - name) + 1 : 0, name,
-             fresh.temporary);
-    bool good = places_note_copy(&run->places, temporary) == 0 &&
-                copy(place, at, bytes, meta, fresh.fd, &wrong);
+    if (datadir_new(&run->dir, name, &fresh, why, why_bytes) < 0) {
+        int error = errno;
+        places_forget_copy(&run->places);
+        errno = error;
+        return run->dir.refused > refused || !error || error == ENAMETOOLONG ? NO_NAME : NO_ROOM;
+    }
+    bool good = copy(place, at, bytes, meta, fresh.fd, &wrong);
     int error = errno;
     if (datadir_new_finish(&fresh, good && !wrong, why, why_bytes) < 0 && good && !wrong) {
         error = errno;
@@ -286,11 +287,12 @@ static void take_option(struct run *run, int option)
 /* What earlier processes left. */
 static void clean(struct run *run)
 {
-    char temporary[FCAST_NAME_MAX + 80], why[256];
+    char name[FCAST_NAME_MAX + 8], why[256];
+    pid_t pid;
 
-    if (places_left_copy(&run->places, temporary, sizeof temporary) &&
-        datadir_remove(&run->dir, temporary, why, sizeof why) < 0)
-        die("'%s/%s': %s", run->dir_path, temporary, why);
+    if (places_left_copy(&run->places, name, sizeof name, &pid) &&
+        datadir_remove_begun(&run->dir, name, pid, why, sizeof why) < 0)
+        fprintf(stderr, "fcast-recv: '%s/%s', half made: %s\n", run->dir_path, name, why);
     places_forget_copy(&run->places);
     places_bound(&run->places, run->cfg.max_bytes);
 }

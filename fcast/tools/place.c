@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -323,8 +324,10 @@ void places_bound(struct places *p, uint64_t most_bytes)
 
 int places_note_copy(struct places *p, const char *path)
 {
+    char text[FCAST_NAME_MAX + 32];
+    int len = snprintf(text, sizeof text, "%d %s", (int)getpid(), path);
     int fd = openat(p->dir_fd, COPY, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 ? -1 : file_write_at(fd, 0, path, strlen(path)), why = errno;
+    int result = fd < 0 ? -1 : file_write_at(fd, 0, text, (size_t)len), why = errno;
 
     if (fd >= 0)
         close(fd);
@@ -337,13 +340,19 @@ void places_forget_copy(struct places *p)
     unlinkat(p->dir_fd, COPY, 0);
 }
 
-bool places_left_copy(struct places *p, char *out, size_t room)
+bool places_left_copy(struct places *p, char *path, size_t room, pid_t *pid)
 {
+    char text[FCAST_NAME_MAX + 32];
     int fd = openat(p->dir_fd, COPY, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, out, room - 1);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
 
     if (fd >= 0)
         close(fd);
-    out[n > 0 ? n : 0] = '\0';
-    return n > 0;
+    text[n > 0 ? n : 0] = '\0';
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (number <= 0 || number > INT_MAX || *end != ' ')
+        return false;
+    *pid = (pid_t)number;
+    return (size_t)snprintf(path, room, "%s", end + 1) < room;
 }

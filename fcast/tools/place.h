@@ -6,6 +6,8 @@
 #ifndef FCAST_TOOLS_PLACE_H
 #define FCAST_TOOLS_PLACE_H
 
+#include <sys/types.h>
+
 #include "fcast.h"
 
 struct places {
@@ -17,13 +19,13 @@ struct places {
 int places_open(struct places *p, int dir_fd);
 /* Removes the oldest parts until all take no more than that many bytes. */
 void places_bound(struct places *p, uint64_t most_bytes);
-/* Notes which file below DIR is being made of an object, to be removed if the process is killed.
- * -1 with errno. */
+/* Notes which file below DIR this process is about to make of an object: if it is killed, the next
+ * one can remove what it began. -1 with errno. */
 int places_note_copy(struct places *p, const char *path);
 /* It is made, or has been removed. */
 void places_forget_copy(struct places *p);
-/* The file that a process left half made. false: there is none. */
-bool places_left_copy(struct places *p, char *out, size_t room);
+/* What a process began and did not end. false: there is none. */
+bool places_left_copy(struct places *p, char *path, size_t room, pid_t *pid);
 /* The answer to `begin`: goes on with what is there of an earlier process. */
 enum fcast_begin place_open(struct places *p, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * GMAC where Intel's library is not there, or cannot work on this processor: OpenSSL computes it,
- * and whoever asks for the library is told. Built with the library, its functions are interposed.
+ * and a caller that asks for the library gets none. Built with the library, its functions are
+ * interposed.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -141,27 +141,33 @@ static void outside_walk(void **state)
     outside(true);
 }
 
-static void test_remove(void **state)
+/* What a process began and did not end goes, and nothing else. */
+static void test_remove_begun(void **state)
 {
     struct datadir d;
+    struct datadir_new n;
 
     (void)state;
     assert_int_equal(datadir_open(&d, "in"), 0);
-    put(datadir_append(&d, "gone", err, sizeof err), "1");
-    put(open("out/stays", O_WRONLY | O_CREAT, 0600), "2");
-    assert_int_equal(datadir_remove(&d, "gone", err, sizeof err), 0);
-    assert_int_equal(access("in/gone", F_OK), -1);
-    assert_int_equal(datadir_remove(&d, "gone", err, sizeof err), 0);
-    assert_int_equal(datadir_remove(&d, "../out/stays", err, sizeof err), -1);
-    assert_holds("out/stays", "2");
-    assert_int_equal(unlink("out/stays"), 0);
+    put(datadir_append(&d, "below/other", err, sizeof err), "1");
+    assert_int_equal(datadir_new(&d, "below/file", &n, err, sizeof err), 0);
+    char begun[100];
+    snprintf(begun, sizeof begun, "in/below/%s", n.temporary);
+    assert_int_equal(datadir_remove_begun(&d, "below/file", getpid() + 1, err, sizeof err), 0);
+    assert_int_equal(access(begun, F_OK), 0);
+    assert_int_equal(datadir_remove_begun(&d, "../in/below/file", getpid(), err, sizeof err), -1);
+    assert_int_equal(access(begun, F_OK), 0);
+    assert_int_equal(datadir_remove_begun(&d, "below/file", getpid(), err, sizeof err), 0);
+    assert_int_equal(access(begun, F_OK), -1);
+    assert_holds("in/below/other", "1");
+    datadir_new_finish(&n, false, err, sizeof err);
     datadir_close(&d);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remove), cmocka_unit_test(inside_openat2),
+        cmocka_unit_test(test_remove_begun), cmocka_unit_test(inside_openat2),
         cmocka_unit_test(inside_walk), cmocka_unit_test(outside_openat2),
         cmocka_unit_test(outside_walk)};
 
