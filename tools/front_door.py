@@ -404,7 +404,9 @@ def run(goal: str, environment: Mapping[str, str], argv: Sequence[str] = ()) -> 
     else:
         code = run_to_end(argv, environment)
     if code not in (0, EXIT_USAGE):
-        meaning = f": {MEANINGS[code]}" if code in MEANINGS and target_of(goal).command else ""
+        target = target_of(goal)
+        known = code in MEANINGS and target.command and (code != 1 or target.group == FIRST)
+        meaning = f": {MEANINGS[code]}" if known else ""
         print(f"make {goal}: exit code {code}{meaning}", file=sys.stderr)
     return code
 

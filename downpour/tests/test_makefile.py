@@ -195,6 +195,17 @@ def test_a_native_run_is_made_by_sudo_and_its_results_are_handed_back(
     assert calls[0][0] == str(front_door.PYTHON) and len(calls) == 1
 
 
+@pytest.mark.parametrize(
+    ("goal", "end"), [("status", "1\n"), ("report", "metric is outside its band\n")]
+)
+def test_only_experiments_speak_of_cells(
+    goal: str, end: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert front_door.run(goal, dict(os.environ), ["false"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"make {goal}: exit code 1") and said.endswith(end)
+
+
 def test_ctrl_c_waits_for_what_the_command_removes(tmp_path: Path) -> None:
     """As on a terminal, the whole group gets the signal; removing takes a second."""
     made = tmp_path / "made"

@@ -186,7 +186,10 @@ def test_a_capture_that_cannot_begin_says_why(namespace: str, tmp_path: Path) ->
     running = Capture(
         Tap("a:b", "a", "no9", "a:b"), tmp_path, in_namespace(namespace), 3 * 10**6, 0
     )
-    with pytest.raises(NetworkError, match="capture of a:b: tcpdump: no9: "):
+    with pytest.raises(
+        NetworkError, match="capture of a:b: tcpdump: no9: .*; valid: a host's"
+    ) as why:
         await_listening([running])
+    assert "\n" not in str(why.value)
     running.tell_to_stop()
     assert "no9" in running.finish().problem

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from common.shell import NetworkError, UnknownNameError
 from topologies.model.network import Network
@@ -64,6 +64,12 @@ class Captured:
     def to_dict(self) -> dict[str, object]:
         """As JSON has it."""
         return asdict(self)
+
+
+# Open vSwitch's userspace datapath joins its switches by patch ports, which tcpdump cannot see.
+WITH_INTERFACE: Final = (
+    "a host's link, or one with a delay, rate or loss (others have no interface)"
+)
 
 
 def links_of(network: Network) -> list[str]:
@@ -159,7 +165,9 @@ class Capture:
         if "listening on" in self._text():
             return True
         if not self.alive:
-            raise NetworkError(f"capture of {self.tap.link}: {self._text().strip()[-300:]}")
+            said = " ".join(self._text().split())[-300:]
+            valid = f"; valid: {WITH_INTERFACE}" if "No such device" in said else ""
+            raise NetworkError(f"capture of {self.tap.link}: {said}{valid}")
         return False
 
     def _text(self) -> str:
