@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bytes.h"
+#include "number.h"
 
 enum { SCHEME_BYTES = 24 };
 
@@ -38,22 +39,6 @@ static const char *stop(struct reader *r, const char *why)
     return why;
 }
 
-static bool get_number(const char *text, uint64_t *out)
-{
-    uint64_t n = 0;
-
-    if (!*text)
-        return false;
-    for (; *text; text++) {
-        unsigned digit = (unsigned)(*text - '0');
-        if (digit > 9 || n > (UINT64_MAX - digit) / 10)
-            return false;
-        n = 10 * n + digit;
-    }
-    *out = n;
-    return true;
-}
-
 /* Name without a namespace's prefix. */
 static const char *local(const char *name)
 {
@@ -67,7 +52,7 @@ static bool take_oti(struct oti *o, const char *name, const char *value)
 {
     for (unsigned i = 0; i < 5; i++)
         if (strcmp(name, oti_names[i]) == 0)
-            return o->has[i] = get_number(value, &o->value[i]);
+            return o->has[i] = fcast_number(value, UINT64_MAX, &o->value[i]);
     if (strcmp(name, "FEC-OTI-Scheme-Specific-Info") == 0) {
         if (strlen(value) >= sizeof o->scheme)
             return false;
@@ -125,7 +110,7 @@ static bool take_file_attribute(struct fcast_fdt_file *f, bool *has_toi, const c
     struct fcast_meta *m = &f->meta;
 
     if (strcmp(name, "TOI") == 0)
-        return *has_toi = get_number(value, &f->toi) && f->toi > 0;
+        return *has_toi = fcast_number(value, UINT64_MAX, &f->toi) && f->toi > 0;
     if (strcmp(name, "Content-Location") == 0)
         return copy(value, m->location, sizeof m->location);
     if (strcmp(name, "Content-Type") == 0)
@@ -133,9 +118,9 @@ static bool take_file_attribute(struct fcast_fdt_file *f, bool *has_toi, const c
     if (strcmp(name, "Content-Encoding") == 0)
         return copy(value, m->encoding, sizeof m->encoding);
     if (strcmp(name, "Content-Length") == 0)
-        return m->has_length = get_number(value, &m->length);
+        return m->has_length = fcast_number(value, UINT64_MAX, &m->length);
     if (strcmp(name, "Transfer-Length") == 0)
-        return f->has_transfer_length = get_number(value, &f->transfer_length);
+        return f->has_transfer_length = fcast_number(value, UINT64_MAX, &f->transfer_length);
     return true;
 }
 
@@ -191,7 +176,7 @@ static void start(void *ctx, const char *name, const char **attributes)
         }
         for (; *attributes; attributes += 2) {
             const char *one = local(attributes[0]), *value = attributes[1];
-            if (strcmp(one, "Expires") == 0 && !get_number(value, &r->out->expires))
+            if (strcmp(one, "Expires") == 0 && !fcast_number(value, UINT64_MAX, &r->out->expires))
                 stop(r, "Expires");
             if (strcmp(one, "Complete") == 0)
                 r->out->complete = strcmp(value, "true") == 0 || strcmp(value, "1") == 0;

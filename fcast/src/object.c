@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #include "bytes.h"
+#include "number.h"
 
 enum { VERSION_MASK = 0xe0, FLAG_G = 2, FLAG_C = 1, LINE_MAX_BYTES = 2048, BASE64_DIGEST = 44 };
 
@@ -39,23 +40,6 @@ size_t fcast_object_header_len(const uint8_t fixed[FCAST_OBJECT_FIXED], uint64_t
         return 0;
     size_t whole = padded(len, object);
     return whole <= object ? whole : 0;
-}
-
-/* A whole number without sign; false: it is none. */
-static bool get_number(const char *text, uint64_t max, uint64_t *out)
-{
-    uint64_t n = 0;
-
-    if (!*text)
-        return false;
-    for (; *text; text++) {
-        unsigned digit = (unsigned)(*text - '0');
-        if (digit > 9 || n > (max - digit) / 10)
-            return false;
-        n = 10 * n + digit;
-    }
-    *out = n;
-    return true;
 }
 
 static bool get_digest(const char *text, uint8_t out[FCAST_DIGEST])
@@ -91,18 +75,18 @@ static const char *take_item(const char *name, const char *value, struct fcast_m
     if (strcasecmp(name, "Content-Encoding") == 0)
         return get_text(value, m->encoding, sizeof m->encoding) ? NULL : "Content-Encoding";
     if (strcasecmp(name, "Content-Length") == 0)
-        return (m->has_length = get_number(value, UINT64_MAX, &m->length)) ? NULL
-                                                                           : "Content-Length";
+        return (m->has_length = fcast_number(value, UINT64_MAX, &m->length)) ? NULL
+                                                                             : "Content-Length";
     if (strcasecmp(name, "Fcast-Obj-Digest-SHA256") == 0)
         return (m->has_digest = get_digest(value, m->digest)) ? NULL : "Fcast-Obj-Digest-SHA256";
     if (strcasecmp(name, "Fcast-Obj-Slice-Nb") == 0) {
-        m->is_slice = get_number(value, UINT32_MAX, &n) && n > 1;
+        m->is_slice = fcast_number(value, UINT32_MAX, &n) && n > 1;
     } else if (strcasecmp(name, "Fcast-CID-Complete") == 0) {
-        if (!get_number(value, 1, &n))
+        if (!fcast_number(value, 1, &n))
             return "Fcast-CID-Complete";
         m->cid_complete = n;
     } else if (strcasecmp(name, "Fcast-CID-ID") == 0) {
-        if (!get_number(value, UINT32_MAX, &n))
+        if (!fcast_number(value, UINT32_MAX, &n))
             return "Fcast-CID-ID";
         m->cid_id = (uint32_t)n;
     }

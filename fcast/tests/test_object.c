@@ -50,6 +50,37 @@ static void test_an_empty_object(void **state)
     assert_int_equal(h.len, len);
 }
 
+/* Numbers beyond what an item takes, by one digit and by many, are refused; so are those of none.
+ */
+static void test_numbers(void **state)
+{
+    static const struct {
+        const char *item, *wrong;
+    } items[] = {{"Fcast-CID-Complete: 0", NULL},
+                 {"Fcast-CID-Complete: 1", NULL},
+                 {"Fcast-CID-Complete: 2", "Fcast-CID-Complete"},
+                 {"Fcast-CID-Complete: 9", "Fcast-CID-Complete"},
+                 {"Fcast-CID-Complete: 10", "Fcast-CID-Complete"},
+                 {"Fcast-CID-Complete: ", "Fcast-CID-Complete"},
+                 {"Fcast-CID-ID: 4294967295", NULL},
+                 {"Fcast-CID-ID: 4294967296", "Fcast-CID-ID"},
+                 {"Content-Length: 18446744073709551615", NULL},
+                 {"Content-Length: 18446744073709551616", "Content-Length"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
+        uint8_t bytes[128] = {3}; /* a descriptor; the checksum covers the data */
+        struct fcast_object_header h;
+        size_t len = FCAST_OBJECT_FIXED + strlen(items[i].item);
+        bytes[7] = (uint8_t)len;
+        memcpy(bytes + FCAST_OBJECT_FIXED, items[i].item, strlen(items[i].item));
+        const char *wrong = fcast_object_header_get(bytes, sizeof bytes, sizeof bytes, &h);
+        if ((wrong != NULL) != (items[i].wrong != NULL) ||
+            (wrong && strcmp(wrong, items[i].wrong) != 0))
+            fail_msg("\"%s\": %s", items[i].item, wrong ? wrong : "was taken");
+    }
+}
+
 static void test_lists(void **state)
 {
     (void)state;
@@ -163,10 +194,13 @@ static void test_fdt_that_is_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_header),      cmocka_unit_test(test_an_empty_object),
-        cmocka_unit_test(test_lists),         cmocka_unit_test(test_fdt),
-        cmocka_unit_test(test_fdt_of_others), cmocka_unit_test(test_fdt_that_is_refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_header),
+                                       cmocka_unit_test(test_an_empty_object),
+                                       cmocka_unit_test(test_numbers),
+                                       cmocka_unit_test(test_lists),
+                                       cmocka_unit_test(test_fdt),
+                                       cmocka_unit_test(test_fdt_of_others),
+                                       cmocka_unit_test(test_fdt_that_is_refused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Numbers in texts.
+ */
+#ifndef FCAST_NUMBER_H
+#define FCAST_NUMBER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A whole number without sign, at most max; false: it is none. */
+static inline bool fcast_number(const char *text, uint64_t max, uint64_t *out)
+{
+    uint64_t n = 0;
+
+    if (!*text)
+        return false;
+    for (; *text; text++) {
+        unsigned digit = (unsigned)(*text - '0');
+        if (digit > 9 || digit > max || n > (max - digit) / 10)
+            return false;
+        n = 10 * n + digit;
+    }
+    *out = n;
+    return true;
+}
+
+#endif
