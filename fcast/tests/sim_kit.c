@@ -26,64 +26,34 @@ static int read_file(void *ctx, uint64_t at, void *bytes, size_t len)
     return 0;
 }
 
-static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
+static int store_read(void *ctx, uint64_t at, void *bytes, size_t len)
 {
-    const struct sim *s = ctx;
+    const struct sim_store *s = ctx;
 
-    assert(at + len <= s->repair_room);
-    memcpy(bytes, s->repair + at, len);
+    assert(at + len <= s->room);
+    memcpy(bytes, s->data + at, len);
     return 0;
 }
 
-static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
+static int store_write(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    struct sim *s = ctx;
+    struct sim_store *s = ctx;
 
-    if (at + len > s->repair_room) {
-        s->repair = realloc(s->repair, at + len);
-        s->repair_room = at + len;
+    if (at + len > s->room) {
+        assert(!s->is_fixed);
+        s->room = 2 * (at + len);
+        s->data = realloc(s->data, s->room);
     }
-    memcpy(s->repair + at, bytes, len);
+    memcpy(s->data + at, bytes, len);
     return 0;
 }
 
-static int place_read(void *ctx, uint64_t at, void *bytes, size_t len)
+static int write_nothing(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    const struct sim_place *p = ctx;
-
-    assert(at + len <= p->bytes);
-    memcpy(bytes, p->data + at, len);
-    return 0;
-}
-
-static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
-{
-    struct sim_place *p = ctx;
-
-    assert(at + len <= p->bytes);
-    if (p->data)
-        memcpy(p->data + at, bytes, len);
-    return 0;
-}
-
-static int place_read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
-{
-    const struct sim_place *p = ctx;
-
-    assert(at + len <= p->repair_room);
-    memcpy(bytes, p->repair + at, len);
-    return 0;
-}
-
-static int place_write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
-{
-    struct sim_place *p = ctx;
-
-    if (at + len > p->repair_room) {
-        p->repair_room = 2 * (at + len);
-        p->repair = realloc(p->repair, p->repair_room);
-    }
-    memcpy(p->repair + at, bytes, len);
+    (void)ctx;
+    (void)at;
+    (void)bytes;
+    (void)len;
     return 0;
 }
 
@@ -112,8 +82,8 @@ static bool noted(void *ctx, uint64_t i, struct fcast_symbol *out)
 
 static void place_free(struct sim_place *p)
 {
-    free(p->data);
-    free(p->repair);
+    free(p->data.data);
+    free(p->repair.data);
     free(p->notes);
     free(p);
 }
@@ -133,14 +103,16 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     if (!p) {
         p = calloc(1, sizeof *p);
         *p = (struct sim_place){.toi = toi, .bytes = fti->length, .next = r->places};
-        p->data = is_foreign ? NULL : malloc(fti->length + 1);
+        if (!is_foreign)
+            p->data = (struct sim_store){malloc(fti->length + 1), fti->length, true};
         r->places = p;
         r->promised += p->bytes;
         r->promised_max = r->promised > r->promised_max ? r->promised : r->promised_max;
     }
+    int (*write)(void *, uint64_t, const void *, size_t) = is_foreign ? write_nothing : store_write;
     *out = (struct fcast_place){.ctx = p,
-                                .data = {p, place_read, place_write},
-                                .repair = {p, place_read_repair, place_write_repair},
+                                .data = {&p->data, store_read, write},
+                                .repair = {&p->repair, store_read, write},
                                 .note = note,
                                 .noted = noted};
     return p->bytes == fti->length ? FCAST_WANT : FCAST_REFUSE;
@@ -170,7 +142,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
         snprintf(name, sizeof name, "file-%u", i);
         if (f->toi == toi)
             good = bytes == f->bytes && strcmp(meta->location, name) == 0 &&
-                   memcmp(p->data + at, f->data, bytes) == 0;
+                   memcmp(p->data.data + at, f->data, bytes) == 0;
     }
     r->done += good;
     /* those behind it in the air were not needed */
@@ -227,7 +199,7 @@ struct sim *sim_new(const struct sim_config *cfg)
     s->cfg = *cfg;
     s->random = cfg->seed;
     s->cfg.sender.random = cfg->seed + 1;
-    s->cfg.sender.repair = (struct fcast_store){s, read_repair, write_repair};
+    s->cfg.sender.repair = (struct fcast_store){&s->repair, store_read, store_write};
     s->sender = fcast_sender_new(&s->cfg.sender);
     assert(s->sender);
     for (unsigned i = 0; i < cfg->receivers; i++)
@@ -246,7 +218,7 @@ void sim_free(struct sim *s)
         free(s->files[i].data);
     fcast_sender_free(s->sender);
     tp_events_free(&s->events);
-    free(s->repair);
+    free(s->repair.data);
     free(s);
 }
 

@@ -25,6 +25,13 @@ struct sim_config {
     void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges */
 };
 
+/* Bytes in memory, of an object's length or growing as they are written. */
+struct sim_store {
+    uint8_t *data;
+    uint64_t room;
+    bool is_fixed;
+};
+
 struct sim_file {
     uint64_t bytes, toi;
     uint8_t *data;
@@ -34,8 +41,7 @@ struct sim_file {
  * strangers, keep nothing. */
 struct sim_place {
     uint64_t toi, bytes;
-    uint8_t *data, *repair;
-    size_t repair_room;
+    struct sim_store data, repair;
     struct fcast_symbol *notes;
     uint64_t note_count, note_room;
     struct sim_place *next;
@@ -57,8 +63,7 @@ struct sim {
     struct fcast_sender *sender;
     struct sim_file files[SIM_FILES];
     unsigned file_count;
-    uint8_t *repair;
-    uint64_t repair_room;
+    struct sim_store repair;
     struct sim_receiver receivers[SIM_RECEIVERS];
     struct tp_events events;
     uint64_t random, now_ns, sent, symbols; /* symbols: of all objects, headers included */
