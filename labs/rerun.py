@@ -35,7 +35,7 @@ MAX_DEPTH: Final = 20
 LEFT_OUT: Final = (".check",)  # what the check of lab 6 has measured at the student's
 LIMIT_S: Final = {"files": 300, "guest": 1800}
 LIMIT_BYTES: Final = 4 << 30  # of memory; a guest has its own limit
-WRITES_BYTES: Final = 2 << 30
+WRITES_BYTES: Final = {"files": 2 << 30, "guest": 64 << 30}  # a guest's memory is a file
 MAX_TEXT: Final = 1000  # characters of what a check says
 
 
@@ -178,7 +178,8 @@ def _limit(lab: Lab) -> None:
         limit_s = LIMIT_S["files"]
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (WRITES_BYTES, WRITES_BYTES))
+    writes_bytes = WRITES_BYTES[lab.spec.rerun]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (writes_bytes, writes_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Subscribers come and go for days of virtual time: which program, which file grows?
 
-    python -m tests.soak DIR [--hours H] [--runs N] [--every S]
+    python -m tests.soak DIR [--hours H] [--runs N] [--every S] [--sparse]
 
 DIR gets a directory for each run of H virtual hours (default 24, N = 7: a week), with what each
 program and file measured every S virtual seconds (samples.jsonl). A run that is complete is not
 run again, so the command goes on where it was ended. Each run is an experiment of the kind
 join-leave in a guest: three feeds of small products, seven subscribers, some of whom are killed.
+With `--sparse` the days are as real ones: a product a minute, subscribers stay for hours, and what
+watches the network looks each ten minutes. Virtual time skips what lies between.
 
 At the end: the slope of each program's own memory (RssAnon), threads and open files, and of the
 files, by virtual hour, from the samples after the first quarter. Exit code 1: something grows.
@@ -17,10 +19,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import re
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +32,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common import looking
 from common.places import ROOT
 
 SAMPLES: Final = "samples.jsonl"
@@ -38,7 +43,6 @@ FEWEST: Final = 8  # samples of a slope
 MOST_KB_PER_H: Final = 64.0
 MOST_PER_H: Final = 0.5  # threads, open files
 MOST_STORE_KB_PER_H: Final = 16.0
-PRODUCT_EVERY_S: Final = 20
 GUEST_MB: Final = 4000
 STALL_S: Final = 900
 # A log gets lines for what happens: its growth is stated, not judged. A queue fills up as it is to.
@@ -54,7 +58,7 @@ feeds:
   - {{ feed: NGRID, rate_bps: 20Mbps, size_factor: 1 }}
   - {{ feed: CONDUIT, rate_bps: 10Mbps, size_factor: 1 }}
   - {{ feed: NEXRAD3, rate_bps: 5Mbps, size_factor: 1 }}
-subscriptions: {{ stay_s: 300, away_s: 200, killed: 25% }}
+subscriptions: {{ stay_s: {stay_s}, away_s: {away_s}, killed: 25% }}
 parameters:
   f_snd: 5000
   f_rcv: 20
@@ -88,6 +92,20 @@ def wakes(process: Path) -> int:
             words = (thread / "status").read_text().split()
             found += int(words[words.index("voluntary_ctxt_switches:") + 1])
     return found
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How much happens. `look_s`: between two looks of what watches the network; 0: as usual."""
+
+    product_s: int
+    stay_s: int
+    away_s: int
+    look_s: float
+
+
+DENSE: Final = Profile(product_s=20, stay_s=300, away_s=200, look_s=0)
+SPARSE: Final = Profile(product_s=60, stay_s=4 * 3600, away_s=3600, look_s=600)
 
 
 # -- in the guest -----------------------------------------------------------------------------
@@ -136,17 +154,21 @@ def sizes(places: Sequence[Path]) -> dict[str, int]:
     return found
 
 
-def inside(directory: Path, every_s: float) -> int:
+def inside(directory: Path, every_s: float, profile: Profile) -> int:
     """Run the experiment in this guest, and sample until it ends; return its exit code."""
     runs = directory / "runs"
     argv = [sys.executable, "-m", "downpour", "run", str(directory / "soak.yaml"), "--clock"]
     argv += ["native", "--runs", str(runs)]
+    environment = {**os.environ, looking.VARIABLE: str(profile.look_s)}
     began = time.time()
     with (directory / "run.log").open("wb") as log, (directory / SAMPLES).open("w") as samples:
-        run = subprocess.Popen(argv, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT)
-        while run.poll() is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                run.wait(every_s)
+        run = subprocess.Popen(
+            argv, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
+        ended = threading.Thread(target=run.wait, daemon=True)  # with a timeout it would poll
+        ended.start()
+        while ended.is_alive():
+            ended.join(every_s)
             raw = {key: asdict(use) for key, use in uses().items()}
             places = (runs, Path("/run"), Path("/tmp"), Path("/dev/shm"))
             line = {"at_s": time.time() - began, "processes": raw, "files": sizes(places)}
@@ -222,35 +244,44 @@ def judge(samples: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
 # -- outside ----------------------------------------------------------------------------------
 
 
-def trace_lines(hours: float) -> Iterator[str]:
-    """Yield small products, one every 20 s; every thirtieth has a few blocks more."""
-    for number in range(max(2, int(hours * 3600 / PRODUCT_EVERY_S))):
-        at_s = number * PRODUCT_EVERY_S
+def trace_lines(hours: float, product_s: int) -> Iterator[str]:
+    """Yield small products, one every `product_s`; every thirtieth has a few blocks more."""
+    for number in range(max(2, int(hours * 3600 / product_s))):
+        at_s = number * product_s
         day, rest = divmod(at_s, 86400)
         clock = f"{rest // 3600:02}{rest % 3600 // 60:02}{rest % 60:02}"
         yield f"{20_000 if number % 30 == 0 else 3_000} 201601{day + 1:02}{clock}.000\n"
 
 
-def prepare(directory: Path, hours: float, number: int) -> None:
+def prepare(directory: Path, hours: float, number: int, profile: Profile = DENSE) -> None:
     """Write the experiment and its trace."""
     directory.mkdir(parents=True, exist_ok=True)
     trace = directory / "soak.trace.txt"
-    trace.write_text("".join(trace_lines(hours)))
-    text = SPEC.format(seed=3000 + number, trace=trace, duration_s=hours * 3600)
+    trace.write_text("".join(trace_lines(hours, profile.product_s)))
+    text = SPEC.format(
+        seed=3000 + number,
+        trace=trace,
+        duration_s=hours * 3600,
+        stay_s=profile.stay_s,
+        away_s=profile.away_s,
+    )
     (directory / "soak.yaml").write_text(text)
 
 
-def one(directory: Path, hours: float, number: int, every_s: float) -> None:
+def one(
+    directory: Path, hours: float, number: int, every_s: float, profile: Profile = DENSE
+) -> None:
     """Do one run, unless it is complete. Raises SystemExit."""
     if (directory / DONE).exists():
         print(f"{directory.name}: complete", flush=True)
         return
-    prepare(directory, hours, number)
+    prepare(directory, hours, number, profile)
     argv = [
         *(sys.executable, "-m", "downpour", "virtual", "run", "--share", str(directory)),
         *("--memory-mb", str(GUEST_MB), "--stall-s", str(STALL_S), "--seed", str(number)),
         *("--", sys.executable, "-m", "tests.soak", str(directory)),
         *("--inside", "--every", str(every_s)),
+        *(("--sparse",) if profile is SPARSE else ()),
     ]
     began = time.monotonic()
     with (directory / "guest.log").open("wb") as log:
@@ -294,14 +325,16 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=24.0)
     parser.add_argument("--runs", type=int, default=7)
     parser.add_argument("--every", type=float, default=300.0, metavar="S")
+    parser.add_argument("--sparse", action="store_true", help="as few events as in a real day")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    profile = SPARSE if options.sparse else DENSE
     if options.inside:
-        return inside(options.directory, options.every)
+        return inside(options.directory, options.every, profile)
     grows = False
     for number in range(1, options.runs + 1):
         directory = options.directory.absolute() / f"run-{number}"
-        one(directory, options.hours, number, options.every)
+        one(directory, options.hours, number, options.every, profile)
         shown, growing = judge(read(directory))
         print("\n".join(shown))
         for line in growing:

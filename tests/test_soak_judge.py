@@ -82,6 +82,13 @@ def test_the_experiment_is_valid(tmp_path: Path) -> None:
     assert lines[0] == "20000 20160101000000.000" and lines[-1].split()[1] == "20160101235940.000"
 
 
+def test_a_sparse_day_has_a_product_a_minute(tmp_path: Path) -> None:
+    soak.prepare(tmp_path, 24.0, 1, soak.SPARSE)
+    spec = load_as(JoinLeaveSpec, tmp_path / "soak.yaml")
+    assert (spec.subscriptions.stay_s, spec.subscriptions.away_s) == (4 * 3600, 3600)
+    assert len((tmp_path / "soak.trace.txt").read_text().splitlines()) == 24 * 60
+
+
 def test_a_run_that_is_complete_is_not_run_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from common import looking
 from common.places import PROGRAMS, program
 from experiments.cells import samplers, surveillance
 from experiments.cells.run_directory import write_json
@@ -85,8 +86,8 @@ class Fidelity:
         write_json(self._out / "load.json", found.to_dict())
 
     def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:
-        interval_us = LAG_INTERVAL_US[self._emulation.facts.clock]
-        argv = [str(program("hostlag", self._build)), str(interval_us)]
+        interval_s = looking.every_s(LAG_INTERVAL_US[self._emulation.facts.clock] / 1e6)
+        argv = [str(program("hostlag", self._build)), f"{interval_s * 1e6:.0f}"]
         hosts = [host.name for host in self._emulation.network.hosts]
         return {h: self._emulation.popen(h, argv, stdout=subprocess.PIPE) for h in hosts}
 
@@ -114,7 +115,9 @@ class Fidelity:
             queues.look()
             sockets.look()
 
-        interval_s = queue_watch.LONG_RUN_INTERVAL_S if long_run else queue_watch.INTERVAL_S
+        interval_s = looking.every_s(
+            queue_watch.LONG_RUN_INTERVAL_S if long_run else queue_watch.INTERVAL_S
+        )
         repeater = samplers.Repeater("queues", interval_s, look)
         repeater.start()
         wire = wire_plan.plan(emulation.network, emulation.facts.delay_mechanism)

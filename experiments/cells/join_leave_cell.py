@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
+from common import looking
 from common.contracts import JOIN_LEAVE, MULTICAST_CLASS
 from common.files import tail
 from controller.api.path_client import (
@@ -285,7 +286,7 @@ class JoinLeaveRun(CellBase):
                     for name in self.daemons
                     if name != self.publisher
                 }
-            if now - told >= PROGRESS_S:
+            if now - told >= looking.every_s(PROGRESS_S):
                 told = now
                 emit(
                     {
@@ -302,8 +303,9 @@ class JoinLeaveRun(CellBase):
                 self.drained = all(counter.poll() > 0 for counter in arrived.values())
                 if self.drained or now > deadline:
                     break
-            wait_s = POLL_S if not script else begin + script[0].at_s - time.time()
-            time.sleep(min(POLL_S, max(0.0, wait_s)))
+            poll_s = looking.every_s(POLL_S)
+            wait_s = poll_s if not script else begin + script[0].at_s - time.time()
+            time.sleep(min(poll_s, max(0.0, wait_s)))
         self.times["drained"] = time.time()
         time.sleep(SETTLE_S)
         self._await_ended()

@@ -6,6 +6,7 @@ then."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import fcntl
 import os
@@ -112,8 +113,9 @@ class RunDirectory:
         self.path = target
         latest = self.parent / "latest"
         temporary = self.parent / f".latest.{os.getpid()}"
-        temporary.symlink_to(self.stamp)
-        temporary.replace(latest)
+        with contextlib.suppress(PermissionError):  # a guest may make no links on its host
+            temporary.symlink_to(self.stamp)
+            temporary.replace(latest)
         return target
 
     def abandon(self) -> bool:

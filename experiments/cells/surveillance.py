@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final
 
+from common import looking
 from common.shell import NetworkError
 from experiments.cells.run_directory import write_json
 from experiments.cells.samplers import Repeater
@@ -66,7 +67,7 @@ class Surveillance:
         self._ways = ways(emulation.network, asked.rate_bps)
         found = stations(emulation.network, emulation.nic1_of)
         self._taps = Taps(found, emulation.pids, asked.groups, period)
-        self._reader = Repeater("taps", TAP_INTERVAL_S, self._read)
+        self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
         self._reader.start()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_at, args=(at_s,), daemon=True)

@@ -297,6 +297,23 @@ def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["rerun"] == "no" and "no end within 0 s" in row["remarks"]
 
 
+def test_a_guests_memory_is_no_file_too_large(tmp_path: Path) -> None:
+    """Sparse, and of the size of all queues. What checks of files write stays bounded."""
+    program = (
+        "import os, sys; from labs import rerun; from labs.spec import find_lab\n"
+        "rerun._limit(find_lab(int(sys.argv[1])))\n"
+        "os.truncate(os.open(sys.argv[2], os.O_RDWR | os.O_CREAT), 8 << 30)\n"
+    )
+    ended = [
+        subprocess.run(
+            [sys.executable, "-c", program, str(number), str(tmp_path / f"of-{number}")],
+            cwd=ROOT, stderr=subprocess.DEVNULL,
+        ).returncode
+        for number in (6, 5)
+    ]  # fmt: skip
+    assert ended == [0, 1]
+
+
 def test_which_labs() -> None:
     """The lab's file, the table of docs/guide/class.md, and what is done agree."""
     text = (ROOT / "docs/guide/class.md").read_text()

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from common import looking
 from common.shell import NetworkError, check
 from topologies.emulate.processes import Controller
 from topologies.emulate.remote_controllers import make_controller
@@ -16,6 +17,7 @@ __all__ = ["Controllers"]
 
 OPENFLOW_PORT = 6653
 STANDBY_PORT_OFFSET = 500
+LONGEST_LIVENESS_MS = 60_000.0
 
 
 class Controllers:
@@ -138,6 +140,9 @@ class Controllers:
             options += ["--lease-s", f"{self._lease_s:g}"]
         if self._queues:
             options += ["--queues", self._queues]
+        if looking.every_s(0.0):
+            period_ms = min(LONGEST_LIVENESS_MS, 1000 * looking.every_s(0.0))
+            options += ["--liveness-period-ms", f"{period_ms:g}"]
         return options
 
     def _peer_sockets(self, domain: str) -> str:

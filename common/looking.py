@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How often observers look. In virtual time an idle network costs nothing between two events, and
+what looks often is most of them: a run of days looks seldom."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import Final
+
+from common.shell import NetworkError
+
+VARIABLE: Final = "DOWNPOUR_LOOK_S"
+MOST_S: Final = 600.0
+
+
+def every_s(usual_s: float) -> float:
+    """Return the seconds between two looks: `usual_s`, or what the environment says if that is
+    more. NetworkError: it says no number from 0 to 600."""
+    text = os.environ.get(VARIABLE, "0")
+    try:
+        asked_s = float(text)
+    except ValueError:
+        asked_s = math.nan
+    if not 0 <= asked_s <= MOST_S:
+        raise NetworkError(f"{VARIABLE}: found '{text}'; valid: 0 to {MOST_S:g} (seconds)")
+    return max(usual_s, asked_s)
