@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "common/log.h"
+#include "feed.h"
 #include "fuzz.h"
 #include "ldmd/intake.h"
 
@@ -101,23 +102,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     size_t piece = pieces[data[0] & 3];
     rpc_stream_init(&stream, &sink);
-    size_t k;
-    for (size_t i = 1; i < size; i += k) {
-        size_t max;
-        uint8_t *to = rpc_stream_direct(&stream, &max);
-
-        k = size - i < piece ? size - i : piece;
-        int rc;
-        if (to && data[0] & 4) {
-            k = k < max ? k : max;
-            memcpy(to, data + i, k);
-            rc = rpc_stream_direct_done(&stream, k);
-        } else {
-            rc = rpc_stream_feed(&stream, data + i, k);
-        }
-        if (rc < 0)
-            break;
-    }
+    feed(&stream, data + 1, size - 1, piece, data[0] & 4);
     rpc_stream_end(&stream);
     intake_abort(&in);
     require(pq_check(queue) == PQ_OK);

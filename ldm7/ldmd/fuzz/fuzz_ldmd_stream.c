@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "feed.h"
 #include "fuzz.h"
 #include "ldmd/ldmrpc.h"
 #include "ldmd/match.h"
@@ -117,25 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     size_t piece = pieces[data[0] >> 1 & 3];
     rpc_stream_init(&stream, data[0] & 1 ? &client : &server);
-    size_t k;
-    for (size_t i = 1; i < size; i += k) {
-        size_t max;
-        uint8_t *to = rpc_stream_direct(&stream, &max);
-
-        k = size - i < piece ? size - i : piece;
-        int rc;
-        if (to && data[0] & 8) {
-            k = k < max ? k : max;
-            memcpy(to, data + i, k);
-            rc = rpc_stream_direct_done(&stream, k);
-        } else {
-            rc = rpc_stream_feed(&stream, data + i, k);
-        }
-        if (rc < 0) {
-            require(stream.error);
-            break;
-        }
-    }
+    if (feed(&stream, data + 1, size - 1, piece, data[0] & 8) < 0)
+        require(stream.error);
     rpc_stream_end(&stream);
     require(!s.open);
     return 0;
