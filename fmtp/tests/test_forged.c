@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "receiver_kit.h"
+#include "seeds.h"
 #include "sim.h"
 
 enum { PRODUCTS = 30, SLOTS = 64, SEEDS = 60, MANY_SEEDS = 400 };
@@ -260,17 +261,12 @@ static void one(uint32_t seed)
 
 static void test_seeds(void **state)
 {
-    const char *alone = getenv("FMTP_SEED"), *many = getenv("FMTP_SEEDS");
-    uint32_t n = many                           ? (uint32_t)strtoul(many, NULL, 10)
-                 : getenv("DOWNPOUR_TEST_LONG") ? MANY_SEEDS
-                                                : SEEDS;
+    struct seeds seeds = seeds_of(SEEDS, MANY_SEEDS);
 
     (void)state;
-    if (alone)
-        one((uint32_t)strtoul(alone, NULL, 10));
-    for (uint32_t seed = 0; !alone && seed < n; seed++)
+    for (uint32_t seed = seeds.first; seed < seeds.end; seed++)
         one(seed);
-    print_message("%u seeds\n", n);
+    print_message("%u seeds\n", seeds.end - seeds.first);
     assert_int_equal(wrong, 0);
 }
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "loop/timers.h"
+#include "seeds.h"
 #include "sim.h"
 
 #define MS UINT64_C(1000000)
@@ -225,29 +226,24 @@ static void one(uint32_t seed, struct totals *t)
 
 static void test_seeds(void **state)
 {
-    const char *alone = getenv("FMTP_SEED"), *many = getenv("FMTP_SEEDS");
-    uint32_t n = many                           ? (uint32_t)strtoul(many, NULL, 10)
-                 : getenv("DOWNPOUR_TEST_LONG") ? MANY_SEEDS
-                                                : SEEDS;
+    struct seeds seeds = seeds_of(SEEDS, MANY_SEEDS);
     struct totals t = {0};
 
     (void)state;
-    if (alone) {
-        one((uint32_t)strtoul(alone, NULL, 10), &t);
-        return;
-    }
-    for (uint32_t seed = 0; seed < n; seed++)
+    for (uint32_t seed = seeds.first; seed < seeds.end; seed++)
         one(seed, &t);
+    if (seeds.is_alone)
+        return;
     print_message("%u seeds, %llu of them disturbed, %llu receivers: %llu delivered, %llu missed; "
                   "%llu blocks by multicast, %llu by stream, %llu decoded; %llu parity, %llu "
                   "repairs, %llu nudges sent\n",
-                  n, (unsigned long long)t.restarts, (unsigned long long)t.receivers,
+                  seeds.many, (unsigned long long)t.restarts, (unsigned long long)t.receivers,
                   (unsigned long long)t.ended, (unsigned long long)t.missed,
                   (unsigned long long)t.blocks, (unsigned long long)t.retx_blocks,
                   (unsigned long long)t.decoded, (unsigned long long)t.parity,
                   (unsigned long long)t.repairs, (unsigned long long)t.nudges);
     /* All ways out were really taken. */
-    if (n >= SEEDS) {
+    if (seeds.many >= SEEDS) {
         assert_true(t.ended > 5000);
         assert_true(t.missed > 500);
         assert_true(t.retx_blocks > 10000);
