@@ -12,20 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-
-def expect(condition: bool, text: str) -> None:
-    if not condition:
-        raise AssertionError(text)
-
-
-def wait_for(what: str, condition: Callable[[], bool], seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        expect(time.monotonic() < end, f"{what}: not within {seconds} s")
-        time.sleep(0.01)
+from tests.tool_cases import expect, wait_for
 
 
 def free_port() -> int:

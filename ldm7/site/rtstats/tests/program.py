@@ -14,10 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-
-def expect(condition: bool, text: str) -> None:
-    if not condition:
-        raise AssertionError(text)
+from tests.tool_cases import expect
 
 
 def free_port() -> int:
