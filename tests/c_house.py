@@ -60,7 +60,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "ldm7/ldmd/tests": ("ldm7/ldmd", "ldm7/common"),
     "ldm7/ldmd/fuzz": ("ldm7/ldmd", "ldm7/common", "tests"),
     "ldm7/tools": ("ldm7/ldmd", "ldm7/common", "ldm7/queue"),
-    "ldm7/tools/tests": ("ldm7/queue",),
+    "ldm7/tools/tests": ("ldm7/queue", "tests"),
     "ldm7/site": ("ldm7/ldmd", "ldm7/common", "ldm7/queue", "common/c"),
     "ldm7/site/pqact/tests": ("ldm7/site", "ldm7/common"),
     "ldm7/site/pqact/fuzz": ("ldm7/site", "common/c", "tests"),

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <fcntl.h>
-#include <regex.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +15,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "common/product_line.h"
+#include "matches.h"
 
 static char path[] = "/tmp/test-log-XXXXXX";
 
@@ -32,16 +32,6 @@ static const char *logged(void)
     fclose(f);
     text[n] = 0;
     return text;
-}
-
-static void assert_matches(const char *text, const char *ere)
-{
-    regex_t r;
-    assert_int_equal(regcomp(&r, ere, REG_EXTENDED | REG_NOSUB), 0);
-    int e = regexec(&r, text, 0, NULL, 0);
-    regfree(&r);
-    if (e)
-        fail_msg("\"%s\" is not %s", text, ere);
 }
 
 static void test_line(void **state)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tool_run.h"
 
-#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -49,16 +48,6 @@ int finish(pid_t pid)
 int run(const char *cmd)
 {
     return finish(start(cmd));
-}
-
-void assert_matches(const char *text, const char *ere)
-{
-    regex_t r;
-    assert_int_equal(regcomp(&r, ere, REG_EXTENDED | REG_NOSUB), 0);
-    int e = regexec(&r, text, 0, NULL, 0);
-    regfree(&r);
-    if (e)
-        fail_msg("\"%s\" is not %s", text, ere);
 }
 
 void write_file(const char *name, const char *text)

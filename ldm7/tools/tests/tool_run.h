@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "matches.h"
+
 enum { TOOL_TEXT_MAX = 1 << 16 };
 extern char out[TOOL_TEXT_MAX], err[TOOL_TEXT_MAX]; /* of the last program run */
 
@@ -20,7 +22,6 @@ extern char out[TOOL_TEXT_MAX], err[TOOL_TEXT_MAX]; /* of the last program run *
 int run(const char *cmd);
 pid_t start(const char *cmd);
 int finish(pid_t pid);
-void assert_matches(const char *text, const char *ere);
 void write_file(const char *name, const char *text);
 void slurp(const char *name, char *text, size_t room);
 /* "queue", of 1000000 bytes (1003520 usable) and 10 slots, empty. */
