@@ -61,7 +61,7 @@ def activity(process: Process) -> Activity | None:
     """Return what a process does; None: nothing of Downpour's that a student began."""
     argv = process.argv
     words = _words_after(argv, "labs")
-    if words[:1] == ("_hold",) and len(words) == 5:
+    if words[:1] == ("_hold",) and len(words) >= 5:  # and the number of a descriptor
         return Activity(Path(words[3]), f"network up ({shown(words[4])} time)")
     words = _words_after(argv, "downpour")
     if words[:1] == ("run",) and len(words) > 1:

@@ -46,7 +46,7 @@ def test_a_class(tmp_path: Path) -> None:
     found = rows(
         class_status.homes_in(tmp_path),
         [
-            process(*PYTHON, "labs", "_hold", "1", "/run/x", str(one), "native"),
+            process(*PYTHON, "labs", "_hold", "1", "/run/x", str(one), "native", "5"),
             process(*PYTHON, "downpour", "lab", "measure", "6", "sweep.yaml", "--dir", str(six)),
             process("/x/bin/python", "/x/.venv/bin/downpour", "run", "lossy", age_s=7300),
             process("vi", "lab"),
