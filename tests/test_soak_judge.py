@@ -67,6 +67,12 @@ def test_what_grows_is_named(grows: dict[str, float], said: str) -> None:
     assert said in growing(**grows)
 
 
+def test_the_time_after_the_network_is_left_out() -> None:
+    during = samples(anon_kb=200)
+    after = [{**during[-1], "at_s": during[-1]["at_s"] + n, "processes": {}} for n in (60, 120)]
+    assert soak.judge([*during, *after]) == soak.judge(during)
+
+
 def test_a_slope_is_by_hour_of_virtual_time() -> None:
     shown, _ = soak.judge(samples(log_kb=5000))
     (line,) = (text for text in shown if "logs_kb" in text)
