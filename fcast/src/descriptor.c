@@ -71,8 +71,12 @@ static void name_objects(struct fcast_receiver *r)
 
 /* ------------------------------------------------------------------ places in memory */
 
+/* Repair symbols of a coded FDT: decoding begins before there are many more than source symbols. */
+enum { REPAIR_TIMES = 2, REPAIR_MORE = 1 << 16 };
+
 struct memory {
-    uint64_t len;
+    uint64_t len, repair_len;
+    uint8_t *repair; /* grows as it is written */
     uint8_t bytes[];
 };
 
@@ -100,6 +104,38 @@ static int memory_write(void *ctx, uint64_t at, const void *bytes, size_t len)
     return 0;
 }
 
+static int repair_read(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    const struct memory *m = ctx;
+
+    if (at > m->repair_len || len > m->repair_len - at) {
+        errno = EINVAL;
+        return -1;
+    }
+    memcpy(bytes, m->repair + at, len);
+    return 0;
+}
+
+static int repair_write(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    struct memory *m = ctx;
+    uint64_t most = REPAIR_TIMES * m->len + REPAIR_MORE;
+
+    if (at > most || len > most - at) {
+        errno = ENOSPC;
+        return -1;
+    }
+    if (at + len > m->repair_len) {
+        uint8_t *more = realloc(m->repair, at + len);
+        if (!more)
+            return -1;
+        m->repair = more;
+        m->repair_len = at + len;
+    }
+    memcpy(m->repair + at, bytes, len);
+    return 0;
+}
+
 bool fcast_memory_place(uint64_t length, struct fcast_place *out)
 {
     struct memory *m = calloc(1, sizeof *m + length);
@@ -107,15 +143,18 @@ bool fcast_memory_place(uint64_t length, struct fcast_place *out)
     if (!m)
         return false;
     m->len = length;
-    /* Descriptors have no code, so nothing is written to the repair store. */
     *out = (struct fcast_place){
-        .ctx = m, .data = {m, memory_read, memory_write}, .repair = {m, memory_read, memory_write}};
+        .ctx = m, .data = {m, memory_read, memory_write}, .repair = {m, repair_read, repair_write}};
     return true;
 }
 
 void fcast_memory_place_free(struct fcast_place *place)
 {
-    free(place->ctx);
+    struct memory *m = place->ctx;
+
+    if (m)
+        free(m->repair);
+    free(m);
 }
 
 /* ------------------------------------------------------------------ descriptors */
