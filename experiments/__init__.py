@@ -20,6 +20,7 @@ design/: what an experiment is. Pure: starts nothing.
 | networks | choose the network of a cell |
 | trace_input, trace_model, paced_hour | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
+| borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files and command lines of the LDM programs |
 

@@ -36,7 +36,7 @@ from experiments.cells.cell_base import (
 from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.run_directory import write_json, write_text
-from experiments.design import configs, shaping
+from experiments.design import borrowing, configs, shaping
 from experiments.design.expansion import Feed, receiver_queue_bytes, receiver_queue_slots
 from experiments.design.join_leave_expansion import FEED_SEEDS, JoinLeaveCell, traces_of
 from experiments.design.join_leave_script import Event
@@ -114,7 +114,10 @@ class JoinLeaveRun(CellBase):
     # -- set-up -------------------------------------------------------------------------------
     def shape(self) -> None:
         """Set and read back each feed's traffic control at the publisher."""
-        commands = [command for feed in self.plan.feeds for command in self.shape_feed(feed)]
+        if self.plan.lanes == "vlan":
+            commands = self._shape_shared()
+        else:
+            commands = [command for feed in self.plan.feeds for command in self.shape_feed(feed)]
         write_json(
             self.out / "shaping.json",
             {
@@ -124,6 +127,47 @@ class JoinLeaveRun(CellBase):
         )
         if wrong := shaping.mismatches(self.settings):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def _shape_shared(self) -> list[list[str]]:
+        """Set all feeds' queues on the NIC that they share; return the commands."""
+        publisher, network, cell = self.network.publisher, self.network, self.plan
+        groups = {f.lane: network.group_of(f.lane) for f in cell.feeds}
+        nics = {f.lane: publisher.path_nic(f.lane) for f in cell.feeds}
+        subnets = {lane: f"{nic.ip}/{nic.prefix_len}" for lane, nic in nics.items()}
+        queues = borrowing.leaves(cell.feeds, groups, subnets, cell.b_mc_bytes, cell.b_uc_bytes)
+        total = borrowing.total_bps(cell.feeds)
+        nic = publisher.nic1.interface
+        self.fidelity.asked.things |= borrowing.things(f"{self.publisher}/{nic}", queues)
+        commands = borrowing.commands(nic, queues, total)
+        for command in commands:
+            self.run(self.publisher, command)
+        self.note_settings(
+            lambda: borrowing.read_back(
+                self.run(self.publisher, shaping.qdisc_show(nic)),
+                self.run(self.publisher, shaping.class_show(nic)),
+                self.run(self.publisher, shaping.filter_show(nic)),
+                queues,
+                total,
+            )
+        )
+        return commands
+
+    def _shapers(self) -> dict[str, tuple[str, str]]:
+        """Log's name -> interface and class, of each feed's multicast and of a shared NIC."""
+        if self.plan.lanes == "nics":
+            return {
+                f"shaper.{feed.name}.log": (
+                    self.emulation.nic1_of(self.publisher, feed.lane),
+                    MULTICAST_CLASS,
+                )
+                for feed in self.plan.feeds
+            }
+        nic = self.network.publisher.nic1.interface
+        of_feeds = {
+            f"shaper.{feed.name}.log": (nic, borrowing.multicast_class(feed.lane))
+            for feed in self.plan.feeds
+        }
+        return {**of_feeds, borrowing.TOTAL_LOG: (nic, borrowing.TOTAL_CLASS)}
 
     def make_queues(self) -> None:
         """Make a queue for the publisher and one for each subscription."""
@@ -217,14 +261,7 @@ class JoinLeaveRun(CellBase):
         asked.free |= {"flow", "group", "meter", "programs"}  # paths and subscribers come and go
         asked.rate_bps = sum(feed.r_mc_bps + feed.r_uc_bps for feed in self.plan.feeds)
         with ExitStack() as stack:
-            shapers = {
-                f"shaper.{feed.name}.log": (
-                    self.emulation.nic1_of(self.publisher, feed.lane),
-                    MULTICAST_CLASS,
-                )
-                for feed in self.plan.feeds
-            }
-            self.sample(stack, every, shapers)
+            self.sample(stack, every, self._shapers())
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
             await_whole_second(self.emulation.facts.clock)
@@ -353,6 +390,7 @@ class JoinLeaveRun(CellBase):
             **self.common_json(),
             **self.times,
             "kind": JOIN_LEAVE,
+            "lanes": cell.lanes,
             "feeds": [
                 {
                     **dataclasses.asdict(feed),

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,7 @@ from experiments.cells.samplers import Repeater
 from experiments.verdict.one_way import Way, stations, ways
 from topologies.emulate import census, inventory_reading
 from topologies.emulate.emulation import Emulation
+from topologies.model.shared_nic import shares_nics
 from topologies.watch.flights import BLOCK_S, RUN, Flight, period_of
 from topologies.watch.inventory import Inventory
 from topologies.watch.journal import Journal
@@ -37,6 +39,13 @@ def moments(seed: int, duration_s: float) -> list[float]:
     count = min(MOST_LOOKS, FEWEST_LOOKS + int(duration_s / S_PER_LOOK))
     dice = random.Random(f"downpour looks {seed}")
     return sorted(dice.uniform(0.0, duration_s) for _ in range(count))
+
+
+def _tapped(emulation: Emulation, host: str) -> str:
+    """The interface behind which nothing waits: of VLANs under one HTB, the NIC itself."""
+    if shares_nics(emulation.network):
+        return emulation.network.host(host).nic1.interface
+    return emulation.nic1_of(host)
 
 
 @dataclass
@@ -65,7 +74,7 @@ class Surveillance:
         self._journal: Journal = emulation.journal()
         period = period_of(asked.rate_bps)
         self._ways = ways(emulation.network, asked.rate_bps)
-        found = stations(emulation.network, emulation.nic1_of)
+        found = stations(emulation.network, partial(_tapped, emulation))
         self._taps = Taps(found, emulation.pids, asked.groups, period)
         self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
         self._reader.start()

@@ -59,6 +59,7 @@ class Feed:
     r_vn_bps: int
     size_factor: float = 1.0  # of the trace's sizes
     label: str = ""  # in messages and names of files; empty where there is one feed
+    ceil_bps: int = 0  # of each of its two queues; 0: their rates, so nothing is borrowed
 
 
 @dataclass(frozen=True)

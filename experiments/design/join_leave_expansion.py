@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from common.contracts import JOIN_LEAVE
-from experiments.design import trace_input
+from experiments.design import borrowing, trace_input
 from experiments.design.expansion import LETTERS, CellSpec, Combination, Feed, Rates, build_cell
 from experiments.design.join_leave_script import Event, make_script
 from experiments.design.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec, SubscriptionsSpec
@@ -26,6 +26,7 @@ class JoinLeaveCell(CellSpec):
 
     streams: tuple[Feed, ...]
     script: tuple[Event, ...]
+    lanes: str = "nics"
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -62,14 +63,17 @@ class JoinLeaveCell(CellSpec):
 
 def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
     """Return the feeds, with a lane for each. r_vn as in the papers' cells: headroom x (r_mc +
-    r_uc)."""
+    r_uc), or what a feed may borrow."""
     fixed = spec.parameters
     found = []
     for lane, feed in enumerate(spec.feeds, start=1):
         r_mc, r_uc = round(fixed.r_mc * feed.rate_bps), round(fixed.r_uc * feed.rate_bps)
-        r_vn = round(fixed.headroom * (r_mc + r_uc))
-        found.append(Feed(feed.feed, lane, r_mc, r_uc, r_vn, feed.size_factor, feed.feed))
-    return tuple(found)
+        ceil = round(spec.r_mc_ceil * feed.rate_bps) if spec.borrow else 0
+        found.append(Feed(feed.feed, lane, r_mc, r_uc, 0, feed.size_factor, feed.feed, ceil))
+    total = borrowing.total_bps(found)
+    return tuple(
+        replace(f, r_vn_bps=round(fixed.headroom * borrowing.path_bps(f, total))) for f in found
+    )
 
 
 def expand(
@@ -77,35 +81,43 @@ def expand(
 ) -> tuple[JoinLeaveCell, ...]:
     """Return a cell for each combination of the factors' levels and each repeat, with a script of
     its own. `level`: the one that `spec` is at."""
-    feeds = feeds_of(spec)
     varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
     # A leaver's products must stay in its queue until it is judged.
     fixed = spec.parameters.model_copy(update={"q_rcv": None})
-    rates = Rates(
-        sum(feed.r_mc_bps for feed in feeds),
-        sum(feed.r_uc_bps for feed in feeds),
-        sum(feed.r_vn_bps for feed in feeds),
-        ldm6_bps=0,
-    )
     cells = []
     for repeat, levels in itertools.product(
         range(spec.repeats), itertools.product(*varied.values())
     ):
         changed = dict(zip(varied, levels, strict=True))
+        feeds = feeds_of(spec.model_copy(update={"borrow": changed.get("borrow", spec.borrow)}))
         chosen = _combination(spec, len(subscribers), changed, repeat)
-        base = build_cell(spec, level, chosen, fixed, rates)
-        script = _script(spec.subscriptions.model_copy(update=changed), base, subscribers, feeds)
-        cells.append(JoinLeaveCell(**vars(base), streams=feeds, script=script))
+        base = build_cell(spec, level, chosen, fixed, _rates(feeds))
+        asked = {n: v for n, v in changed.items() if n in SubscriptionsSpec.model_fields}
+        script = _script(spec.subscriptions.model_copy(update=asked), base, subscribers, feeds)
+        cells.append(JoinLeaveCell(**vars(base), streams=feeds, script=script, lanes=spec.lanes))
     return tuple(cells)
+
+
+def _rates(feeds: Sequence[Feed]) -> Rates:
+    return Rates(
+        sum(feed.r_mc_bps for feed in feeds),
+        sum(feed.r_uc_bps for feed in feeds),
+        sum(feed.r_vn_bps for feed in feeds),
+        ldm6_bps=0,
+    )
 
 
 def _combination(
     spec: JoinLeaveSpec, m: int, changed: Mapping[str, Scalar], repeat: int
 ) -> Combination:
     """Return what sets a cell apart; `changed`: the levels of its factors."""
+    changed = {n: v if not isinstance(v, bool) else str(v).lower() for n, v in changed.items()}
     name = [
         f"{JOIN_LEAVE}-m{m}-f{len(spec.feeds)}",
-        *(f"{LETTERS[factor]}{level:g}" for factor, level in changed.items()),
+        *(
+            f"{LETTERS[factor]}{level if isinstance(level, str) else f'{level:g}'}"
+            for factor, level in changed.items()
+        ),
         *([f"n{repeat + 1}"] if spec.repeats > 1 else []),
     ]
     factors: dict[str, Scalar] = {
@@ -129,6 +141,7 @@ def _script(
         away_s=asked.away_s,
         killed=asked.killed,
         seed=cell.seed,
+        visitors=asked.visitors,
     )
 
 

@@ -47,9 +47,13 @@ def make_script(
     away_s: float,
     killed: float,
     seed: int,
+    visitors: bool = True,
 ) -> tuple[Event, ...]:
     """Return all events in order of time, the joins of subscribers that stay first. `stay_s`,
-    `away_s`: means in a run of `FULL_S`; `killed`: share of the sessions' ends that are kills."""
+    `away_s`: means in a run of `FULL_S`; `killed`: share of the sessions' ends that are kills.
+    Without `visitors` everyone stays with every feed."""
+    if not visitors:
+        return tuple(Event(0.0, "join", s, f) for f in feeds for s in subscribers)
     share = min(1.0, max(LEAST_SHARE, duration_s / FULL_S))
     rng = random.Random(f"downpour join-leave {seed}")
     staying = stayers(subscribers, feeds)

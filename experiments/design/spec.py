@@ -30,12 +30,14 @@ from experiments.design.parameters import (
     NO_TRUTH,
     Block,
     Duration,
+    Factor,
     Factors,
     FeedName,
     Name,
     Parameters,
     Repeats,
     Seconds,
+    Truth,
     trace_label,
 )
 from experiments.design.spec_reports import Reports, keys_by_block, quote
@@ -174,17 +176,24 @@ class SubscriptionsSpec(Block):
     stay_s: Seconds = Field(description="mean length of a session in 600 s")
     away_s: Seconds = Field(description="mean time between two sessions in 600 s")
     killed: Loss = Field(description="share of sessions that end by kill -9")
+    visitors: Truth = Field(True, description="false: every subscriber stays with every feed")
 
 
 class JoinLeaveFactors(Block):
-    """What varies; each takes the place of the key of `subscriptions`."""
+    """What varies; each takes the place of the key of `subscriptions`, `borrow` of the file's."""
 
     stay_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
     away_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
     killed: tuple[Loss, ...] | None = Field(default=None, min_length=1)
+    borrow: tuple[Truth, ...] | None = Field(default=None, min_length=1)
 
 
-SUBSCRIPTION_FACTORS: Final = {"stay_s": "stay", "away_s": "away", "killed": "killed"}
+SUBSCRIPTION_FACTORS: Final = {
+    "stay_s": "stay",
+    "away_s": "away",
+    "killed": "killed",
+    "borrow": "borrow",
+}
 
 
 class JoinLeaveSpec(Spec):
@@ -194,6 +203,19 @@ class JoinLeaveSpec(Spec):
     feeds: tuple[FeedSpec, ...] = Field(min_length=1, description="one lane of the topology each")
     subscriptions: SubscriptionsSpec
     factors: JoinLeaveFactors = JoinLeaveFactors()
+    lanes: Literal["nics", "vlan"] = Field(
+        "nics",
+        description="nics: a NIC for each feed; vlan: all feeds are VLANs of one NIC (DRFSM21 "
+        "2.1.2), under one HTB whose total is what is guaranteed to all; needs 802.1Q",
+    )
+    borrow: Truth = Field(
+        False,
+        description="with lanes vlan: a feed sends at up to r_mc_ceil while others send less than "
+        "their rates (DRFSM21 4)",
+    )
+    r_mc_ceil: Factor = Field(
+        1.0, description="ceil of each of a feed's two queues, as a multiple of r; with borrow"
+    )
 
 
 AnySpec = ExperimentSpec | JoinLeaveSpec
@@ -417,6 +439,11 @@ def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
     for index, name in enumerate(names):
         if name in names[:index]:
             reports.add(("feeds", index, "feed"), f"feed '{name}' twice", "each feed once")
+    if spec.borrow or True in (spec.factors.borrow or ()):
+        if spec.lanes != "vlan":
+            reports.add(("lanes",), f"borrow with lanes {spec.lanes}", "lanes: vlan")
+        if (ceil := spec.r_mc_ceil) <= max(1.0, spec.parameters.r_mc, spec.parameters.r_uc):
+            reports.add(("r_mc_ceil",), f"borrow with r_mc_ceil {ceil:g}", "above r_mc and r_uc")
 
 
 def _check_whole(reports: Reports, spec: AnySpec) -> None:

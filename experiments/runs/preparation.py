@@ -37,6 +37,7 @@ from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
 from topologies.model.paths import handoff_of
+from topologies.model.shared_nic import with_shared_nics
 
 NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag")
 PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
@@ -139,6 +140,8 @@ def _plan_join_leave(
 ) -> tuple[Planned, ...]:
     network = load_topology(find_topology(spec.topology), {"lanes": len(spec.feeds)})
     subscribers = [host.name for host in network.subscribers]
+    if spec.lanes == "vlan":
+        network = with_shared_nics(network)
     network = with_rtt(network, spec.parameters.rtt_ms)
     cells = select(join_leave.expand(spec, subscribers, level), only)
     network = with_handoff_loss(network, spec.parameters.handoff_loss)

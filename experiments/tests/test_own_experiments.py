@@ -36,6 +36,7 @@ OURS = (
     "sweet-spot",
     "migration",
     "high-rate",
+    "borrowing",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 

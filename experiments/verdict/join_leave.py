@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.design import shaping
+from experiments.design import borrowing, shaping
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.design.shaping import Setting
 from experiments.verdict import (
@@ -28,7 +28,8 @@ from experiments.verdict.collect import (
     shaping_mismatches,
     watched,
 )
-from experiments.verdict.evidence import parse_shaper_log
+from experiments.verdict.evidence import ShaperSample, parse_shaper_log
+from experiments.verdict.replay import borrowed_rate_check, total_check
 from parsers.measure.join_leave import JoinLeaveData, JoinLeaveMetrics, summarize
 from parsers.measure.run_files import load_join_leave
 from parsers.read.ldm_log import ReceiverStats, Replayed
@@ -107,10 +108,21 @@ def _replays(out: Path, cell: JoinLeaveCell, data: JoinLeaveData) -> list[Check]
         found = [] if log is None else log.of(Replayed)
         last = found[-1] if found else None
         checks += replay_checks(last, info.products, data.cell.clock, feed.name)
-        shaper = out / f"logs/shaper.{feed.name}.log"
-        samples = parse_shaper_log(shaper.read_text(encoding="utf-8") if shaper.exists() else "")
-        checks.append(rate_check(samples, feed.r_mc_bps, data.cell.clock, feed.name))
+        samples = _samples(out / f"logs/shaper.{feed.name}.log")
+        clock = data.cell.clock
+        if feed.ceil_bps:
+            bounds = feed.r_mc_bps, feed.ceil_bps
+            checks.append(borrowed_rate_check(samples, *bounds, clock, feed.name))
+        else:
+            checks.append(rate_check(samples, feed.r_mc_bps, clock, feed.name))
+    if cell.lanes == "vlan":
+        samples = _samples(out / "logs" / borrowing.TOTAL_LOG)
+        checks.append(total_check(samples, borrowing.total_bps(cell.feeds), data.cell.clock))
     return checks
+
+
+def _samples(log: Path) -> list[ShaperSample]:
+    return parse_shaper_log(log.read_text(encoding="utf-8") if log.exists() else "")
 
 
 def content_checks(found: JoinLeaveMetrics) -> list[Check]:

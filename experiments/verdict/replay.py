@@ -101,6 +101,38 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
     return Check(name, limit.status(abs(error)), asked, round(rate), text)
 
 
+def borrowed_rate_check(
+    samples: Sequence[ShaperSample], rate_bps: int, ceil_bps: int, clock: Clock, feed: str
+) -> Check:
+    """While a shaper that may borrow has a backlog, it sends at its rate or more, up to its
+    ceil: what the others leave decides."""
+    name = f"sender rate of {feed}"
+    asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
+    rate, seconds, certain = backlogged_rate(samples, ceil_bps)
+    if seconds < RATE_DECIDABLE_S:
+        text = f"not decidable: the shaper was seen backlogged for {seconds:.1f} s only"
+        return Check(name, "pass", asked, None, text)
+    text = f"{rate / 1e6:.3f} Mbit/s over {seconds:.0f} s of backlog, of which it may borrow"
+    outside = max(rate / ceil_bps - 1, 1 - rate / rate_bps if certain else 0.0, 0.0)
+    return Check(name, RATE_ERROR[clock].status(outside), asked, round(rate), text)
+
+
+def total_check(samples: Sequence[ShaperSample], total_bps: int, clock: Clock) -> Check:
+    """All queues of a NIC together never send above its total, in any interval."""
+    name = "sum of the feeds' rates"
+    rates = [
+        8 * (after.sent_bytes - before.sent_bytes) / (after.time_s - before.time_s)
+        for before, after in zip(samples, samples[1:], strict=False)
+        if after.time_s > before.time_s
+    ]
+    if not rates:
+        return Check(name, "warn", total_bps, None, "not sampled")
+    most = max(rates)
+    text = f"at most {most / 1e6:.3f} Mbit/s in one of {len(rates)} intervals"
+    status = RATE_ERROR[clock].status(max(0.0, most / total_bps - 1))
+    return Check(name, status, f"at most {total_bps}", round(most), text)
+
+
 def congestion_control(evidence: Evidence) -> Check:
     """Check that the first algorithm asked for is in force: the papers' CTCP keeps its window
     whatever is lost, what stands in may send less, and not the same to all receivers."""

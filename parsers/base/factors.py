@@ -151,6 +151,10 @@ FACTORS: dict[str, Factor] = {
             "killed", "Sessions that end by kill -9", "killed", "%", 0.01, {"%": 0.01}, most=1.0,
             valid="a probability from 0 to 1, or a percentage, e.g. 0.5 or 50%",
         ),
+        Factor(
+            "borrow", "Feeds borrow from each other", "borrow", names=("false", "true"),
+            valid="'true' or 'false'",
+        ),
         Factor("subscriber", "Subscriber", "", names=(), valid="the name of a subscriber's host"),
         Factor(
             "file_set_bytes", "File-set size G", "G", "MB", 1e6, _SIZES, whole=True, least=1,

@@ -54,6 +54,7 @@ class FeedInfo(_File):
     lane: int = Field(ge=1)
     r_mc_bps: int
     r_vn_bps: int
+    ceil_bps: int = 0  # 0: its rate, nothing is borrowed
     products: int
     nic1: str
     stays: tuple[str, ...] = Field(min_length=1)
@@ -211,6 +212,9 @@ class FeedMetrics:
     leaf_setup_p50: Value
     latency_p50: Value  # BOP to the whole product, at all who received it by multicast
     latency_p99: Value
+    whole_p50: Value  # creation to the whole product, at those who stayed
+    whole_p99: Value
+    throughput: Value  # MPUP16 eq. 3, mean over those who stayed
     branches: frozenset[str]  # of the path service at the end
     subscribed: frozenset[str]  # endpoints of those subscribed at the end
     counters: PathCounters | None
@@ -303,6 +307,9 @@ def _feed_metrics(
     added = _of(feed, "leaf added")
     ready = _of(feed, "path ready")
     path = next((p for p in data.paths_end if p.name == info.name), None)
+    stayed = [_arrived(data, s) for s in subscriptions if s.stayed]
+    whole = [delivery.latency_s for own in stayed for delivery in own]
+    rates = [metrics.receiver_throughput(own).value for own in stayed]
     return FeedMetrics(
         info=info,
         input_bps=Value(8 * sent / span_s, "bit/s") if span_s > 0 else absent("bit/s", "no time"),
@@ -315,12 +322,21 @@ def _feed_metrics(
         leaf_setup_p50=metrics.quantile([e.took_s for e in added], 0.5, "s"),
         latency_p50=metrics.quantile(delays, 0.5, "s"),
         latency_p99=metrics.quantile(delays, 0.99, "s"),
+        whole_p50=metrics.quantile(whole, 0.5, "s"),
+        whole_p99=metrics.quantile(whole, 0.99, "s"),
+        throughput=metrics.mean([r for r in rates if r is not None], "bit/s"),
         branches=frozenset() if path is None else path.endpoints,
         subscribed=frozenset(
             cell.endpoints[f"{s.subscriber}.{s.feed}"] for s in subscriptions if s.at_end
         ),
         counters=next((c for c in data.path_counters if c.name == info.name), None),
     )
+
+
+def _arrived(data: JoinLeaveData, own: Subscription) -> list[metrics.Delivery]:
+    """Every product of a subscription, with its time since its creation."""
+    arrivals = receiver_of(data.logs[f"{own.subscriber}.{own.feed}"]).arrivals
+    return [metrics.Delivery(p.size_bytes, a.latency_s(p)) for p, a in arrivals.items()]
 
 
 def _of(feed: Feed, what: str) -> list[PathEvent]:

@@ -169,6 +169,7 @@ class Where(Block):
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None
+    borrow: Annotated[Levels | None, BeforeValidator(_levels("borrow")), _SCHEMA] = None
     subscriber: Annotated[Levels | None, BeforeValidator(_levels("subscriber")), _SCHEMA] = None
     file_set_bytes: Annotated[
         Levels | None, BeforeValidator(_levels("file_set_bytes")), _SCHEMA

@@ -126,7 +126,7 @@ def _feeds(cell: JoinLeaveMetrics) -> Section:
     rows = tuple(_feed_row(feed) for feed in cell.feeds)
     header = (
         *("Feed", "r Mbit/s", "sent", "files", "path ms", "leaf p50"),
-        *("joins", "added", "gone", "FMTP p50", "p99"),
+        *("joins", "added", "gone", "FMTP p50", "p99", "file p50", "p99 s", "Mbit/s"),
     )
     sentences = []
     for feed in cell.feeds:
@@ -143,7 +143,8 @@ def _feeds(cell: JoinLeaveMetrics) -> Section:
     sentences.append(
         "sent: Mbit/s of the products; path, leaf: ms from the request to the path service until"
         " its switches had confirmed; added, gone: leaves; FMTP: ms from the beginning of a"
-        " product's multicast until a subscriber had all of it."
+        " product's multicast until a subscriber had all of it; file: from a product's creation"
+        " until a subscriber who stayed had it, and the throughput by that (MPUP16 eq. 3)."
     )
     tables = [Table("", header, rows, frozenset({"Feed"}))]
     if counted := tuple(_counted_row(feed) for feed in cell.feeds if feed.counters is not None):
@@ -179,6 +180,9 @@ def _feed_row(feed: FeedMetrics) -> tuple[str, ...]:
         str(feed.leaves_removed),
         _ms(feed.latency_p50.value),
         _ms(feed.latency_p99.value),
+        _ms(feed.whole_p50.value),
+        "n/a" if feed.whole_p99.value is None else f"{feed.whole_p99.value:.3f}",
+        "n/a" if feed.throughput.value is None else f"{feed.throughput.value / 1e6:.2f}",
     )
 
 

@@ -38,6 +38,7 @@ from common.shell import (
 )
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Host, Network
+from topologies.model.shared_nic import shares_nics
 from topologies.model.wire_plan import WIRE, WirePlan
 from topologies.watch.counters import Record
 
@@ -112,6 +113,11 @@ def build(
 ) -> Built:
     """Make everything but shaping, flows and controllers. `built` is called as soon as there is
     something to tear down. NetworkError if something cannot be made."""
+    if shares_nics(network) and facts.edge_tags:
+        raise NetworkError(
+            "lanes: found vlan on a kernel without 802.1Q; valid: nics, a kernel with the module "
+            "8021q, or virtual time (CLOCK=virtual)"
+        )
     mininet = new_mininet()
     result = Built(mininet, {})
     built(result)
@@ -298,8 +304,8 @@ def nic1_interface(network: Network, host: Host, facts: KernelFacts, lane: int =
 def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
     """Shell script that configures a host inside its namespace and prints what it then has."""
     ip, routes = ["link set dev lo up"], []
-    for nic in (host.nic1, host.nic2, *host.lanes):
-        ip.append(f"link set dev {nic.interface} gso_max_segs 1 up")
+    interfaces = list(dict.fromkeys(nic.interface for nic in (host.nic1, host.nic2, *host.lanes)))
+    ip += [f"link set dev {interface} gso_max_segs 1 up" for interface in interfaces]
     for lane in range(1, network.lane_count + 1):
         nic, path = host.path_nic(lane), nic1_interface(network, host, facts, lane)
         if path != nic.interface:
@@ -311,7 +317,6 @@ def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
         routes.append(f"route add {groups} dev {path}")
     ip.append(f"address add {host.nic2.ip}/{host.nic2.prefix_len} dev {host.nic2.interface}")
     ip += [*routes, f"route add default via {host.gateway2} dev {host.nic2.interface}"]
-    interfaces = [nic.interface for nic in (host.nic1, host.nic2, *host.lanes)]
     control = f"echo {facts.congestion_control} > /proc/sys/net/ipv4/tcp_congestion_control"
     return _node_script(ip, interfaces, [control])
 
