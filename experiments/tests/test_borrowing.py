@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from common.shell import NetworkError
 from experiments.design import borrowing
 from experiments.design.borrowing import Leaf
 from experiments.design.expansion import Feed
@@ -16,17 +17,40 @@ from experiments.design.join_leave_expansion import expand, feeds_of
 from experiments.design.spec import JoinLeaveSpec, SpecErrors, find, load, load_as
 from experiments.verdict.evidence import ShaperSample
 from experiments.verdict.replay import borrowed_rate_check, total_check
-from topologies.emulate.build import host_script
+from topologies.emulate.build import build, host_script
 from topologies.emulate.facts import KernelFacts
 from topologies.emulate.static_flows import static_flows
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
 from topologies.model.shared_nic import shares_nics, with_shared_nics
+from topologies.model.wire_plan import WirePlan
 
 M = 1_000_000
 GROUPS = {1: "239.10.1.1", 2: "239.10.1.2"}
 SUBNETS = {1: "10.10.1.1/24", 2: "10.10.2.1/24"}
+
+
+FACTS = KernelFacts(
+    kernel="6",
+    namespace=True,
+    veth=True,
+    tun=True,
+    kernel_openvswitch=True,
+    netem=True,
+    vlan_8021q=True,
+    tbf=True,
+    htb=True,
+    bfifo=True,
+    clsact=True,
+    mirred=True,
+    iptables_statistic=True,
+    sched_fifo=True,
+    congestion_controls=("bbr",),
+    congestion_control="bbr",
+    cores=2,
+    memory_bytes=1,
+)
 
 
 def feed(lane: int, r_bps: int, ceil_bps: int) -> Feed:
@@ -176,13 +200,7 @@ def test_all_lanes_are_on_one_nic(network: Network) -> None:
 
 
 def test_hosts_tag_and_edge_switches_match_the_tags(network: Network) -> None:
-    facts = KernelFacts(
-        **{
-            name: True if kind == "bool" else "bbr"
-            for name, kind in KernelFacts.__annotations__.items()
-        }
-    )
-    script = host_script(network, network.publisher, facts)
+    script = host_script(network, network.publisher, FACTS)
     nic = network.publisher.nic1.interface
     for vlan in (101, 102, 103):
         assert f"link add link {nic} name vlan{vlan} type vlan id {vlan}\n" in script
@@ -191,6 +209,12 @@ def test_hosts_tag_and_edge_switches_match_the_tags(network: Network) -> None:
     assert {f"in_port={port},dl_vlan={v}" for v in (101, 102, 103)} <= {
         str(f.match) for f in flows.flows
     }
+
+
+def test_a_kernel_without_tags_refuses_in_one_line(network: Network) -> None:
+    facts = replace(FACTS, vlan_8021q=False)
+    with pytest.raises(NetworkError, match=r"^lanes: found vlan .*802.1Q; valid: nics.*$"):
+        build(network, facts, WirePlan(()), lambda _: None, lambda _: None)
 
 
 def test_the_experiment_borrows_in_one_of_two_cells() -> None:
