@@ -15,7 +15,7 @@ import select
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from common.places import program
@@ -36,6 +36,7 @@ STOP_TIMEOUT_S = 3.0
 # Room for a window in flight and as much out of order, at the kernel's cost of a segment (2.3 kB
 # and up to a page), which buffers are counted in.
 BUFFER_BYTES_PER_SEGMENT = 12_000
+BUFFERS = ("tcp_wmem", "tcp_rmem")
 
 
 def loader_program() -> Path:
@@ -190,6 +191,34 @@ def use_script(name: str, cwnd_packets: int) -> str:
         f"echo {name} > tcp_congestion_control || exit 1",
         "cat tcp_congestion_control",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def planned_buffers(
+    as_built: Mapping[str, str], hosts: Iterable[str], cwnd_packets: int
+) -> dict[str, str]:
+    """Return what an inventory shows of the hosts' socket buffers after `use_script`; `as_built`:
+    what it showed before. The window is rate x RTT, so the largest buffer follows from both."""
+    need = cwnd_packets * BUFFER_BYTES_PER_SEGMENT
+    found = {}
+    for thing in _buffer_things(as_built, hosts):
+        least, usual, most = as_built[thing].split()
+        found[thing] = f"{least} {usual} {max(int(most), need)}"
+    return found
+
+
+def _buffer_things(as_built: Mapping[str, str], hosts: Iterable[str]) -> list[str]:
+    things = [f"{host} sysctl ipv4/{name}" for host in hosts for name in BUFFERS]
+    return [thing for thing in things if thing in as_built]
+
+
+def restore_script(as_built: Mapping[str, str], host: str, control: str) -> str:
+    """Shell script for a host's namespace: the buffers of before, and congestion control."""
+    lines = ["cd /proc/sys/net/ipv4 || exit 1"]
+    for thing in _buffer_things(as_built, [host]):
+        name = thing.rpartition("/")[2]
+        lines.append(f'echo "{as_built[thing]}" > {name} || exit 1')
+    lines.append(f"echo {control} > tcp_congestion_control || exit 1")
     return "\n".join(lines) + "\n"
 
 

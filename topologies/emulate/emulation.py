@@ -34,7 +34,7 @@ from topologies.emulate.build import (
 )
 from topologies.emulate.controllers import Controllers
 from topologies.emulate.counter_reading import Counters, read_counters
-from topologies.emulate.ctcp_host import CircuitTcp, use_in
+from topologies.emulate.ctcp_host import CircuitTcp, planned_buffers, restore_script, use_in
 from topologies.emulate.emulation_state import EmulationState, state_file
 from topologies.emulate.facts import KernelFacts, probe
 from topologies.emulate.faults import Links
@@ -83,6 +83,7 @@ class Emulation:
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
         self._ctcp: CircuitTcp | None = None
+        self._ctcp_buffers: Inventory = {}  # what its window needs of the hosts' sockets
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
@@ -162,6 +163,7 @@ class Emulation:
         previous, self._ctcp = self._ctcp, None
         if previous is not None:
             previous.stop()
+            self._end_ctcp(hosts)  # or a smaller window would keep the larger buffers
         ctcp = CircuitTcp(self.run_id, self.state_dir / "ctcp.log")
         try:
             ctcp.start(cwnd_packets)
@@ -169,13 +171,19 @@ class Emulation:
         except NetworkError as error:
             self.ctcp_problem = str(error)
             ctcp.stop()
-            control = self.facts.congestion_control
-            command = ["sysctl", "-q", "-w", f"net.ipv4.tcp_congestion_control={control}"]
-            check_all({h: (in_node(pid, command), "") for h, pid in hosts.items()})
+            self._end_ctcp(hosts)
             return None
         self.ctcp_problem = ""
         self._ctcp = ctcp
+        self._ctcp_buffers = planned_buffers(self._as_built, hosts, cwnd_packets)
         return ctcp.name
+
+    def _end_ctcp(self, hosts: Mapping[str, int]) -> None:
+        """Give the hosts the congestion control and the buffers that they were built with."""
+        control = self.facts.congestion_control
+        self._ctcp_buffers = {}
+        scripts = {h: restore_script(self._as_built, h, control) for h in hosts}
+        check_all({h: (in_node(pid, ["sh", "-s"]), scripts[h]) for h, pid in hosts.items()})
 
     def counters(self) -> Counters:
         """All counters of the network now (docs/reference/contracts.md)."""
@@ -211,7 +219,7 @@ class Emulation:
             for thing, value in self._as_built.items()
             if not (thing.partition(" ")[0] in places and thing.partition(" ")[2] in OF_QUEUES)
         }
-        return {**left, **planned, **shaped}
+        return {**left, **self._ctcp_buffers, **planned, **shaped}
 
     def outlet_places(self) -> set[str]:
         """ "<node>/<interface>" whose queues controllers set for paths with a guarantee."""

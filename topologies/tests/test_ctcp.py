@@ -17,11 +17,13 @@ import pytest
 
 from common.places import ROOT
 from common.shell import NetworkError
-from topologies.emulate import ctcp_host, lifecycle
+from topologies.emulate import ctcp_host, inventory_reading, lifecycle
 from topologies.emulate.ctcp_host import (
     CircuitTcp,
     ctcp_name,
+    planned_buffers,
     registered,
+    restore_script,
     use_script,
 )
 from topologies.emulate.emulation import open_emulation
@@ -160,6 +162,37 @@ def test_buffers_are_raised_never_lowered(tmp_path: Path, before: str, after: st
     assert (
         (tmp_path / "tcp_wmem").read_text() == (tmp_path / "tcp_rmem").read_text() == f"{after}\n"
     )
+
+
+def test_the_inventory_expects_the_buffers_that_a_window_needs(tmp_path: Path) -> None:
+    """600 Mbit/s x 60 ms are 3108 segments: more than the kernel's own buffers hold. What the
+    script leaves is what is planned, and restoring gives back what was there."""
+    small, large = "4096 16384 4194304", "4096 131072 64000000"
+    built = {"a sysctl ipv4/tcp_wmem": small, "a sysctl ipv4/tcp_rmem": large, "a rules": "0"}
+    before = {"tcp_wmem": small, "tcp_rmem": large, "tcp_congestion_control": "cubic"}
+    for name, value in before.items():
+        (tmp_path / name).write_text(value + "\n")
+
+    def have(script: str) -> dict[str, str]:
+        local = script.replace("/proc/sys/net/ipv4", str(tmp_path))
+        subprocess.run(["sh", "-s"], input=local, capture_output=True, text=True, check=True)
+        names = ("tcp_wmem", "tcp_rmem")
+        return {f"a sysctl ipv4/{n}": (tmp_path / n).read_text().strip() for n in names}
+
+    planned = planned_buffers(built, ["a"], 3108)
+    assert planned == {
+        "a sysctl ipv4/tcp_wmem": "4096 16384 37296000",
+        "a sysctl ipv4/tcp_rmem": large,
+    }
+    found = have(use_script("ctcp_a", 3108))
+    assert found == planned
+    unplanned = inventory_reading.unplanned
+    assert unplanned({**built, **planned}, {**built, **found}, ()) == []
+    assert unplanned(built, {**built, **found}, ()) == [
+        f"a sysctl ipv4/tcp_wmem: asked {small}, found 4096 16384 37296000"
+    ]
+    assert have(restore_script(built, "a", "cubic")) == {t: built[t] for t in planned}
+    assert (tmp_path / "tcp_congestion_control").read_text() == "cubic\n"
 
 
 @pytest.mark.slow
