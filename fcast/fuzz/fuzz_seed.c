@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A packet of 1999: what is read is written as it was, and its block lies in the packet. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "seed.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
+{
+    struct fcast_seed_header h;
+    const uint8_t *block;
+    size_t block_bytes;
+    uint8_t again[FCAST_SEED_HEADER_BYTES];
+
+    if (!fcast_seed_get(bytes, count, &h, &block, &block_bytes))
+        return 0;
+    if (block_bytes == 0 || block + block_bytes != bytes + count ||
+        h.group >= fcast_seed_groups(h.file_bytes, block_bytes, h.k) ||
+        fcast_seed_put(again, &h) != sizeof again || memcmp(again, bytes, sizeof again) != 0)
+        abort();
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The packet header of Fcast in 1999 (MSR-TR-99-14, Figure 6), in network byte order: the report
+ * names none. What follows it is one block. All blocks have the size of the first.
+ */
+#ifndef FCAST_SEED_H
+#define FCAST_SEED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { FCAST_SEED_HEADER_BYTES = 18 };
+
+struct fcast_seed_header {
+    uint32_t sequence; /* rises by one with each packet */
+    uint32_t file_id, file_bytes;
+    uint32_t group;
+    uint8_t index; /* below k: a source block; others: repair */
+    uint8_t k;     /* source blocks of a group */
+};
+
+/* Groups of the file with blocks of that size; the last one may be padded. */
+uint32_t fcast_seed_groups(uint32_t file_bytes, size_t block_bytes, uint8_t k);
+/* Writes FCAST_SEED_HEADER_BYTES; returns how many. */
+size_t fcast_seed_put(uint8_t *out, const struct fcast_seed_header *h);
+/* Reads a packet: the block is at *block. false: too short, an empty file, k 0, or a group that
+ * the file does not have. */
+bool fcast_seed_get(const uint8_t *bytes, size_t len, struct fcast_seed_header *out,
+                    const uint8_t **block, size_t *block_bytes);
+
+#endif
