@@ -60,6 +60,7 @@ class Machine:
         self.path = f"{tools}:{os.environ['PATH']}"
         monkeypatch.setenv("PATH", self.path)
         monkeypatch.setenv("DOWNPOUR_CACHE", str(self.cache))
+        monkeypatch.delenv("DOWNPOUR_KERNEL", raising=False)  # of who runs the tests
         monkeypatch.setattr(kernel_fetch, "USR_SRC", tmp / "src")
         monkeypatch.setattr(kernel_fetch, "KEYRING", tmp / "no-keyring")
         monkeypatch.setattr(kernel_fetch.installed, "__defaults__", (tmp / "src",))
