@@ -72,7 +72,6 @@ def drops(evidence: Evidence) -> list[Check]:
     repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
     wanted = [d for d in lost if _interface(d) in evidence.congested and d not in shaper]
     elsewhere = [d for d in lost if d not in shaper and d not in repeated and d not in wanted]
-    socket = sum(s.socket_drops for s in evidence.receivers.values() if s is not None)
     packets = _expected_packets(evidence)
     checks = [
         _unless_varied(
@@ -106,23 +105,18 @@ def drops(evidence: Evidence) -> list[Check]:
             )
         )
     if evidence.protocol == "ldm7":
-        checks.append(
-            _unless_varied(
-                evidence,
-                ("b_rcv",),
-                _drop_check(
-                    "drops of FMTP's UDP sockets",
-                    [
-                        f"{host}: {s.socket_drops}"
-                        for host, s in evidence.receivers.items()
-                        if s is not None and s.socket_drops
-                    ],
-                    socket,
-                    packets,
-                ),
-            )
-        )
+        checks.append(_unless_varied(evidence, ("b_rcv",), _socket_drops(evidence, packets)))
     return checks
+
+
+def _socket_drops(evidence: Evidence, packets: int) -> Check:
+    by_host = {host: s.socket_drops for host, s in evidence.receivers.items() if s is not None}
+    return _drop_check(
+        "drops of FMTP's UDP sockets",
+        [f"{host}: {dropped}" for host, dropped in by_host.items() if dropped],
+        sum(by_host.values()),
+        packets,
+    )
 
 
 def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> Check:

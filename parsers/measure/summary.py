@@ -158,11 +158,7 @@ def summarize(
     values["products_identical"] = (
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )
-    values["verdict_invalid"] = (
-        Value(float(data.verdict.verdict == INVALID), "")
-        if data.verdict is not None
-        else absent("", "no verdict.json")
-    )
+    values["verdict_invalid"] = _invalid(data)
     drops, drops_known = _drops(data)
     return CellMetrics(
         cell=cell,
@@ -189,6 +185,12 @@ def summarize(
         virtual=data.virtual,
         file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
     )
+
+
+def _invalid(data: CellData) -> Value:
+    if data.verdict is None:
+        return absent("", "no verdict.json")
+    return Value(float(data.verdict.verdict == INVALID), "")
 
 
 def _all_logs(data: CellData) -> list[LdmLog]:
