@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
@@ -51,6 +52,19 @@ def test_rate_counts_headers() -> None:
     assert rate_bps([arrival(1, 1)], 1458) == 0.0
 
 
+def sends(sender: subprocess.Popen[bytes], datagrams: int) -> None:
+    """Wait until it slept so many times more; it sleeps before each datagram."""
+
+    def slept() -> int:
+        text = Path(f"/proc/{sender.pid}/status").read_text()
+        return int(re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", text, re.MULTILINE)[0])
+
+    first = slept()
+    while slept() < first + datagrams:
+        assert sender.poll() is None
+        time.sleep(0.01)
+
+
 @pytest.mark.skipif(not UDP.exists(), reason=f"{UDP} is not built (make build)")
 def test_a_sender_that_was_held_up_sends_no_burst(tmp_path: Path) -> None:
     """It is stopped for as long as 500 datagrams take. A meter would drop what comes at once."""
@@ -62,11 +76,11 @@ def test_a_sender_that_was_held_up_sends_no_burst(tmp_path: Path) -> None:
             time.sleep(0.01)
         argv = [str(UDP), "send", "127.0.0.1", "7799", "1000000", "200", "1000000"]
         sender = subprocess.Popen(argv, stdout=subprocess.PIPE)
-        time.sleep(0.1)
+        sends(sender, 50)
         sender.send_signal(signal.SIGSTOP)
         time.sleep(0.5)
         sender.send_signal(signal.SIGCONT)
-        time.sleep(0.1)
+        sends(sender, 50)
         sender.terminate()
         sender.wait()
         receiver.terminate()
