@@ -20,6 +20,7 @@ from functools import partial
 
 from fastapi import FastAPI
 
+from common import looking
 from controller import southbound
 from controller.api import rest
 from controller.api.auth import Access
@@ -31,7 +32,7 @@ from controller.log import set_up_logging
 from controller.options import PemFiles, RestSettings, Settings, UsageError, read_workgroups
 from controller.service.active_role import Keeper
 from controller.service.events import EventLog
-from controller.service.monitor import Monitor
+from controller.service.monitor import PERIOD_S, Monitor
 from controller.service.service import PathService
 from controller.service.store import Store, StoreError
 from controller.switches import compat, openflow
@@ -223,7 +224,7 @@ class Controller:
             ("switches", self._follow_switches),
             ("retry", partial(_every, RETRY_S, self._retry)),
             ("clock", partial(_every, CLOCK_S, self._own.expire)),
-            ("counters", partial(self._monitor.run, threading.Event())),
+            ("counters", partial(self._monitor.run, threading.Event(), looking.every_s(PERIOD_S))),
         ]
         if self._keeper is not None:
             loops.append(("lease", self._keeper.run))

@@ -61,6 +61,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "controller": (
         "common.contracts",
         "common.exit_codes",
+        "common.looking",
         "topologies.model.network",
         "controller.paths",
         "controller.switches",

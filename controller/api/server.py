@@ -23,6 +23,7 @@ import time
 import weakref
 from collections import Counter
 from dataclasses import dataclass
+from email.utils import formatdate
 from pathlib import Path
 
 import uvicorn
@@ -274,6 +275,7 @@ class _LimitedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def data_received(self, data: bytes) -> None:
+        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         super().data_received(data)
         if self._is_asking():
             self._start_timer()
@@ -369,7 +371,7 @@ class Server:
     def stop(self, timeout_s: float) -> None:
         """Stop serving; wait at most `timeout_s`."""
         for server, _ in self._serving:
-            server.should_exit = True
+            server.end()
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -380,7 +382,30 @@ class Server:
         asyncio.run(serve())
 
 
-def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> uvicorn.Server:
+class _Sleeper(uvicorn.Server):
+    """Sleeps until it is told to end: uvicorn's own loop looks ten times a second."""
+
+    _loop: asyncio.AbstractEventLoop | None = None
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Return once `end` is called."""
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._told.wait()
+
+    def end(self) -> None:
+        """End soon. Thread-safe."""
+        self.should_exit = True
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # closed: it has ended
+                self._loop.call_soon_threadsafe(self._told.set)
+
+
+def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> _Sleeper:
     """Return a server that answers 503 while `limit` requests or connections are open."""
     config = uvicorn.Config(
         app,
@@ -397,4 +422,4 @@ def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> uvic
     )
     config.load()
     config.ssl = tls  # made and checked before, not by uvicorn
-    return uvicorn.Server(config)
+    return _Sleeper(config)

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from controller.service.store import bound_log
+
 LOG = logging.getLogger(__name__)
 BUSY_TIMEOUT_S = 1.0
 STANDBY_POLL_S = 0.1
@@ -50,6 +52,7 @@ class LeaseTable:
             store, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
         )
         self._connection.execute("PRAGMA journal_mode = WAL")
+        bound_log(self._connection)
         self._connection.execute(SCHEMA)
 
     def read(self) -> Lease | None:

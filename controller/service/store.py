@@ -31,6 +31,8 @@ from controller.paths.multipoint_path import (
 
 SCHEMA_VERSION = 1
 BUSY_TIMEOUT_MS = 5000
+LOG_PAGES = 64
+PAGE_BYTES = 4096
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
@@ -110,6 +112,13 @@ class Loaded:
     blocked: tuple[Blocked, ...]
 
 
+def bound_log(connection: sqlite3.Connection) -> None:
+    """Let the write-ahead log go back into the file once it has LOG_PAGES, not SQLite's 1000: a
+    file of a few pages would have a log a hundred times as large. Raises sqlite3.Error."""
+    connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
+    connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}")
+
+
 class Store:
     """The file that keeps paths and holds; None: in memory only.
 
@@ -131,6 +140,7 @@ class Store:
                 check_same_thread=False,
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
+            bound_log(self._connection)
             # A power cut may take the newest commits, never the file's consistency; a confirmed
             # request has to survive that too.
             self._connection.execute("PRAGMA synchronous=FULL")

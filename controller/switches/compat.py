@@ -361,8 +361,8 @@ Address = tuple[str | int, ...]  # host, port; for IPv6 two numbers more
 class Service(Protocol):
     """A thread of the framework."""
 
-    def is_alive(self) -> bool:
-        """Return whether it runs."""
+    def join(self) -> None:
+        """Return when it has ended."""
 
 
 class _Listener:
@@ -494,5 +494,12 @@ def wait(services: list[Service]) -> None:
     if IS_GREEN:
         _hub.joinall(services)
     else:
-        while all(service.is_alive() for service in services):
-            time.sleep(0.2)
+        ended = threading.Event()
+        for service in services:
+            threading.Thread(target=_tell_end, args=(service, ended), daemon=True).start()
+        ended.wait()
+
+
+def _tell_end(service: Service, ended: threading.Event) -> None:
+    service.join()
+    ended.set()

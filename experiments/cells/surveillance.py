@@ -75,7 +75,8 @@ class Surveillance:
         period = period_of(asked.rate_bps)
         self._ways = ways(emulation.network, asked.rate_bps)
         found = stations(emulation.network, partial(_tapped, emulation))
-        self._taps = Taps(found, emulation.pids, asked.groups, period)
+        self._part = (out / "flights.part").open("w+b")
+        self._taps = Taps(found, emulation.pids, asked.groups, period, self._part)
         self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
         self._reader.start()
         self._stop = threading.Event()
@@ -122,6 +123,8 @@ class Surveillance:
         self._reader.stop()
         patience = {key: way.most_ms + PATIENCE_MS for key, way in self._ways.items()}
         flights, unseen = self._taps.close(patience)
+        self._part.close()
+        (self._out / "flights.part").unlink()
         changes = self._journal.close()
         write_json(
             self._out / "inventory.json",
@@ -153,7 +156,7 @@ class Surveillance:
 
 
 def _described(flight: Flight, known: Mapping[tuple[str, str, str], Way]) -> dict[str, object]:
-    counts = {k: v for k, v in vars(flight).items() if k != "delays_ms"}
+    counts = {k: v for k, v in vars(flight).items() if k not in ("delays_ms", "put_away")}
     way = known.get((flight.source, flight.target, flight.network))
     return {
         **counts,

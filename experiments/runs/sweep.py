@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from common import looking
 from common.contracts import INVALID
 from common.shell import interrupts_deferred
 from experiments.cells.captures import Captures
@@ -89,7 +90,7 @@ class Sweep:
                 while waiting or self._running:
                     while waiting and len(self._running) < clock.jobs:
                         self._start(waiting.pop(0))
-                    time.sleep(TICK_S)
+                    time.sleep(looking.every_s(TICK_S))
                     for name, cell in list(self._running.items()):
                         ended = cell.step(self._reporting(cell))
                         if ended is None:

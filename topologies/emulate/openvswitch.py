@@ -15,6 +15,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from common import looking
 from common.shell import NetworkError, check, die_with_parent
 
 SCHEMAS = (
@@ -26,6 +27,7 @@ START_TIMEOUT_S = 20.0
 # A switch forwards whatever the hosts' processors do: in the kernel it would go before all
 # processes. In userspace it competes with them.
 SWITCH_NICE = -10
+MOST_PERIOD_MS = 60_000
 
 
 def daemon(name: str) -> str:
@@ -46,6 +48,15 @@ def _listens(path: Path) -> bool:
         except OSError:
             return False
     return True
+
+
+def _seldom() -> list[str]:
+    """What to tell the switch where observers look seldom: its threads do, too."""
+    period_ms = min(MOST_PERIOD_MS, round(1000 * looking.every_s(0.0)))
+    if not period_ms:
+        return []
+    options = ("max-idle", "max-revalidator", "stats-update-interval")
+    return ["--", "set", "Open_vSwitch", ".", *(f"other_config:{o}={period_ms}" for o in options)]
 
 
 class OpenVSwitch:
@@ -79,7 +90,7 @@ class OpenVSwitch:
         remote = self.database_socket
         self._spawn("ovsdb-server", f"--remote=punix:{remote}", str(database))
         self._wait_for(remote)
-        check(["ovs-vsctl", "--no-wait", "--timeout=10", "init"])
+        check(["ovs-vsctl", "--no-wait", "--timeout=10", "init", *_seldom()])
         self._spawn("ovs-vswitchd", f"unix:{remote}", nice=SWITCH_NICE)
 
     def _spawn(self, name: str, *arguments: str, nice: int = 0) -> None:

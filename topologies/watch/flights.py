@@ -8,12 +8,14 @@ Only packets whose IPv4 identification is in the sample are looked at, the same 
 
 from __future__ import annotations
 
+import io
 import math
+import struct
 import zlib
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import BinaryIO, Final, NamedTuple
 
 BLOCK_S: Final = 10.0
 RUN: Final = 4  # consecutive packets of a sample: their order shows
@@ -22,10 +24,12 @@ MOST_PERIOD: Final = 1 << 14
 SAMPLES_PER_S: Final = 150.0  # of a sender at its full rate: what watching may cost
 PACKET_BYTES: Final = 1500
 REMEMBERED_S: Final = 90.0  # a packet that has not come by then is not waited for
+PUT_AWAY_S: Final = 600.0
 STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had none
 IPV4_LEAST_BYTES: Final = 20
 FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
 NS: Final = 1_000_000_000
+_RECORD: Final = struct.Struct("=HHqQdddd")
 
 PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
 
@@ -109,24 +113,25 @@ class Flight:
     fragments: int = 0
     strangers: int = 0  # came with an address of the source, which had not sent them
     delays_ms: dict[int, array[float]] = field(default_factory=dict)  # by number of the block
+    put_away: list[tuple[int, Figures]] = field(default_factory=list)  # of earlier blocks
 
     def blocks(self, block_s: float) -> list[Block]:
         """Summarize the delays of each block."""
-        found = []
-        for number, delays in sorted(self.delays_ms.items()):
-            ordered = sorted(delays)
-            n = len(ordered)
-            found.append(
-                Block(
-                    number * block_s,
-                    n,
-                    *(
-                        round(ordered[i], 6)
-                        for i in (0, n // 2, max(0, math.ceil(0.99 * n) - 1), n - 1)
-                    ),
-                )
-            )
-        return found
+        rest = ((number, summary(delays)) for number, delays in self.delays_ms.items())
+        every = sorted([*self.put_away, *rest])
+        return [Block(number * block_s, *figures) for number, figures in every]
+
+
+Figures = tuple[int, float, float, float, float]  # of a block, without its begin
+
+
+def summary(delays_ms: Collection[float]) -> Figures:
+    """Return a block's figures."""
+    ordered = sorted(delays_ms)
+    n = len(ordered)
+    at = (0, n // 2, max(0, math.ceil(0.99 * n) - 1), n - 1)
+    least, median, late, most = (round(ordered[i], 6) for i in at)
+    return n, least, median, late, most
 
 
 @dataclass(slots=True)
@@ -148,8 +153,11 @@ class Flights:
         groups: Mapping[bytes, Collection[int]],
         begin_ns: int,
         block_s: float = BLOCK_S,
+        file: BinaryIO | None = None,
     ) -> None:
-        """`groups`: multicast address -> stations that are to get what is sent to it."""
+        """`groups`: multicast address -> stations that are to get what is sent to it. `file`: takes
+        what is over, so that days of watching take no more memory than minutes."""
+        self._file, self._put_away_ns = file or io.BytesIO(), begin_ns
         self._stations, self._begin_ns, self._block_s = stations, begin_ns, block_s
         self._expected: dict[bytes, Collection[int]] = dict(groups)
         self._own: dict[bytes, int] = {}
@@ -160,7 +168,7 @@ class Flights:
         # By the packet's key: IGMP reports and the like leave again as they were.
         self._sent: dict[bytes, list[_Departure]] = {}
         self._waiting: list[tuple[int, int, Packet]] = []  # arrivals: time, station, packet
-        self._numbers: dict[tuple[int, bytes], int] = {}
+        self._numbers: dict[tuple[int, bytes], tuple[int, int]] = {}  # with the last one's time
         self._highest: dict[tuple[int, bytes], int] = {}
         self._flights: dict[tuple[int, int], Flight] = {}
 
@@ -175,7 +183,8 @@ class Flights:
         if self._own.get(packet.source) != station:
             return  # forwarded, or with an address of nobody's
         key = (station, packet.flow)
-        number = self._numbers[key] = self._numbers.get(key, 0) + 1
+        number = self._numbers.get(key, (0, 0))[0] + 1
+        self._numbers[key] = number, at_ns
         expected = self._expected.get(packet.destination, ())
         departure = _Departure(station, at_ns, number, packet, expected)
         self._sent.setdefault(packet.key, []).append(departure)
@@ -193,15 +202,46 @@ class Flights:
                 self._waiting.append(arrival)
             else:
                 self._strange(at_ns, station, packet)
-        too_old = now_ns - int(REMEMBERED_S * NS)
+        self._forget(now_ns - int(REMEMBERED_S * NS))
+        if now_ns - self._put_away_ns > PUT_AWAY_S * NS:
+            self._put_away_ns = now_ns
+            self._put_away(now_ns - int(REMEMBERED_S * NS))
+
+    def _forget(self, too_old_ns: int) -> None:
         while self._sent:
             key, departures = next(iter(self._sent.items()))
-            if departures[0].at_ns >= too_old:
+            if departures[0].at_ns >= too_old_ns:
                 return
             self._missing(departures.pop(0))
             del self._sent[key]
             if departures:
                 self._sent[key] = departures
+
+    def _put_away(self, too_old_ns: int) -> None:
+        """Write down the blocks that get no more packets; forget flows that have ended."""
+        left_ns = (d.at_ns for departures in self._sent.values() for d in departures)
+        oldest_ns = min(too_old_ns, min(left_ns, default=too_old_ns))
+        first_open = self._block(oldest_ns)
+        for (source, target), flight in self._flights.items():
+            for number in [n for n in flight.delays_ms if n < first_open]:
+                figures = summary(flight.delays_ms.pop(number))
+                self._file.write(_RECORD.pack(source, target, number, *figures))
+        over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
+        flows = {flow for _, flow in over}
+        for key in over:
+            del self._numbers[key]
+        for key in [key for key in self._highest if key[1] in flows]:
+            del self._highest[key]
+
+    def _take_back(self) -> None:
+        self._file.seek(0)
+        for source, target, number, *figures in _RECORD.iter_unpack(self._file.read()):
+            n, least, median, late, most = figures
+            flight = self._flights[source, target]
+            flight.put_away.append((number, (n, least, median, late, most)))
+
+    def _block(self, at_ns: int) -> int:
+        return int((at_ns - self._begin_ns) / (self._block_s * NS))
 
     def close(self, now_ns: int, patience_ms: Mapping[tuple[str, str, str], float]) -> list[Flight]:
         """Return what was seen. A packet that left less than `patience_ms` (source, target,
@@ -218,6 +258,7 @@ class Flights:
             ]
             self._missing(departure)
         self._sent.clear()
+        self._take_back()
         return [flight for _, flight in sorted(self._flights.items())]
 
     def _flight(self, source: int, target: int) -> Flight:
@@ -233,7 +274,7 @@ class Flights:
             flight.duplicates += 1
             return
         flight.packets += 1
-        block = int((departure.at_ns - self._begin_ns) / (self._block_s * NS))
+        block = self._block(departure.at_ns)
         flight.delays_ms.setdefault(block, array("d")).append((at_ns - departure.at_ns) / 1e6)
         left = departure.packet
         flight.marked += packet.tos != left.tos

@@ -16,7 +16,7 @@ import socket
 import struct
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import BinaryIO, Final
 
 from common.shell import NetworkError, namespace_of
 from topologies.watch.flights import NS, RUN, Flight, Flights, Station
@@ -123,9 +123,10 @@ class Taps:
         pids: Mapping[str, int],
         groups: Mapping[str, Collection[str]],
         period: int,
+        file: BinaryIO | None = None,
     ) -> None:
         """`pids`: node -> a process in its namespace. `groups`: multicast address -> nodes that
-        are to get what is sent to it. NetworkError."""
+        are to get what is sent to it. `file`: for what is over (`Flights`). NetworkError."""
         self.period, self.stations = period, stations
         self._rings: list[Ring] = []
         try:
@@ -143,7 +144,7 @@ class Taps:
             for group, nodes in groups.items()
         }
         self.begin_ns = time.time_ns()
-        self._flights = Flights(stations, members, self.begin_ns)
+        self._flights = Flights(stations, members, self.begin_ns, file=file)
 
     def look(self) -> None:
         """Read the rings."""
