@@ -4,6 +4,7 @@ the Python client."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import socket
@@ -14,6 +15,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -374,3 +376,38 @@ def test_event_streams_at_once_take_exactly_their_places(live: Live) -> None:
             connection.sendall(ask)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_until("nothing is left of those that left at once", all_are_free)
+
+
+def test_an_idle_server_sleeps_until_it_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    polled: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        polled.append(seconds)
+
+    async def app(*_: object) -> None:
+        pass
+
+    async def idle() -> None:
+        sleeper = server._server(app, None, None)
+        running = asyncio.create_task(sleeper.main_loop())
+        for _ in range(3):
+            assert (await asyncio.wait({running}, timeout=0))[1]
+        threading.Thread(target=sleeper.end).start()
+        await asyncio.wait_for(running, 10)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(idle())
+    assert not polled
+
+
+def test_answers_say_when_they_were_made(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    with live.connect() as connection:
+        for date in ("Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 02 Jan 2026 00:00:00 GMT"):
+            monkeypatch.setattr(server, "formatdate", partial(_date, date))
+            connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: a\r\n\r\n")
+            assert f"date: {date}\r\n".encode() in connection.recv(4096)
+
+
+def _date(text: str, *, usegmt: bool) -> str:
+    assert usegmt
+    return text

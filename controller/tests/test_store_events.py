@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from controller.paths.core import Endpoint
 from controller.paths.multipoint_path import Algorithm, MultipointPath, TreeHop
+from controller.service.active_role import LeaseTable
 from controller.service.events import EventKind, EventLog, as_sse
 from controller.service.store import (
+    LOG_PAGES,
+    PAGE_BYTES,
     Blocked,
     Change,
     HoldRow,
@@ -128,3 +132,17 @@ def test_sse_form() -> None:
     """One line of data, whatever is in it: a line break would begin a new field."""
     text = as_sse("b-1", EventKind.LEAF_ADDED, {"leaf": "a\nevent: forged\r\n"})
     assert text == b'id: b-1\nevent: leaf-added\ndata: {"leaf":"a\\nevent: forged\\r\\n"}\n\n'
+
+
+def test_the_log_of_writes_is_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite"
+    store, lease = Store(file, "sample", "core"), LeaseTable(file)
+    largest_bytes = 0
+    for number in range(100):
+        written(store, *((None, PATH) if number % 2 == 0 else (PATH, None)))
+        lease.take("a", "here", float(number), 0.5)
+        log_bytes = file.with_name("store.sqlite-wal").stat().st_size
+        largest_bytes = max(largest_bytes, log_bytes)
+    frame_bytes, of_one_change = PAGE_BYTES + 24, 16
+    assert largest_bytes < (LOG_PAGES + of_one_change) * frame_bytes
+    assert largest_bytes > LOG_PAGES * frame_bytes  # it came to the bound

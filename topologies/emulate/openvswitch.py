@@ -50,7 +50,7 @@ def _listens(path: Path) -> bool:
     return True
 
 
-def _seldom() -> list[str]:
+def seldom() -> list[str]:
     """What to tell the switch where observers look seldom: its threads do, too."""
     period_ms = min(MOST_PERIOD_MS, round(1000 * looking.every_s(0.0)))
     if not period_ms:
@@ -90,7 +90,7 @@ class OpenVSwitch:
         remote = self.database_socket
         self._spawn("ovsdb-server", f"--remote=punix:{remote}", str(database))
         self._wait_for(remote)
-        check(["ovs-vsctl", "--no-wait", "--timeout=10", "init", *_seldom()])
+        check(["ovs-vsctl", "--no-wait", "--timeout=10", "init", *seldom()])
         self._spawn("ovs-vswitchd", f"unix:{remote}", nice=SWITCH_NICE)
 
     def _spawn(self, name: str, *arguments: str, nice: int = 0) -> None:

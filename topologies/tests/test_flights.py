@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import io
+import math
 import struct
+from typing import BinaryIO
 
 import pytest
 
 from topologies.watch.flights import (
+    BLOCK_S,
     CONTROL,
     LEAST_PERIOD,
     MOST_PERIOD,
     NS,
     PATH,
+    PUT_AWAY_S,
+    REMEMBERED_S,
     Flight,
     Flights,
     Station,
@@ -131,3 +137,40 @@ def test_a_sample_is_as_large_as_watching_may_cost() -> None:
     assert period_of(0) == LEAST_PERIOD
     assert period_of(20e6) == 64  # 1,667 packets per second: 104 are seen
     assert period_of(1e12) == MOST_PERIOD
+
+
+def watched_for(hours: int, file: BinaryIO | None) -> Flights:
+    """A packet each 7 s, of a new flow each 10 minutes; each tenth is lost. Looked at once a
+    minute, as rings are: all that leaves before all that comes."""
+    flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN, file=file)
+    for minute in range(hours * 60):
+        times_s = range(minute * 60, minute * 60 + 60, 7)
+        port = struct.pack("!H", minute // 10)
+        seen = [(s, packet(s & 0xFFFF)[:20] + port + bytes(10)) for s in times_s]
+        for at_s, data in seen:
+            flights.note(0, BEGIN + at_s * NS, leaves=True, data=data)
+        for at_s, data in seen:
+            for station in (1, 2) if at_s % 10 else (1,):
+                at_ns = BEGIN + at_s * NS + (20 + at_s % 3) * MS
+                flights.note(station, at_ns, leaves=False, data=data)
+        flights.settle(BEGIN + (minute + 1) * 60 * NS)
+    return flights
+
+
+def test_days_take_no_more_memory_than_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    file, hours = io.BytesIO(), 6
+    bounded = watched_for(hours, file)
+    held = [len(flight.delays_ms) for flight in bounded._flights.values()]
+    assert max(held) < (PUT_AWAY_S + REMEMBERED_S) / BLOCK_S + 12
+    assert len(bounded._numbers) <= 3
+    assert len(bounded._highest) <= 6
+    assert len(file.getvalue()) > 3000 * hours
+    found = bounded.close(BEGIN + hours * 3600 * NS, {})
+    monkeypatch.setattr("topologies.watch.flights.PUT_AWAY_S", math.inf)
+    whole = watched_for(hours, None)
+    assert min(len(flight.delays_ms) for flight in whole._flights.values()) > 300 * hours
+    for one, other in zip(found, whole.close(BEGIN + hours * 3600 * NS, {}), strict=True):
+        assert one.packets
+        assert one.blocks(BLOCK_S) == other.blocks(BLOCK_S)
+        one.delays_ms, one.put_away = other.delays_ms, other.put_away
+        assert one == other
