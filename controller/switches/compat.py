@@ -24,6 +24,7 @@ import os
 import queue
 import socket
 import ssl
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping

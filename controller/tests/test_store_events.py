@@ -145,4 +145,4 @@ def test_the_log_of_writes_is_bounded(tmp_path: Path) -> None:
         largest_bytes = max(largest_bytes, log_bytes)
     frame_bytes, of_one_change = PAGE_BYTES + 24, 16
     assert largest_bytes < (LOG_PAGES + of_one_change) * frame_bytes
-    assert largest_bytes > LOG_PAGES * frame_bytes  # it came to the bound
+    assert largest_bytes >= LOG_PAGES * PAGE_BYTES  # it came to the bound
