@@ -57,6 +57,8 @@ PYTHON: Final = next(
 PROGRAMS: Final[Mapping[str, str]] = {
     "ctcp-load": "topologies/ctcp/ctcp-load",
     "ctcp.bpf.o": "topologies/ctcp/ctcp.bpf.o",
+    "fcast-recv": "fcast/fcast-recv",
+    "fcast-send": "fcast/fcast-send",
     "fmtp-recv": "fmtp/fmtp-recv",
     "fmtp-send": "fmtp/fmtp-send",
     "hostlag": "experiments/lag/hostlag",

@@ -20,6 +20,7 @@ design/: what an experiment is. Pure: starts nothing.
 | networks | choose the network of a cell |
 | trace_input, trace_model, paced_hour | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
+| carousel | one file in place of a trace; command lines of a carousel |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files and command lines of the LDM programs |
@@ -36,6 +37,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | as_planned | whether everything was set as planned, all the time |
 | one_way, in_flight | what a way is asked to be; how packets fared on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
+| carousel | whether a carousel turned at its rate, and where its datagrams went |
 
 cells/: one cell, in a process and a network namespace of its own.
 
@@ -45,6 +47,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | cell_main | the process: network up, steps of the cell, network down |
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
+| carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | sysstat | binary records of sysstat, programs by pidstat |

@@ -9,7 +9,8 @@ Four wings, each of which imports only from those above it:
     `jsonfiles`, `problems`, `times`: JSON files, lines that cannot be read, time stamps.
 
 `read`: text in, records out; pure, never raises for a bad line of a log. One module for a format:
-    logs of LDM: `ldm_log` (ours and the originals), `papers_log` (2015/16), `notifyme`.
+    logs of LDM: `ldm_log` (ours and the originals), `papers_log` (2015/16), `notifyme`;
+    of carousels: `fcast_log`.
     samples of a machine: `sar_log`, `sadf`, `ps_log`, `cpu_log` (`blocks` cuts the last two).
     counters: `iptables_log`, `tc_qdisc`, `tc_class`, `ovs_ofctl`, `iperf3`, `counters` (a cell's).
     products: `trace` (sizes and times), `products` (contents of queues).
@@ -19,7 +20,8 @@ Four wings, each of which imports only from those above it:
 
 `measure`: records in, numbers out; pure but for `run_files`, `evaluate`.
     One cell: `summary` (all metrics), from `metrics` (the papers' equations), `deliveries`,
-    `file_sets`, `set_throughput`, `series` (over time), `repaired`. With subscribers that come and
+    `file_sets`, `set_throughput`, `series` (over time), `repaired`; of a carousel
+    `carousel`. With subscribers that come and
     go: `join_leave`, from `subscriptions`.
     Many cells: `sweep` (points), `comparison` (LDM7 beside LDM6), `verdicts`, `paper` (published
     values), `claims` (with `saving`); `sweep_json`.

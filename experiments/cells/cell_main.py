@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, Final
 
 from common.files import os_error_text
 from experiments.cells.captures import Capturing
+from experiments.cells.carousel_cell import CarouselRun
 from experiments.cells.cell_base import (
     CellBase,
     CellError,
@@ -32,6 +34,9 @@ from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
 
+# What runs a cell with one feed, by its protocol.
+RUNS: Final[Mapping[str, type[CellRun]]] = {"ldm7": CellRun, "ldm6": CellRun, "fcast": CarouselRun}
+
 
 def run_cell(job: Job, out: Path) -> tuple[str, bool]:
     """Runs the cell in this process, which must have one thread. (verdict, identical)."""
@@ -47,7 +52,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             queues=job.cell.guarantee == "queues",
         ) as emulation,
     ):
-        kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else CellRun
+        kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else RUNS[job.cell.protocol]
         run: CellBase = kind(job, network, emulation, out)
         capturing = Capturing(job.captures, emulation, out)
         try:

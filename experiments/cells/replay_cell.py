@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -149,14 +150,14 @@ class CellRun(CellBase):
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
         # The loss injected for LDM6 hits pings, too; and no path moves back to a mended link.
-        lossless = self.cell.protocol == "ldm7" or self.cell.loss == 0
+        lossless = self.cell.is_multicast or self.cell.loss == 0
         hosts = self.multicast if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
 
     def shape(self) -> None:
         """Set the publisher's traffic control, the subscribers' loss, and TCP's congestion
         control."""
-        if self.cell.protocol == "ldm7":
+        if self.cell.is_multicast:
             commands = self.shape_feed(self.feed)
         else:
             self.fidelity.asked.things |= shaping.tbf_things(f"{self.publisher}/{self.nic1}")
@@ -188,18 +189,31 @@ class CellRun(CellBase):
     def _inject_loss(self, host: str) -> list[str]:
         """Inject the loss at one subscriber and read it back; return the commands."""
         cell, nic = self.cell, self.emulation.nic1_of(host)
-        udp_only = cell.protocol == "ldm7"
+        udp_only = cell.is_multicast
         if cell.bursts and self.loss_of[host] > 0:
             return self._inject_bursts(host, nic, udp_only)
         # What arrives is counted without loss, too: nothing else may take any of it.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
+        if cell.loss_period:
+            return [" ".join(c) for c in (*commands, self._drop_every(host, nic))]
         program = None
         if self.loss_of[host] > 0:
             command, program = self._drop_packets(host, nic, udp_only)
             commands.append(command)
         self._read_back_loss(host, nic, udp_only, program)
         return [" ".join(command) for command in commands]
+
+    def _drop_every(self, host: str, nic: str) -> list[str]:
+        """Add the rule that drops every so many-th datagram, and read it back."""
+        period = self.cell.loss_period
+        command = shaping.period_command(nic, period)
+        self.run(host, command)
+        self.loss_models[host] = f"every {period}th"
+        self.settings += self.fidelity.read(
+            lambda: shaping.read_back_period(self.run(host, shaping.IPTABLES_SHOW), host, period)
+        )
+        return command
 
     def _drop_packets(self, host: str, nic: str, udp_only: bool) -> tuple[list[str], str | None]:
         """Add the rule that drops packets; return its command and its BPF program. Where the
@@ -350,7 +364,7 @@ class CellRun(CellBase):
         self.save_state()
         self._expect()
         with ExitStack() as stack:
-            classid = MULTICAST_CLASS if self.cell.protocol == "ldm7" else ""
+            classid = MULTICAST_CLASS if self.cell.is_multicast else ""
             self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
@@ -497,6 +511,8 @@ class CellRun(CellBase):
                 "repair": cell.repair,
                 "mac_level": cell.mac_level,
                 "feed": cell.feed,
+                **(asdict(cell.carousel) if cell.carousel.file_bytes else {}),
+                **({"loss_period": cell.loss_period} if cell.loss_period else {}),
                 **dict(cell.settings),
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,

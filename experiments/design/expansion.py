@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from common.contracts import MULTICAST_PROTOCOLS
+from experiments.design.carousel import Carousel
 from experiments.design.parameters import (
     BASE_FACTORS,
     PARAMETER_FACTORS,
@@ -26,7 +28,14 @@ from experiments.design.parameters import (
 from experiments.design.spec import SUBSCRIPTION_FACTORS, ExperimentSpec, Spec
 from parsers.base.factors import Scalar
 
-SIZE_FACTORS: Final = ("b_snd", "b_mc", "b_uc", "b_rcv", "q_snd")  # bytes; in names of cells MB
+SIZE_FACTORS: Final = (
+    "file_bytes",
+    "b_snd",
+    "b_mc",
+    "b_uc",
+    "b_rcv",
+    "q_snd",
+)  # bytes; in names of cells MB
 LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
@@ -41,7 +50,7 @@ VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06
 VIRTUAL_SESSION_S: Final = 0.5  # an ldmd's start and end, where subscribers come and go
-VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6}
+VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6, "fcast": 32e-6}
 LEAST_WINDOW_PACKETS: Final = 10  # RFC 6928
 SEGMENT_FRAME_BYTES: Final = 1514  # of a full TCP segment, without a VLAN tag
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
@@ -114,6 +123,8 @@ class CellSpec:
     ldm6_from: str  # publisher, relays
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
+    loss_period: int  # every so many-th datagram is lost; 0: `loss`
+    carousel: Carousel
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -133,7 +144,12 @@ class CellSpec:
     @property
     def shaped_bps(self) -> int:
         """Rate of the sender's queue that carries the products."""
-        return self.r_mc_bps if self.protocol == "ldm7" else self.ldm6_bps
+        return self.r_mc_bps if self.is_multicast else self.ldm6_bps
+
+    @property
+    def is_multicast(self) -> bool:
+        """Tell whether the products go to the group's address, shaped as multicast."""
+        return self.protocol in MULTICAST_PROTOCOLS
 
     def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
         """Limit of LDM6's token bucket filter. A rate that all share is the path's: its queue is
@@ -162,6 +178,8 @@ class CellSpec:
     @property
     def trace_key(self) -> str:
         """Return what the run's manifest calls the cell's trace: its seed, and its level."""
+        if self.carousel.file_bytes:
+            return f"{self.seed}-file{self.carousel.file_bytes}"
         return f"{self.seed}-{self.trace}" if self.trace else str(self.seed)
 
     @property
@@ -189,9 +207,10 @@ class CellSpec:
 
     @staticmethod
     def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
-        """What JSON has as lists."""
+        """What JSON has as lists, and as an object."""
         names = ("subscribers", "tcp_congestion_control", "p_i", "rtt_i_ms", "rate_i_bps")
-        return {name: tuple(raw[name]) for name in names if raw[name] is not None}
+        found: dict[str, Any] = {n: tuple(raw[n]) for n in names if raw[n] is not None}
+        return {**found, "carousel": Carousel(**raw["carousel"])}
 
     def digest(self, trace_text: str) -> str:
         """Identifies what is run: a finished cell with the same digest need not run again."""
@@ -340,6 +359,16 @@ def build_cell(
         ldm6_from=fixed.ldm6_from,
         queue_i_bytes=fixed.queue_i or 0,
         settings={name: str(value) for name, value in fixed.set.items()},
+        loss_period=fixed.loss_period,
+        carousel=Carousel(
+            fixed.file_bytes or 0,
+            fixed.fec,
+            fixed.k,
+            fixed.order,
+            fixed.symbol_bytes,
+            fixed.overhead_percent,
+            fixed.tune_in_s,
+        ),
     )
 
 
@@ -355,7 +384,7 @@ def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
     the sender's tc lets pass."""
     r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
     ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
-    needed = r_mc + r_uc if protocol == "ldm7" else ldm6_bps
+    needed = r_mc + r_uc if protocol in MULTICAST_PROTOCOLS else ldm6_bps
     return Rates(r_mc, r_uc, round(fixed.headroom * needed), ldm6_bps)
 
 

@@ -29,7 +29,9 @@ MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000
-Protocol = Literal["ldm7", "ldm6"]
+Protocol = Literal["ldm7", "ldm6", "fcast"]
+Fec = Literal["ldpc-triangle", "ldpc-staircase", "rs", "none"]
+Order = Literal["shuffle", "rotate", "sequential"]
 Guarantee = Literal["none", "queues"]
 Cut = Literal["none", "handoff"]
 Repair = Literal["unicast", "multicast"]
@@ -44,6 +46,11 @@ Repeats = Annotated[int, Field(strict=True, ge=1, le=MAX_REPEATS)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
 MetricName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 HostName = Annotated[str, Field(pattern=NAME_PATTERN)]
+Symbols = Annotated[int, Field(strict=True, ge=0, le=50_000)]
+SymbolBytes = Annotated[int, Field(strict=True, ge=64, le=1440)]
+Percent = Annotated[int, Field(strict=True, ge=0, le=700)]
+GapSeconds = Annotated[float, Field(ge=0, le=MAX_DURATION_S, allow_inf_nan=False), NO_TRUTH]
+Period = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False), NO_TRUTH]
 BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False), NO_TRUTH]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
@@ -103,7 +110,7 @@ class Factors(Block):
     """What varies; a cell is run for each combination of levels. A factor with the name of a
     parameter takes that parameter's place."""
 
-    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6 or both")
+    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6, fcast")
     receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
     rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
     loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
@@ -131,6 +138,12 @@ class Factors(Block):
     ldm6_from: tuple[Ldm6From, ...] | None = Field(default=None, min_length=1)
     guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
     cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
+    file_bytes: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    fec: tuple[Fec, ...] | None = Field(default=None, min_length=1)
+    k: tuple[Symbols, ...] | None = Field(default=None, min_length=1)
+    order: tuple[Order, ...] | None = Field(default=None, min_length=1)
+    tune_in_s: tuple[GapSeconds, ...] | None = Field(default=None, min_length=1)
+    loss_period: tuple[Period, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -158,6 +171,12 @@ PARAMETER_FACTORS: Final = {
     "ldm6_from": "",
     "guarantee": "g",
     "cut": "cut",
+    "file_bytes": "file",
+    "fec": "",
+    "k": "k",
+    "order": "",
+    "tune_in_s": "tune",
+    "loss_period": "every",
 }
 
 
@@ -277,6 +296,28 @@ class Parameters(Block):
         "publisher",
         description="whom these ask; relays: the receivers with multicast, in turn, which serve "
         "what they got (DRFSM21 4)",
+    )
+    file_bytes: SizeBytes | None = Field(
+        None, description="one file of this size in place of the trace; fcast needs it"
+    )
+    fec: Fec = Field("ldpc-triangle", description="of fcast: the code")
+    k: Symbols = Field(0, description="of fcast: source symbols of a block at most; 0: its default")
+    order: Order = Field("shuffle", description="of fcast: order of the blocks in a round")
+    symbol_bytes: SymbolBytes = Field(1400, description="of fcast: data of a datagram")
+    overhead_percent: Percent = Field(
+        0,
+        description="of fcast: repair symbols for 100 source symbols; 0: 50, with fec rs as many "
+        "as its blocks of 255 symbols hold",
+    )
+    tune_in_s: GapSeconds = Field(
+        0.0,
+        description="of fcast: mean time between receivers who tune in (Poisson); 0: all are there "
+        "before the first symbol",
+    )
+    loss_period: Period = Field(
+        0,
+        description="every so many-th datagram is lost at each receiver; 0: what loss says; the "
+        "factor loss is 0",
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

@@ -111,6 +111,22 @@ def loss_command(interface: str, loss: float, udp_only: bool, program: str | Non
     ]
 
 
+def period_command(interface: str, period: int) -> list[str]:
+    """Return the command that adds a rule to drop every `period`-th datagram on NIC1."""
+    match = ["-m", "statistic", "--mode", "nth", "--every", str(period), "--packet", "0"]
+    return [
+        *["iptables", "-w", "-A", "INPUT", *selection(interface, True)],
+        *[*match, "-m", "comment", "--comment", LOSS_COMMENT, "-j", "DROP"],
+    ]
+
+
+def read_back_period(text: str, host: str, period: int) -> list[Setting]:
+    """Compare what iptables has with `period_command`."""
+    line = next((line for line in text.splitlines() if LOSS_COMMENT in line), "")
+    every = _argument(line, "--every")
+    return [Setting(f"{host} loss, every", period, None if every is None else int(every))]
+
+
 def selection(interface: str, udp_only: bool) -> list[str]:
     """Return iptables' match of the packets that loss is injected into."""
     return ["-i", interface, *(["-p", "udp"] if udp_only else [])]

@@ -386,6 +386,20 @@ def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
                 reports.add(place, f"m = {m}", valid)
 
 
+def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """A carousel has a file, and periodic loss is the only loss there is."""
+    place: Place = ("factors", number, "protocol")
+    if "fcast" in block.protocol and not (block.file_bytes or fixed.file_bytes):
+        valid = "file_bytes beside it, in parameters or factors: a carousel sends a file"
+        reports.add(place, "protocol fcast without file_bytes", valid)
+    if any(block.loss_period or (fixed.loss_period,)):
+        if any(block.loss):
+            found = f"loss {max(block.loss):g} beside loss_period"
+            reports.add(("factors", number, "loss"), found, "[0]: every so many-th is lost")
+        if set(block.protocol) != {"fcast"}:
+            reports.add(place, f"{', '.join(block.protocol)} with loss_period", "[fcast]")
+
+
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
     """Lists by receiver are long enough, and nothing else says the same."""
     most = max(block.receivers)
@@ -404,6 +418,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
         if "ldm6" in block.protocol:
             valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
             reports.add(place, found, valid)
+    _check_file(reports, fixed, number, block)
     if fixed.p_i is not None:
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside parameters.p_i"

@@ -153,6 +153,13 @@ def from_file(path: Path, duration_s: float | None) -> ReplayTrace:
     return _cut(parsed, duration_s, "trace.txt", path.name, ())
 
 
+def of_file(size_bytes: int) -> ReplayTrace:
+    """Return one product of this size in place of a trace."""
+    text = f"{size_bytes} {trace_model.stamp(int(trace_model.START.timestamp()) * MICROSECONDS)}\n"
+    source = f"one file of {size_bytes} bytes"
+    return ReplayTrace(f"file-{size_bytes}.txt", source, text, 1, size_bytes, size_bytes)
+
+
 def _text_of(path: Path) -> str:
     """Read a regular file within the bound; anything else might never end. Raises SpecErrors."""
     found = ""

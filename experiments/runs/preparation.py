@@ -40,6 +40,7 @@ from topologies.model.paths import handoff_of
 from topologies.model.shared_nic import with_shared_nics
 
 NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag")
+OF_CAROUSELS: Final = ("fcast-send", "fcast-recv")
 PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
 
 
@@ -104,6 +105,8 @@ class Traces:
     def of(self, cell: CellSpec) -> tuple[ReplayTrace, bool]:
         """Return the cell's trace, and whether it is that of another seed (`Planned.borrowed`).
         Raises SpecErrors or UsageError."""
+        if size := cell.carousel.file_bytes:
+            return trace_input.of_file(size), False
         spec, given, made = self._spec, self._given[cell.trace], self._made[cell.trace]
         # A trace file is the same for all seeds.
         generated = given in GENERATED
@@ -166,7 +169,9 @@ def check_machine(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
             "(sudo make experiment-NAME), or virtual time, which needs no root (CLOCK=virtual)"
         )
-    if (missing := places.absent_programs(NEEDED, build)) is not None:
+    carousel = any(item.cell.protocol == "fcast" for item in planned)
+    needed = (*NEEDED, *(OF_CAROUSELS if carousel else ()))
+    if (missing := places.absent_programs(needed, build)) is not None:
         raise RunError(missing)
     check_queues(planned)
     if clock == "native":

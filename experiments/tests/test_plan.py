@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from experiments.design import burst_loss
+from experiments.design.carousel import Carousel
 from experiments.design.expansion import (
     CellSpec,
     cell_name,
@@ -201,6 +202,8 @@ def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec
             other = (*value, "x")
         elif isinstance(value, dict):
             other = {**value, "x": 1}
+        elif isinstance(value, Carousel):
+            other = dataclasses.replace(value, k=value.k + 1)
         else:
             other = ("x",) if value is None else value * 2 or 1
         changed = CellSpec(**{**vars(cell), field.name: other})

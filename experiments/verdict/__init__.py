@@ -21,6 +21,7 @@ from experiments.verdict.as_planned import (
     not_taken,
     under_way,
 )
+from experiments.verdict.carousel import carousel_checks
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.in_flight import InFlight
@@ -58,16 +59,24 @@ def judge(evidence: Evidence) -> Verdict:
     checks = (
         *network_checks(evidence),
         *injected_loss(evidence),
-        accounting(evidence),
-        *replay_checks(evidence.replayed, evidence.products, evidence.clock),
-        rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
-        congestion_control(evidence),
+        *_of_the_protocol(evidence),
         drained_check(evidence.drained, evidence.drain_s),
         identical(evidence.contents, evidence.m + evidence.without_multicast, evidence.products),
     )
     if evidence.behind_cut:
         checks = tuple(_with_cut(check) for check in checks)
     return Verdict(summary(checks), checks)
+
+
+def _of_the_protocol(evidence: Evidence) -> tuple[Check, ...]:
+    if evidence.carousel is not None:
+        return carousel_checks(evidence, evidence.carousel)
+    return (
+        accounting(evidence),
+        *replay_checks(evidence.replayed, evidence.products, evidence.clock),
+        rate_check(evidence.shaper, evidence.shaped_bps, evidence.clock),
+        congestion_control(evidence),
+    )
 
 
 # A link that the cell breaks on purpose changes what these compare: interfaces go down and up, the

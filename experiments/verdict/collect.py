@@ -20,6 +20,7 @@ from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.deliveries import receiver_stats
+from parsers.measure.run_files import load_carousel
 from parsers.read.cell_files import lossy_link_directions
 from parsers.read.counters import Counters, injected_loss, parse_counters, rule_bursts
 from parsers.read.ldm_log import (
@@ -99,7 +100,9 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         replayed=_replayed(out / "logs/pqinsert.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
-        arrived=arrivals(start, end, subscribers, cell.loss),
+        arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),
+        loss_period=cell.loss_period,
+        carousel=load_carousel(out, everyone) if cell.protocol == "fcast" else None,
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=(congested(network) if cell.background_flows or cell.rate_i_bps else frozenset()),

@@ -11,6 +11,7 @@ from experiments.verdict.cpu_load import Load
 from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
+from parsers.measure.carousel import CarouselData
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import ReceiverStats, Replayed
 from parsers.read.products import ContentCheck
@@ -103,6 +104,8 @@ class Evidence:
     network: Network | None = None
     branches_change: bool = False  # subscribers join and leave: who is to get a packet changes
     clock: Clock = "native"
+    loss_period: int = 0  # every so many-th datagram is lost; 0: `loss`
+    carousel: CarouselData | None = None  # of protocol fcast
 
 
 def parse_shaper_log(text: str) -> list[ShaperSample]:

@@ -42,6 +42,8 @@ def _replayable(loss_model: str) -> str:
 def injected_loss(evidence: Evidence) -> list[Check]:
     """Check the loss that was injected against the loss that was asked for."""
     name = "injected loss"
+    if evidence.loss_period:
+        return [_periodic(evidence)]
     if evidence.loss == 0:
         rules = [rule for host in evidence.end.iptables for rule in evidence.end.rules(host)]
         total = sum(rule.packets for rule in rules if LOSS_COMMENT in rule.rule)
@@ -82,6 +84,23 @@ def injected_loss(evidence: Evidence) -> list[Check]:
         )
         status = "warn" if status == "pass" else status
     return [Check(name, status, evidence.loss, round(found, 6), text)]
+
+
+def _periodic(evidence: Evidence) -> Check:
+    """Check that every so many-th datagram of those that arrived was taken, at each receiver."""
+    name, period = "injected loss", evidence.loss_period
+    wrong = [
+        f"{host} {dropped} of {arrived}"
+        for host, (arrived, dropped) in evidence.arrived.items()
+        if dropped not in (arrived // period, arrived // period + 1)
+    ]
+    wrong += sorted(set(evidence.receivers) - set(evidence.arrived))
+    dropped = sum(d for _, d in evidence.arrived.values())
+    if wrong or not evidence.arrived:
+        text = f"not every {period}th: {'; '.join(wrong) or 'no receiver has counters'}"
+        return Check(name, "fail", f"every {period}th", dropped, text)
+    text = f"{dropped} datagrams, every {period}th at each receiver"
+    return Check(name, "pass", f"every {period}th", dropped, text)
 
 
 def _loss_of_each(evidence: Evidence) -> Check:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from common.contracts import MULTICAST_PROTOCOLS
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 from parsers.read.counters import Drop, drops_between
@@ -140,7 +141,7 @@ def _expected_packets(evidence: Evidence) -> int:
     after = evidence.end.interfaces.get(key)
     before = evidence.start.interfaces.get(key)
     sent = (after.tx_packets if after else 0) - (before.tx_packets if before else 0)
-    return max(0, sent) * (evidence.m if evidence.protocol == "ldm7" else 1)
+    return max(0, sent) * (evidence.m if evidence.protocol in MULTICAST_PROTOCOLS else 1)
 
 
 def _drop_check(

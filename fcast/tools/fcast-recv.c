@@ -172,9 +172,14 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
     if (result != STORED)
         return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
     run->bytes += bytes;
-    printf("toi=%llu bytes=%llu seconds=%.3f digest=%s name=%s\n", (unsigned long long)toi,
-           (unsigned long long)bytes, (double)(run->now_ns - run->begun_ns) / 1e9,
-           meta->has_digest ? "good" : "none", name);
+    struct fcast_receiver_stats st;
+    fcast_receiver_get_stats(run->core, &st);
+    printf(
+        "toi=%llu bytes=%llu seconds=%.3f received=%llu lost=%llu useful=%llu digest=%s name=%s\n",
+        (unsigned long long)toi, (unsigned long long)bytes,
+        (double)(run->now_ns - run->begun_ns) / 1e9, (unsigned long long)st.received,
+        (unsigned long long)st.lost, (unsigned long long)st.useful,
+        meta->has_digest ? "good" : "none", name);
     fflush(stdout);
     return FCAST_STORED;
 }

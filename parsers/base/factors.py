@@ -84,7 +84,10 @@ def _size(name: str, label: str) -> Factor:
 FACTORS: dict[str, Factor] = {
     f.name: f
     for f in (
-        Factor("protocol", "Protocol", "", names=("ldm7", "ldm6"), valid="ldm7 or ldm6"),
+        Factor(
+            "protocol", "Protocol", "", names=("ldm7", "ldm6", "fcast"),
+            valid="ldm7, ldm6 or fcast",
+        ),
         Factor("receivers", "Receivers m", "m", whole=True, least=1, valid="a whole number from 1"),
         Factor(
             "rate_bps", "Base rate r", "r", "Mbit/s", 1e6, _RATES, whole=True, least=1,
@@ -144,6 +147,24 @@ FACTORS: dict[str, Factor] = {
         Factor(
             "cut", "Link cut in the middle", "", names=("none", "handoff"),
             valid="none or handoff",
+        ),
+        _size("file_bytes", "Size of the file"),
+        Factor(
+            "fec", "Code", "", names=("ldpc-triangle", "ldpc-staircase", "rs", "none"),
+            valid="ldpc-triangle, ldpc-staircase, rs or none",
+        ),
+        Factor("k", "Symbols of a block k", "k", whole=True, valid="a whole number from 0"),
+        Factor(
+            "order", "Order of the blocks", "", names=("shuffle", "rotate", "sequential"),
+            valid="shuffle, rotate or sequential",
+        ),
+        Factor(
+            "tune_in_s", "Mean time between receivers who tune in", "tune in", "s",
+            valid="seconds, 0 or more",
+        ),
+        Factor(
+            "loss_period", "Every so many-th datagram is lost", "every", whole=True,
+            valid="a whole number from 0",
         ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),

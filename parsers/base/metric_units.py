@@ -45,6 +45,8 @@ class Metric:
 _MBPS = ("bit/s", "Mbit/s", 1e6, 2)
 _PERCENT = ("%", "%", 1.0, 2)
 _MS = ("s", "ms", 1e-3, 1)
+_FILES = ("", "files", 1.0, 3)
+_RATIO = ("", "", 1.0, 3)
 _PRODUCTS = ("products", "", 1.0, 0)
 
 # Of cells that compare LDM7 with LDM6.
@@ -91,6 +93,16 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("loss_measured", "Loss measured", "%", "%", 1.0, 3, "iptables counters"),
         Metric(
             "loss_burst", "Mean burst of losses", "packets", "packets", 1.0, 2, "iptables counters"
+        ),
+        Metric("listening_time", "Listening time, mean", *_FILES, "MSR-TR-99-14 5"),
+        Metric("listening_max", "Listening time, longest", *_FILES, "MSR-TR-99-14 5"),
+        Metric("listening_formula", "Listening time by the formula", *_FILES, "MSR-TR-99-14 5"),
+        Metric("listening_over_formula", "Listening time / formula", *_RATIO, "both"),
+        Metric("symbols_received", "Symbols received / the file's", *_RATIO, "fcast-recv"),
+        Metric("symbols_needed", "Symbols of use / the file's", *_RATIO, "fcast-recv"),
+        Metric("wire_per_file", "NIC1's bytes / data", *_RATIO, "counters"),
+        Metric(
+            "feedback_packets", "Receivers' packets on the path", "packets", "", 1.0, 0, "counters"
         ),
         Metric("background_goodput", "Competing TCP's goodput", *_MBPS, "iperf3"),
     )

@@ -90,7 +90,9 @@ def parts(
     FMTP and the backstop sent, without the headers of TCP; these are in `control_bandwidth`."""
     begin, finish = active_s
     key = f"{cell.publisher}/{interface_name(cell.nic1)}/{MULTICAST_CLASS}"
-    if cell.protocol != "ldm7":
+    if cell.protocol == "fcast":
+        reason = "a carousel sends all by multicast: nothing is repaired or pulled"
+    elif cell.protocol != "ldm7":
         reason = "LDM6 sends everything by TCP, a copy for each receiver"
     elif start is None or end is None or key not in end.classes:
         reason = "no counters of the sender's queues"

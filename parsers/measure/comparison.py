@@ -19,7 +19,7 @@ from parsers.measure.verdicts import verdict_of, worst_verdict
 from parsers.read.cell_files import Clock
 from parsers.read.published import PaperValue
 
-PROTOCOLS = ("ldm7", "ldm6")
+PROTOCOLS = ("ldm7", "ldm6", "fcast")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ this room that touches files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +12,7 @@ from common.contracts import JOIN_LEAVE
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Lines
 from parsers.measure import join_leave
+from parsers.measure.carousel import CarouselData, parse_tune_ins
 from parsers.measure.join_leave import JoinLeaveData
 from parsers.measure.subscriptions import parse_events
 from parsers.measure.summary import CellData
@@ -23,6 +24,7 @@ from parsers.read.cell_files import (
 )
 from parsers.read.counters import parse_counters
 from parsers.read.cpu_log import parse_cpu_log
+from parsers.read.fcast_log import parse_receiver, parse_sender
 from parsers.read.iperf3 import parse_iperf3
 from parsers.read.ldm_log import parse_ldm_log
 from parsers.read.products import parse_products
@@ -84,7 +86,9 @@ def load_cell(directory: Path) -> CellData:
         raise BadFile(f"{cell_file}: found a cell of kind '{JOIN_LEAVE}'; valid: LDM7 or LDM6")
     cell = parse_cell(text, str(cell_file))
     hosts = (cell.publisher, *cell.subscribers)
-    logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in hosts}
+    is_carousel = cell.protocol == "fcast"
+    with_ldmd = () if is_carousel else hosts
+    logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in with_ldmd}
     products = {h: files.log(f"products/{h}.txt", parse_products) for h in hosts}
     virtual = files.document("virtual.json", parse_virtual)
     if virtual is None and cell.clock == "native":
@@ -94,7 +98,8 @@ def load_cell(directory: Path) -> CellData:
         cell=cell,
         verdict=files.document("verdict.json", parse_verdict),
         logs=_present(logs),
-        ingest=files.log("logs/pqinsert.log", parse_ldm_log),
+        ingest=None if is_carousel else files.log("logs/pqinsert.log", parse_ldm_log),
+        carousel=load_carousel(directory, cell.subscribers) if is_carousel else None,
         sar=files.log("logs/sar.log", parse_sar_log),
         ps=files.log("logs/ps.log", parse_ps_log),
         cpu=files.log("logs/cpu.log", parse_cpu_log),
@@ -106,6 +111,18 @@ def load_cell(directory: Path) -> CellData:
         background=_present({h: files.document(_iperf3(h), parse_iperf3) for h in flows}),
         missing=tuple(files.missing),
     )
+
+
+def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
+    """Read what the programs of a carousel said. A log that is not there says nothing."""
+
+    def text(name: str) -> str:
+        path = directory / "logs" / name
+        return read_text(path) if path.is_file() else ""
+
+    receivers = {host: parse_receiver(text(f"{host}.fcast-recv.log")) for host in hosts}
+    tune_ins = _Directory(directory).document("tune-ins.json", parse_tune_ins) or {}
+    return CarouselData(parse_sender(text("fcast-send.log")), receivers, tune_ins)
 
 
 def load_join_leave(directory: Path) -> JoinLeaveData:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from common.contracts import INVALID
+from common.contracts import INVALID, MULTICAST_PROTOCOLS
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
-from parsers.measure import bandwidth, metrics
+from parsers.measure import bandwidth, carousel, metrics
+from parsers.measure.carousel import CarouselData
 from parsers.measure.deliveries import (
     Receiver,
     Sent,
@@ -82,6 +83,7 @@ class CellData:
     virtual: VirtualRun | None = None
     background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
     missing: tuple[str, ...] = ()  # files that were not there
+    carousel: CarouselData | None = None  # of a cell of protocol fcast
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,7 @@ def summarize(
     content = _content(data)
     identical = _identical(cell, data, content)
     _background(data, values)
+    _carousel(data, values)
     values["products_identical"] = (
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )
@@ -185,6 +188,16 @@ def summarize(
         virtual=data.virtual,
         file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
     )
+
+
+def _carousel(data: CellData, values: dict[str, Value]) -> None:
+    """What a carousel's receivers listened to, and what distributing the data took."""
+    cell, start, end = data.cell, data.counters_start, data.counters_end
+    values |= carousel.carousel_values(cell, data.carousel)
+    values["wire_per_file"] = carousel.wire_per_file(cell, start, end)
+    values["feedback_packets"] = carousel.feedback_packets(cell, start, end)
+    if data.carousel is not None:
+        values |= carousel.download_values(cell, data.carousel)
 
 
 def _invalid(data: CellData) -> Value:
@@ -338,7 +351,11 @@ def _loss(
         receiver = receivers.get(host)
         if arrived is not None:
             passed = arrived - dropped
-        elif cell.protocol == "ldm7" and receiver is not None and receiver.stats is not None:
+        elif (
+            cell.protocol in MULTICAST_PROTOCOLS
+            and receiver is not None
+            and receiver.stats is not None
+        ):
             passed = receiver.stats.datagrams + receiver.stats.socket_drops
         elif cell.protocol == "ldm6" and key in end.interfaces:
             before = start.interfaces.get(key)

@@ -42,7 +42,7 @@ class Cell(_File):
 
     cell: str
     experiment: str
-    protocol: Literal["ldm7", "ldm6"]
+    protocol: Literal["ldm7", "ldm6", "fcast"]
     m: int = Field(ge=1)
     r_bps: float = Field(gt=0)
     loss: float = Field(ge=0, le=1)
@@ -70,7 +70,7 @@ class Cell(_File):
     loss_model: str = ""
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
 
-    def protocol_of(self, host: str) -> Literal["ldm7", "ldm6"]:
+    def protocol_of(self, host: str) -> Literal["ldm7", "ldm6", "fcast"]:
         """Return how products come to a subscriber."""
         return "ldm6" if host in self.ldm6_subscribers else self.protocol
 

@@ -29,7 +29,7 @@ from pydantic_core import PydanticCustomError
 from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.metric_units import METRICS, canonical, to_si
 
-Protocol = Literal["ldm7", "ldm6"]
+Protocol = Literal["ldm7", "ldm6", "fcast"]
 TOLERANCE = 0.10  # relative difference from which a sentence points it out, without error bars
 
 
@@ -166,6 +166,12 @@ class Where(Block):
     ldm6_from: Annotated[Levels | None, BeforeValidator(_levels("ldm6_from")), _SCHEMA] = None
     guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
     cut: Annotated[Levels | None, BeforeValidator(_levels("cut")), _SCHEMA] = None
+    file_bytes: Annotated[Levels | None, BeforeValidator(_levels("file_bytes")), _SCHEMA] = None
+    fec: Annotated[Levels | None, BeforeValidator(_levels("fec")), _SCHEMA] = None
+    k: Annotated[Levels | None, BeforeValidator(_levels("k")), _SCHEMA] = None
+    order: Annotated[Levels | None, BeforeValidator(_levels("order")), _SCHEMA] = None
+    tune_in_s: Annotated[Levels | None, BeforeValidator(_levels("tune_in_s")), _SCHEMA] = None
+    loss_period: Annotated[Levels | None, BeforeValidator(_levels("loss_period")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None

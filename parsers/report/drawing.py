@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-COLOURS: Final = {"ldm7": "#0072B2", "ldm6": "#D55E00"}
+COLOURS: Final = {"ldm7": "#0072B2", "ldm6": "#D55E00", "fcast": "#009E73"}
 PALETTE: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 # (on, off) lengths; the first is a solid line.

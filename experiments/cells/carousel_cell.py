@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell whose file a carousel sends (protocol fcast): receivers tune in, download, drop out.
+
+It has a replay's network, rates, losses and watching; fcast-send and fcast-recv replace ldmd."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from common.files import tail
+from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
+from experiments.cells.job import REPLAYING
+from experiments.cells.replay_cell import CellRun
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design import carousel
+
+JOIN_S: Final = 1.0  # until those who tune in before the first symbol are heard of
+TURN_POLL_S: Final = 0.02  # what the sender sends on after the last receiver has left
+SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
+
+
+class CarouselRun(CellRun):
+    """The cell on a running network."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the cell, in order."""
+        return (
+            ("probing the links", self.probe_links),
+            ("creating the path", self.make_path),
+            ("looking at the path", self.check_path),
+            ("measuring round trips", self.measure),
+            ("shaping the sender, injecting loss", self.shape),
+            ("making the file", self.make_file),
+            (REPLAYING, self.replay),
+            ("looking at the network again", self.look_back),
+            ("comparing the files", self.list_products),
+        )
+
+    # -- set-up -------------------------------------------------------------------------------
+    def make_file(self) -> None:
+        """Make the file at the sender and an empty directory at each receiver."""
+        for host in (self.publisher, *self.subscribers):
+            self._directory(host).mkdir(parents=True)
+        size = self.cell.carousel.file_bytes
+        self._file(self.publisher).write_bytes(carousel.content(self.cell.seed, size))
+        self.tune_in_at = carousel.tune_ins(self.cell.carousel, self.subscribers, self.cell.seed)
+        self.tuned_in: dict[str, float] = {}  # when they did, epoch seconds
+
+    def _directory(self, host: str) -> Path:
+        return self.queues / host
+
+    def _file(self, host: str) -> Path:
+        return self._directory(host) / carousel.NAME
+
+    def _expect(self) -> None:
+        """Say what the network must show while the carousel turns; receivers come and go."""
+        self.expect_of_queues()
+        asked = self.fidelity.asked
+        asked.rate_bps = self.cell.r_mc_bps + self.cell.r_uc_bps
+        asked.groups = {self.network.multicast_group: self.multicast}
+        asked.free |= {"programs"}
+
+    # -- the carousel ---------------------------------------------------------------------------
+    def _insert_and_wait(self) -> None:
+        early = [host for host, at_s in self.tune_in_at.items() if at_s == 0]
+        for host in early:
+            self._tune_in(host)
+        if early:
+            time.sleep(JOIN_S)
+        begin = time.time()
+        self.times["insertion_started"] = self.times["insertion_ended"] = begin
+        self._start_sender()
+        self._turn(begin, [host for host in self.subscribers if host not in early])
+        tuned = {
+            host: {"at_s": round(at - begin, 6), "waited_s": round(max(0.0, begin - at), 6)}
+            for host, at in self.tuned_in.items()
+        }
+        write_json(self.out / "tune-ins.json", tuned)
+        self.times["drained"] = time.time()
+        self.end_daemons()
+        time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
+
+    def _turn(self, begin: float, waiting: list[str]) -> None:
+        """Let those tune in who come later, until all have the file or the time is over."""
+        most_s = self.cell.duration_s + self.cell.drain_timeout_s
+        told = 0.0
+        while (now_s := time.time() - begin) <= most_s:
+            while waiting and now_s >= self.tune_in_at[waiting[0]]:
+                self._tune_in(waiting.pop(0))
+            done = [h for h in self.subscribers if self._has_ended(h)]
+            self.drained = len(done) == self.cell.m
+            if self.drained:
+                return
+            if now_s - told >= PROGRESS_S:
+                told = now_s
+                emit(
+                    {
+                        "event": "progress",
+                        "elapsed_s": round(now_s, 1),
+                        "products": self.cell.m,
+                        "inserted": self.cell.m - len(waiting),
+                        "delivered": len(done),
+                        "draining": not waiting,
+                    }
+                )
+                self.check_daemons()
+            wait_s = TURN_POLL_S
+            if waiting:
+                wait_s = min(wait_s, max(0.0, self.tune_in_at[waiting[0]] - now_s))
+            time.sleep(wait_s)
+
+    def _has_ended(self, host: str) -> bool:
+        return host in self.daemons and self.daemons[host].poll() is not None
+
+    def _start_sender(self) -> None:
+        argv = carousel.send_argv(
+            self.cell.carousel,
+            self.job.build,
+            group=self.network.multicast_group,
+            address=self.network.publisher.nic1.ip,
+            rate_bps=carousel.packet_rate_bps(self.cell.carousel, self.cell.r_mc_bps),
+            file=self._file(self.publisher),
+        )
+        self._start(self.publisher, argv, self.logs / "fcast-send.log")
+
+    def _tune_in(self, host: str) -> None:
+        argv = carousel.receive_argv(
+            self.job.build,
+            group=self.network.multicast_group,
+            address=self.network.host(host).nic1.ip,
+            b_rcv_bytes=self.cell.b_rcv_bytes,
+            directory=self._directory(host),
+        )
+        self.tuned_in[host] = time.time()
+        self._start(host, argv, self.logs / f"{host}.fcast-recv.log")
+
+    def _start(self, host: str, argv: list[str], log: Path) -> None:
+        with log.open("ab") as text:
+            self.daemons[host] = self.emulation.popen(host, argv, stdout=text, stderr=text)
+
+    def check_daemons(self) -> None:
+        """Check that the network and the sender go on, and that no receiver failed."""
+        if problems := self.emulation.health():
+            raise CellError("; ".join(problems))
+        for host, process in self.daemons.items():
+            code = process.poll()
+            if code is None or (code == 0 and host != self.publisher):
+                continue
+            name = "fcast-send" if host == self.publisher else f"{host}.fcast-recv"
+            raise CellError(f"{name} ended with {code}:\n{tail(self.logs / f'{name}.log')}")
+
+    def end_daemons(self) -> None:
+        """End the sender first: it says goodbye to those who still listen."""
+        running: dict[str, subprocess.Popen[bytes]] = dict(self.daemons)
+        if (sender := running.pop(self.publisher, None)) is not None:
+            self.end(sender, signal.SIGTERM)
+        for process in running.values():
+            self.end(process, signal.SIGTERM)
+
+    def _ps(self) -> str:
+        sender = self.daemons.get(self.publisher)
+        return super()._ps() if sender is not None and sender.poll() is None else ""
+
+    # -- results ------------------------------------------------------------------------------
+    def list_products(self) -> None:
+        """Digest, size and name of the file, recomputed from the bytes at every host."""
+        for host in (self.publisher, *self.subscribers):
+            file = self._file(host)
+            line = ""
+            if file.is_file():
+                with file.open("rb") as stream:
+                    digest = hashlib.file_digest(stream, "md5").hexdigest()
+                line = f"{digest} {file.stat().st_size} {carousel.NAME}\n"
+            write_text(self.product_list(host), line)

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What fcast-send and fcast-recv print of themselves: lines of `name=value`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from parsers.base.problems import Lines, complete_lines
+
+_PAIR = re.compile(r"([a-z_]+)=(\S+)")
+
+
+@dataclass(frozen=True)
+class CarouselSender:
+    """A sender's account of its session."""
+
+    datagrams: int
+    source: int
+    repair: int
+    control: int
+    rounds: int
+    seconds: float
+    symbol_bytes: int
+
+
+@dataclass(frozen=True)
+class CarouselReceiver:
+    """A receiver's account, when it ended. `at_*`: when the file was complete; None: it was not."""
+
+    received: int
+    lost: int  # missing sequence numbers
+    redundant: int
+    stray: int
+    malformed: int
+    forged: int
+    socket_drops: int
+    seconds: float
+    complete: bool
+    file_s: float | None = None  # since it tuned in
+    file_received: int | None = None
+    file_lost: int | None = None
+    file_useful: int | None = None  # symbols that brought it nearer
+
+
+def _pairs(text: Lines, first: str) -> dict[str, str]:
+    """The last line that begins with the key `first`; {} if there is none."""
+    found: dict[str, str] = {}
+    for _, line in complete_lines(text, "", []):
+        pairs = dict(_PAIR.findall(line))
+        if first in pairs and line.removeprefix("fcast-send: ").startswith(f"{first}="):
+            found = pairs
+    return found
+
+
+def parse_sender(text: str) -> CarouselSender | None:
+    """Parse a sender's log; None if it did not end in order. Never raises."""
+    begun, ended = _pairs(text, "tsi"), _pairs(text, "files")
+    try:
+        return CarouselSender(
+            datagrams=int(ended["datagrams"]),
+            source=int(ended["source"]),
+            repair=int(ended["repair"]),
+            control=int(ended["control"]),
+            rounds=int(ended["rounds"]),
+            seconds=float(ended["seconds"]),
+            symbol_bytes=int(begun["symbol_bytes"]),
+        )
+    except (KeyError, ValueError):
+        return None
+
+
+def parse_receiver(text: str) -> CarouselReceiver | None:
+    """Parse a receiver's log; None if it did not end in order. Never raises."""
+    file, end = _pairs(text, "toi"), _pairs(text, "files")
+    try:
+        found = CarouselReceiver(
+            received=int(end["received"]),
+            lost=int(end["lost"]),
+            redundant=int(end["redundant"]),
+            stray=int(end["stray"]),
+            malformed=int(end["malformed"]),
+            forged=int(end["forged"]),
+            socket_drops=int(end["socket_drops"]),
+            seconds=float(end["seconds"]),
+            complete=end["result"] == "complete",
+            file_s=float(file["seconds"]) if file else None,
+            file_received=int(file["received"]) if file else None,
+            file_lost=int(file["lost"]) if file else None,
+            file_useful=int(file["useful"]) if file else None,
+        )
+    except (KeyError, ValueError):
+        return None
+    return found

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A carousel's logs and metrics, and Fcast's formula."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from parsers.measure import carousel
+from parsers.measure.carousel import CarouselData, expected_files
+from parsers.read.cell_files import Cell
+from parsers.read.fcast_log import parse_receiver, parse_sender
+
+SENT = """\
+fcast-send: toi=1 bytes=1048576 name=/q/file
+fcast-send: tsi=1 files=1 bytes=1048576 symbol_bytes=1024
+files=1 bytes=1048576 datagrams=1450 source=1025 repair=420 control=5 rounds=0 index=45 \
+read_errors=0 send_errors=0 seconds=1.290
+"""
+GOT = """\
+toi=1 bytes=1048576 seconds=1.100 received=1126 lost=128 useful=1026 digest=good name=file
+files=1 bytes=1048576 received=1127 lost=129 out_of_order=0 redundant=100 stray=0 malformed=0 \
+forged=0 conflicting=0 refused=0 evicted=0 decoded_blocks=30 restored=100 wrong=0 unstored=0 \
+store_errors=0 socket_drops=0 seconds=1.101 result=complete
+"""
+
+
+def cell(**parameters: object) -> Cell:
+    values: dict[str, Any] = {
+        **{"cell": "x", "experiment": "x", "protocol": "fcast", "m": 1, "r_bps": 1e7},
+        **{"loss": 0.1, "duration_s": 60, "publisher": "p", "subscribers": ["s"], "nic1": "e"},
+        **{"insertion_started": 0, "insertion_ended": 0, "cores": 1, "parameters": parameters},
+        "trace": {"source": "one file", "products": 1, "bytes": 1048576},
+    }
+    return Cell.model_validate(values)
+
+
+@pytest.mark.parametrize(
+    ("k", "groups", "loss", "files"),
+    [
+        *[(4, 256, 0.1, 1.902), (8, 128, 0.1, 1.559), (16, 64, 0.1, 1.368), (32, 32, 0.1, 1.259)],
+        *[(128, 8, 0.1, 1.157), (1024, 1, 0.1, 1.111), (4, 256, 0.4, 3.82), (32, 32, 0.4, 2.094)],
+        *[(32, 1, 0.0, 1.0)],
+    ],
+)
+def test_the_formula(k: int, groups: int, loss: float, files: float) -> None:
+    """Of 1 MB in blocks of 1 KB, worked out apart from this program."""
+    assert expected_files(k, groups, loss) == pytest.approx(files, abs=0.006)
+
+
+def test_what_the_programs_say() -> None:
+    sender, receiver = parse_sender(SENT), parse_receiver(GOT)
+    assert sender is not None
+    assert (sender.datagrams, sender.symbol_bytes, sender.seconds) == (1450, 1024, 1.29)
+    assert receiver is not None
+    assert (receiver.received, receiver.lost, receiver.complete) == (1127, 129, True)
+    assert (receiver.file_s, receiver.file_received, receiver.file_useful) == (1.1, 1126, 1026)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 120])
+def test_half_a_log_says_nothing(cut: int) -> None:
+    assert parse_sender(SENT[:-cut]) is None
+    assert parse_receiver(GOT[:-cut]) is None
+    assert parse_receiver("") is None
+
+
+def test_listening_time_is_counted_in_files() -> None:
+    waited = carousel.parse_tune_ins('{"s": {"at_s": -0.1, "waited_s": 0.1}}', "x")
+    data = CarouselData(parse_sender(SENT), {"s": parse_receiver(GOT)}, waited)
+    values = carousel.carousel_values(cell(fec="rs", k=32), data)
+    assert values["listening_time"].value == pytest.approx((1126 + 128) / 1024)
+    assert values["symbols_received"].value == pytest.approx(1126 / 1024)
+    assert values["symbols_needed"].value == pytest.approx(1026 / 1024)
+    assert values["listening_formula"].value == pytest.approx(1.259, abs=0.006)
+    assert set(values) == set(carousel.NAMES)
+    times = carousel.download_values(cell(), data)
+    assert times["latency_max"].value == pytest.approx(1.0)
+    assert times["throughput"].value == pytest.approx(8 * 1048576 / 1.0)
+
+
+def test_what_has_no_value_says_why() -> None:
+    data = CarouselData(parse_sender(SENT), {"s": parse_receiver(GOT), "late": None})
+    ldpc = carousel.carousel_values(cell(fec="ldpc-triangle"), data)
+    assert "Reed-Solomon" in ldpc["listening_formula"].reason
+    assert "1 receivers" in ldpc["listening_time"].note
+    none = carousel.carousel_values(cell(), CarouselData(None, {"s": None}))
+    assert "no receiver completed" in none["listening_time"].reason
+    assert carousel.carousel_values(cell(), None)["listening_max"].reason == carousel.NO_CAROUSEL
