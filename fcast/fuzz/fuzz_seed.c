@@ -1,10 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A packet of 1999: what is read is written as it was, and its block lies in the packet. */
+/* A packet of 1999: what is read is written as it was, and its block lies in the packet. The same
+ * bytes as the end of a file: a trailer that is taken lies in them. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz.h"
 #include "seed.h"
+
+static void read_trailer(const uint8_t *bytes, size_t count)
+{
+    struct fcast_meta meta;
+    size_t trailer = 0;
+
+    if (!fcast_seed_trailer_get(bytes, count, count, &meta, &trailer) &&
+        (trailer < FCAST_OBJECT_FIXED || trailer > count ||
+         strlen(meta.location) >= sizeof meta.location))
+        abort();
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
 {
@@ -13,6 +25,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t count)
     size_t block_bytes;
     uint8_t again[FCAST_SEED_HEADER_BYTES];
 
+    read_trailer(bytes, count);
     if (!fcast_seed_get(bytes, count, &h, &block, &block_bytes))
         return 0;
     if (block_bytes == 0 || block + block_bytes != bytes + count ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fcast: a carousel of files for any number of receivers, by FCAST (RFC 6968) or FLUTE (RFC 6726)
- * over ALC (RFC 5775).
+ * over ALC (RFC 5775), or as in 1999.
  *
  * Sender and receiver are sans-I/O: no call blocks, reads a clock, a socket or a file. Datagrams go
  * in and out as bytes, objects through the functions of the caller. Units are in the names.
@@ -14,7 +14,11 @@
 #include "object.h"
 #include "order.h"
 
-enum fcast_protocol { FCAST_PROTOCOL_FCAST, FCAST_PROTOCOL_FLUTE };
+enum fcast_protocol {
+    FCAST_PROTOCOL_FCAST,
+    FCAST_PROTOCOL_FLUTE,
+    FCAST_PROTOCOL_SEED /* of 1999: one file, Reed-Solomon, no descriptor and no end (seed.h) */
+};
 
 enum { FCAST_DATAGRAM_MAX = 65507, FCAST_OVERHEAD_MAX = 64 /* header bytes of a datagram */ };
 
@@ -28,12 +32,13 @@ struct fcast_store {
 /* ------------------------------------------------------------------ sending side */
 
 struct fcast_sender_config {
-    uint64_t tsi; /* at most 16 bits */
+    uint64_t tsi; /* at most 16 bits; seed: the file's ID */
     enum fcast_protocol protocol;
     uint8_t fec;           /* enum fcast_fec */
     int rs_kind;           /* enum rs_kind */
     uint16_t symbol_bytes; /* E */
-    uint32_t k;            /* source symbols of a block at most; 0: 200 with RS, else 10,000 */
+    uint32_t k;            /* source symbols of a block at most; 0: 200 with RS, seed: 32,
+                            * else 10,000 */
     double overhead;       /* repair symbols for each source symbol: 0.5 is n = 1.5 k */
     enum fcast_order order;
     uint64_t cycles;    /* 0: without end */
@@ -57,7 +62,7 @@ struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg);
 void fcast_sender_free(struct fcast_sender *s);
 /* Adds an object whose data `source` reads, before the first datagram; computes its repair symbols.
  * meta: location, type, digest. *toi gets its number. -1 with errno: EFBIG: too large for the code,
- * ENOSPC: too many objects, or what the stores said. */
+ * ENOSPC: too many objects (seed: one), or what the stores said. */
 int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
                      const struct fcast_store *source, uint64_t *toi);
 /* No other object will come: receivers may leave when they have all. -1: no memory. */
@@ -65,7 +70,7 @@ int fcast_sender_commit(struct fcast_sender *s);
 /* Writes the next datagram to out (FCAST_DATAGRAM_MAX bytes); returns its length. 0: all cycles are
  * done. */
 size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out);
-/* A datagram that says that the session ends. */
+/* A datagram that says that the session ends. 0: the protocol has none (seed). */
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);
 void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_stats *out);
 
@@ -80,6 +85,13 @@ struct fcast_place {
     void (*note)(void *ctx, struct fcast_symbol s);
     /* The i-th note of an earlier life; false: there is none. May be NULL. */
     bool (*noted)(void *ctx, uint64_t i, struct fcast_symbol *out);
+    /* Brings the notes to the disk. -1 with errno. May be NULL. */
+    int (*sync)(void *ctx);
+    /* A scheme of storage that takes the symbols itself until each block has k, and then makes the
+     * data of them (Reed-Solomon alone): the stores are only read, after settle(). 0, or -1 with
+     * errno. NULL: the stores take them. */
+    int (*keep)(void *ctx, struct fcast_symbol s, const uint8_t *bytes);
+    int (*settle)(void *ctx);
 };
 #define FCAST_BLOCK_DONE UINT32_MAX /* id of a note: all source symbols of the block are there */
 
@@ -94,7 +106,7 @@ struct fcast_receiver_config {
     enum fcast_protocol protocol;
     int rs_kind;
     bool has_tsi;
-    uint64_t tsi;
+    uint64_t tsi; /* seed: the file's ID */
     const uint8_t *key;
     size_t key_len;
     /* What a stranger can make it store. 0: the default. */
@@ -143,7 +155,7 @@ void fcast_receiver_free(struct fcast_receiver *r);
 void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns);
 /* Does the carousel have nothing more for this receiver (its last descriptor says that it is
- * complete, and all that it names is here)? */
+ * complete, and all that it names is here; seed: a file is here)? */
 bool fcast_receiver_has_all(const struct fcast_receiver *r);
 /* Did the sender say that the session ends? */
 bool fcast_receiver_is_closed(const struct fcast_receiver *r);

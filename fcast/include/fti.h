@@ -28,6 +28,8 @@ struct fcast_fti {
     uint32_t n_max;        /* encoding symbols of a block at most; no code: 0 */
     uint8_t n1;            /* LDPC: of each column */
     uint32_t seed;         /* LDPC */
+    /* Fcast of 1999: each block has B source symbols; zeroes follow the last of the object. */
+    bool is_padded;
 };
 
 /* Reads the content of EXT_FTI for the code. false: it is none, or describes no code that can be
@@ -50,7 +52,7 @@ struct fcast_partition {
     uint64_t symbols; /* of the object; its last may be short */
     uint32_t blocks, large_blocks, large, small;
 };
-/* An empty object has no blocks. */
+/* An empty object has no blocks. With padding, `symbols` counts it. */
 struct fcast_partition fcast_partition_of(const struct fcast_fti *f);
 /* k of a block; the number of its first symbol in the object. */
 uint32_t fcast_block_k(const struct fcast_partition *p, uint32_t block);

@@ -10,7 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FCAST_SEED_HEADER_BYTES = 18 };
+#include "fti.h"
+#include "object.h"
+
+enum {
+    FCAST_SEED_HEADER_BYTES = 18,
+    FCAST_SEED_BLOCK_BYTES = 1024, /* what the report's programs send */
+    FCAST_SEED_RS = 1,             /* enum rs_kind: the codec that the report cites */
+    FCAST_SEED_K_MAX = 254,
+    FCAST_SEED_TRAILER_MAX = FCAST_OBJECT_HEADER_MAX + 4
+};
 
 struct fcast_seed_header {
     uint32_t sequence; /* rises by one with each packet */
@@ -28,5 +37,17 @@ size_t fcast_seed_put(uint8_t *out, const struct fcast_seed_header *h);
  * the file does not have. */
 bool fcast_seed_get(const uint8_t *bytes, size_t len, struct fcast_seed_header *out,
                     const uint8_t **block, size_t *block_bytes);
+/* How the packet's file is coded. false: k has no repair blocks, or too many groups. */
+bool fcast_seed_fti(const struct fcast_seed_header *h, size_t block_bytes, struct fcast_fti *out);
+
+/* The trailer that ends a file: its name, length and digest, so that cutting it off gives the file.
+ * The report shows no layout; ours is the header of an FCAST object, then its length in 4 bytes. */
+
+/* Writes it; returns its length, 0 if `room` is too small. */
+size_t fcast_seed_trailer_put(uint8_t *out, size_t room, const struct fcast_meta *meta);
+/* Reads it from the last `len` bytes (FCAST_SEED_TRAILER_MAX, or all) of `file_bytes`. NULL, or why
+ * it is none. */
+const char *fcast_seed_trailer_get(const uint8_t *bytes, size_t len, uint64_t file_bytes,
+                                   struct fcast_meta *out, size_t *trailer_bytes);
 
 #endif

@@ -33,6 +33,7 @@ struct fcast_storage_config {
 struct fcast_block {
     uint32_t group;
     uint8_t index;
+    uint32_t slot; /* the caller's */
 };
 
 /* One write of neighbouring positions; the blocks are in their order there. */
@@ -58,6 +59,12 @@ bool fcast_storage_take(struct fcast_storage *s, struct fcast_block block);
 bool fcast_storage_next(struct fcast_storage *s, bool flush, struct fcast_write *out);
 /* The write is done: its blocks leave memory. */
 void fcast_storage_written(struct fcast_storage *s);
+/* A block that an earlier process wrote, as the next of its crowd. false: its group has its k. */
+bool fcast_storage_restore(struct fcast_storage *s, struct fcast_block block);
+/* Groups that share an area of the file: 1, a crowd's, or all. */
+uint32_t fcast_storage_area_groups(const struct fcast_storage *s);
+/* Crowd-Pool: groups of a crowd with which pool and crowd need least memory. */
+uint32_t fcast_storage_pool_groups(uint32_t groups, uint32_t k, uint32_t b);
 /* Blocks in memory now. */
 uint64_t fcast_storage_held(const struct fcast_storage *s);
 

@@ -30,7 +30,7 @@ static int read_source(struct fcast_reception *r, uint32_t block, struct work *w
             continue;
         size_t len = fcast_source_len(r, first + i);
         memset(w->symbols[i] + len, 0, r->fti.symbol_bytes - len);
-        if (data->read(data->ctx, (first + i) * r->fti.symbol_bytes, w->symbols[i], len) < 0)
+        if (len && data->read(data->ctx, (first + i) * r->fti.symbol_bytes, w->symbols[i], len) < 0)
             return -1;
     }
     return 0;
@@ -63,11 +63,12 @@ static bool save(struct fcast_reception *r, uint32_t block, const struct work *w
     const struct fcast_store *data = &r->place.data;
     uint64_t first = fcast_block_first(&r->partition, block);
 
-    for (uint32_t i = 0; i < w->k; i++)
-        if (!fcast_reception_has(r, (struct fcast_symbol){block, i}) &&
-            data->write(data->ctx, (first + i) * r->fti.symbol_bytes, w->symbols[i],
-                        fcast_source_len(r, first + i)) < 0)
+    for (uint32_t i = 0; i < w->k; i++) {
+        size_t len = fcast_source_len(r, first + i);
+        if (len && !fcast_reception_has(r, (struct fcast_symbol){block, i}) &&
+            data->write(data->ctx, (first + i) * r->fti.symbol_bytes, w->symbols[i], len) < 0)
             return false;
+    }
     return true;
 }
 

@@ -209,6 +209,8 @@ bool fcast_receiver_has_all(const struct fcast_receiver *r)
 
     if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
         return has_all_of_fdt(r);
+    if (r->cfg.protocol == FCAST_PROTOCOL_SEED)
+        return r->done_count > 0;
     if (!r->cid || !r->cid_complete)
         return false;
     for (unsigned i = 0; i < r->cid->count; i++) {

@@ -13,12 +13,12 @@ enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
 int fcast_read_symbol(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti, uint64_t number,
                       uint8_t *out)
 {
-    uint64_t at = number * fti->symbol_bytes, left = fti->length - at;
+    uint64_t at = number * fti->symbol_bytes, left = at < fti->length ? fti->length - at : 0;
     size_t len = left < fti->symbol_bytes ? (size_t)left : fti->symbol_bytes;
 
     /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a block has a pointer for each k */
     memset(out + len, 0, fti->symbol_bytes - len);
-    return read(ctx, at, out, len);
+    return len ? read(ctx, at, out, len) : 0;
 }
 
 /* A block in memory: n symbols and pointers to them. */

@@ -112,6 +112,8 @@ struct fcast_partition fcast_partition_of(const struct fcast_fti *f)
     if (!p.symbols)
         return p;
     p.blocks = (uint32_t)((p.symbols + f->block_max - 1) / f->block_max);
+    if (f->is_padded)
+        p.symbols = (uint64_t)p.blocks * f->block_max;
     p.large = (uint32_t)((p.symbols + p.blocks - 1) / p.blocks);
     p.small = (uint32_t)(p.symbols / p.blocks);
     p.large_blocks = (uint32_t)(p.symbols - (uint64_t)p.small * p.blocks);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "receiver_impl.h"
+#include "seed.h"
 
 enum {
     CONFLICTS_MAX = 64,        /* in a row: the OTI that was first is given up */
@@ -94,7 +95,8 @@ static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fc
 {
     if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
         return toi == 0;
-    return fti->fec == FCAST_NO_CODE && fti->length <= DESCRIPTOR_MAX;
+    return r->cfg.protocol == FCAST_PROTOCOL_FCAST && fti->fec == FCAST_NO_CODE &&
+           fti->length <= DESCRIPTOR_MAX;
 }
 
 /* Could it be received if nothing else was? */
@@ -121,17 +123,21 @@ static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
 
 /* Objects that the descriptor names never give way: those of a carousel of more than max_objects
  * would push each other out for good, and a stranger's all of them. For want of bytes others give
- * way to them alone. Descriptors have their own bound, so that the objects keep none out. */
+ * way to them alone, or to all if there is no descriptor (1999). Descriptors have their own bound,
+ * so that the objects keep none out. */
 static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, bool own,
                       uint64_t memory)
 {
+    const bool has_no_names = r->cfg.protocol == FCAST_PROTOCOL_SEED;
+
     for (;;) {
         bool is_full = (own ? r->own_count : r->count - r->own_count) >= r->cfg.max_objects;
         bool fits =
             own || (r->memory + memory <= MEMORY_MAX && r->bytes + fti->length <= r->cfg.max_bytes);
         if (!is_full && fits)
             return true;
-        struct fcast_object *o = is_full || fcast_is_named(r, toi) ? victim(r, own) : NULL;
+        bool may_push = is_full || has_no_names || fcast_is_named(r, toi);
+        struct fcast_object *o = may_push ? victim(r, own) : NULL;
         if (!o)
             return false;
         r->stats.evicted++;
@@ -228,9 +234,9 @@ static void count_done(struct fcast_receiver *r, uint64_t toi, enum fcast_done r
         fcast_set_done(r, toi);
 }
 
-/* Gives the object to the caller. */
+/* Gives the object to the caller: its data at [at, end). */
 static void deliver(struct fcast_receiver *r, struct fcast_object *o, const struct fcast_meta *meta,
-                    uint64_t at)
+                    uint64_t at, uint64_t end)
 {
     uint64_t toi = o->toi;
 
@@ -239,7 +245,7 @@ static void deliver(struct fcast_receiver *r, struct fcast_object *o, const stru
         return;
     }
     void *place = o->reception.place.ctx;
-    count_done(r, toi, r->cfg.done(r->cfg.ctx, toi, place, meta, at, o->reception.fti.length - at));
+    count_done(r, toi, r->cfg.done(r->cfg.ctx, toi, place, meta, at, end - at));
     forget(r, o);
 }
 
@@ -267,7 +273,7 @@ static void finish_fcast(struct fcast_receiver *r, struct fcast_object *o)
         fcast_set_done(r, o->toi);
         drop(r, o, false);
     } else {
-        deliver(r, o, &h.meta, h.len);
+        deliver(r, o, &h.meta, h.len, length);
     }
     free(bytes);
 }
@@ -287,17 +293,43 @@ static void finish_flute(struct fcast_receiver *r, struct fcast_object *o)
     }
     const struct fcast_fdt_file *file = fcast_fdt_file_of(r, o->toi);
     if (file)
-        deliver(r, o, &file->meta, 0);
+        deliver(r, o, &file->meta, 0, length);
+}
+
+/* A file of 1999 is complete: its trailer says what it is. */
+static void finish_seed(struct fcast_receiver *r, struct fcast_object *o)
+{
+    const struct fcast_store *data = &o->reception.place.data;
+    const uint64_t length = o->reception.fti.length;
+    size_t len = length < FCAST_SEED_TRAILER_MAX ? (size_t)length : FCAST_SEED_TRAILER_MAX;
+    uint8_t *bytes = malloc(len);
+    struct fcast_meta meta;
+    size_t trailer;
+
+    if (bytes && data->read(data->ctx, length - len, bytes, len) == 0 &&
+        !fcast_seed_trailer_get(bytes, len, length, &meta, &trailer)) {
+        deliver(r, o, &meta, 0, length - trailer);
+    } else {
+        r->stats.objects_wrong++;
+        drop(r, o, false);
+    }
+    free(bytes);
 }
 
 static void finish(struct fcast_receiver *r, struct fcast_object *o)
 {
     if (!fcast_reception_is_complete(&o->reception))
         return;
-    if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
-        finish_flute(r, o);
-    else
-        finish_fcast(r, o);
+    if (o->reception.place.settle && o->reception.place.settle(o->reception.place.ctx) < 0) {
+        r->stats.store_errors++;
+        drop(r, o, true);
+        return;
+    }
+    switch (r->cfg.protocol) {
+    case FCAST_PROTOCOL_FCAST: finish_fcast(r, o); break;
+    case FCAST_PROTOCOL_FLUTE: finish_flute(r, o); break;
+    case FCAST_PROTOCOL_SEED: finish_seed(r, o); break;
+    }
 }
 
 /* A new FDT: files without bytes are complete, others may have waited for their names. */
@@ -326,8 +358,9 @@ static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t ts
 {
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)
         return false;
-    bool is_silent =
-        !r->stats.objects_done && !r->is_closed && now_ns > r->heard_ns + r->cfg.silence_ns;
+    /* Fcast of 1999 sends one file after another, each as a session of its own, and no ends. */
+    bool may_move = r->cfg.protocol == FCAST_PROTOCOL_SEED || !r->stats.objects_done;
+    bool is_silent = may_move && !r->is_closed && now_ns > r->heard_ns + r->cfg.silence_ns;
     if (!r->has_session || (is_silent && (source != r->source || tsi != r->tsi))) {
         while (r->objects)
             drop(r, r->objects, true);
@@ -375,52 +408,42 @@ static bool is_same_fti(const struct fcast_fti *a, const struct fcast_fti *b)
 {
     return a->fec == b->fec && a->length == b->length && a->symbol_bytes == b->symbol_bytes &&
            a->block_max == b->block_max && a->n_max == b->n_max && a->n1 == b->n1 &&
-           a->seed == b->seed;
+           a->seed == b->seed && a->is_padded == b->is_padded;
 }
 
-/* The object of a packet; NULL: there is none, or it disagrees. */
-static struct fcast_object *object_of(struct fcast_receiver *r, const struct lct_header *h,
-                                      uint64_t now_ns)
+/* The object of a packet that says (or does not: NULL) how it is coded; NULL: there is none, or it
+ * disagrees. */
+static struct fcast_object *object_of(struct fcast_receiver *r, uint64_t toi,
+                                      const struct fcast_fti *fti, uint64_t now_ns)
 {
     struct fcast_object *o = r->objects;
-    struct fcast_fti fti;
 
-    while (o && o->toi != h->toi)
+    while (o && o->toi != toi)
         o = o->next;
-    bool has_fti = get_fti(r, h, &fti);
-    if (!o && !has_fti) {
+    if (!o && !fti) {
         r->stats.stray++;
         return NULL;
     }
     if (!o)
-        return begin(r, h->toi, &fti, now_ns);
-    if (has_fti && !is_same_fti(&fti, &o->reception.fti)) {
+        return begin(r, toi, fti, now_ns);
+    if (fti && !is_same_fti(fti, &o->reception.fti)) {
         r->stats.conflicting++;
         if (++o->conflicts < CONFLICTS_MAX)
             return NULL;
         drop(r, o, false);
-        return begin(r, h->toi, &fti, now_ns);
+        return begin(r, toi, fti, now_ns);
     }
-    if (o->reception.fti.fec != h->codepoint) {
-        r->stats.conflicting++;
-        return NULL;
-    }
-    o->conflicts = 0;
     return o;
 }
 
-static void take_symbol(struct fcast_receiver *r, const struct lct_header *h, const uint8_t *bytes,
-                        size_t len, uint64_t now_ns)
+static void take_symbol(struct fcast_receiver *r, struct fcast_object *o, struct fcast_symbol s,
+                        const uint8_t *symbol, size_t size, uint64_t now_ns)
 {
-    struct fcast_object *o = object_of(r, h, now_ns);
-    if (!o)
-        return;
     const struct fcast_fti *fti = &o->reception.fti;
-    struct fcast_symbol s = fcast_payload_id_get(fti->fec, bytes);
     /* Others send the object's last symbol without its padding. */
     uint8_t whole[UINT16_MAX];
-    size_t size = len - FCAST_PAYLOAD_ID;
-    const uint8_t *symbol = bytes + FCAST_PAYLOAD_ID;
+
+    o->conflicts = 0;
     if (size < fti->symbol_bytes) {
         memcpy(whole, symbol, size);
         memset(whole + size, 0, fti->symbol_bytes - size);
@@ -460,10 +483,63 @@ static bool is_new_fdt(struct fcast_receiver *r, const struct lct_header *h)
     return true;
 }
 
+/* A datagram of the session with a symbol: payload ID, then the symbol. */
+static void take_payload(struct fcast_receiver *r, const struct lct_header *h, const uint8_t *bytes,
+                         size_t len, uint64_t now_ns)
+{
+    struct fcast_fti fti;
+    bool has_fti = get_fti(r, h, &fti);
+    struct fcast_object *o = object_of(r, h->toi, has_fti ? &fti : NULL, now_ns);
+
+    if (!o)
+        return;
+    if (o->reception.fti.fec != h->codepoint) {
+        r->stats.conflicting++;
+        return;
+    }
+    take_symbol(r, o, fcast_payload_id_get(h->codepoint, bytes), bytes + FCAST_PAYLOAD_ID,
+                len - FCAST_PAYLOAD_ID, now_ns);
+}
+
+/* A datagram of 1999. */
+static void take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes, size_t len,
+                      uint64_t now_ns)
+{
+    struct fcast_seed_header h;
+    const uint8_t *block;
+    size_t block_bytes;
+    struct fcast_fti fti;
+
+    if (!fcast_seed_get(bytes, len, &h, &block, &block_bytes) ||
+        !fcast_seed_fti(&h, block_bytes, &fti)) {
+        r->stats.malformed++;
+        return;
+    }
+    if (!is_of_session(r, source, r->cfg.has_tsi ? h.file_id : 0, now_ns)) {
+        r->stats.stray++;
+        return;
+    }
+    r->stats.received++;
+    r->heard_ns = now_ns;
+    count_psn(r, (uint16_t)h.sequence);
+    if (fcast_is_done(r, h.file_id)) {
+        r->stats.redundant++;
+        return;
+    }
+    struct fcast_object *o = object_of(r, h.file_id, &fti, now_ns);
+    if (o)
+        take_symbol(r, o, (struct fcast_symbol){h.group, h.index}, block, block_bytes, now_ns);
+}
+
 void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns)
 {
     struct lct_header h;
+
+    if (r->cfg.protocol == FCAST_PROTOCOL_SEED) {
+        take_seed(r, source, bytes, len, now_ns);
+        return;
+    }
 
     if (lct_get(bytes, len, &h) != LCT_OK) {
         r->stats.malformed++;
@@ -495,7 +571,7 @@ void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
         r->stats.redundant++;
         return;
     }
-    take_symbol(r, &h, bytes + h.len, len - h.len, now_ns);
+    take_payload(r, &h, bytes + h.len, len - h.len, now_ns);
 }
 
 uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r)

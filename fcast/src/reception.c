@@ -61,7 +61,8 @@ bool fcast_reception_has(const struct fcast_reception *r, struct fcast_symbol s)
 
 size_t fcast_source_len(const struct fcast_reception *r, uint64_t number)
 {
-    uint64_t left = r->fti.length - number * r->fti.symbol_bytes;
+    uint64_t at = number * r->fti.symbol_bytes;
+    uint64_t left = at < r->fti.length ? r->fti.length - at : 0; /* none: padding */
 
     return left < r->fti.symbol_bytes ? (size_t)left : r->fti.symbol_bytes;
 }
@@ -88,6 +89,13 @@ static uint32_t first_try(const struct fcast_reception *r, uint32_t k)
     return is_ldpc && k > EVERY_SYMBOL_K ? k + k / 256 : k;
 }
 
+/* Are the symbols of the block enough without decoding it here? */
+static bool has_enough(const struct fcast_reception *r, const struct fcast_block_state *b,
+                       uint32_t k)
+{
+    return (r->place.keep ? b->received : b->source) == k;
+}
+
 static void finish_block(struct fcast_reception *r, uint32_t block)
 {
     r->blocks[block].received = FCAST_RECEIVED_ALL;
@@ -103,7 +111,7 @@ static void count(struct fcast_reception *r, struct fcast_symbol s, uint32_t k)
     r->have[bit / WORD_BITS] |= UINT64_C(1) << bit % WORD_BITS;
     b->received++;
     b->source += s.id < k;
-    if (s.id >= k) {
+    if (s.id >= k && !r->place.keep) {
         r->slots[r->slot_count] = (struct fcast_slot){s.id, b->repair};
         b->repair = ++r->slot_count;
     }
@@ -120,10 +128,10 @@ static bool restore(struct fcast_reception *r, struct fcast_symbol s)
         return true;
     }
     if (s.id >= fcast_reception_n(&r->fti, k) || fcast_reception_has(r, s) ||
-        (s.id >= k && !grow(r)))
+        (s.id >= k && !r->place.keep && !grow(r)))
         return false;
     count(r, s, k);
-    if (r->blocks[s.block].source == k)
+    if (has_enough(r, &r->blocks[s.block], k))
         finish_block(r, s.block);
     return true;
 }
@@ -174,7 +182,8 @@ static int store(struct fcast_reception *r, struct fcast_symbol s, uint32_t k, c
         return repair->write(repair->ctx, (uint64_t)r->slot_count * r->fti.symbol_bytes, bytes,
                              r->fti.symbol_bytes);
     uint64_t number = fcast_block_first(&r->partition, s.block) + s.id;
-    return data->write(data->ctx, number * r->fti.symbol_bytes, bytes, fcast_source_len(r, number));
+    size_t len = fcast_source_len(r, number);
+    return len ? data->write(data->ctx, number * r->fti.symbol_bytes, bytes, len) : 0;
 }
 
 /* Completes the block if what is here is enough. */
@@ -203,11 +212,17 @@ enum fcast_taken fcast_reception_take(struct fcast_reception *r, struct fcast_sy
     struct fcast_block_state *b = &r->blocks[s.block];
     if (b->received == FCAST_RECEIVED_ALL || fcast_reception_has(r, s))
         return FCAST_REDUNDANT;
-    if ((s.id >= k && !grow(r)) || store(r, s, k, bytes) < 0) {
+    if (r->place.keep ? r->place.keep(r->place.ctx, s, bytes) < 0
+                      : (s.id >= k && !grow(r)) || store(r, s, k, bytes) < 0) {
         r->store_errors++;
         return FCAST_NOT_STORED;
     }
     count(r, s, k);
+    if (r->place.keep) {
+        if (has_enough(r, b, k))
+            finish_block(r, s.block);
+        return FCAST_TAKEN;
+    }
     note(r, s);
     if (b->source == k || b->received >= b->try_at)
         try_block(r, s.block, k);

@@ -9,7 +9,7 @@
 
 #define FCAST_RECEIVED_ALL UINT32_MAX
 
-/* Bytes of a source symbol: the object's last may be short. */
+/* Bytes of a source symbol: the object's last may be short, and padding has none. */
 size_t fcast_source_len(const struct fcast_reception *r, uint64_t number);
 /* The most symbols that a block can have. */
 uint64_t fcast_reception_n(const struct fcast_fti *fti, uint32_t k);

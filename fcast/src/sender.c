@@ -13,11 +13,13 @@
 #include "fcast.h"
 #include "fec/rs.h"
 #include "lct.h"
+#include "seed.h"
 
 enum {
     OBJECTS_MAX = 65000,
     CONTROL_EVERY = 512, /* datagrams between descriptors */
     RS_K = 200,
+    SEED_K = 32,
     LDPC_K = 10000,
     N1_TRIANGLE = 3,
     N1_STAIRCASE = 5,
@@ -31,8 +33,11 @@ struct object {
     struct fcast_partition partition;
     struct fcast_meta meta;
     struct fcast_store source;
+    uint64_t bytes;
     uint8_t *header; /* of FCAST: the object begins with it */
     size_t header_len;
+    uint8_t *trailer; /* of 1999: it ends with it */
+    size_t trailer_len;
     uint64_t repair_at; /* in the repair store */
     bool is_control;
 };
@@ -54,7 +59,7 @@ struct fcast_sender {
     struct object control; /* the descriptor */
     uint32_t control_symbol, since_control;
     bool is_committed, is_done;
-    uint16_t psn;
+    uint32_t sequence;
     struct fcast_sender_stats stats;
 };
 
@@ -64,6 +69,10 @@ struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg)
     bool knows = probe.fec == FCAST_NO_CODE || probe.fec == FCAST_RS ||
                  probe.fec == FCAST_STAIRCASE || probe.fec == FCAST_TRIANGLE;
 
+    bool is_seed = cfg->protocol == FCAST_PROTOCOL_SEED;
+
+    if (is_seed && (cfg->fec != FCAST_RS || cfg->k > FCAST_SEED_K_MAX || cfg->key))
+        knows = false;
     if (!knows || cfg->tsi > UINT16_MAX || cfg->symbol_bytes < 16 || cfg->overhead < 0 ||
         cfg->overhead > 7) {
         errno = EINVAL;
@@ -75,7 +84,7 @@ struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg)
     s->cfg = *cfg;
     s->random = cfg->random;
     if (!s->cfg.k)
-        s->cfg.k = cfg->fec == FCAST_RS ? RS_K : LDPC_K;
+        s->cfg.k = is_seed ? SEED_K : cfg->fec == FCAST_RS ? RS_K : LDPC_K;
     if (cfg->key && !(s->auth = fcast_auth_new(cfg->key, cfg->key_len))) {
         free(s);
         return NULL;
@@ -88,8 +97,10 @@ void fcast_sender_free(struct fcast_sender *s)
 {
     if (!s)
         return;
-    for (uint32_t i = 0; i < s->count; i++)
+    for (uint32_t i = 0; i < s->count; i++) {
         free(s->objects[i].header);
+        free(s->objects[i].trailer);
+    }
     free(s->control.header);
     free(s->objects);
     free(s->groups);
@@ -98,11 +109,18 @@ void fcast_sender_free(struct fcast_sender *s)
     free(s);
 }
 
-/* Reads the object: its header from memory, then the data. */
+/* Reads the object: its header from memory, then the data, then the trailer. */
 static int read_object(void *ctx, uint64_t at, void *bytes, size_t len)
 {
     const struct object *o = ctx;
+    const uint64_t end = o->header_len + o->bytes;
     uint8_t *out = bytes;
+
+    if (o->trailer_len && at + len > end) {
+        uint64_t from = at > end ? at : end;
+        memcpy(out + (from - at), o->trailer + (from - end), (size_t)(at + len - from));
+        len = (size_t)(from - at);
+    }
 
     if (at < o->header_len) {
         size_t n = o->header_len - (size_t)at < len ? o->header_len - (size_t)at : len;
@@ -148,6 +166,24 @@ static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_co
     return fcast_fti_is_good(out);
 }
 
+/* The code of 1999: groups of one size. false: the file is too large. */
+static bool settle_seed(const struct fcast_sender *s, uint64_t length, struct fcast_fti *out)
+{
+    uint64_t symbols = (length + s->cfg.symbol_bytes - 1) / s->cfg.symbol_bytes;
+    uint32_t k = fcast_choose_k(symbols, s->cfg.k, NULL, NULL);
+    uint32_t n = (uint32_t)(k * (1 + s->cfg.overhead));
+
+    *out = (struct fcast_fti){.fec = FCAST_RS,
+                              .length = length,
+                              .symbol_bytes = s->cfg.symbol_bytes,
+                              .block_max = k,
+                              .n_max = n <= k         ? k + 1
+                                       : n > RS_N_MAX ? RS_N_MAX
+                                                      : n,
+                              .is_padded = true};
+    return length <= UINT32_MAX && fcast_fti_is_good(out);
+}
+
 static int grow(struct fcast_sender *s)
 {
     if (s->count < s->room)
@@ -161,42 +197,47 @@ static int grow(struct fcast_sender *s)
     return 0;
 }
 
-/* The header of an FCAST object; *len 0 with FLUTE. */
-static int make_header(const struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
-                       uint8_t **out, size_t *len)
+/* The metadata in the object: FCAST's header or the trailer of 1999; nothing with FLUTE. */
+static int put_metadata(const struct fcast_sender *s, struct object *o)
 {
-    struct fcast_meta full = *meta;
-    uint8_t header[8192];
+    bool is_seed = s->cfg.protocol == FCAST_PROTOCOL_SEED;
+    uint8_t bytes[8192];
 
-    *out = NULL;
-    *len = 0;
     if (s->cfg.protocol == FCAST_PROTOCOL_FLUTE)
         return 0;
-    full.has_length = true;
-    full.length = bytes;
-    *len = fcast_object_header_put(header, sizeof header, &full, bytes == 0);
-    *out = malloc(*len);
-    if (!*out)
+    size_t len = is_seed ? fcast_seed_trailer_put(bytes, sizeof bytes, &o->meta)
+                         : fcast_object_header_put(bytes, sizeof bytes, &o->meta, o->bytes == 0);
+    uint8_t *copy = malloc(len);
+    if (!copy)
         return -1;
-    memcpy(*out, header, *len);
+    memcpy(copy, bytes, len);
+    *(is_seed ? &o->trailer : &o->header) = copy;
+    *(is_seed ? &o->trailer_len : &o->header_len) = len;
     return 0;
 }
 
 int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
                      const struct fcast_store *source, uint64_t *toi)
 {
-    struct object o = {.toi = s->count + 1u, .meta = *meta, .source = *source};
+    bool is_seed = s->cfg.protocol == FCAST_PROTOCOL_SEED;
+    struct object o = {.toi = is_seed ? s->cfg.tsi : s->count + 1u,
+                       .meta = *meta,
+                       .source = *source,
+                       .bytes = bytes};
 
-    if (s->is_committed || s->count == OBJECTS_MAX) {
+    if (s->is_committed || s->count == (is_seed ? 1u : OBJECTS_MAX)) {
         errno = ENOSPC;
         return -1;
     }
-    if (grow(s) < 0 || make_header(s, meta, bytes, &o.header, &o.header_len) < 0)
-        return -1;
+    /* Content-Length is that before the encoding, which the caller knows. */
+    if (!o.meta.encoding[0] || !o.meta.has_length)
+        o.meta.length = bytes;
     o.meta.has_length = true;
-    o.meta.length = bytes;
+    if (grow(s) < 0 || put_metadata(s, &o) < 0)
+        return -1;
     o.repair_at = s->repair_end;
-    bool good = settle_fti(s, bytes + o.header_len, false, &o.fti);
+    uint64_t length = bytes + o.header_len + o.trailer_len;
+    bool good = is_seed ? settle_seed(s, length, &o.fti) : settle_fti(s, length, false, &o.fti);
     if (!good)
         errno = EFBIG;
     if (good && o.fti.n1)
@@ -204,6 +245,7 @@ int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint
     if (!good ||
         fcast_encode(&o.fti, s->cfg.rs_kind, read_object, &o, &s->cfg.repair, &s->repair_end) < 0) {
         free(o.header);
+        free(o.trailer);
         return -1;
     }
     o.partition = fcast_partition_of(&o.fti);
@@ -278,7 +320,8 @@ int fcast_sender_commit(struct fcast_sender *s)
 
     s->groups = calloc(s->group_count + 1u, sizeof *s->groups);
     s->order = calloc(s->group_count + 1u, sizeof *s->order);
-    if (!s->groups || !s->order || make_control(s) < 0)
+    bool has_control = s->cfg.protocol != FCAST_PROTOCOL_SEED;
+    if (!s->groups || !s->order || (has_control && make_control(s) < 0))
         return -1;
     for (uint32_t i = 0; i < s->count; i++) {
         const struct object *o = &s->objects[i];
@@ -304,7 +347,7 @@ int fcast_sender_commit(struct fcast_sender *s)
 static size_t put_header(struct fcast_sender *s, const struct object *o, bool is_last, uint8_t *out,
                          uint8_t **mac)
 {
-    const struct lct_header h = {.cci = s->psn++,
+    const struct lct_header h = {.cci = (uint16_t)s->sequence++,
                                  .tsi = s->cfg.tsi,
                                  .toi = o ? o->toi : 0,
                                  .codepoint = o ? o->fti.fec : 0,
@@ -329,15 +372,34 @@ static size_t put_header(struct fcast_sender *s, const struct object *o, bool is
     return lct_add(out, len, LCT_EXT_FTI, fti, n);
 }
 
+/* The header of 1999. Returns its length. */
+static size_t put_seed(struct fcast_sender *s, const struct object *o, struct fcast_symbol symbol,
+                       uint8_t *out)
+{
+    const struct fcast_seed_header h = {.sequence = s->sequence++,
+                                        .file_id = (uint32_t)o->toi,
+                                        .file_bytes = (uint32_t)o->fti.length,
+                                        .group = symbol.block,
+                                        .index = (uint8_t)symbol.id,
+                                        .k = (uint8_t)o->fti.block_max};
+
+    return fcast_seed_put(out, &h);
+}
+
 /* A datagram with that symbol. 0: it could not be read. */
 static size_t put_symbol(struct fcast_sender *s, const struct object *o, struct fcast_symbol symbol,
                          uint64_t source, uint64_t repair_at, bool is_source, uint8_t *out)
 {
-    uint8_t *mac;
-    size_t len = put_header(s, o, false, out, &mac), size = o->fti.symbol_bytes;
+    uint8_t *mac = NULL;
+    size_t len, size = o->fti.symbol_bytes;
 
-    fcast_payload_id_put(o->fti.fec, symbol, out + len);
-    len += FCAST_PAYLOAD_ID;
+    if (s->cfg.protocol == FCAST_PROTOCOL_SEED) {
+        len = put_seed(s, o, symbol, out);
+    } else {
+        len = put_header(s, o, false, out, &mac);
+        fcast_payload_id_put(o->fti.fec, symbol, out + len);
+        len += FCAST_PAYLOAD_ID;
+    }
     int failed = is_source ? fcast_read_symbol(read_object, (void *)o, &o->fti, source, out + len)
                            : s->cfg.repair.read(s->cfg.repair.ctx, repair_at, out + len, size);
     len += size;
@@ -421,7 +483,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
     while (!len && !s->is_done) {
         if (s->stats.errors >= errors_max)
             break; /* the files are gone */
-        if (s->since_control >= CONTROL_EVERY) {
+        if (s->since_control >= CONTROL_EVERY && s->control.header) {
             len = next_control(s, out);
             continue;
         }
@@ -446,6 +508,9 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out)
 {
     uint8_t *mac;
+
+    if (s->cfg.protocol == FCAST_PROTOCOL_SEED)
+        return 0;
     size_t len = put_header(s, NULL, true, out, &mac);
 
     if (mac && !fcast_auth_sign(s->auth, out, len, mac))

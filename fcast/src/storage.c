@@ -203,3 +203,35 @@ void fcast_storage_written(struct fcast_storage *s)
     s->held -= s->writing;
     s->writing = 0;
 }
+
+bool fcast_storage_restore(struct fcast_storage *s, struct fcast_block block)
+{
+    if (block.group >= s->cfg.groups || s->have[block.group] == s->cfg.k)
+        return false;
+    s->have[block.group]++;
+    s->areas[block.group / s->area_groups].written++;
+    return true;
+}
+
+uint32_t fcast_storage_area_groups(const struct fcast_storage *s)
+{
+    return s->area_groups;
+}
+
+uint32_t fcast_storage_pool_groups(uint32_t groups, uint32_t k, uint32_t b)
+{
+    uint64_t least = UINT64_MAX;
+    uint32_t best = 1;
+
+    for (uint32_t g = 1; g <= groups; g++) {
+        uint64_t c = (groups + g - 1) / g, crowd = (uint64_t)g * k;
+        uint64_t pool = b * c + b - c + 1, need = crowd > pool ? crowd : pool;
+        if (need < least) {
+            least = need;
+            best = g;
+        }
+        if (crowd >= least)
+            break; /* larger crowds need more */
+    }
+    return best;
+}

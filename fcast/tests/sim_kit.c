@@ -94,7 +94,8 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     struct sim_receiver *r = ctx;
     struct sim_place *p = r->places;
 
-    assert(source == SOURCE && tsi == r->sim->cfg.sender.tsi);
+    bool is_seed = r->sim->cfg.sender.protocol == FCAST_PROTOCOL_SEED;
+    assert(source == SOURCE && tsi == (is_seed ? 0 : r->sim->cfg.sender.tsi));
     bool is_foreign = toi >= SIM_FILES;
     if (!is_foreign && r->has[toi])
         return FCAST_HAVE;

@@ -56,7 +56,8 @@ static bool run(struct disk *d, const struct fcast_storage_config *cfg, enum fca
     for (uint32_t index = 0; index < cfg->k; index++) {
         fcast_order_round(order, cfg->groups, &random, groups);
         for (uint32_t i = 0; i < cfg->groups; i++) {
-            fits &= fcast_storage_take(d->storage, (struct fcast_block){groups[i], (uint8_t)index});
+            fits &=
+                fcast_storage_take(d->storage, (struct fcast_block){groups[i], (uint8_t)index, 0});
             if (fcast_storage_held(d->storage) > d->peak)
                 d->peak = fcast_storage_held(d->storage);
             if (is_busy && ++since >= arrivals) {
@@ -147,6 +148,25 @@ static void test_writes_and_seeks(void **state)
     assert_in_range(d.writes, BLOCKS / B, BLOCKS / B * 5 / 4);
 }
 
+/* The report's equation for the pool's memory, sqrt(S (b - 1)) and a little, of Figure 18. */
+static void test_memory_of_a_pool(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t groups, k, b, blocks;
+    } cases[] = {
+        {1024, 64, 16, 1000}, {8192, 64, 16, 2813}, {8192, 64, 128, 8225}, {10240, 32, 4, 993}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t groups = cases[i].groups, k = cases[i].k, b = cases[i].b;
+        uint32_t g = fcast_storage_pool_groups(groups, k, b), c = (groups + g - 1) / g;
+        uint32_t pool = b * c + b - c + 1, need = g * k > pool ? g * k : pool;
+        /* Crowds are whole groups: up to a group more. */
+        assert_in_range(need, cases[i].blocks * 99 / 100, cases[i].blocks + k + b);
+    }
+    assert_int_equal(fcast_storage_pool_groups(1, 32, 4), 1);
+    assert_int_equal(fcast_storage_pool_groups(100, 32, 1), 1);
+}
+
 static void test_what_is_refused(void **state)
 {
     (void)state;
@@ -158,9 +178,9 @@ static void test_what_is_refused(void **state)
         assert_null(fcast_storage_new(&none[i]));
     const struct fcast_storage_config cfg = {FCAST_RECEIVE_ORDER, 1, 1, 0, 1};
     struct fcast_storage *s = fcast_storage_new(&cfg);
-    assert_false(fcast_storage_take(s, (struct fcast_block){1, 0})); /* no such group */
-    assert_true(fcast_storage_take(s, (struct fcast_block){0, 0}));
-    assert_false(fcast_storage_take(s, (struct fcast_block){0, 1})); /* it has its k */
+    assert_false(fcast_storage_take(s, (struct fcast_block){1, 0, 0})); /* no such group */
+    assert_true(fcast_storage_take(s, (struct fcast_block){0, 0, 0}));
+    assert_false(fcast_storage_take(s, (struct fcast_block){0, 1, 0})); /* it has its k */
     fcast_storage_free(s);
 }
 
@@ -170,6 +190,7 @@ int main(void)
         cmocka_unit_test(test_pool_never_overflows),
         cmocka_unit_test(test_a_slow_disk_overflows_the_pool),
         cmocka_unit_test(test_writes_and_seeks),
+        cmocka_unit_test(test_memory_of_a_pool),
         cmocka_unit_test(test_what_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -55,6 +55,20 @@ for options in "--protocol fcast" "--protocol flute" "--fec rs --k 40" "--fec ld
     grep -q 'files=3 bytes=1500010 .* result=complete' "$dir/1.out" || fail "report, $options"
 done
 
+# The packets of 1999: one file, no descriptor. The receiver leaves when it has it.
+for options in "" "--order rotate --k 100 --symbol 512"; do
+    rm -rf "$dir/out6"
+    mkdir "$dir/out6"
+    # shellcheck disable=SC2086
+    start_sender --rate 60M --protocol seed $options "$dir/in/large"
+    grep -q 'SEED/UDP' "$dir/session.sdp" || fail "protocol in the session file"
+    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out6" >"$dir/6.out" \
+        2>"$dir/6.err" || fail "receiver of 1999, $options"
+    stop_sender "seed $options"
+    rmdir "$dir/out6/.fcast" || fail "something is left in .fcast"
+    cmp "$dir/in/large" "$dir/out6/large" || fail "files differ by the packets of 1999"
+done
+
 # A receiver is killed in the middle; the next one goes on with what is there.
 head -c 6000000 /dev/urandom >"$dir/big"
 mkdir "$dir/out3"
@@ -111,6 +125,12 @@ usage() {
 usage "--group '10.0.0.1:5': valid is a multicast group" "$send" --group 10.0.0.1:5
 usage "--order 'any': valid are sequential, rotate, shuffle" "$send" --order any
 usage "are needed" "$recv" "$dir"
+usage "found 2 files; valid: one FILE with --protocol seed" "$send" --group "$group" \
+    --interface 127.0.0.1 --protocol seed "$dir/big" "$dir/in/large"
+usage "--protocol seed with another code; valid: --fec rs" "$send" --group "$group" \
+    --interface 127.0.0.1 --protocol seed --fec none "$dir/big"
+usage "--protocol seed with --key-file" "$recv" --group "$group" --interface 127.0.0.1 \
+    --protocol seed --key-file "$dir/key1" "$dir"
 usage "'$dir/none': No such file" "$send" --group "$group" --interface 127.0.0.1 "$dir/none"
 printf 'm=video 1 RTP/AVP 0\n' >"$dir/bad.sdp"
 usage "bad.sdp:1: found \"m=video 1 RTP/AVP 0\"" "$recv" --session "$dir/bad.sdp" --interface 127.0.0.1 "$dir"

@@ -19,6 +19,7 @@
 #include "net/sockets.h"
 #include "options.h"
 #include "place.h"
+#include "seed.h"
 #include "tool/confine.h"
 
 enum { WAIT_MS = 200, EXIT_INCOMPLETE = 1 };
@@ -33,8 +34,8 @@ static const char usage[] =
     "  --session FILE     a session file of fcast-send --sdp, instead of --group\n"
     "  --source IP        only from this sender (source-specific multicast)\n"
     "  --tsi N            only this session (default: the first that is heard)\n"
-    "  --protocol NAME    fcast (default) or flute\n"
-    "  --variant KIND     of Reed-Solomon: rfc5510 (default), rizzo or flute\n"
+    "  --protocol NAME    fcast (default), flute, or seed: one file by the packets of 1999\n"
+    "  --variant KIND     of Reed-Solomon: rfc5510 (default), rizzo (seed: default) or flute\n"
     "  --mode MODE        tiddo (default): leave when all is here; satellite: stay\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender has, too\n"
     "  --timeout S        end when nothing came for S seconds (default: wait)\n"
@@ -54,7 +55,7 @@ struct run {
     struct sockaddr_storage interface;
     struct fcast_receiver_config cfg;
     uint8_t key[TP_KEY_BYTES];
-    bool satellite, no_sandbox;
+    bool satellite, no_sandbox, has_variant;
     uint64_t timeout_ns, rcvbuf_bytes;
     const char *dir_path;
     struct datadir dir;
@@ -256,8 +257,6 @@ static bool take_bound(struct run *run, int option)
 
 static void take_option(struct run *run, int option)
 {
-    static const char *const protocols[] = {"fcast", "flute"};
-    static const char *const kinds[] = {"rfc5510", "rizzo", "flute"};
     static const char *const modes[] = {"tiddo", "satellite"};
     struct session *s = &run->session;
 
@@ -272,10 +271,11 @@ static void take_option(struct run *run, int option)
         s->tsi = parse_number("--tsi", optarg, 0, (UINT64_C(1) << 48) - 1);
         s->has_tsi = true;
         break;
-    case OPTION_PROTOCOL:
-        s->protocol = (enum fcast_protocol)option_word("--protocol", optarg, protocols, 2);
+    case OPTION_PROTOCOL: s->protocol = option_protocol(optarg); break;
+    case OPTION_VARIANT:
+        run->cfg.rs_kind = option_variant(optarg);
+        run->has_variant = true;
         break;
-    case OPTION_VARIANT: run->cfg.rs_kind = option_word("--variant", optarg, kinds, 3); break;
     case OPTION_MODE: run->satellite = option_word("--mode", optarg, modes, 2); break;
     case OPTION_KEY:
         option_key(optarg, run->key);
@@ -310,6 +310,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
         die_usage("--interface and --group (or --session) are needed");
     if (run->session.group.ss_family != run->interface.ss_family)
         die_usage("the group and --interface are of different families; valid: both IPv4 or IPv6");
+    if (run->session.protocol == FCAST_PROTOCOL_SEED && run->cfg.key)
+        die_usage("--protocol seed with --key-file; valid: fcast or flute with a key");
     if (optind + 1 != argc)
         die_usage("found %d directories; valid: one DIR", argc - optind);
     run->dir_path = argv[optind];
@@ -324,6 +326,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
     close(fd);
     clean(run);
     run->cfg.protocol = run->session.protocol;
+    if (run->cfg.protocol == FCAST_PROTOCOL_SEED && !run->has_variant)
+        run->cfg.rs_kind = FCAST_SEED_RS;
     run->cfg.has_tsi = run->session.has_tsi;
     run->cfg.tsi = run->session.tsi;
 }

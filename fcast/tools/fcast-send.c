@@ -20,6 +20,7 @@
 #include "net/batch_out.h"
 #include "net/sockets.h"
 #include "options.h"
+#include "seed.h"
 #include "tool/confine.h"
 
 enum {
@@ -38,15 +39,16 @@ static const char usage[] =
     "  --interface IP     address of the interface to send from\n"
     "  --rate BPS         with all headers, k/M/G allowed (default 10M)\n"
     "  --ttl N            hops (default 1)\n"
-    "  --protocol NAME    fcast (default, RFC 6968) or flute (RFC 6726)\n"
+    "  --protocol NAME    fcast (default, RFC 6968), flute (RFC 6726), or seed: one file\n"
+    "                     with the packets of 1999, rs alone, no key\n"
     "  --fec CODE         ldpc-triangle (default), ldpc-staircase, rs or none\n"
-    "  --variant KIND     of rs: rfc5510 (default), rizzo or flute\n"
-    "  --k N              source symbols of a block (default 10000; rs: 200)\n"
+    "  --variant KIND     of rs: rfc5510 (default), rizzo (seed: default) or flute\n"
+    "  --k N              source symbols of a block (default 10000; rs: 200, seed: 32)\n"
     "  --overhead PERCENT repair symbols for 100 source symbols (default 50)\n"
     "  --order ORDER      shuffle (default), rotate or sequential\n"
     "  --jitter           vary the time between datagrams by half\n"
     "  --cycles N         end after N rounds (default: send until stopped)\n"
-    "  --symbol BYTES     data of a datagram (default: what the MTU lets)\n"
+    "  --symbol BYTES     data of a datagram (default: what the MTU lets; seed: 1024)\n"
     "  --tsi N            number of the session (default: random)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the receivers have, too\n"
     "  --cache DIR        where repair symbols wait (default /var/tmp)\n"
@@ -69,7 +71,7 @@ struct run {
     unsigned ttl;
     uint8_t key[TP_KEY_BYTES];
     const char *cache, *sdp;
-    bool no_sandbox, jitter;
+    bool no_sandbox, jitter, has_fec, has_variant;
     int cache_fd;
     struct file *files;
     int count;
@@ -132,8 +134,10 @@ static void add_file(struct run *run, struct file *f)
     const struct fcast_store source = {f, read_file, NULL};
     if (fcast_sender_add(run->sender, &meta, (uint64_t)st.st_size, &source, &toi) < 0)
         die("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
-            errno == EFBIG ? "too large for this code; larger --symbol or --k help"
-                           : strerror(errno));
+            errno != EFBIG ? strerror(errno)
+            : run->cfg.protocol == FCAST_PROTOCOL_SEED
+                ? "too large; --protocol seed has 4 GiB, less about 200 bytes"
+                : "too large for this code; larger --symbol or --k help");
     run->bytes += (uint64_t)st.st_size;
     fprintf(stderr, "fcast-send: toi=%llu bytes=%lld name=%s\n", (unsigned long long)toi,
             (long long)st.st_size, name);
@@ -191,13 +195,18 @@ static bool take_code_option(struct run *run, int option)
 {
     static const char *const fecs[] = {"ldpc-triangle", "ldpc-staircase", "rs", "none"};
     static const uint8_t ids[] = {FCAST_TRIANGLE, FCAST_STAIRCASE, FCAST_RS, FCAST_NO_CODE};
-    static const char *const kinds[] = {"rfc5510", "rizzo", "flute"};
     static const char *const orders[] = {"sequential", "rotate", "shuffle"};
     struct fcast_sender_config *cfg = &run->cfg;
 
     switch (option) {
-    case OPTION_FEC: cfg->fec = ids[option_word("--fec", optarg, fecs, 4)]; break;
-    case OPTION_VARIANT: cfg->rs_kind = option_word("--variant", optarg, kinds, 3); break;
+    case OPTION_FEC:
+        cfg->fec = ids[option_word("--fec", optarg, fecs, 4)];
+        run->has_fec = true;
+        break;
+    case OPTION_VARIANT:
+        cfg->rs_kind = option_variant(optarg);
+        run->has_variant = true;
+        break;
     case OPTION_K: cfg->k = (uint32_t)parse_number("--k", optarg, 1, 100000); break;
     case OPTION_OVERHEAD:
         cfg->overhead = (double)parse_number("--overhead", optarg, 0, 700) / 100;
@@ -216,8 +225,6 @@ static bool take_code_option(struct run *run, int option)
 
 static void take_option(struct run *run, int option)
 {
-    static const char *const protocols[] = {"fcast", "flute"};
-
     if (take_code_option(run, option))
         return;
     switch (option) {
@@ -227,10 +234,7 @@ static void take_option(struct run *run, int option)
         run->out.pace.rate_bps = parse_number("--rate", optarg, 1000, UINT64_C(100000000000));
         break;
     case OPTION_TTL: run->ttl = (unsigned)parse_number("--ttl", optarg, 0, 255); break;
-    case OPTION_PROTOCOL:
-        run->session.protocol =
-            (enum fcast_protocol)option_word("--protocol", optarg, protocols, 2);
-        break;
+    case OPTION_PROTOCOL: run->session.protocol = option_protocol(optarg); break;
     case OPTION_JITTER: run->jitter = true; break;
     case OPTION_TSI: run->session.tsi = parse_number("--tsi", optarg, 1, UINT16_MAX); break;
     case OPTION_KEY:
@@ -247,6 +251,27 @@ static void take_option(struct run *run, int option)
     }
 }
 
+/* What Fcast of 1999 has and has not. */
+static void settle_seed(struct run *run)
+{
+    struct fcast_sender_config *cfg = &run->cfg;
+
+    if (run->has_fec && cfg->fec != FCAST_RS)
+        die_usage("--protocol seed with another code; valid: --fec rs");
+    if (cfg->key)
+        die_usage("--protocol seed with --key-file; valid: fcast or flute with a key");
+    if (run->count != 1)
+        die_usage("found %d files; valid: one FILE with --protocol seed", run->count);
+    if (cfg->k > FCAST_SEED_K_MAX)
+        die_usage("--k %u: valid are whole numbers from 1 to %d with --protocol seed", cfg->k,
+                  FCAST_SEED_K_MAX);
+    cfg->fec = FCAST_RS;
+    if (!run->has_variant)
+        cfg->rs_kind = FCAST_SEED_RS;
+    if (!cfg->symbol_bytes)
+        cfg->symbol_bytes = FCAST_SEED_BLOCK_BYTES;
+}
+
 static void take_arguments(struct run *run, int argc, char **argv)
 {
     for (int c; (c = next_option(argc, argv, options)) != -1;)
@@ -258,6 +283,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
     if (optind == argc)
         die_usage("at least one FILE is needed");
     run->count = argc - optind;
+    if (run->session.protocol == FCAST_PROTOCOL_SEED)
+        settle_seed(run);
     run->files = xcalloc((size_t)run->count, sizeof *run->files);
     for (int i = 0; i < run->count; i++) {
         const char *path = argv[optind + i];

@@ -28,6 +28,20 @@ int option_word(const char *option, const char *text, const char *const *words, 
     die_usage("%s '%s': valid are %s", option, text, valid);
 }
 
+enum fcast_protocol option_protocol(const char *text)
+{
+    static const char *const words[] = {"fcast", "flute", "seed"};
+
+    return (enum fcast_protocol)option_word("--protocol", text, words, 3);
+}
+
+int option_variant(const char *text)
+{
+    static const char *const words[] = {"rfc5510", "rizzo", "flute"};
+
+    return option_word("--variant", text, words, 3);
+}
+
 void option_key(const char *path, uint8_t key[TP_KEY_BYTES])
 {
     struct tp_error err;

@@ -13,6 +13,10 @@
 struct sockaddr_storage option_endpoint(const char *option, const char *text); /* IP:PORT */
 /* The place of text among count words. */
 int option_word(const char *option, const char *text, const char *const *words, int count);
+/* fcast, flute or seed. */
+enum fcast_protocol option_protocol(const char *text);
+/* Which Reed-Solomon code: rfc5510, rizzo or flute. */
+int option_variant(const char *text);
 /* The key in a file that only its owner may read. */
 void option_key(const char *path, uint8_t key[TP_KEY_BYTES]);
 

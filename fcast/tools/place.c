@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "file_at.h"
+#include "shelf.h"
 #include "tool/command.h"
 
 #define COPY "copying"
@@ -21,7 +22,10 @@ enum { NOTES = 512, NOTE_BYTES = 8, NAME_BYTES = 32 };
 struct place {
     struct places *owner;
     char name[NAME_BYTES]; /* of session, object and OTI */
-    int data_fd, repair_fd, notes_fd;
+    int notes_fd;
+    struct disk_file data, repair;
+    struct fcast_shelf *shelf; /* NULL: in place */
+    bool is_sorting;
     uint8_t notes[NOTES * NOTE_BYTES]; /* not written yet */
     unsigned count;
     uint64_t notes_end; /* bytes of the file */
@@ -49,8 +53,9 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash;
 }
 
-static void make_name(char out[NAME_BYTES], uint64_t source, uint64_t tsi, uint64_t toi,
-                      const struct fcast_fti *f)
+/* Parts of another scheme are others: their notes mean something else. */
+static void make_name(const struct places *owner, char out[NAME_BYTES], uint64_t source,
+                      uint64_t tsi, uint64_t toi, const struct fcast_fti *f)
 {
     const uint64_t parts[] = {source,          tsi,          toi,      f->fec, f->length,
                               f->symbol_bytes, f->block_max, f->n_max, f->n1,  f->seed};
@@ -58,6 +63,8 @@ static void make_name(char out[NAME_BYTES], uint64_t source, uint64_t tsi, uint6
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         hash = mix(hash, parts[i]);
+    if (owner->storage != STORAGE_IN_PLACE)
+        hash = mix(mix(hash, (uint64_t)owner->storage), owner->crowd);
     snprintf(out, NAME_BYTES, "%016llx", (unsigned long long)hash);
 }
 
@@ -79,35 +86,52 @@ static void remove_part(const struct places *p, const char *name, const char *su
 
 int place_read(void *place, uint64_t at, void *bytes, size_t len)
 {
-    return file_read_at(((const struct place *)place)->data_fd, at, bytes, len);
+    struct place *p = place;
+
+    return disk_read(p->shelf && fcast_shelf_is_moved(p->shelf) ? &p->repair : &p->data, at, bytes,
+                     len, NULL);
 }
 
-static int write_part(struct place *p, int fd, uint64_t at, const void *bytes, size_t len)
+/* Those of what goes on now. */
+static struct disk_counts *counts_of(struct place *p)
 {
-    int result = file_write_at(fd, at, bytes, len);
+    return p->is_sorting ? &p->owner->sorting : &p->owner->receiving;
+}
 
+static int checked(struct place *p, int result)
+{
     if (result < 0 && !p->owner->error)
         p->owner->error = errno;
     return result;
 }
 
-static int place_write(void *ctx, uint64_t at, const void *bytes, size_t len)
+static int read_data(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    struct place *p = ctx;
+    struct disk_file *f = p->shelf && fcast_shelf_is_moved(p->shelf) ? &p->repair : &p->data;
+
+    return disk_read(f, at, bytes, len, counts_of(p));
+}
+
+static int write_data(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     struct place *p = ctx;
 
-    return write_part(p, p->data_fd, at, bytes, len);
+    return checked(p, disk_write(&p->data, at, bytes, len, counts_of(p)));
 }
 
 static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
 {
-    return file_read_at(((const struct place *)ctx)->repair_fd, at, bytes, len);
+    struct place *p = ctx;
+
+    return disk_read(&p->repair, at, bytes, len, counts_of(p));
 }
 
 static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     struct place *p = ctx;
 
-    return write_part(p, p->repair_fd, at, bytes, len);
+    return checked(p, disk_write(&p->repair, at, bytes, len, counts_of(p)));
 }
 
 /* Notes are appended after the symbols they speak of, so none is ahead of its bytes. What a failed
@@ -116,7 +140,7 @@ static void flush(struct place *p)
 {
     size_t len = (size_t)p->count * NOTE_BYTES;
 
-    if (!p->is_deaf && write_part(p, p->notes_fd, p->notes_end, p->notes, len) == 0)
+    if (!p->is_deaf && checked(p, file_write_at(p->notes_fd, p->notes_end, p->notes, len)) == 0)
         p->notes_end += len;
     else
         p->is_deaf = true;
@@ -151,13 +175,39 @@ static bool noted(void *ctx, uint64_t i, struct fcast_symbol *out)
     return true;
 }
 
+static int sync_notes(void *ctx)
+{
+    struct place *p = ctx;
+
+    flush(p);
+    return p->is_deaf ? -1 : 0;
+}
+
+static int keep(void *ctx, struct fcast_symbol s, const uint8_t *bytes)
+{
+    return fcast_shelf_keep(((const struct place *)ctx)->shelf, s, bytes);
+}
+
+static bool noted_by_shelf(void *ctx, uint64_t i, struct fcast_symbol *out)
+{
+    return fcast_shelf_noted(((const struct place *)ctx)->shelf, i, out);
+}
+
+static int settle(void *ctx)
+{
+    struct place *p = ctx;
+
+    p->is_sorting = true;
+    return fcast_shelf_settle(p->shelf);
+}
+
 static void close_files(struct place *p)
 {
-    const int fds[] = {p->data_fd, p->repair_fd, p->notes_fd};
-
-    for (int i = 0; i < 3; i++)
-        if (fds[i] >= 0)
-            close(fds[i]);
+    disk_close(&p->data);
+    disk_close(&p->repair);
+    if (p->notes_fd >= 0)
+        close(p->notes_fd);
+    fcast_shelf_free(p->shelf);
 }
 
 static bool is_full(int why)
@@ -165,28 +215,86 @@ static bool is_full(int why)
     return why == ENOSPC || why == EDQUOT || why == EIO;
 }
 
+/* Why this object cannot be kept as the options say; NULL: it can. */
+static const char *why_not(const struct places *owner, const struct fcast_fti *fti)
+{
+    if (owner->storage != STORAGE_IN_PLACE && fti->fec != FCAST_RS)
+        return "its code is not Reed-Solomon; valid: --storage in-place";
+    if (owner->is_direct && fti->symbol_bytes % DISK_UNIT)
+        return "its symbols are no multiples of 512 bytes; valid: --io cached";
+    return NULL;
+}
+
+/* A shelf on the place's files. -1 with errno. */
+static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fcast_place *out)
+{
+    struct places *owner = p->owner;
+    struct fcast_shelf_config cfg = {.scheme = (enum fcast_scheme)(owner->storage - 1),
+                                     .b = owner->crowd,
+                                     .max_bytes = owner->memory_bytes - owner->memory_used,
+                                     .rs_kind = owner->rs_kind,
+                                     .fti = *fti,
+                                     .disk = *out};
+
+    cfg.disk.sync = sync_notes;
+    p->shelf = fcast_shelf_new(&cfg);
+    if (!p->shelf) {
+        if (errno == E2BIG)
+            owner->why = "this scheme needs more memory for it; valid: a larger --memory";
+        return -1;
+    }
+    owner->memory_used += fcast_shelf_memory(p->shelf);
+    out->keep = keep;
+    out->settle = settle;
+    out->noted = noted_by_shelf;
+    return 0;
+}
+
+/* Opens the three files. -1 with errno. */
+static int open_files(struct place *p, const struct fcast_fti *fti)
+{
+    const struct places *owner = p->owner;
+    char data[NAME_BYTES + 16], repair[NAME_BYTES + 16];
+    struct stat st;
+
+    snprintf(data, sizeof data, "%s.data", p->name);
+    snprintf(repair, sizeof repair, "%s.repair", p->name);
+    p->notes_fd = open_part(owner, p->name, "notes");
+    if (p->notes_fd < 0 || disk_open(&p->data, owner->dir_fd, data, owner->is_direct) < 0 ||
+        disk_open(&p->repair, owner->dir_fd, repair, owner->is_direct) < 0 ||
+        fstat(p->notes_fd, &st) < 0)
+        return -1;
+    /* A note that is not whole was being written when the process was killed. */
+    p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
+    if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
+        return -1;
+    /* Schemes write whole blocks, and more of them than the object has. */
+    return owner->storage == STORAGE_IN_PLACE ? ftruncate(p->data.fd, (off_t)fti->length) : 0;
+}
+
 enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out)
 {
     char name[NAME_BYTES], done[NAME_BYTES + 16];
 
-    make_name(name, source, tsi, toi, fti);
+    make_name(owner, name, source, tsi, toi, fti);
     snprintf(done, sizeof done, "%s.done", name);
     if (faccessat(owner->dir_fd, done, F_OK, 0) == 0)
         return FCAST_HAVE;
-    struct place *p = calloc(1, sizeof *p);
+    owner->why = fti->length ? why_not(owner, fti) : NULL;
+    struct place *p = owner->why ? NULL : calloc(1, sizeof *p);
     if (!p)
         return FCAST_REFUSE;
     p->owner = owner;
+    p->data = p->repair = (struct disk_file){-1, -1, 0};
     memcpy(p->name, name, sizeof name);
-    p->data_fd = open_part(owner, name, "data");
-    p->repair_fd = open_part(owner, name, "repair");
-    p->notes_fd = open_part(owner, name, "notes");
-    struct stat st;
-    /* A note that is not whole was being written when the process was killed. */
-    if (p->data_fd < 0 || p->repair_fd < 0 || p->notes_fd < 0 || fstat(p->notes_fd, &st) < 0 ||
-        ftruncate(p->notes_fd, st.st_size / NOTE_BYTES * NOTE_BYTES) < 0 ||
-        ftruncate(p->data_fd, (off_t)fti->length) < 0) {
+    *out = (struct fcast_place){.ctx = p,
+                                .data = {p, read_data, write_data},
+                                .repair = {p, read_repair, write_repair},
+                                .note = note,
+                                .noted = noted};
+    bool has_shelf = owner->storage != STORAGE_IN_PLACE && fti->length;
+    if (open_files(p, fti) < 0 || (has_shelf && put_up_shelf(p, fti, out) < 0)) {
         int why = errno;
         if (is_full(why))
             owner->error = why;
@@ -195,23 +303,31 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
         errno = why;
         return FCAST_REFUSE;
     }
-    p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
-    *out = (struct fcast_place){.ctx = p,
-                                .data = {p, place_read, place_write},
-                                .repair = {p, read_repair, write_repair},
-                                .note = note,
-                                .noted = noted};
     return FCAST_WANT;
 }
 
-void place_close(struct places *owner, void *place, bool done, bool keep)
+/* What a scheme has in memory. */
+static void take_down_shelf(struct place *p, bool is_kept)
+{
+    struct places *owner = p->owner;
+    uint64_t peak = fcast_shelf_peak(p->shelf);
+
+    if (is_kept)
+        fcast_shelf_flush(p->shelf);
+    owner->memory_used -= fcast_shelf_memory(p->shelf);
+    owner->peak_blocks = peak > owner->peak_blocks ? peak : owner->peak_blocks;
+}
+
+void place_close(struct places *owner, void *place, bool done, bool keep_parts)
 {
     struct place *p = place;
 
-    if (keep)
+    if (p->shelf)
+        take_down_shelf(p, keep_parts);
+    if (keep_parts)
         flush(p);
     close_files(p);
-    if (!keep) {
+    if (!keep_parts) {
         remove_part(owner, p->name, "notes");
         remove_part(owner, p->name, "repair");
         remove_part(owner, p->name, "data");

@@ -11,6 +11,8 @@
 
 enum { LINES_MAX = 100, LINE_BYTES = 512 };
 
+static const char *const protocols[] = {"FCAST", "FLUTE", "SEED"}; /* enum fcast_protocol */
+
 struct reader {
     const char *path;
     unsigned line;
@@ -38,12 +40,14 @@ static void take_line(struct reader *r, const char *line)
         if (r->has_media ||
             sscanf(line, "m=application %7[0-9] %15[A-Z]/UDP 0%n", port, proto, &end) != 2 ||
             !end || (r->port = (unsigned)strtoul(port, NULL, 10)) < 1 || r->port > 65535)
-            wrong(r, line, "one m=application PORT FCAST/UDP 0 (or FLUTE/UDP)");
+            wrong(r, line, "one m=application PORT FCAST/UDP 0 (or FLUTE/UDP, SEED/UDP)");
         r->has_media = true;
-        if (strcmp(proto, "FLUTE") == 0)
-            r->out->protocol = FCAST_PROTOCOL_FLUTE;
-        else if (strcmp(proto, "FCAST") != 0)
-            wrong(r, line, "FCAST/UDP and FLUTE/UDP");
+        int found = 2;
+        while (found >= 0 && strcmp(proto, protocols[found]) != 0)
+            found--;
+        if (found < 0)
+            wrong(r, line, "FCAST/UDP, FLUTE/UDP and SEED/UDP");
+        r->out->protocol = (enum fcast_protocol)found;
     } else if (strncmp(line, "a=flute-tsi:", 12) == 0) {
         char *rest;
         errno = 0;
@@ -104,7 +108,7 @@ void session_write(const char *path, const struct session *s, unsigned ttl)
             "t=0 0\r\na=source-filter: incl IN %s * %s\r\na=flute-tsi:%llu\r\n"
             "m=application %u %s/UDP 0\r\n",
             ip, source, (unsigned long long)s->tsi, tp_address_port(&s->group),
-            s->protocol == FCAST_PROTOCOL_FLUTE ? "FLUTE" : "FCAST");
+            protocols[s->protocol]);
     bool is_written = !ferror(f);
     if (fclose(f) != 0 || !is_written || rename(temporary, path) < 0) {
         int why = errno;
