@@ -37,5 +37,5 @@ def test_kernel_datapath() -> None:
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^\d+ passed in ", done.stdout, re.MULTILINE), done.stdout  # none skipped
+    assert re.search(r"^\d+ passed(, \d+ warnings?)? in ", done.stdout, re.MULTILINE), done.stdout
     assert "lost [0, 0, 0], doubled [0, 0, 0]" in done.stdout

@@ -64,6 +64,10 @@ bool pq_room_ask(struct pq *q, struct pq_wait *w)
     unsigned step = 0;
     while (step < 3 && now - w->began_ms >= steps_ms[step])
         step++;
+    if (step == 3 && w->step < 2) { /* held up, it has not asked for all: they get time to answer */
+        step = 2;
+        w->began_ms = now - steps_ms[1];
+    }
     if (step == 3) {
         q->vain_until_ms = now + VAIN_MS;
         return false;

@@ -267,6 +267,28 @@ static void test_room_is_asked_for(void **state)
     pq_close(q);
 }
 
+/* A process that does not run while its time passes still asks, and waits for an answer, once. */
+static void test_room_is_asked_for_late(void **state)
+{
+    (void)state;
+    struct pq *q = full_queue();
+    int said;
+    pid_t pid = reader_that_pins_all(&said);
+    struct pq_wait w = {.began_ms = 1};
+    uint32_t asks = atomic_load(&q->h->asks);
+    assert_int_equal(pq_lock(q), PQ_OK);
+    assert_true(pq_room_ask(q, &w));
+    assert_int_equal(atomic_load(&q->h->asks), asks + 1);
+    assert_int_equal(atomic_load(&q->h->asked_up_to), atomic_load(&q->h->last_seq));
+    w.began_ms = 1;
+    assert_false(pq_room_ask(q, &w));
+    assert_int_equal(atomic_load(&q->h->asks), asks + 1);
+    pq_unlock(q);
+    kill_and_wait(pid);
+    close(said);
+    pq_close(q);
+}
+
 /* Who was asked does not answer: the wait is bounded, and is not repeated for each product. */
 static void test_room_is_asked_for_in_vain(void **state)
 {
@@ -560,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_everybody_gets_everything),
         cmocka_unit_test(test_small_queue),
         cmocka_unit_test(test_room_is_asked_for),
+        cmocka_unit_test(test_room_is_asked_for_late),
         cmocka_unit_test(test_room_is_asked_for_in_vain),
         cmocka_unit_test(test_killed_reader),
         cmocka_unit_test(test_killed_receiver_of_a_reservation),
