@@ -41,6 +41,11 @@ static const char usage[] =
     "  --timeout S        end when nothing came for S seconds (default: wait)\n"
     "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
     "  --max-bytes BYTES  of all objects at a time (default 128G)\n"
+    "  --storage SCHEME   where symbols wait: in-place (default), or with Reed-Solomon as in\n"
+    "                     1999: memory, receive-order, group-area, crowd-bucket, crowd-pool\n"
+    "  --crowd N          blocks of a write of these (default 4)\n"
+    "  --memory BYTES     for these, k/M/G allowed (default 64M)\n"
+    "  --io MODE          cached (default) or direct: past the page cache\n"
     "  --rcvbuf BYTES     UDP receive buffer, k/M/G allowed (default 16M)\n"
     "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
     "  --help, --version\n"
@@ -57,6 +62,7 @@ struct run {
     uint8_t key[TP_KEY_BYTES];
     bool satellite, no_sandbox, has_variant;
     uint64_t timeout_ns, rcvbuf_bytes;
+    struct keeping keeping;
     const char *dir_path;
     struct datadir dir;
     struct places places;
@@ -75,7 +81,7 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     struct run *run = ctx;
     enum fcast_begin answer = place_open(&run->places, source, tsi, toi, fti, out);
 
-    const char *why = strerror(errno);
+    const char *why = run->places.why ? run->places.why : strerror(errno);
     uint64_t more;
     if (answer == FCAST_REFUSE && !run->places.error &&
         log_limit_take(run->log, "sender", why, 1, run->now_ns, &more))
@@ -210,6 +216,10 @@ enum {
     OPTION_TIMEOUT,
     OPTION_MAX_OBJECT,
     OPTION_MAX_BYTES,
+    OPTION_STORAGE,
+    OPTION_CROWD,
+    OPTION_MEMORY,
+    OPTION_IO,
     OPTION_RCVBUF,
     OPTION_NO_SANDBOX,
     OPTION_HELP,
@@ -228,6 +238,10 @@ static const struct option options[] = {{"group", required_argument, NULL, OPTIO
                                         {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                         {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
                                         {"max-bytes", required_argument, NULL, OPTION_MAX_BYTES},
+                                        {"storage", required_argument, NULL, OPTION_STORAGE},
+                                        {"crowd", required_argument, NULL, OPTION_CROWD},
+                                        {"memory", required_argument, NULL, OPTION_MEMORY},
+                                        {"io", required_argument, NULL, OPTION_IO},
                                         {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
                                         {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
                                         {"help", no_argument, NULL, OPTION_HELP},
@@ -255,12 +269,31 @@ static bool take_bound(struct run *run, int option)
     return true;
 }
 
+static const char *const storages[] = {"in-place",   "memory",       "receive-order",
+                                       "group-area", "crowd-bucket", "crowd-pool"};
+static const char *const modes_of_io[] = {"cached", "direct"};
+
+/* How symbols are kept; false: another option. */
+static bool take_keeping(struct keeping *k, int option)
+{
+    switch (option) {
+    case OPTION_STORAGE: k->storage = option_word("--storage", optarg, storages, 6); break;
+    case OPTION_CROWD: k->crowd = (uint32_t)parse_number("--crowd", optarg, 1, 4096); break;
+    case OPTION_MEMORY:
+        k->memory_bytes = parse_number("--memory", optarg, 4096, UINT64_C(1) << 40);
+        break;
+    case OPTION_IO: k->is_direct = option_word("--io", optarg, modes_of_io, 2); break;
+    default: return false;
+    }
+    return true;
+}
+
 static void take_option(struct run *run, int option)
 {
     static const char *const modes[] = {"tiddo", "satellite"};
     struct session *s = &run->session;
 
-    if (take_bound(run, option))
+    if (take_bound(run, option) || take_keeping(&run->keeping, option))
         return;
     switch (option) {
     case OPTION_GROUP: s->group = option_endpoint("--group", optarg); break;
@@ -328,6 +361,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
     run->cfg.protocol = run->session.protocol;
     if (run->cfg.protocol == FCAST_PROTOCOL_SEED && !run->has_variant)
         run->cfg.rs_kind = FCAST_SEED_RS;
+    run->places.keeping = run->keeping;
+    run->places.keeping.rs_kind = run->cfg.rs_kind;
     run->cfg.has_tsi = run->session.has_tsi;
     run->cfg.tsi = run->session.tsi;
 }
@@ -424,6 +459,22 @@ static void receive(struct run *run)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
+/* What the disk did for the symbols: while they came, and when they were sorted and decoded. */
+static void print_disk(const struct places *p)
+{
+    const struct disk_counts *one = &p->receiving, *two = &p->sorting;
+
+#define N(count) (unsigned long long)count
+    printf("storage=%s io=%s crowd=%u peak_blocks=%llu writes=%llu seeks=%llu written_bytes=%llu "
+           "reads=%llu read_bytes=%llu sort_writes=%llu sort_seeks=%llu sort_written_bytes=%llu "
+           "sort_reads=%llu sort_read_bytes=%llu ",
+           storages[p->keeping.storage], modes_of_io[p->keeping.is_direct], p->keeping.crowd,
+           N(p->peak_blocks), N(one->writes), N(one->seeks), N(one->written_bytes), N(one->reads),
+           N(one->read_bytes), N(two->writes), N(two->seeks), N(two->written_bytes), N(two->reads),
+           N(two->read_bytes));
+#undef N
+}
+
 static void print_summary(const struct run *run, bool complete)
 {
     struct fcast_receiver_stats st;
@@ -433,20 +484,23 @@ static void print_summary(const struct run *run, bool complete)
     printf(
         "files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
         "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
-        "decoded_blocks=%llu restored=%llu wrong=%llu unstored=%llu store_errors=%llu socket_drops=%llu "
-        "seconds=%.3f result=%s\n",
+        "decoded_blocks=%llu restored=%llu wrong=%llu unstored=%llu store_errors=%llu socket_drops=%llu ",
         N(objects_done), (unsigned long long)run->bytes, N(received), N(lost), N(out_of_order),
         N(redundant), N(stray), N(malformed), N(forged), N(conflicting), N(refused), N(evicted),
         N(decoded), N(restored), N(objects_wrong), N(objects_unstored), N(store_errors),
-        (unsigned long long)tp_socket_drops(run->fd), (double)(run->now_ns - run->begun_ns) / 1e9,
-        complete ? "complete" : "incomplete");
+        (unsigned long long)tp_socket_drops(run->fd));
 #undef N
+    print_disk(&run->places);
+    printf("seconds=%.3f result=%s\n", (double)(run->now_ns - run->begun_ns) / 1e9,
+           complete ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)
 {
-    static struct run run = {
-        .rcvbuf_bytes = 16 << 20, .fd = -1, .cfg = {.max_bytes = UINT64_C(128) << 30}};
+    static struct run run = {.rcvbuf_bytes = 16 << 20,
+                             .fd = -1,
+                             .keeping = {.crowd = 4, .memory_bytes = 64 << 20},
+                             .cfg = {.max_bytes = UINT64_C(128) << 30}};
 
     program = "fcast-recv";
     take_arguments(&run, argc, argv);

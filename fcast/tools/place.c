@@ -25,7 +25,7 @@ struct place {
     int notes_fd;
     struct disk_file data, repair;
     struct fcast_shelf *shelf; /* NULL: in place */
-    bool is_sorting;
+    bool is_sorting, is_settled;
     uint8_t notes[NOTES * NOTE_BYTES]; /* not written yet */
     unsigned count;
     uint64_t notes_end; /* bytes of the file */
@@ -63,8 +63,8 @@ static void make_name(const struct places *owner, char out[NAME_BYTES], uint64_t
 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         hash = mix(hash, parts[i]);
-    if (owner->storage != STORAGE_IN_PLACE)
-        hash = mix(mix(hash, (uint64_t)owner->storage), owner->crowd);
+    if (owner->keeping.storage != STORAGE_IN_PLACE)
+        hash = mix(mix(hash, (uint64_t)owner->keeping.storage), owner->keeping.crowd);
     snprintf(out, NAME_BYTES, "%016llx", (unsigned long long)hash);
 }
 
@@ -92,9 +92,11 @@ int place_read(void *place, uint64_t at, void *bytes, size_t len)
                      len, NULL);
 }
 
-/* Those of what goes on now. */
+/* Those of what goes on now; NULL: the scheme has done its work. */
 static struct disk_counts *counts_of(struct place *p)
 {
+    if (p->is_settled)
+        return NULL;
     return p->is_sorting ? &p->owner->sorting : &p->owner->receiving;
 }
 
@@ -197,8 +199,11 @@ static int settle(void *ctx)
 {
     struct place *p = ctx;
 
+    if (fcast_shelf_flush(p->shelf) < 0)
+        return -1;
     p->is_sorting = true;
-    return fcast_shelf_settle(p->shelf);
+    p->is_settled = fcast_shelf_settle(p->shelf) == 0;
+    return p->is_settled ? 0 : -1;
 }
 
 static void close_files(struct place *p)
@@ -218,9 +223,9 @@ static bool is_full(int why)
 /* Why this object cannot be kept as the options say; NULL: it can. */
 static const char *why_not(const struct places *owner, const struct fcast_fti *fti)
 {
-    if (owner->storage != STORAGE_IN_PLACE && fti->fec != FCAST_RS)
+    if (owner->keeping.storage != STORAGE_IN_PLACE && fti->fec != FCAST_RS)
         return "its code is not Reed-Solomon; valid: --storage in-place";
-    if (owner->is_direct && fti->symbol_bytes % DISK_UNIT)
+    if (owner->keeping.is_direct && fti->symbol_bytes % DISK_UNIT)
         return "its symbols are no multiples of 512 bytes; valid: --io cached";
     return NULL;
 }
@@ -229,10 +234,10 @@ static const char *why_not(const struct places *owner, const struct fcast_fti *f
 static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fcast_place *out)
 {
     struct places *owner = p->owner;
-    struct fcast_shelf_config cfg = {.scheme = (enum fcast_scheme)(owner->storage - 1),
-                                     .b = owner->crowd,
-                                     .max_bytes = owner->memory_bytes - owner->memory_used,
-                                     .rs_kind = owner->rs_kind,
+    struct fcast_shelf_config cfg = {.scheme = (enum fcast_scheme)(owner->keeping.storage - 1),
+                                     .b = owner->keeping.crowd,
+                                     .max_bytes = owner->keeping.memory_bytes - owner->memory_used,
+                                     .rs_kind = owner->keeping.rs_kind,
                                      .fti = *fti,
                                      .disk = *out};
 
@@ -260,8 +265,8 @@ static int open_files(struct place *p, const struct fcast_fti *fti)
     snprintf(data, sizeof data, "%s.data", p->name);
     snprintf(repair, sizeof repair, "%s.repair", p->name);
     p->notes_fd = open_part(owner, p->name, "notes");
-    if (p->notes_fd < 0 || disk_open(&p->data, owner->dir_fd, data, owner->is_direct) < 0 ||
-        disk_open(&p->repair, owner->dir_fd, repair, owner->is_direct) < 0 ||
+    if (p->notes_fd < 0 || disk_open(&p->data, owner->dir_fd, data, owner->keeping.is_direct) < 0 ||
+        disk_open(&p->repair, owner->dir_fd, repair, owner->keeping.is_direct) < 0 ||
         fstat(p->notes_fd, &st) < 0)
         return -1;
     /* A note that is not whole was being written when the process was killed. */
@@ -269,7 +274,8 @@ static int open_files(struct place *p, const struct fcast_fti *fti)
     if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
         return -1;
     /* Schemes write whole blocks, and more of them than the object has. */
-    return owner->storage == STORAGE_IN_PLACE ? ftruncate(p->data.fd, (off_t)fti->length) : 0;
+    return owner->keeping.storage == STORAGE_IN_PLACE ? ftruncate(p->data.fd, (off_t)fti->length)
+                                                      : 0;
 }
 
 enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
@@ -293,7 +299,7 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
                                 .repair = {p, read_repair, write_repair},
                                 .note = note,
                                 .noted = noted};
-    bool has_shelf = owner->storage != STORAGE_IN_PLACE && fti->length;
+    bool has_shelf = owner->keeping.storage != STORAGE_IN_PLACE && fti->length;
     if (open_files(p, fti) < 0 || (has_shelf && put_up_shelf(p, fti, out) < 0)) {
         int why = errno;
         if (is_full(why))

@@ -14,15 +14,18 @@
 /* --storage: in place, or enum fcast_scheme + 1. */
 enum { STORAGE_IN_PLACE };
 
-struct places {
-    int dir_fd; /* DIR/.fcast */
-    int error;  /* errno of the first write that failed; 0: none has */
-    /* Set after places_open(). */
+struct keeping {
     int storage;
     bool is_direct;
     uint32_t crowd;        /* blocks of a write */
     uint64_t memory_bytes; /* of the schemes of 1999, all objects */
     int rs_kind;
+};
+
+struct places {
+    int dir_fd;             /* DIR/.fcast */
+    int error;              /* errno of the first write that failed; 0: none has */
+    struct keeping keeping; /* set after places_open() */
     /* Read by the caller. */
     const char *why;                       /* of the last refusal; NULL: errno says it */
     struct disk_counts receiving, sorting; /* while symbols come; when all are here */
