@@ -18,6 +18,7 @@ from parsers.base.metric_units import (
     absent,
 )
 from parsers.base.times import MICROSECONDS
+from parsers.measure.carousel import CarouselData
 from parsers.measure.deliveries import ingested, receiver_of
 from parsers.measure.summary import CellData, CellMetrics
 from parsers.measure.verdicts import worst_verdict
@@ -71,6 +72,8 @@ class Column:
 
 def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
     """Per receiver that has a log, its products in order of arrival."""
+    if data.carousel is not None:
+        return _of_a_carousel(data.carousel, data.cell.trace.bytes or 0)
     found = {h: receiver_of(data.logs[h]) for h in data.cell.subscribers if h in data.logs}
     created = [p.created_us for p in ingested(data.ingest)]
     created += [p.created_us for receiver in found.values() for p in receiver.arrivals]
@@ -90,6 +93,27 @@ def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
             )
         )
         for host, receiver in found.items()
+    }
+
+
+def _of_a_carousel(data: CarouselData, file_bytes: int) -> dict[str, tuple[Delivered, ...]]:
+    """The same of a carousel's file: times since the receiver tuned in; what it missed until then
+    counts as repaired."""
+    return {
+        host: ()
+        if r.file_s is None
+        else (
+            Delivered(
+                product=("file", file_bytes, "", 0),
+                created_us=0,
+                arrived_us=round(r.file_s * MICROSECONDS),
+                how="fcast",
+                delay_s=None,
+                retrans=r.file_lost or 0,
+            ),
+        )
+        for host, r in data.receivers.items()
+        if r is not None
     }
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from parsers.measure import carousel
 from parsers.measure.carousel import CarouselData, expected_files
+from parsers.measure.side_by_side import deliveries_of
+from parsers.measure.summary import CellData
 from parsers.read.cell_files import Cell
 from parsers.read.fcast_log import parse_receiver, parse_sender
 
@@ -77,6 +79,13 @@ def test_listening_time_is_counted_in_files() -> None:
     times = carousel.download_values(cell(), data)
     assert times["latency_max"].value == pytest.approx(1.0)
     assert times["throughput"].value == pytest.approx(8 * 1048576 / 1.0)
+
+
+def test_runs_are_compared_by_what_receivers_got() -> None:
+    data = CarouselData(parse_sender(SENT), {"s": parse_receiver(GOT), "late": None})
+    found = deliveries_of(CellData(cell(), carousel=data))
+    assert [(d.arrived_us, d.retrans) for d in found["s"]] == [(1_100_000, 128)]
+    assert "late" not in found
 
 
 def test_what_has_no_value_says_why() -> None:
