@@ -37,7 +37,12 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.verify",
     ),
     "controller.paths": ("common.contracts", "topologies.model.network"),
-    "controller.switches": ("common.contracts", "topologies.model.network", "controller.paths"),
+    "controller.switches": (
+        "common.contracts",
+        "common.looking",
+        "topologies.model.network",
+        "controller.paths",
+    ),
     "controller.service": (
         "topologies.model.document",
         "topologies.model.network",

@@ -33,6 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from common import looking
 from controller.paths.replies import Malformed, Type
 from controller.switches import frameworks
 from controller.switches.channel import Channel
@@ -46,7 +47,7 @@ from controller.switches.guard import (
 
 LOG = logging.getLogger(__name__)
 Handler = TypeVar("Handler", bound=Callable[..., None])
-ECHO_INTERVAL_S = 5.0
+ECHO_INTERVAL_S, ECHO_LONGEST_S = 5.0, 15.0  # Channel ends what is silent for 20 s
 
 
 ROOT = frameworks.root_package()
@@ -434,8 +435,9 @@ def _keep_alive() -> None:
 
     (The framework would take a thread for each connection, which outlives it for a while.)
     """
+    interval_s = min(ECHO_LONGEST_S, looking.every_s(ECHO_INTERVAL_S))
     while True:
-        _hub.sleep(ECHO_INTERVAL_S)
+        _hub.sleep(interval_s)
         for datapath in list(_switches):
             datapath.send_msg(datapath.ofproto_parser.OFPEchoRequest(datapath))
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
+from common import looking
 from experiments.verdict import ShaperSample
 
 PS_COLUMNS: Final = "pid,ppid,pcpu,cputimes,etimes,rss,args"
@@ -20,8 +21,9 @@ LONG_RUN_S: Final = 1800.0
 
 
 def interval_s(duration_s: float) -> int:
-    """Return the seconds between samples: 1 in short runs, 60 in long ones, as in the papers."""
-    return 60 if duration_s >= LONG_RUN_S else 1
+    """Return the seconds between samples: 1 in short runs, 60 in long ones, as in the papers.
+    NetworkError."""
+    return round(looking.every_s(60 if duration_s >= LONG_RUN_S else 1))
 
 
 def family(lines: Iterable[str], ancestor: int) -> list[str]:

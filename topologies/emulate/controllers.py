@@ -18,6 +18,7 @@ __all__ = ["Controllers"]
 OPENFLOW_PORT = 6653
 STANDBY_PORT_OFFSET = 500
 LONGEST_LIVENESS_MS = 60_000.0
+PROBE_S = 10.0  # of a controller that says nothing
 
 
 class Controllers:
@@ -107,6 +108,7 @@ class Controllers:
     def tell_switches(self, switches: Sequence[str]) -> None:
         """Where the controllers of their domain listen. NetworkError."""
         argv = ["ovs-vsctl"]
+        probe_ms = min(LONGEST_LIVENESS_MS, 1000 * looking.every_s(PROBE_S))
         for switch in self._network.switches:
             ours = [c for c in self.all() if c.domain == switch.domain]
             if switch.name not in switches or not ours:
@@ -115,7 +117,7 @@ class Controllers:
             for name, controller in zip(names, ours, strict=True):
                 target = f'target="tcp:127.0.0.1:{controller.port}"'
                 argv += ["--", f"--id={name}", "create", "Controller", target]
-                argv += ["max_backoff=1000", "inactivity_probe=10000"]
+                argv += ["max_backoff=1000", f"inactivity_probe={probe_ms:.0f}"]
             argv += ["--", "set", "Bridge", switch.name, f"controller=[{','.join(names)}]"]
         if len(argv) > 1:
             check(argv)
