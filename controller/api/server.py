@@ -23,13 +23,13 @@ import time
 import weakref
 from collections import Counter
 from dataclasses import dataclass
-from email.utils import formatdate
 from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from common import looking
 from controller.api.auth import MAX_HEAD_BYTES
 from controller.api.origin import origin_of
 from controller.api.ratelimit import RateLimit
@@ -275,7 +275,6 @@ class _LimitedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def data_received(self, data: bytes) -> None:
-        self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         super().data_received(data)
         if self._is_asking():
             self._start_timer()
@@ -371,7 +370,7 @@ class Server:
     def stop(self, timeout_s: float) -> None:
         """Stop serving; wait at most `timeout_s`."""
         for server, _ in self._serving:
-            server.end()
+            server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -382,30 +381,16 @@ class Server:
         asyncio.run(serve())
 
 
-class _Sleeper(uvicorn.Server):
-    """Sleeps until it is told to end: uvicorn's own loop looks ten times a second."""
-
-    _loop: asyncio.AbstractEventLoop | None = None
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self._told = asyncio.Event()
+class _Seldom(uvicorn.Server):
+    """Looks whether it is to end as often as observers look, not ten times a second."""
 
     async def main_loop(self) -> None:
-        """Return once `end` is called."""
-        self._loop = asyncio.get_running_loop()
-        if not self.should_exit:
-            await self._told.wait()
-
-    def end(self) -> None:
-        """End soon. Thread-safe."""
-        self.should_exit = True
-        if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # closed: it has ended
-                self._loop.call_soon_threadsafe(self._told.set)
+        """Return when it is to end."""
+        while not await self.on_tick(0):
+            await asyncio.sleep(looking.every_s(0.1))
 
 
-def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> _Sleeper:
+def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> uvicorn.Server:
     """Return a server that answers 503 while `limit` requests or connections are open."""
     config = uvicorn.Config(
         app,
@@ -422,4 +407,4 @@ def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> _Sle
     )
     config.load()
     config.ssl = tls  # made and checked before, not by uvicorn
-    return _Sleeper(config)
+    return _Seldom(config) if looking.every_s(0.0) else uvicorn.Server(config)

@@ -24,7 +24,6 @@ import os
 import queue
 import socket
 import ssl
-import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -47,6 +46,7 @@ from controller.switches.guard import (
 
 LOG = logging.getLogger(__name__)
 Handler = TypeVar("Handler", bound=Callable[..., None])
+LOOK_S = 0.2
 ECHO_INTERVAL_S, ECHO_LONGEST_S = 5.0, 15.0  # Channel ends what is silent for 20 s
 
 
@@ -363,8 +363,8 @@ Address = tuple[str | int, ...]  # host, port; for IPv6 two numbers more
 class Service(Protocol):
     """A thread of the framework."""
 
-    def join(self) -> None:
-        """Return when it has ended."""
+    def is_alive(self) -> bool:
+        """Return whether it runs."""
 
 
 class _Listener:
@@ -497,12 +497,6 @@ def wait(services: list[Service]) -> None:
     if IS_GREEN:
         _hub.joinall(services)
     else:
-        ended = threading.Event()
-        for service in services:
-            threading.Thread(target=_tell_end, args=(service, ended), daemon=True).start()
-        ended.wait()
-
-
-def _tell_end(service: Service, ended: threading.Event) -> None:
-    service.join()
-    ended.set()
+        look_s = looking.every_s(LOOK_S)
+        while all(service.is_alive() for service in services):
+            time.sleep(look_s)

@@ -15,11 +15,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
+import uvicorn
 
+from common import looking
 from controller.api import server
 from controller.api.auth import Access
 from controller.api.keys import KeysError, make_keys
@@ -378,36 +379,21 @@ def test_event_streams_at_once_take_exactly_their_places(live: Live) -> None:
     wait_until("nothing is left of those that left at once", all_are_free)
 
 
-def test_an_idle_server_sleeps_until_it_is_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    polled: list[float] = []
+def test_a_soak_s_server_looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
 
-    async def sleep(seconds: float) -> None:
-        polled.append(seconds)
-
-    async def app(*_: object) -> None:
+    async def app(scope: object, receive: object, send: object) -> None:
         pass
 
-    async def idle() -> None:
-        sleeper = server._server(app, None, None)
-        running = asyncio.create_task(sleeper.main_loop())
-        for _ in range(3):
-            assert (await asyncio.wait({running}, timeout=0))[1]
-        threading.Thread(target=sleeper.end).start()
-        await asyncio.wait_for(running, 10)
+    monkeypatch.setenv(looking.VARIABLE, "600")
+    seldom = server._server(app, None, None)
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        seldom.should_exit = len(slept) == 3
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    asyncio.run(idle())
-    assert not polled
-
-
-def test_answers_say_when_they_were_made(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    with live.connect() as connection:
-        for date in ("Thu, 01 Jan 2026 00:00:00 GMT", "Fri, 02 Jan 2026 00:00:00 GMT"):
-            monkeypatch.setattr(server, "formatdate", partial(_date, date))
-            connection.sendall(b"GET /v1/health HTTP/1.1\r\nHost: a\r\n\r\n")
-            assert f"date: {date}\r\n".encode() in connection.recv(4096)
-
-
-def _date(text: str, *, usegmt: bool) -> str:
-    assert usegmt
-    return text
+    asyncio.run(seldom.main_loop())
+    assert slept == [600, 600, 600]
+    monkeypatch.delenv(looking.VARIABLE)
+    assert type(server._server(app, None, None)).main_loop is uvicorn.Server.main_loop

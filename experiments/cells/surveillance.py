@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from common import looking
 from common.shell import NetworkError
@@ -58,6 +58,9 @@ class Asked:
     groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> who gets all
 
 
+PART: Final = "flights.part"  # of flights.json, in a run of more than some minutes
+
+
 class Surveillance:
     """From its making to `close`."""
 
@@ -75,13 +78,15 @@ class Surveillance:
         period = period_of(asked.rate_bps)
         self._ways = ways(emulation.network, asked.rate_bps)
         found = stations(emulation.network, partial(_tapped, emulation))
-        self._part = (out / "flights.part").open("w+b")
-        self._taps = Taps(found, emulation.pids, asked.groups, period, self._part)
+        self._taps = Taps(found, emulation.pids, asked.groups, period, self._make_part)
         self._reader = Repeater("taps", looking.every_s(TAP_INTERVAL_S), self._read)
         self._reader.start()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look_at, args=(at_s,), daemon=True)
         self._thread.start()
+
+    def _make_part(self) -> BinaryIO:
+        return (self._out / PART).open("w+b")
 
     def _read(self) -> None:
         self._taps.look()
@@ -123,8 +128,7 @@ class Surveillance:
         self._reader.stop()
         patience = {key: way.most_ms + PATIENCE_MS for key, way in self._ways.items()}
         flights, unseen = self._taps.close(patience)
-        self._part.close()
-        (self._out / "flights.part").unlink()
+        (self._out / PART).unlink(missing_ok=True)
         changes = self._journal.close()
         write_json(
             self._out / "inventory.json",

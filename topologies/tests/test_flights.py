@@ -6,6 +6,8 @@ from __future__ import annotations
 import io
 import math
 import struct
+from collections.abc import Callable
+from pathlib import Path
 from typing import BinaryIO
 
 import pytest
@@ -139,10 +141,10 @@ def test_a_sample_is_as_large_as_watching_may_cost() -> None:
     assert period_of(1e12) == MOST_PERIOD
 
 
-def watched_for(hours: int, file: BinaryIO | None) -> Flights:
+def watched_for(hours: int, make_file: Callable[[], BinaryIO] = io.BytesIO) -> Flights:
     """A packet each 7 s, of a new flow each 10 minutes; each tenth is lost. Looked at once a
     minute, as rings are: all that leaves before all that comes."""
-    flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN, file=file)
+    flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN, make_file=make_file)
     for minute in range(hours * 60):
         times_s = range(minute * 60, minute * 60 + 60, 7)
         port = struct.pack("!H", minute // 10)
@@ -157,17 +159,19 @@ def watched_for(hours: int, file: BinaryIO | None) -> Flights:
     return flights
 
 
-def test_days_take_no_more_memory_than_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    file, hours = io.BytesIO(), 6
-    bounded = watched_for(hours, file)
+def test_days_take_no_more_memory_than_minutes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, hours = tmp_path / "flights.part", 6
+    bounded = watched_for(hours, lambda: file.open("w+b", buffering=0))
     held = [len(flight.delays_ms) for flight in bounded._flights.values()]
     assert max(held) < (PUT_AWAY_S + REMEMBERED_S) / BLOCK_S + 12
     assert len(bounded._numbers) <= 3
     assert len(bounded._highest) <= 6
-    assert len(file.getvalue()) > 3000 * hours
+    assert file.stat().st_size > 3000 * hours
     found = bounded.close(BEGIN + hours * 3600 * NS, {})
     monkeypatch.setattr("topologies.watch.flights.PUT_AWAY_S", math.inf)
-    whole = watched_for(hours, None)
+    whole = watched_for(hours)
     assert min(len(flight.delays_ms) for flight in whole._flights.values()) > 300 * hours
     for one, other in zip(found, whole.close(BEGIN + hours * 3600 * NS, {}), strict=True):
         assert one.packets

@@ -13,7 +13,7 @@ import math
 import struct
 import zlib
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple
 
@@ -153,11 +153,12 @@ class Flights:
         groups: Mapping[bytes, Collection[int]],
         begin_ns: int,
         block_s: float = BLOCK_S,
-        file: BinaryIO | None = None,
+        make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
-        """`groups`: multicast address -> stations that are to get what is sent to it. `file`: takes
-        what is over, so that days of watching take no more memory than minutes."""
-        self._file, self._put_away_ns = file or io.BytesIO(), begin_ns
+        """`groups`: multicast address -> stations that are to get what is sent to it.
+        `make_file`: for what is over, so that days of watching take no more memory than minutes."""
+        self._file: BinaryIO | None = None
+        self._make_file, self._put_away_ns = make_file, begin_ns
         self._stations, self._begin_ns, self._block_s = stations, begin_ns, block_s
         self._expected: dict[bytes, Collection[int]] = dict(groups)
         self._own: dict[bytes, int] = {}
@@ -222,10 +223,11 @@ class Flights:
         left_ns = (d.at_ns for departures in self._sent.values() for d in departures)
         oldest_ns = min(too_old_ns, min(left_ns, default=too_old_ns))
         first_open = self._block(oldest_ns)
+        self._file = file = self._file or self._make_file()
         for (source, target), flight in self._flights.items():
             for number in [n for n in flight.delays_ms if n < first_open]:
                 figures = summary(flight.delays_ms.pop(number))
-                self._file.write(_RECORD.pack(source, target, number, *figures))
+                file.write(_RECORD.pack(source, target, number, *figures))
         over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
         flows = {flow for _, flow in over}
         for key in over:
@@ -234,11 +236,14 @@ class Flights:
             del self._highest[key]
 
     def _take_back(self) -> None:
+        if self._file is None:
+            return
         self._file.seek(0)
         for source, target, number, *figures in _RECORD.iter_unpack(self._file.read()):
             n, least, median, late, most = figures
             flight = self._flights[source, target]
             flight.put_away.append((number, (n, least, median, late, most)))
+        self._file.close()
 
     def _block(self, at_ns: int) -> int:
         return int((at_ns - self._begin_ns) / (self._block_s * NS))

@@ -11,11 +11,12 @@ filters and firewall.
 from __future__ import annotations
 
 import ctypes
+import io
 import mmap
 import socket
 import struct
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import BinaryIO, Final
 
 from common.shell import NetworkError, namespace_of
@@ -123,10 +124,10 @@ class Taps:
         pids: Mapping[str, int],
         groups: Mapping[str, Collection[str]],
         period: int,
-        file: BinaryIO | None = None,
+        make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
         """`pids`: node -> a process in its namespace. `groups`: multicast address -> nodes that
-        are to get what is sent to it. `file`: for what is over (`Flights`). NetworkError."""
+        are to get what is sent to it. `make_file`: for what is over (`Flights`). NetworkError."""
         self.period, self.stations = period, stations
         self._rings: list[Ring] = []
         try:
@@ -144,7 +145,7 @@ class Taps:
             for group, nodes in groups.items()
         }
         self.begin_ns = time.time_ns()
-        self._flights = Flights(stations, members, self.begin_ns, file=file)
+        self._flights = Flights(stations, members, self.begin_ns, make_file=make_file)
 
     def look(self) -> None:
         """Read the rings."""
