@@ -59,4 +59,5 @@ COPY . /downpour
 COPY --from=builder /out/build /downpour/build
 COPY --from=kernel --chown=downpour /kernel/ /home/downpour/.cache/
 WORKDIR /downpour
+ENV PATH=/downpour/.venv/bin:$PATH
 CMD [".venv/bin/python", "-m", "downpour", "experiments"]

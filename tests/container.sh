@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # docker-compose.yml for real: an engine of its own in a network namespace of its own, a base image made by
-# debootstrap, the image built from it, both profiles run, everything taken away again.
-#   tests/container.sh [native|virtual|both]        (default both)
+# debootstrap, the image built from it, its profiles run, everything taken away again.
+#   tests/container.sh [native|virtual|network|labs|all]        (default all)
 # Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.
 # DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that is removed).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-what=${1:-both}
-case "$what" in native|virtual|both) ;; *) echo "container: found '$what'; valid: native, virtual, both" >&2; exit 2 ;; esac
+what=${1:-all}
+case "$what" in native|virtual|network|labs|all) ;; *) echo "container: found '$what'; valid: native, virtual, network, labs, all" >&2; exit 2 ;; esac
+wanted() { [ "$what" = all ] || [ "$what" = "$1" ]; }
 skip() { echo "container: SKIPPED: $*: NOTHING of the container was tested"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "no root, which starts an engine"
 for program in dockerd docker docker-compose debootstrap slirp4netns; do
@@ -36,11 +37,12 @@ remove() { # directory
   unmount_below "$1"
   rm -rf "$1" || echo "container: $1 could not be removed; it holds nothing that is needed" >&2
 }
+compose=(docker-compose --profile virtual --profile network --profile labs)
 cleanup() {
   code=$?
   trap - EXIT INT TERM
   set +e
-  [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 docker-compose --profile virtual down --volumes >/dev/null 2>&1) || true
+  [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 "${compose[@]}" down --volumes >/dev/null 2>&1) || true
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   ip netns del "$name" 2>/dev/null || true
@@ -95,7 +97,7 @@ base=$(docker image inspect -f '{{.Size}}' downpour-base)
 echo "container: image of $((size / 1000000)) MB, of which $((base / 1000000)) MB are the base"
 [ "$size" -lt 600000000 ] || { echo "container: FAILED: valid: below 600 MB" >&2; exit 1; }
 
-if [ "$what" != virtual ]; then
+if wanted native; then
   echo "container: docker-compose up"
   docker-compose up -d
   emulation=$(docker-compose ps -q emulation)
@@ -117,14 +119,37 @@ print(f'container: the report service has the report: {len(page)} bytes')"
     echo "container: $service: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id"), health $(docker inspect -f '{{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}}' "$id")"
   done
 fi
-if [ "$what" != native ]; then
+if wanted virtual; then
   echo "container: docker-compose --profile virtual up virtual"
   docker-compose --profile virtual up --no-color virtual | headlines
   id=$(docker-compose --profile virtual ps -q virtual)
   echo "container: virtual: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities added $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id") dropped $(docker inspect -f '{{.HostConfig.CapDrop}}' "$id")"
   [ "$(docker inspect -f '{{.State.ExitCode}}' "$id")" = 0 ] || { echo "container: FAILED: virtual ended with $(docker inspect -f '{{.State.ExitCode}}' "$id")" >&2; exit 1; }
 fi
-docker-compose --profile virtual down --volumes
+if wanted network; then
+  echo "container: docker-compose --profile network up -d network"
+  "${compose[@]}" up -d network
+  network=$("${compose[@]}" ps -q network)
+  for _ in $(seq 120); do [ "$(docker inspect -f '{{.State.Health.Status}}' "$network")" = starting ] || break; sleep 1; done
+  "${compose[@]}" exec -T network downpour status
+  "${compose[@]}" exec -T network downpour shell uva -- ping -c 3 -i 0.2 ucar
+  "${compose[@]}" stop network
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$network")" = 0 ] || { docker logs "$network" | tail -n 5; echo "container: FAILED: the network did not end with 0" >&2; exit 1; }
+fi
+if wanted labs; then
+  echo "container: docker-compose --profile labs up -d labs"
+  mkdir -p downpour-labs && chown 1000:1000 downpour-labs
+  "${compose[@]}" up -d labs
+  inside_labs() { "${compose[@]}" exec -T labs downpour lab "$@"; }
+  inside_labs start 1 --student ann | tail -n 3
+  code=0; inside_labs check 1 >"$work/lab.log" 2>&1 || code=$?
+  [ "$code" = 1 ] || { tail -n 5 "$work/lab.log"; echo "container: FAILED: found exit $code of an unsolved lab; valid: 1" >&2; exit 1; }
+  inside_labs run 1 -- bash -c ". /downpour/labs/solutions/1-vlan-by-hand/solution.sh"
+  inside_labs check 1 | tail -n 3
+  [ -s downpour-labs/1/result-1.json ] || { echo "container: FAILED: no result-1.json" >&2; exit 1; }
+  inside_labs stop 1
+fi
+"${compose[@]}" down --volumes
 left=$(docker ps -aq; docker volume ls -q; docker network ls -q --filter type=custom)
 [ -z "$left" ] || { echo "container: FAILED: left after down: $left" >&2; exit 1; }
 echo "container: down left no container, network or volume; runs/ has $(find runs -name report.txt | wc -l) reports"
