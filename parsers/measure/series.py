@@ -22,6 +22,7 @@ class Series:
     nic_bps: tuple[tuple[float, float], ...] = ()
     nic_bps_per_minute: tuple[tuple[float, float], ...] = ()
     input_bps: tuple[tuple[float, float], ...] = ()  # per second, at the second's end
+    arrivals: tuple[tuple[float, int], ...] = ()  # (when it was created, bytes) of each file
     machine_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: not idle, no iowait, steal
     sender_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: the LDM processes
     sender_cpu_source: str = ""  # cpu.log or ps
@@ -68,6 +69,11 @@ def input_series(
         if 0 <= second < len(seconds):
             seconds[second] += 8.0 * product.size_bytes
     return tuple((i + 1.0, rate) for i, rate in enumerate(seconds))
+
+
+def arrivals(inserted: Sequence[Product], begin: float) -> tuple[tuple[float, int], ...]:
+    """(seconds after `begin` at which a file was created, its bytes), in the order of creation."""
+    return tuple(sorted((p.created_us / MICROSECONDS - begin, p.size_bytes) for p in inserted))
 
 
 def cpu_series(

@@ -31,6 +31,7 @@ from parsers.measure.metrics import (
 from parsers.measure.repaired import Repaired, repaired_of
 from parsers.measure.series import (
     Series,
+    arrivals,
     cpu_series,
     input_series,
     per_minute,
@@ -519,6 +520,7 @@ def _series(
         nic_bps=tuple((s.time_s - begin, s.rate) for s in nic),
         nic_bps_per_minute=per_minute(nic, begin, end),
         input_bps=input_series(ingested(data.ingest), begin, end),
+        arrivals=arrivals(ingested(data.ingest), begin),
         machine_cpu=machine,
         sender_cpu=cpu_series(samples, data.cell.cores, begin),
         sender_cpu_source=source,

@@ -357,13 +357,13 @@ class Figure(Block):
     the same as bars. boxes: the distribution over file-sets against G, `x` is file_set_bytes.
     minutes: the per-minute series of the first repeat of the cells at `where`, a line per level of
     `by` (the protocols). subscribers: one of DRFSM21 3.2's metrics in each interval tau, a line per
-    subscriber of the first cell at `where`.
+    subscriber of the first cell at `where`. arrivals: size and time of each file of its trace.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
     title: Text
     source: str = Field("", description="the paper's figure, or what else it shows")
-    kind: Literal["lines", "bars", "boxes", "minutes", "subscribers"]
+    kind: Literal["lines", "bars", "boxes", "minutes", "subscribers", "arrivals"]
     x: FactorName | None = None
     metric: MetricName | None = None
     second: MetricName | None = Field(None, description="dashed, with an axis of its own")
@@ -374,9 +374,9 @@ class Figure(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> Figure:
-        if self.kind == "minutes":
+        if self.kind in ("minutes", "arrivals"):
             if self.x is not None:
-                raise _wrong("kind minutes: no x: time is")
+                raise _wrong(f"kind {self.kind}: no x: time is")
             return self
         if self.kind == "subscribers":
             if self.x is not None or self.metric not in TAU_METRICS:

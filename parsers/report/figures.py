@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures that an experiment file asks for (`figures:`): a sweep's points as lines or bars with
-error bars, distributions over file-sets as boxes, bandwidth per minute. Published values whose
+error bars, distributions over file-sets as boxes, bandwidth per minute, the files of the trace. Published values whose
 metric and conditions match are drawn as hollow markers."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
 from parsers.read.published import Figure, PaperValue
-from parsers.report import curves, over_time, spreads, subscribers
+from parsers.report import arrivals, curves, over_time, spreads, subscribers
 from parsers.report.drawing import Plot, style
 
 
@@ -50,6 +50,8 @@ def _draw(
 ) -> Plot | str:
     if figure.kind == "minutes":
         return over_time.draw(figure, cells)
+    if figure.kind == "arrivals":
+        return arrivals.draw(figure, cells)
     if figure.kind == "subscribers":
         return subscribers.draw(figure, cells)
     if figure.kind == "boxes":
