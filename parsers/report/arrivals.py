@@ -49,8 +49,6 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     axes.set_ylabel("Size of a file (bytes)")
     axes.set_xlabel(f"Time after the first insertion ({'min' if unit_s > 1 else 's'})")
     axes.set_title(figure.title)
-    caption = f"{caption_of(figure, (), False, bars=False)}. {show(cell.cell.factors)}"
     words = summary(files)
-    return save(
-        canvas, figure.name, figure.title, f"{figure.title}. {words}.", f"{caption}: {words}"
-    )
+    caption = f"{caption_of(figure, (), False, bars=False)}. {show(cell.cell.factors)}: {words}"
+    return save(canvas, figure.name, figure.title, f"{figure.title}. {words}.", caption)
