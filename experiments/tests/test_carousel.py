@@ -180,6 +180,15 @@ def test_what_goes_wrong_is_told(changes: dict[str, Any], name: str) -> None:
     assert statuses(**changes).get(name) == "fail"
 
 
+def test_a_moment_decides_no_rate() -> None:
+    """20 datagrams in 0.2 s, the last three of which are goodbyes."""
+    short = dataclasses.replace(SENDER, datagrams=20, seconds=0.2)
+    few = {"umass/u-eth0/1:1": {"sent_packets": 20, "sent_bytes": 20_000}}
+    assert "sender rate" not in statuses(short, end=counters(classes=few))
+    few["umass/u-eth0/1:1"]["sent_packets"] = 19
+    assert statuses(short, end=counters(classes=few)).get("sender rate") == "fail"
+
+
 def test_every_so_many_th_is_lost() -> None:
     every: dict[str, Any] = {"loss": 0.0, "loss_period": 100}
     assert statuses(**every) == {}
