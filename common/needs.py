@@ -85,6 +85,7 @@ NEEDS: Final[tuple[Need, ...]] = (
     Need("libcrypto", "libssl-dev", Use.COMPILE, header="openssl/evp.h"),
     Need("libcurl", "libcurl4-openssl-dev", Use.COMPILE, header="curl/curl.h"),
     Need("expat", "libexpat1-dev", Use.COMPILE, header="expat.h"),
+    Need("zlib", "zlib1g-dev", Use.COMPILE, header="zlib.h"),
     Need("isa-l", "libisal-dev", Use.COMPILE, header="isa-l.h"),
     Need("ipsec-mb", "libipsec-mb-dev", Use.COMPILE, header="intel-ipsec-mb.h", necessary=False),
     Need("jansson", "libjansson-dev", Use.COMPILE, header="jansson.h"),

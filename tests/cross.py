@@ -29,7 +29,7 @@ EXIT_MISSING: Final = 3
 MIRROR: Final = "http://deb.debian.org/debian"
 LIBRARIES: Final = (
     *("libc6-dev", "libcmocka-dev", "libcurl4-openssl-dev", "libisal-dev", "libjansson-dev"),
-    *("libexpat1-dev", "libpcre2-dev", "libseccomp-dev", "libssl-dev"),
+    *("libexpat1-dev", "libpcre2-dev", "libseccomp-dev", "libssl-dev", "zlib1g-dev"),
 )
 # Why a test cannot run where another program stands between it and the kernel.
 NOT_UNDER_QEMU: Final = {

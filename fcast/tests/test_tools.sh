@@ -69,6 +69,29 @@ for options in "" "--order rotate --k 100 --symbol 512"; do
     cmp "$dir/in/large" "$dir/out6/large" || fail "files differ by the packets of 1999"
 done
 
+# gzip: smaller on the wire where it helps, unpacked when it is here; a bomb is refused.
+mkdir "$dir/out7" "$dir/out8" "$dir/packed"
+yes 'a line that packs' | head -c 3000000 >"$dir/packed/text"
+cp "$dir/in/large" "$dir/packed/noise"
+for protocol in fcast flute; do
+    rm -rf "$dir/out7"
+    mkdir "$dir/out7"
+    start_sender --rate 60M --protocol $protocol --encoding gzip "$dir"/packed/*
+    grep -q 'bytes=3000000 packed_bytes=[0-9]\{1,5\} name=text' "$dir/send.err" || fail "packing"
+    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out7" >"$dir/7.out" \
+        2>"$dir/7.err" || fail "receiver of gzip, $protocol"
+    rmdir "$dir/out7/.fcast"
+    diff -r "$dir/packed" "$dir/out7" || fail "files differ that were packed, $protocol"
+    if [ $protocol = fcast ]; then
+        timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --max-unpacked 1M \
+            "$dir/out8" >"$dir/8.out" 2>"$dir/8.err" && fail "a bomb was taken"
+        grep -q 'unpacked, 3000000 bytes; --max-unpacked is 1000000' "$dir/8.err" || fail "message of a bomb"
+        grep -q 'files=1 .* unstored=1 ' "$dir/8.out" || fail "report of a bomb"
+        [ "$(ls "$dir/out8")" = noise ] || fail "a bomb left something"
+    fi
+    stop_sender "gzip $protocol"
+done
+
 # A receiver is killed in the middle; the next one goes on with what is there.
 head -c 6000000 /dev/urandom >"$dir/big"
 mkdir "$dir/out3"

@@ -4,13 +4,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "content.h"
 #include "datadir.h"
 #include "location.h"
 #include "log_limit.h"
@@ -41,6 +41,7 @@ static const char usage[] =
     "  --timeout S        end when nothing came for S seconds (default: wait)\n"
     "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
     "  --max-bytes BYTES  of all objects at a time (default 128G)\n"
+    "  --max-unpacked BYTES  of a file that is sent as gzip (default 4G)\n"
     "  --storage SCHEME   where symbols wait: in-place (default), or with Reed-Solomon as in\n"
     "                     1999: memory, receive-order, group-area, crowd-bucket, crowd-pool\n"
     "  --crowd N          blocks of a write of these (default 4)\n"
@@ -61,7 +62,7 @@ struct run {
     struct fcast_receiver_config cfg;
     uint8_t key[TP_KEY_BYTES];
     bool satellite, no_sandbox, has_variant;
-    uint64_t timeout_ns, rcvbuf_bytes;
+    uint64_t timeout_ns, rcvbuf_bytes, max_unpacked_bytes;
     struct keeping keeping;
     const char *dir_path;
     struct datadir dir;
@@ -90,103 +91,69 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     return answer;
 }
 
-/* Copies the object's data to fd. false: a store failed; *wrong: they are not what the digest says.
- */
-static bool copy(void *place, uint64_t at, uint64_t bytes, const struct fcast_meta *meta, int fd,
-                 bool *wrong)
+enum stored { STORED, WRONG_DIGEST, NOT_TAKEN, NO_ROOM };
+
+/* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why in the job. */
+static enum stored store(struct run *run, struct content_job *job, const char *name)
 {
-    static uint8_t buffer[1 << 18];
-    uint8_t found[EVP_MAX_MD_SIZE];
-    EVP_MD_CTX *digest = EVP_MD_CTX_new();
-    bool good = digest && EVP_DigestInit_ex(digest, EVP_sha256(), NULL) == 1;
-
-    for (uint64_t done = 0; good && done < bytes;) {
-        size_t n = bytes - done < sizeof buffer ? (size_t)(bytes - done) : sizeof buffer;
-        good = place_read(place, at + done, buffer, n) == 0 &&
-               EVP_DigestUpdate(digest, buffer, n) == 1;
-        for (size_t written = 0; good && written < n;) {
-            ssize_t m = write(fd, buffer + written, n - written);
-            good = m > 0 || (m < 0 && errno == EINTR);
-            written += m > 0 ? (size_t)m : 0;
-        }
-        done += n;
-    }
-    good = good && EVP_DigestFinal_ex(digest, found, NULL) == 1;
-    EVP_MD_CTX_free(digest);
-    *wrong = good && meta->has_digest && !meta->encoding[0] &&
-             memcmp(found, meta->digest, FCAST_DIGEST) != 0;
-    return good;
-}
-
-/* The name below DIR. What another program compressed stays so. */
-static bool name_of(const struct fcast_meta *meta, char *out, size_t room)
-{
-    char path[FCAST_NAME_MAX];
-
-    if (!fcast_location_get(meta->location, path, sizeof path))
-        return false;
-    const char *suffix = strcmp(meta->encoding, "gzip") == 0 ? ".gz" : "";
-    return (size_t)snprintf(out, room, "%s%s", path, suffix) < room;
-}
-
-enum stored { STORED, WRONG_DIGEST, NO_NAME, NO_ROOM };
-
-/* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why. */
-static enum stored store(struct run *run, void *place, const struct fcast_meta *meta, uint64_t at,
-                         uint64_t bytes, const char *name, char *why, size_t why_bytes)
-{
+    static const enum stored results[] = {[CONTENT_GOOD] = STORED,
+                                          [CONTENT_WRONG] = WRONG_DIGEST,
+                                          [CONTENT_REFUSED] = NOT_TAKEN,
+                                          [CONTENT_FAILED] = NO_ROOM};
     struct datadir_new fresh;
     const unsigned long refused = run->dir.refused;
-    bool wrong = false;
 
     if (places_note_copy(&run->places, name) < 0)
         return NO_ROOM;
     errno = 0;
-    if (datadir_new(&run->dir, name, &fresh, why, why_bytes) < 0) {
+    if (datadir_new(&run->dir, name, &fresh, job->why, sizeof job->why) < 0) {
         int error = errno;
         places_forget_copy(&run->places);
         errno = error;
-        return run->dir.refused > refused || !error || error == ENAMETOOLONG ? NO_NAME : NO_ROOM;
+        return run->dir.refused > refused || !error || error == ENAMETOOLONG ? NOT_TAKEN : NO_ROOM;
     }
-    bool good = copy(place, at, bytes, meta, fresh.fd, &wrong);
+    job->fd = fresh.fd;
+    enum stored result = results[content_copy(job)];
     int error = errno;
-    if (datadir_new_finish(&fresh, good && !wrong, why, why_bytes) < 0 && good && !wrong) {
+    char why[256];
+    if (datadir_new_finish(&fresh, result == STORED, why, sizeof why) < 0 && result == STORED) {
         error = errno;
-        good = false;
+        result = error == EISDIR ? NOT_TAKEN : NO_ROOM;
+        snprintf(job->why, sizeof job->why, "%.*s", (int)sizeof job->why - 1, why);
     }
     places_forget_copy(&run->places);
-    if (wrong)
-        snprintf(why, why_bytes, "SHA-256 differs");
     errno = error;
-    return wrong ? WRONG_DIGEST : good ? STORED : error == EISDIR ? NO_NAME : NO_ROOM;
+    return result;
 }
 
 static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
                             uint64_t at, uint64_t bytes)
 {
     struct run *run = ctx;
-    char name[FCAST_NAME_MAX + 8] = "", why[256] = "Content-Location is no path";
-    bool named = name_of(meta, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
-    enum stored result =
-        named ? store(run, place, meta, at, bytes, name, why, sizeof why) : NO_NAME;
+    char name[FCAST_NAME_MAX];
+    struct content_job job = {.read = place_read,
+                              .ctx = place,
+                              .at = at,
+                              .bytes = bytes,
+                              .meta = meta,
+                              .most_bytes = run->max_unpacked_bytes,
+                              .why = "Content-Location is no path"};
+    bool named =
+        fcast_location_get(meta->location, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
+    enum stored result = named ? store(run, &job, name) : NOT_TAKEN;
 
     if (result == NO_ROOM && !run->places.error)
         run->places.error = errno ? errno : EIO;
     place_close(&run->places, place, result == STORED, result == NO_ROOM);
-    if (result == WRONG_DIGEST || result == NO_NAME)
+    if (result == WRONG_DIGEST || result == NOT_TAKEN)
         fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: %s\n", (unsigned long long)toi,
-                (unsigned long long)bytes, why);
+                (unsigned long long)bytes, job.why);
     if (result != STORED)
         return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
-    run->bytes += bytes;
-    struct fcast_receiver_stats st;
-    fcast_receiver_get_stats(run->core, &st);
-    printf(
-        "toi=%llu bytes=%llu seconds=%.3f received=%llu lost=%llu useful=%llu digest=%s name=%s\n",
-        (unsigned long long)toi, (unsigned long long)bytes,
-        (double)(run->now_ns - run->begun_ns) / 1e9, (unsigned long long)st.received,
-        (unsigned long long)st.lost, (unsigned long long)st.useful,
-        meta->has_digest ? "good" : "none", name);
+    run->bytes += job.written;
+    printf("toi=%llu bytes=%llu seconds=%.3f digest=%s name=%s\n", (unsigned long long)toi,
+           (unsigned long long)job.written, (double)(run->now_ns - run->begun_ns) / 1e9,
+           meta->has_digest ? "good" : "none", name);
     fflush(stdout);
     return FCAST_STORED;
 }
@@ -216,6 +183,7 @@ enum {
     OPTION_TIMEOUT,
     OPTION_MAX_OBJECT,
     OPTION_MAX_BYTES,
+    OPTION_MAX_UNPACKED,
     OPTION_STORAGE,
     OPTION_CROWD,
     OPTION_MEMORY,
@@ -226,27 +194,29 @@ enum {
     OPTION_VERSION
 };
 
-static const struct option options[] = {{"group", required_argument, NULL, OPTION_GROUP},
-                                        {"interface", required_argument, NULL, OPTION_INTERFACE},
-                                        {"session", required_argument, NULL, OPTION_SESSION},
-                                        {"source", required_argument, NULL, OPTION_SOURCE},
-                                        {"tsi", required_argument, NULL, OPTION_TSI},
-                                        {"protocol", required_argument, NULL, OPTION_PROTOCOL},
-                                        {"variant", required_argument, NULL, OPTION_VARIANT},
-                                        {"mode", required_argument, NULL, OPTION_MODE},
-                                        {"key-file", required_argument, NULL, OPTION_KEY},
-                                        {"timeout", required_argument, NULL, OPTION_TIMEOUT},
-                                        {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
-                                        {"max-bytes", required_argument, NULL, OPTION_MAX_BYTES},
-                                        {"storage", required_argument, NULL, OPTION_STORAGE},
-                                        {"crowd", required_argument, NULL, OPTION_CROWD},
-                                        {"memory", required_argument, NULL, OPTION_MEMORY},
-                                        {"io", required_argument, NULL, OPTION_IO},
-                                        {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
-                                        {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
-                                        {"help", no_argument, NULL, OPTION_HELP},
-                                        {"version", no_argument, NULL, OPTION_VERSION},
-                                        {0}};
+static const struct option options[] = {
+    {"group", required_argument, NULL, OPTION_GROUP},
+    {"interface", required_argument, NULL, OPTION_INTERFACE},
+    {"session", required_argument, NULL, OPTION_SESSION},
+    {"source", required_argument, NULL, OPTION_SOURCE},
+    {"tsi", required_argument, NULL, OPTION_TSI},
+    {"protocol", required_argument, NULL, OPTION_PROTOCOL},
+    {"variant", required_argument, NULL, OPTION_VARIANT},
+    {"mode", required_argument, NULL, OPTION_MODE},
+    {"key-file", required_argument, NULL, OPTION_KEY},
+    {"timeout", required_argument, NULL, OPTION_TIMEOUT},
+    {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
+    {"max-bytes", required_argument, NULL, OPTION_MAX_BYTES},
+    {"max-unpacked", required_argument, NULL, OPTION_MAX_UNPACKED},
+    {"storage", required_argument, NULL, OPTION_STORAGE},
+    {"crowd", required_argument, NULL, OPTION_CROWD},
+    {"memory", required_argument, NULL, OPTION_MEMORY},
+    {"io", required_argument, NULL, OPTION_IO},
+    {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
+    {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {0}};
 
 /* Bounds; false: another option. */
 static bool take_bound(struct run *run, int option)
@@ -261,6 +231,9 @@ static bool take_bound(struct run *run, int option)
         run->cfg.max_object_bytes = parse_number("--max-object", optarg, 1, most);
         break;
     case OPTION_MAX_BYTES: run->cfg.max_bytes = parse_number("--max-bytes", optarg, 1, most); break;
+    case OPTION_MAX_UNPACKED:
+        run->max_unpacked_bytes = parse_number("--max-unpacked", optarg, 1, most);
+        break;
     case OPTION_RCVBUF:
         run->rcvbuf_bytes = parse_number("--rcvbuf", optarg, 4096, 1000000000);
         break;
@@ -498,6 +471,8 @@ static void print_summary(const struct run *run, bool complete)
 int main(int argc, char **argv)
 {
     static struct run run = {.rcvbuf_bytes = 16 << 20,
+                             .max_unpacked_bytes = UINT64_C(4) << 30,
+
                              .fd = -1,
                              .keeping = {.crowd = 4, .memory_bytes = 64 << 20},
                              .cfg = {.max_bytes = UINT64_C(128) << 30}};

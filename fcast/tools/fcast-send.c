@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "file_at.h"
+#include "gzip.h"
 #include "location.h"
 #include "loop/loop.h"
 #include "net/batch_out.h"
@@ -48,6 +49,7 @@ static const char usage[] =
     "  --order ORDER      shuffle (default), rotate or sequential\n"
     "  --jitter           vary the time between datagrams by half\n"
     "  --cycles N         end after N rounds (default: send until stopped)\n"
+    "  --encoding NAME    gzip: pack each file; none (default)\n"
     "  --symbol BYTES     data of a datagram (default: what the MTU lets; seed: 1024)\n"
     "  --tsi N            number of the session (default: random)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the receivers have, too\n"
@@ -71,7 +73,7 @@ struct run {
     unsigned ttl;
     uint8_t key[TP_KEY_BYTES];
     const char *cache, *sdp;
-    bool no_sandbox, jitter, has_fec, has_variant;
+    bool no_sandbox, jitter, gzip, has_fec, has_variant;
     int cache_fd;
     struct file *files;
     int count;
@@ -119,6 +121,34 @@ static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGES
     EVP_MD_CTX_free(ctx);
 }
 
+/* A file without name in --cache. */
+static int new_cache(const struct run *run)
+{
+    int fd = open(run->cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd < 0)
+        die_usage("--cache '%s': %s", run->cache, strerror(errno));
+    return fd;
+}
+
+/* Packs the file if that makes it smaller; returns the bytes to send. */
+static uint64_t pack(const struct run *run, struct file *f, struct fcast_meta *meta)
+{
+    int fd = new_cache(run);
+    uint64_t packed;
+
+    if (gzip_pack(f->fd, meta->length, fd, &packed) < 0)
+        die("'%s': gzip into --cache '%s': %s", f->path, run->cache, strerror(errno));
+    if (packed >= meta->length) {
+        close(fd);
+        return meta->length;
+    }
+    close(f->fd);
+    f->fd = fd;
+    strcpy(meta->encoding, "gzip");
+    return packed;
+}
+
 static void add_file(struct run *run, struct file *f)
 {
     const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
@@ -131,16 +161,22 @@ static void add_file(struct run *run, struct file *f)
     if (!fcast_location_put(name, meta.location, sizeof meta.location))
         die_usage("'%s': the name is too long", f->path);
     digest(f, (uint64_t)st.st_size, meta.digest);
+    meta.has_length = true;
+    meta.length = (uint64_t)st.st_size;
+    const uint64_t bytes = run->gzip ? pack(run, f, &meta) : meta.length;
     const struct fcast_store source = {f, read_file, NULL};
-    if (fcast_sender_add(run->sender, &meta, (uint64_t)st.st_size, &source, &toi) < 0)
+    if (fcast_sender_add(run->sender, &meta, bytes, &source, &toi) < 0)
         die("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
             errno != EFBIG ? strerror(errno)
             : run->cfg.protocol == FCAST_PROTOCOL_SEED
                 ? "too large; --protocol seed has 4 GiB, less about 200 bytes"
                 : "too large for this code; larger --symbol or --k help");
     run->bytes += (uint64_t)st.st_size;
-    fprintf(stderr, "fcast-send: toi=%llu bytes=%lld name=%s\n", (unsigned long long)toi,
-            (long long)st.st_size, name);
+    fprintf(stderr, "fcast-send: toi=%llu bytes=%llu%s", (unsigned long long)toi,
+            (unsigned long long)meta.length, meta.encoding[0] ? "" : " ");
+    if (meta.encoding[0])
+        fprintf(stderr, " packed_bytes=%llu ", (unsigned long long)bytes);
+    fprintf(stderr, "name=%s\n", name);
 }
 
 /* ------------------------------------------------------------------ options */
@@ -158,6 +194,7 @@ enum {
     OPTION_ORDER,
     OPTION_JITTER,
     OPTION_CYCLES,
+    OPTION_ENCODING,
     OPTION_SYMBOL,
     OPTION_TSI,
     OPTION_KEY,
@@ -180,6 +217,7 @@ static const struct option options[] = {{"group", required_argument, NULL, OPTIO
                                         {"order", required_argument, NULL, OPTION_ORDER},
                                         {"jitter", no_argument, NULL, OPTION_JITTER},
                                         {"cycles", required_argument, NULL, OPTION_CYCLES},
+                                        {"encoding", required_argument, NULL, OPTION_ENCODING},
                                         {"symbol", required_argument, NULL, OPTION_SYMBOL},
                                         {"tsi", required_argument, NULL, OPTION_TSI},
                                         {"key-file", required_argument, NULL, OPTION_KEY},
@@ -195,6 +233,7 @@ static bool take_code_option(struct run *run, int option)
 {
     static const char *const fecs[] = {"ldpc-triangle", "ldpc-staircase", "rs", "none"};
     static const uint8_t ids[] = {FCAST_TRIANGLE, FCAST_STAIRCASE, FCAST_RS, FCAST_NO_CODE};
+    static const char *const encodings[] = {"none", "gzip"};
     static const char *const orders[] = {"sequential", "rotate", "shuffle"};
     struct fcast_sender_config *cfg = &run->cfg;
 
@@ -214,6 +253,7 @@ static bool take_code_option(struct run *run, int option)
     case OPTION_ORDER:
         cfg->order = (enum fcast_order)option_word("--order", optarg, orders, 3);
         break;
+    case OPTION_ENCODING: run->gzip = option_word("--encoding", optarg, encodings, 2); break;
     case OPTION_CYCLES: cfg->cycles = parse_number("--cycles", optarg, 1, UINT32_MAX); break;
     case OPTION_SYMBOL:
         cfg->symbol_bytes = (uint16_t)parse_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
@@ -293,9 +333,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
         if (run->files[i].fd < 0)
             die_usage("'%s': %s", path, strerror(errno));
     }
-    run->cache_fd = open(run->cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (run->cache_fd < 0)
-        die_usage("--cache '%s': %s", run->cache, strerror(errno));
+    run->cache_fd = new_cache(run);
 }
 
 /* ------------------------------------------------------------------ sending */
