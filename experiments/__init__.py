@@ -18,7 +18,7 @@ design/: what an experiment is. Pure: starts nothing.
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
 | selection | choose cells (`--only`) and their order |
 | networks | choose the network of a cell |
-| trace_input, trace_model, paced_hour | read and cut a trace, or generate one |
+| trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file in place of a trace; command lines of a carousel |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |

@@ -77,7 +77,10 @@ class UsageError(Exception):
 
 MODEL: Final = "model"  # the trace that Downpour generates
 PACED: Final = "paced"  # another, whose source has a ceiling
-GENERATED: Final = (MODEL, PACED)
+FEED_MODELS: Final = tuple(  # other feeds and hours: see `feed_models`
+    f"{MODEL}:{name}" for name in ("conduit", "nexrad2", "nexrad3", "ngrid-2020")
+)
+GENERATED: Final = (MODEL, PACED, *FEED_MODELS)
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
 
 
@@ -132,8 +135,8 @@ class Spec(Block):
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
     trace: Text = Field(
         MODEL,
-        description="model or paced (generated), or the path of a trace file, relative to the "
-        "experiment file",
+        description=f"{', '.join(GENERATED)} (generated), or the path of a trace file, relative "
+        "to the experiment file",
     )
     trace_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = Field(
         None,
@@ -262,7 +265,9 @@ def _with_paths_from(folder: Path, spec: S) -> S:
     """Return the experiment with its paths, which are relative to `folder`, made absolute."""
 
     def trace(name: str | None) -> str | None:
-        return name if name is None or name in GENERATED else str(folder / name)
+        if name is None or name in GENERATED or name.startswith(f"{MODEL}:"):
+            return name
+        return str(folder / name)
 
     changes: dict[str, object] = {"trace": trace(spec.trace)}
     if isinstance(spec, ExperimentSpec):

@@ -4,6 +4,7 @@ cut to the replay's duration."""
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 import stat
@@ -11,11 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict, TypeVar
 
-from experiments.design import paced_hour, trace_model
+from experiments.design import feed_models, paced_hour, trace_model
 from experiments.design.parameters import MIN_DURATION_S
-from experiments.design.spec import GENERATED, MODEL, PACED, Error, SpecErrors, UsageError
+from experiments.design.spec import (
+    FEED_MODELS,
+    GENERATED,
+    MODEL,
+    PACED,
+    Error,
+    SpecErrors,
+    UsageError,
+)
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 
@@ -27,6 +36,7 @@ LAST_GAP_SHARE: Final = 0.05
 FORMAT: Final = (
     "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
 )
+A = TypeVar("A", trace_model.Arrival, feed_models.Arrival)
 
 
 class TraceInfo(TypedDict):
@@ -69,7 +79,7 @@ class ReplayTrace:
 
 
 def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
-    """`trace`: "model", "paced" or a path; `duration_s` None: all of a file, of a model an hour.
+    """`trace`: one of `GENERATED` or a path; `duration_s` None: all of a file, of a model an hour.
 
     Raises SpecErrors with every broken line (file:line), UsageError if the trace is too short.
     """
@@ -79,6 +89,10 @@ def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
         return from_paced_model(duration_s, seed)
     if trace == MODEL and duration_s is not None:
         return from_model(duration_s, seed)
+    if trace in FEED_MODELS and duration_s is not None:
+        return from_feed_model(trace, duration_s, seed)
+    if trace.startswith(f"{MODEL}:"):
+        raise UsageError(unknown_model(trace))
     return from_file(Path(trace), duration_s)
 
 
@@ -100,10 +114,23 @@ def from_paced_model(duration_s: float, seed: int) -> ReplayTrace:
     )
 
 
+def from_feed_model(trace: str, duration_s: float, seed: int) -> ReplayTrace:
+    """The same of another feed or hour, `model:NAME`."""
+    feed = feed_models.MODELS[trace.removeprefix(f"{MODEL}:")]
+    return _generated(f"{feed.title} model", feed.generate, feed.check, duration_s, seed)
+
+
+def unknown_model(trace: str) -> str:
+    """Return the error of a model that there is not."""
+    near = difflib.get_close_matches(trace, FEED_MODELS, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    return f"trace: found '{trace}'; valid: {', '.join(GENERATED)}{hint}"
+
+
 def _generated(
     model: str,
-    generate: Callable[[int], Sequence[trace_model.Arrival]],
-    check: Callable[[Sequence[trace_model.Arrival]], Sequence[trace_model.ModelRow]],
+    generate: Callable[[int], Sequence[A]],
+    check: Callable[[Sequence[A]], Sequence[trace_model.ModelRow]],
     duration_s: float,
     seed: int,
 ) -> ReplayTrace:
@@ -114,7 +141,7 @@ def _generated(
     start_us = int(trace_model.START.timestamp()) * MICROSECONDS
     hour_us = round(trace_model.HOUR_S) * MICROSECONDS
     products = [
-        TraceProduct(a.size_bytes, start_us + number * hour_us + a.time_ms * 1000)
+        TraceProduct(a.size_bytes, start_us + number * hour_us + a.time_us)
         for number, hour in enumerate(hours)
         for a in hour
     ]

@@ -123,6 +123,11 @@ class Arrival:
     size_bytes: int
     time_ms: int
 
+    @property
+    def time_us(self) -> int:
+        """Return the creation time in microseconds."""
+        return self.time_ms * 1000
+
 
 @dataclass(frozen=True)
 class ModelRow:
@@ -188,23 +193,33 @@ def generate_hour(seed: int) -> list[Arrival]:
 
 def draw(seed: int, modulation: TailModulation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw sizes in bytes and the gap before each in ms."""
+    return arranged(seed, modulation, *_marginals(PRODUCTS))
+
+
+def arranged(
+    seed: int,
+    modulation: TailModulation,
+    sizes: NDArray[np.float64],
+    gaps: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return as many ascending sizes as gaps in an order with the real hour's dependence."""
     rng = np.random.default_rng(seed)
-    size_score = np.zeros(PRODUCTS)
-    gap_score = np.zeros(PRODUCTS)
+    count = len(sizes)
+    size_score = np.zeros(count)
+    gap_score = np.zeros(count)
     for component in COMPONENTS:
-        common = _autoregressive(rng, component.tau_products, PRODUCTS)
+        common = _autoregressive(rng, component.tau_products, count)
         size_score += component.size_weight * common
         gap_score += component.gap_weight * common
     size_noise = np.sqrt(1.0 - sum(c.size_weight**2 for c in COMPONENTS))
     gap_noise = np.sqrt(1.0 - sum(c.gap_weight**2 for c in COMPONENTS))
-    white = rng.standard_normal((2, PRODUCTS))
+    white = rng.standard_normal((2, count))
     rho = NOISE_CORRELATION
     size_score += size_noise * white[0]
     gap_score += gap_noise * (rho * white[0] + np.sqrt(1.0 - rho * rho) * white[1])
     tail = np.maximum(size_score - TAIL_START, 0.0)
-    slow = _autoregressive(rng, modulation.tau_products, PRODUCTS)
+    slow = _autoregressive(rng, modulation.tau_products, count)
     size_score += tail * (np.exp(modulation.gain * slow) - 1.0)
-    sizes, gaps = _marginals(PRODUCTS)
     return _ranked(size_score, sizes), _ranked(gap_score, gaps)
 
 

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hours of other feeds against what is published of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from experiments.design.feed_models import MODELS
+from experiments.design.spec import FEED_MODELS, UsageError
+from experiments.design.trace_input import prepare
+
+SEEDS = (1, 42, 2053)
+# IDD17 and DRFSM21 4, 5.3, as they are printed there.
+PUBLISHED = {
+    "conduit": {"products": 87_792.9, "volume": 7_887.856},
+    "nexrad2": {"products": 62_359.45, "volume": 5_387.548},
+    "nexrad3": {"products": 90_171.375, "volume": 1_803.479},
+    "ngrid-2020": {
+        "products": 45_703,
+        "size, median": 31_290,
+        "size, interquartile range": 118_618,
+        "gap, median": 4.16,
+        "gap, interquartile range": 23.79,
+    },
+}
+
+
+def test_each_model_has_a_name() -> None:
+    assert tuple(f"model:{name}" for name in MODELS) == FEED_MODELS
+    assert set(PUBLISHED) == set(MODELS)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_statistics_as_published(name: str, seed: int) -> None:
+    """Each published number to 0.5 %, and the products fill the hour."""
+    hour = MODELS[name].generate(seed)
+    found = {row.name: row for row in MODELS[name].check(hour)}
+    for statistic, value in PUBLISHED[name].items():
+        assert found[statistic].published == value
+        assert found[statistic].model == pytest.approx(value, rel=0.005), statistic
+    times = [a.time_us for a in hour]
+    assert times == sorted(times)
+    assert times[-1] == pytest.approx(3600e6, rel=1e-6)
+
+
+def test_seeds_differ_in_the_order_alone() -> None:
+    one, other = (MODELS["nexrad2"].generate(seed) for seed in (1, 2))
+    assert one != other
+    assert one == MODELS["nexrad2"].generate(1)
+    assert sorted(a.size_bytes for a in one) == sorted(a.size_bytes for a in other)
+
+
+def test_radars_are_independent_and_model_output_comes_in_runs() -> None:
+    """The assumptions that feed_models.py states: correlation of a product's size with the next
+    one's."""
+    ranks = {}
+    for name in ("nexrad3", "conduit"):
+        sizes = np.array([a.size_bytes for a in MODELS[name].generate(7)], dtype=np.float64)
+        score = np.argsort(np.argsort(sizes)).astype(np.float64)
+        ranks[name] = float(np.corrcoef(score[:-1], score[1:])[0, 1])
+    assert abs(ranks["nexrad3"]) < 0.02
+    assert ranks["conduit"] > 0.5
+
+
+def test_as_a_trace() -> None:
+    """The first minute; more hours than one; what cell.json says."""
+    made = prepare("model:nexrad2", 60.0, 5)
+    assert made.source == "NEXRAD level 2 model, seed 5"
+    assert made.products == pytest.approx(62_359 / 60, rel=0.15)
+    assert [row["statistic"] for row in made.to_dict()["model_check"]][:2] == [
+        "products (count)",
+        "volume (MB)",
+    ]
+    assert prepare("model:nexrad2", 3700.0, 5).source.endswith(", 2 hours")
+
+
+def test_unknown_model() -> None:
+    with pytest.raises(UsageError) as caught:
+        prepare("model:conduct", 60.0, 5)
+    text = str(caught.value)
+    assert text.startswith("trace: found 'model:conduct'; valid: model, paced, model:conduit, ")
+    assert text.endswith("(did you mean model:conduit?)")
