@@ -119,3 +119,22 @@ def test_programs_by_name() -> None:
     assert soak.program_of(["/v/python", "-m", "experiments", "cell"], "x") == "experiments cell"
     assert soak.program_of(["ovs-vswitchd"], "ovs-vswitchd") == "ovs-vswitchd"
     assert soak.uses()
+
+
+@pytest.mark.parametrize(("anon_kb", "code"), [(0, 0), (100, 1)])
+def test_what_is_there_is_judged_without_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], anon_kb: float, code: int
+) -> None:
+    run = tmp_path / "run-1"
+    run.mkdir()
+    lines = (json.dumps(sample) + "\n" for sample in samples(anon_kb=anon_kb))
+    (run / soak.SAMPLES).write_text("".join(lines))
+    assert soak.main([str(tmp_path), "--judge", "--runs", "2"]) == code
+    told = capsys.readouterr().out
+    assert "run-1: 120 samples" in told
+    assert "run-2: found 0 samples; valid: 8 or more" in told
+    assert ("GROWS" in told) == bool(code)
+
+
+def test_nothing_to_judge_is_no_success(tmp_path: Path) -> None:
+    assert soak.main([str(tmp_path), "--judge"]) == 2
