@@ -166,6 +166,16 @@ class Coordinator:
         effects, changed = self._shrink(now, replace(record, wanted=wanted), gone)
         return effects + self._answer_when_settled(now, path, request_id, None, changed)
 
+    def adopt(self, now: float, path: str, tree: Tree) -> list[Effect]:
+        """Take a tree, which the domains have booked and install by themselves, as decided.
+
+        Its domains count as lost until `verify` finds that they have their segments.
+        """
+        if path in self.records:
+            return []
+        self._lost[path] = set(tree.entries)
+        return [self._save(Record(path, self._next_version(now), tree))]
+
     def link_changed(self, now: float, link: str, is_up: bool) -> list[Effect]:
         """Note that a hand-off link of this domain carries frames, or not."""
         if is_up:

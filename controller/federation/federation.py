@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
+from controller.federation.bookings import FederatedBookings, OwnBookings
 from controller.federation.coordinator import Busy, Coordinator
 from controller.federation.participant import LocalPaths, Note, Participant
 from controller.federation.peers import NoReply
@@ -24,6 +25,9 @@ from controller.federation.records import Answer, Effect, Forget, Record, Save, 
 from controller.federation.store import FederationStore
 from controller.federation.trees import Domains, Refusal, Tree
 from controller.federation.values import (
+    AskBooking,
+    Book,
+    BookingRequest,
     Commit,
     Connection,
     Problem,
@@ -32,6 +36,7 @@ from controller.federation.values import (
     Reply,
     Request,
     Reserve,
+    Unbook,
 )
 from controller.paths.core import Endpoint, EndpointKey
 from controller.service.problems import ServiceError
@@ -64,6 +69,7 @@ class Federation:
         domains: Domains,
         home: str,
         local: LocalPaths,
+        own: OwnBookings,
         store: FederationStore,
         peers: Mapping[str, Exchange],
         *,
@@ -76,6 +82,7 @@ class Federation:
         self._local = local
         self._store = store
         self._peers = peers
+        self.bookings = FederatedBookings(domains, home, own, store, self._exchange)
         self._timing = timing or Timing()
         self._audit_s = audit_s
         self._is_active = is_active
@@ -133,6 +140,10 @@ class Federation:
 
         self._ask(number, path, remove)
 
+    def begin_bookings(self) -> None:
+        """Adopt what was booked and has begun, before its path changes."""
+        self._tend_bookings(self._adopt)
+
     def link_changed(self, link: str, is_up: bool) -> None:
         """Note that a link of this domain carries frames, or not."""
         with self._changed:
@@ -185,19 +196,35 @@ class Federation:
         if isinstance(request, Query) and request.connection.coordinator == self.home:
             with self._changed:
                 return self._running_coordinator().query(sender, request)
+        if isinstance(request, AskBooking) and request.connection.coordinator == self.home:
+            self._running_participant()
+            return self.bookings.handle(request, lambda _asked: None)
         if request.connection.coordinator != sender:
             detail = f"'{request.connection}' is not a connection of domain '{sender}'"
             raise ServiceError(403, "not-allowed", "Not allowed", detail)
+        if isinstance(request, (Book, Unbook)):
+            with self._lock_of(request.connection):
+                return self._booking(request)
         return self._take_part(request)
 
+    def _booking(self, request: BookingRequest) -> Reply:
+        participant = self._running_participant()
+        reply = self.bookings.handle(
+            request, lambda asked: participant.check(asked.connection, asked.segment)
+        )
+        if not isinstance(request, AskBooking):
+            outcome = reply.problem.detail if isinstance(reply, Refused) else reply.kind
+            LOG.info("connection=%s action=%s: %s", request.connection, request.kind, outcome)
+        return reply
+
     def _take_part(self, request: Request) -> Reply:
-        participant = self._participant
-        if participant is None:
-            raise ServiceError(503, "standby", "Standby", "this controller is a standby")
+        participant = self._running_participant()
         with self._lock_of(request.connection):
             started = time.monotonic()
             if isinstance(request, Query):
                 return participant.query(request)
+            if isinstance(request, (Book, Unbook, AskBooking)):
+                return self._booking(request)
             reply = participant.handle(self._now(), request)
             outcome = reply.problem.detail if isinstance(reply, Refused) else reply.kind
             LOG.info(
@@ -209,6 +236,11 @@ class Federation:
                 outcome,
             )
             return reply
+
+    def _running_participant(self) -> Participant:
+        if self._participant is None:
+            raise ServiceError(503, "standby", "Standby", "this controller is a standby")
+        return self._participant
 
     def _lock_of(self, connection: Connection) -> threading.Lock:
         return self._locks[hash(connection) % CONNECTION_LOCKS]
@@ -316,7 +348,7 @@ class Federation:
             raise NoReply(f"domain '{domain}' is not among the peers (--peers)")
         if isinstance(request, Query):
             timeout_s = QUERY_TIMEOUT_S
-        elif isinstance(request, Reserve):
+        elif isinstance(request, (Reserve, Book)):
             timeout_s = self._timing.reserve_s
         elif isinstance(request, Commit):
             timeout_s = self._timing.commit_s
@@ -360,6 +392,7 @@ class Federation:
                     self._look_at_role()
                     self._expire()
                     self._end_paths()
+                    self._pools[self.home].submit(self._tend_bookings, self._adopt)
                 if now >= audit_at:
                     audit_at = now + self._audit_s
                     self._audit()
@@ -385,6 +418,7 @@ class Federation:
             self._coordinator = Coordinator(
                 self.domains, self.home, self._store.records(), self._timing
             )
+            self.bookings.load()
             self._carry_out(self._coordinator.start(self._now()))
 
     def _expire(self) -> None:
@@ -413,10 +447,30 @@ class Federation:
                     now = self._now()
                     self._carry_out(coordinator.remove_leaves(now, NOBODY, name, None))
 
+    def _adopt(self, path: str, tree: Tree) -> None:
+        with self._changed:
+            self._carry_out(self._running_coordinator().adopt(self._now(), path, tree))
+
+    def _tend_bookings(self, adopt: Callable[[str, Tree], None] | None) -> None:
+        """Begin what is due, or audit (None)."""
+        participant = self._participant
+        if participant is None:
+            return
+        try:
+            if adopt is not None:
+                self.bookings.begin(adopt)
+            else:
+                self.bookings.audit(participant.has_committed)
+        except ServiceError as error:  # the store or the role: the next turn tries again
+            LOG.warning("reservations for later: %s", error.detail)
+        except Exception:
+            LOG.exception("reservations for later")
+
     def _audit(self) -> None:
         participant = self._participant
         if participant is None:
             return
+        self._pools[self.home].submit(self._tend_bookings, None)
         for query in participant.audits():
             domain = query.connection.coordinator
             self._pools[domain].submit(self._audit_one, participant, query)

@@ -49,6 +49,7 @@ def join(
         domains,
         home,
         ServicePaths(domains, home, own),
+        own,
         FederationStore(store),
         peers,
         timing=timing,

@@ -86,7 +86,7 @@ class ServicePaths:
                     root=segment.root,
                     rate_bps=segment.rate_bps,
                     workgroup=peer,
-                    algorithm=_algorithm(segment.algorithm),
+                    algorithm=algorithm_of(segment.algorithm),
                     leaves=segment.leaves,
                 )
             else:
@@ -170,7 +170,8 @@ def _refusals() -> Iterator[None]:
         raise Refusal(problem_of(error)) from error
 
 
-def _algorithm(name: str) -> Algorithm:
+def algorithm_of(name: str) -> Algorithm:
+    """Return a segment's algorithm. Raises Refusal."""
     try:
         return Algorithm(name)
     except ValueError:

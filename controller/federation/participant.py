@@ -205,6 +205,11 @@ class Participant:
         detail = f"hand-off link {', '.join(map(repr, down))} is down"
         return Refused(Problem(503, "link-down", "A link is down", detail), down)
 
+    def has_committed(self, connection: Connection) -> bool:
+        """Return whether the connection's segment here was committed."""
+        note = self._known.get(connection)
+        return note is not None and note.committed is not None
+
     # -- inside
 
     def _reserve(self, now: float, request: Reserve) -> Reply:
@@ -218,7 +223,7 @@ class Participant:
             if version <= note.seen:
                 raise Refusal(_stale(connection, version))
         name = self.path_name(connection)
-        self._check(connection, request.segment)
+        self.check(connection, request.segment)
         self._local.release(name)
         if note is not None and note.pending is not None:
             note = replace(note, pending=None)
@@ -288,8 +293,8 @@ class Participant:
         self._save(Note(connection, version, now, released=True, committed=request.segment))
         return Done()
 
-    def _check(self, connection: Connection, segment: Segment) -> None:
-        """Refuse segments that do not begin at a hand-off of this domain."""
+    def check(self, connection: Connection, segment: Segment) -> None:
+        """Raise Refusal for a segment that does not begin at a hand-off of this domain."""
         for endpoint in segment.endpoints:
             domain = self._domains.domain_of.get(endpoint.switch)
             if domain != self.home:

@@ -17,6 +17,7 @@ from controller.federation.federation import Federation
 from controller.federation.local import is_at_hand_off
 from controller.federation.trees import Tree, segments_of
 from controller.federation.values import (
+    Book,
     FederationError,
     Problem,
     Refused,
@@ -81,7 +82,8 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
         who: Who,
         downpour_domain: Annotated[str | None, Header(max_length=64)] = None,
     ) -> Response:
-        """From another domain's controller: reserve, commit, release or query. The reply is
+        """From another domain's controller: reserve, commit, release, query, or what is
+        booked for later. The reply is
         `done`, `refused` with a problem, or `unknown`."""
         sender = _sender(federation, who, downpour_domain)
         try:
@@ -179,7 +181,7 @@ def _sender(federation: Federation, who: Caller, header: str | None) -> str:
 
 def _objection(federation: Federation, who: Caller, asked: DomainRequest) -> Problem | None:
     """Why the peer may not use a leaf's endpoint. Hand-offs are for all peers."""
-    if not isinstance(asked, (Reserve, Release)) or asked.segment is None or who.is_admin:
+    if not isinstance(asked, (Reserve, Release, Book)) or asked.segment is None or who.is_admin:
         return None
     for leaf in asked.segment.leaves:
         if not is_at_hand_off(federation.domains, leaf):

@@ -123,7 +123,11 @@ class FederatedService:
         return [self._seen(view) for view in self._own.paths()]
 
     def _seen(self, view: PathView) -> PathView:
-        record = self._federation.record(view.path.name)
+        name = view.path.name
+        booked = self._federation.bookings.tree(name)
+        if booked is not None and not booked.adopted:
+            self._federation.begin_bookings()
+        record = self._federation.record(name)
         if record is None:
             return view
         lost = self._federation.lost(view.path.name)
@@ -162,6 +166,7 @@ class FederatedService:
             view, is_new = self._patiently(name, lambda: self._own.add_leaf(name, leaf))
             return self._seen(view), is_new
         path = self._own.path(name).path
+        self._federation.begin_bookings()
         leaf = self._domains.with_macs(leaf)
         record = self._federation.record(name)
         known = {known.key: known for known in record.tree.all_leaves} if record else {}
@@ -209,6 +214,13 @@ class FederatedService:
 
     def set_end_time(self, name: str, end_time: float | None) -> PathView:
         """Set when the path ends, in all domains; see PathService.set_end_time."""
+        booked = self._federation.bookings.tree(name)
+        if booked is not None and (end_time is None or end_time > booked.end_s):
+            detail = (
+                f"end_time {'none' if end_time is None else f'{end_time:.3f}'} of path '{name}', "
+                f"which is reserved over several domains; valid: at most {booked.end_s:.3f}"
+            )
+            raise ServiceError(409, "reserved-until", "Reserved until then", detail)
         return self._seen(self._patiently(name, lambda: self._own.set_end_time(name, end_time)))
 
     def delete(self, name: str) -> None:
@@ -218,24 +230,36 @@ class FederatedService:
             self._federation.remove_leaves(name, None)
         self._patiently(name, lambda: self._own.delete(name))
 
-    # -- reservations for later, and holds: of endpoints in this domain
+    # -- reservations for later; holds, of endpoints in this domain
 
     def bookings(self) -> list[Booking]:
         """Return what is reserved for later, by its begin."""
-        return self._own.bookings()
+        return [self._federation.bookings.seen(booking) for booking in self._own.bookings()]
 
     def booking(self, name: str) -> Booking:
         """Return the reservation of a path. Raises ServiceError 404."""
-        return self._own.booking(name)
+        return self._federation.bookings.seen(self._own.booking(name))
 
     def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
-        """Reserve a path for later; see PathService.book."""
-        self._check_here(wish, "a reservation")
-        return self._own.book(wish, start_s)
+        """Reserve a path for later, in all domains or in none; see PathService.book."""
+        if all(self._is_here(leaf.switch) for leaf in wish.leaves):
+            self._check_here(wish, "a reservation")
+            return self._own.book(wish, start_s)
+        if wish.leaf_to_leaf or not self._is_here(wish.root.switch):
+            found = "leaf_to_leaf" if wish.leaf_to_leaf else f"root {wish.root}"
+            valid = f"a root in domain '{self._federation.home}', without leaf_to_leaf"
+            detail = f"{found} in a reservation over several domains; valid: {valid}"
+            raise ServiceError(422, "invalid-endpoint", "Invalid endpoint", detail)
+        for endpoint in (wish.root, *wish.leaves):
+            if self._is_here(endpoint.switch):
+                self._check_no_hand_off(endpoint)
+        self.check_active()
+        return self._federation.bookings.book(wish, start_s)
 
     def cancel(self, name: str) -> None:
         """Give up a reservation; see PathService.cancel."""
-        self._own.cancel(name)
+        self._own.booking(name)
+        self._federation.bookings.cancel(name)
 
     def _check_here(self, wish: PathWish, what: str) -> None:
         for endpoint in (wish.root, *wish.leaves):

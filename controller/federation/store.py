@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from pydantic import TypeAdapter
 
+from controller.federation.bookings import BookedHere, BookedTree
 from controller.federation.participant import Note
 from controller.federation.records import Record
 from controller.federation.values import Connection
@@ -18,7 +19,10 @@ from controller.service.store import Fenced, Store
 
 _RECORD: TypeAdapter[Record] = TypeAdapter(Record)
 _NOTE: TypeAdapter[Note] = TypeAdapter(Note)
+_TREE: TypeAdapter[BookedTree] = TypeAdapter(BookedTree)
+_HERE: TypeAdapter[BookedHere] = TypeAdapter(BookedHere)
 RECORD, NOTE = "record", "note"
+TREE, HERE = "booked-tree", "booked-here"
 
 
 class FederationStore:
@@ -77,3 +81,29 @@ class FederationStore:
     def forget(self, connection: Connection) -> None:
         """Forget a connection's note."""
         self._delete(NOTE, str(connection))
+
+    # -- reservations for later
+
+    def booked_trees(self) -> list[BookedTree]:
+        """Return the trees that this domain has booked."""
+        return [_TREE.validate_json(body) for body in self._store.documents(TREE)]
+
+    def save_booked_tree(self, booked: BookedTree) -> None:
+        """Keep a tree."""
+        self._put(TREE, booked.path, _TREE.dump_json(booked))
+
+    def forget_booked_tree(self, path: str) -> None:
+        """Forget a path's tree."""
+        self._delete(TREE, path)
+
+    def booked_here(self) -> list[BookedHere]:
+        """Return the notes of this domain's part in others' reservations."""
+        return [_HERE.validate_json(body) for body in self._store.documents(HERE)]
+
+    def save_booked_here(self, note: BookedHere) -> None:
+        """Keep a note."""
+        self._put(HERE, str(note.connection), _HERE.dump_json(note))
+
+    def forget_booked_here(self, connection: Connection) -> None:
+        """Forget a note."""
+        self._delete(HERE, str(connection))

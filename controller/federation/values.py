@@ -108,7 +108,43 @@ class Query:
     kind: Literal["query"] = "query"
 
 
-Request = Annotated[Reserve | Commit | Release | Query, Field(discriminator="kind")]
+Seconds = Annotated[float, Field(gt=0, lt=1e11)]  # since the epoch
+
+
+@dataclass(frozen=True)
+class Book:
+    """Reserve the segment from `start_s` to `end_s`; no switch is told before."""
+
+    connection: Connection
+    version: Version
+    segment: Segment
+    start_s: Seconds
+    end_s: Seconds
+    kind: Literal["book"] = "book"
+
+
+@dataclass(frozen=True)
+class Unbook:
+    """Void what was booked up to `version`, and what began by it."""
+
+    connection: Connection
+    version: Version
+    kind: Literal["unbook"] = "unbook"
+
+
+@dataclass(frozen=True)
+class AskBooking:
+    """To the coordinator: is the connection still reserved for later?"""
+
+    connection: Connection
+    version: Version
+    kind: Literal["ask-booking"] = "ask-booking"
+
+
+BookingRequest = Book | Unbook | AskBooking
+Request = Annotated[
+    Reserve | Commit | Release | Query | BookingRequest, Field(discriminator="kind")
+]
 
 
 @dataclass(frozen=True)
@@ -136,7 +172,7 @@ class Unknown:
 
 Reply = Annotated[Done | Refused | Unknown, Field(discriminator="kind")]
 
-_REQUEST: TypeAdapter[Reserve | Commit | Release | Query] = TypeAdapter(Request)
+_REQUEST: TypeAdapter[Reserve | Commit | Release | Query | BookingRequest] = TypeAdapter(Request)
 _REPLY: TypeAdapter[Done | Refused | Unknown] = TypeAdapter(Reply)
 
 
@@ -150,13 +186,13 @@ def reply_json(reply: Reply) -> bytes:
     return _REPLY.dump_json(reply)
 
 
-def read_request(body: bytes) -> Reserve | Commit | Release | Query:
+def read_request(body: bytes) -> Reserve | Commit | Release | Query | BookingRequest:
     """Parse a request. Raises FederationError, which says where the body is wrong."""
     try:
         request = _REQUEST.validate_json(body)
     except ValidationError as error:
         raise FederationError(_first(error)) from None
-    if isinstance(request, (Reserve, Release)) and request.segment is not None:
+    if isinstance(request, (Reserve, Release, Book)) and request.segment is not None:
         check_segment(request.segment)
     return request
 

@@ -14,12 +14,14 @@ from controller.federation.participant import Note, Participant
 from controller.federation.records import Answer, Effect, Forget, Record, Save, Send, Timing
 from controller.federation.trees import Domains, Refusal, Tree, segments_of
 from controller.federation.values import (
+    Commit,
     Connection,
     Problem,
     Query,
     Release,
     Reply,
     Request,
+    Reserve,
     Segment,
     read_reply,
     read_request,
@@ -334,6 +336,7 @@ class Node:
             if request.connection.coordinator == self.name and source != self.name:
                 return self._coordinator.query(source, request)
             return self._participant.query(request)
+        assert isinstance(request, (Reserve, Commit, Release)), request.kind
         return self._participant.handle(self.world.now, request)
 
     def replied(self, domain: str, request: Request, reply: Reply) -> None:

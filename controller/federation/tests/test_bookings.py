@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reservations for later over three domains: in every domain or in none."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controller.federation.peers import DOMAIN_HEADER, MESSAGES_URL
+from controller.federation.tests.networks import chain, endpoint
+from controller.federation.tests.rig import DomainRig, WorldRig
+from controller.federation.tests.test_federation import (
+    IN_B,
+    IN_C,
+    NEAR,
+    RATE,
+    ROOT,
+    at,
+    from_root,
+    json_of,
+)
+from controller.federation.values import AskBooking, Book, Request, Unbook, request_json
+from controller.service.problems import ServiceError
+from topologies.model.network import Impairment
+
+T = round(time.time()) + 100_000.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[WorldRig]:
+    """Link c1:c2 carries one path, not two."""
+    slow = Impairment(rate_bps=30_000_000, delay_ms=1)
+    network = chain("abc")
+    links = tuple(
+        replace(k, forward=slow, backward=slow) if k.name == "c1:c2" else k for k in network.links
+    )
+    rig = WorldRig(tmp_path, "abc", replace(network, links=links))
+    yield rig
+    rig.close()
+
+
+@pytest.fixture
+def a(world: WorldRig) -> DomainRig:
+    return world.domains["a"]
+
+
+def book(rig: DomainRig, status: int = 201, **changes: Any) -> dict[str, Any]:
+    body = {
+        "name": "R",
+        "root": json_of(ROOT),
+        "rate_bps": RATE,
+        "leaves": [json_of(leaf) for leaf in (NEAR, IN_B, IN_C)],
+        "start_time": T,
+        "end_time": T + 60,
+    }
+    response = rig.http.post("/v1/reservations", json=body | changes)
+    assert response.status_code == status, response.text
+    found: dict[str, Any] = response.json()
+    return found
+
+
+def booked(world: WorldRig) -> dict[str, list[str]]:
+    return {name: [b.name for b in rig.own.bookings()] for name, rig in world.domains.items()}
+
+
+def go_to(world: WorldRig, now: float) -> None:
+    for rig in world.domains.values():
+        rig.own.state.clock = lambda: now
+        rig.own.expire()
+
+
+def fails(rig: DomainRig, domain: str, kind: type, fate: str) -> None:
+    def of(request: Request) -> str:
+        return fate if isinstance(request, kind) else "ok"
+
+    rig.wires[domain].fate = of
+
+
+NONE: dict[str, list[str]] = {"a": [], "b": [], "c": []}
+ALL = {"a": ["R"], "b": ["a:R"], "c": ["a:R"]}
+
+
+def test_begins_in_every_domain(world: WorldRig, a: DomainRig) -> None:
+    empty = world.entries()
+    shown = book(a)
+    assert [leaf["switch"] for leaf in shown["leaves"]] == ["a2", "b2", "c2"]
+    assert book(a, 200) == shown == a.http.get("/v1/reservations/R").json()
+    assert "other leaves" in book(a, 409, leaves=[json_of(IN_C)])["detail"]
+    assert (booked(world), world.entries()) == (ALL, empty)
+    go_to(world, T + 1)
+    assert booked(world) == NONE
+    assert from_root(world) == sorted(map(at, (NEAR, IN_B, IN_C)))
+    world.wait_for("adopted", lambda: a.federation.record("R") is not None)
+    world.wait_for("up", lambda: a.http.get("/v1/paths/R").json()["state"] == "up")
+    leaves = a.http.get("/v1/paths/R").json()["leaves"]
+    assert sorted(leaf["switch"] for leaf in leaves) == ["a2", "b2", "c2"]
+    # It is a path like any other: a leaf leaves, another joins.
+    assert a.http.delete(f"/v1/paths/R/leaves/{IN_B.switch}/9/{IN_B.vlan}").status_code == 200
+    assert from_root(world) == sorted(map(at, (NEAR, IN_C)))
+    longer = a.http.patch("/v1/paths/R", json={"end_time": T + 61})
+    assert (longer.status_code, f"at most {T + 60:.3f}" in longer.text) == (409, True)
+    go_to(world, T + 60)
+    world.wait_for("nothing is left", lambda: world.entries() == empty)
+    world.wait_for("forgotten", lambda: a.federation.bookings.tree("R") is None)
+
+
+def test_a_domain_without_capacity_leaves_nothing_booked_anywhere(
+    world: WorldRig, a: DomainRig
+) -> None:
+    book(a)
+    other: dict[str, Any] = {
+        "name": "Q",
+        "root": json_of(endpoint("a1", 2)),
+        "leaves": [json_of(endpoint("b2", 2)), json_of(endpoint("c2", 2))],
+    }
+    refused = book(a, 409, **other)
+    assert refused["type"] == "urn:downpour:problem:no-capacity"
+    assert refused["detail"].startswith("domain 'c': link 'c1:c2'")
+    assert booked(world) == ALL
+    # After it there is room; and two at the same time have VLAN ids of their own.
+    book(a, start_time=T + 60, end_time=T + 90, **other)
+    book(a, **other | {"name": "S", "leaves": other["leaves"][:1], "rate_bps": 1000})
+    vlans = [
+        (b.name, x.vlan)
+        for b in world.domains["b"].own.bookings()
+        for x in b.path.endpoints
+        if (x.switch, x.port) == ("b1", b.path.root.port) and b.name != "a:Q"
+    ]
+    assert len(vlans) == 2 and vlans[0][1] != vlans[1][1], vlans
+
+
+def test_what_is_booked_is_kept_free_in_other_domains(world: WorldRig, a: DomainRig) -> None:
+    book(a)
+    c = world.domains["c"]
+    body = {"name": "L", "root": json_of(endpoint("c1", 3)), "rate_bps": RATE}
+    assert c.http.post("/v1/paths", json=body).status_code == 201
+    leaf = c.http.post("/v1/paths/L/leaves", json=json_of(endpoint("c2", 3)))
+    assert (leaf.status_code, "c1:c2" in leaf.text) == (409, True), leaf.text
+
+
+@pytest.mark.parametrize("fate", ["lost", "deaf"])
+def test_a_domain_that_does_not_answer(world: WorldRig, a: DomainRig, fate: str) -> None:
+    """None has it at the end, also where the message was heard and the word to undo it was not."""
+    a.wires["c"].fate = lambda request: {"book": fate, "unbook": "lost"}.get(request.kind, "ok")
+    assert book(a, 504)["detail"].startswith("domain 'c' did not answer")
+    world.wait_for("nowhere", lambda: booked(world) == NONE)
+    assert a.federation.bookings.tree("R") is None
+    a.wires["c"].fate = lambda _request: "ok"
+    book(a)
+    assert booked(world) == ALL
+
+
+def test_cancelling_reaches_a_domain_that_was_away(world: WorldRig, a: DomainRig) -> None:
+    book(a)
+    fails(a, "c", Unbook, "lost")
+    fails(world.domains["c"], "a", AskBooking, "lost")
+    assert a.http.delete("/v1/reservations/R").status_code == 204
+    assert booked(world) == NONE | {"c": ["a:R"]}
+    fails(world.domains["c"], "a", AskBooking, "ok")
+    world.wait_for("c asked", lambda: booked(world) == NONE)
+
+
+@pytest.mark.parametrize("victim", ["a", "b", "c"])
+def test_restarts_keep_reservations(world: WorldRig, a: DomainRig, victim: str) -> None:
+    book(a)
+    world.domains[victim].restart()
+    assert booked(world) == ALL
+    go_to(world, T + 1)
+    assert from_root(world) == sorted(map(at, (NEAR, IN_B, IN_C)))
+
+
+def test_the_own_domain_decides_last(
+    world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When its booking cannot be written, the others are told."""
+
+    def full(*_: object) -> None:
+        raise ServiceError(507, "store", "Store cannot be written", "the disk is full")
+
+    monkeypatch.setattr(a.own, "book", full)
+    assert book(a, 507)["detail"] == "the disk is full"
+    assert (booked(world), a.federation.bookings.tree("R")) == (NONE, None)
+
+
+def test_a_domain_that_lost_its_booking_is_asked_anew(world: WorldRig, a: DomainRig) -> None:
+    book(a)
+    world.domains["c"].own.cancel("a:R")
+    world.wait_for("c has it again", lambda: booked(world) == ALL)
+
+
+def test_what_cannot_be(a: DomainRig) -> None:
+    assert (
+        "b2:9:101 is in domain 'b'"
+        in book(a, 422, root=json_of(IN_B), leaves=[json_of(NEAR)])["detail"]
+    )
+    assert "leaf_to_leaf" in book(a, 422, leaf_to_leaf=True)["detail"]
+    assert "start_time" in book(a, 422, start_time=1.0)["detail"]
+
+
+def test_peers_book_for_themselves_alone(world: WorldRig, a: DomainRig) -> None:
+    book(a)
+    asked = next(r for r in a.wires["c"].requests if isinstance(r, Book))
+    response = world.domains["c"].http.post(
+        MESSAGES_URL, content=request_json(asked), headers={DOMAIN_HEADER: "b"}
+    )
+    assert response.status_code == 403, response.text
