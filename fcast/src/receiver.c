@@ -556,7 +556,8 @@ void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
     r->stats.received++;
     r->heard_ns = now_ns;
     count_psn(r, (uint16_t)h.cci);
-    if (h.close_session) {
+    r->has_payload |= len - h.len > FCAST_PAYLOAD_ID;
+    if (h.close_session && r->has_payload) {
         r->is_closed = true;
         for (struct fcast_object *o = r->objects, *next; o; o = next) {
             next = o->next;

@@ -23,6 +23,7 @@ struct fcast_receiver {
     struct fcast_receiver_config cfg;
     struct fcast_auth *auth;
     bool has_session, is_closed;
+    bool has_payload; /* before it, the flag that closes a session says nothing */
     uint64_t source, tsi, heard_ns;
     bool has_psn;
     uint16_t psn; /* that is expected next */

@@ -466,12 +466,16 @@ static void test_close(void **state)
     cfg.loss = 0.95;
     struct sim *s = sim_new(&cfg);
     sim_file(s, 30000);
+    /* The flute crate starts a session with the flag that closes it. */
+    uint8_t bytes[FCAST_DATAGRAM_MAX];
+    const struct lct_header early = {.tsi = cfg.sender.tsi, .close_session = true};
+    fcast_receiver_datagram(s->receivers[0].core, 7, bytes, lct_put(bytes, &early), 0);
+    assert_false(fcast_receiver_is_closed(s->receivers[0].core));
     sim_run(s, 100000);
     assert_true(s->ended);
     struct fcast_sender_stats st;
     fcast_sender_get_stats(s->sender, &st);
     assert_int_equal(st.rounds, 2);
-    uint8_t bytes[FCAST_DATAGRAM_MAX];
     assert_int_equal(fcast_sender_next(s->sender, bytes), 0);
     size_t len = fcast_sender_close(s->sender, bytes);
     assert_false(fcast_receiver_is_closed(s->receivers[0].core));

@@ -443,7 +443,9 @@ static void prepare(struct run *run)
     run->jitter_state = run->cfg.random;
     run->cfg.tsi = run->session.tsi;
     run->cfg.protocol = run->session.protocol;
-    run->cfg.expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
+    /* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
+    const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
+    run->cfg.expires = expires < UINT32_MAX ? expires : UINT32_MAX;
     run->cfg.repair = (struct fcast_store){run, read_cache, write_cache};
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)
