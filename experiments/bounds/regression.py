@@ -2,7 +2,8 @@
 """`downpour regression [NAME]`: a run held against the accepted bands of its metrics.
 
 Exit codes: 0 every metric is within its band; 1 one is not, or the run could not be made; 2 bad
-usage or input. What is written for CI systems is complete or absent.
+usage or input; 3 only verdicts are outside, since others took this machine's processors. What is
+written for CI systems is complete or absent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from common.command_line import PROGRAM, given_arguments
-from common.exit_codes import EXIT_FAILED, EXIT_OK
+from common.exit_codes import EXIT_FAILED, EXIT_INVALID, EXIT_OK
 from common.places import ROOT, RUNS
 from experiments.bounds import bands
 from experiments.bounds.bands_report import (
@@ -44,6 +45,7 @@ from virtual.kernel_build import KernelError, find_kernel
 
 METRICS: Final = "metrics.json"
 FAILED_LOGS: Final = "logs of failed cells"
+OTHERS: Final = ("CPU steal", "run queue")  # checks of the verdict that fail when others compute
 
 
 def main(options: RegressionOptions) -> int:
@@ -75,7 +77,28 @@ def main(options: RegressionOptions) -> int:
     _tell(outcome, options)
     if proposal is not None and not outcome.problem:
         _propose(proposal, path, file.bands, outcome, options.tolerance)
-    return EXIT_OK if outcome.ok else EXIT_FAILED
+    if outcome.ok:
+        return EXIT_OK
+    reasons = [] if outcome.problem or outcome.failed else taken_by_others(run, outcome)
+    if reasons:
+        print(f"NOT DECIDED, this machine was too busy: {'; '.join(reasons)}")
+    return EXIT_INVALID if reasons else EXIT_FAILED
+
+
+def taken_by_others(run: Path, outcome: Outcome) -> list[str]:
+    """Return what took the processors, a sentence per invalid cell; none if a band other than the
+    verdict's does not hold, or if a cell is invalid without such a reason."""
+    reasons = []
+    for finding in outcome.offending:
+        path = run / "cells" / finding.cell / "verdict.json"
+        if finding.band.metric != "verdict_invalid" or not path.exists():
+            return []
+        checks = json.loads(path.read_text(encoding="utf-8"))["checks"]
+        found = [c["text"] for c in checks if c["name"] in OTHERS and c["status"] == "fail"]
+        if not found:
+            return []
+        reasons.append(f"{finding.cell}: {found[0]}")
+    return reasons
 
 
 # -- the run ----------------------------------------------------------------------------------

@@ -239,6 +239,25 @@ def test_the_command_names_the_offending_metric(
     assert summary.read_text().startswith("before\n## ❌ regression: 7 of 8")
 
 
+@pytest.mark.parametrize(("name", "code"), [("CPU steal", 3), ("run queue", 3), ("firewall", 1)])
+def test_a_machine_that_others_used_decides_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
+) -> None:
+    found = metrics(
+        "virtual", 10, products_identical=1, ffdr=100, retransmitted_blocks=9, verdict_invalid=1
+    )
+    for cell, value, check in (("ldm7-x", 1.1, "CPU steal"), ("ldm6-x", 8.4, name)):
+        found["cells"][cell]["values"]["bandwidth_over_offered"] = {"value": value}
+        place = run / "cells" / cell
+        place.mkdir(parents=True)
+        failed = {"name": check, "status": "fail", "text": "15.8 % of the time was taken"}
+        (place / "verdict.json").write_text(json.dumps({"checks": [failed]}))
+    (run / "metrics.json").write_text(json.dumps(found))
+    assert cli.main(["regression", "--run", str(run)]) == code
+    said = "NOT DECIDED, this machine was too busy: ldm6-x: 15.8 % of the time was taken"
+    assert (said in capsys.readouterr().out) == (code == 3)
+
+
 def test_the_command_with_everything_within(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (run / "metrics.json").read_text().replace('"value": 98', '"value": 100')
     (run / "metrics.json").write_text(text)
