@@ -26,8 +26,8 @@ from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
 
 KEPT = 20  # events, and holds that are over
-WARM, CYCLES = 60, 200
-LONG = int(os.environ.get("DOWNPOUR_CYCLES", "500"))
+WARM, CYCLES = 60, 100
+LONG = int(os.environ.get("DOWNPOUR_CYCLES", "300"))
 SPARE_KB = 1024  # in the second half of the long test
 RATE_BPS = 20_000_000
 SPARE_OBJECTS = 25  # of one type: caches of the interpreter, a cycle that is not collected yet

@@ -10,7 +10,7 @@ import pytest
 
 from controller.tests.soak import soaking
 
-WARM, CYCLES = (60, 240) if "DOWNPOUR_TEST_LONG" in os.environ else (40, 80)
+WARM, CYCLES = (60, 240) if "DOWNPOUR_TEST_LONG" in os.environ else (20, 40)
 RSS_KB_PER_CYCLE, STORE_KB_PER_CYCLE = 25, 10
 CYCLES_PER_LEFT_OVER = 30  # thread or file
 

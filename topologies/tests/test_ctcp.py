@@ -4,6 +4,7 @@ nothing behind."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import signal
@@ -198,8 +199,14 @@ def test_the_inventory_expects_the_buffers_that_a_window_needs(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.root
 def test_window_stays_under_loss_and_timeouts() -> None:
-    """cwnd x 1448 bytes per RTT (Table II's reasoning), with 2 % loss at the receiver and after the
-    path was dead for several retransmission timeouts."""
+    """The window is the one asked, with 2 % loss at the receiver and after the path was dead for
+    several retransmission timeouts.
+
+    The rate is at most cwnd x 1448 bytes per RTT (Table II's reasoning). A window that gives way to
+    loss p has 1.22 / sqrt(p) segments in the mean (Mathis et al. 1997): 8.6 here. Three times that
+    is out of its reach, and within reach of a fixed window of 60 on a machine that is also busy
+    with other tests.
+    """
     need_ctcp()
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): Circuit TCP was NOT tested")
@@ -239,7 +246,8 @@ def test_window_stays_under_loss_and_timeouts() -> None:
         time.sleep(3)
         rate = 8 * (sent() - first) / (time.monotonic() - begin)
         ideal = CWND * 1448 * 8 / (RTT_MS / 1000)
-        assert 0.8 * ideal < rate < 1.05 * ideal, f"{rate / 1e6:.2f} of {ideal / 1e6:.2f} Mbit/s"
+        yielding = 1.22 / math.sqrt(0.02) / CWND * ideal
+        assert 3 * yielding < rate < 1.05 * ideal, f"{rate / 1e6:.2f} of {ideal / 1e6:.2f} Mbit/s"
         assert set(windows()) == {CWND}
         dead = ["iptables", "-I", "INPUT", "1", "-i", emulation.nic1_of("q"), "-j", "DROP"]
         emulation.run("q", dead)
