@@ -20,7 +20,7 @@ from controller.api import (
 )
 from controller.api.answers import PathAnswer
 from controller.api.counters import router_of
-from controller.api.path_client import PathClient
+from controller.api.path_client import PathClient, PathEvent
 from controller.api.server import Server, listen_unix
 from controller.paths.core import Endpoint
 from controller.tests.fake_switch import Frame
@@ -202,14 +202,19 @@ def test_switches_and_workgroup(run: Run, rig: Rig) -> None:
 
 
 def test_watch_prints_events_since(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has no end of its own: here it ends when nothing comes for half a second."""
+    """The stream has no end of its own: here it ends with the last event of the path's set-up."""
     with_path(run)
     events = PathClient.events
-    monkeypatch.setattr(
-        PathClient,
-        "events",
-        lambda service, since: events(service, since, quiet_s=0.5),
-    )
+
+    def until_second_leaf(service: PathClient, since: str) -> Iterator[PathEvent]:
+        leaves = 0
+        for event in events(service, since):
+            yield event
+            leaves += event.kind == "leaf-added"
+            if leaves == 2:
+                return
+
+    monkeypatch.setattr(PathClient, "events", until_second_leaf)
     code, out, _ = run("watch", "--since", "0-0")
     assert code == 0
     lines = [line.split() for line in out.splitlines()]

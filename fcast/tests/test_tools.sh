@@ -4,6 +4,9 @@
 # file, a key, a receiver that is killed and goes on, names that lead out, and wrong usage.
 # Usage: test_tools.sh FCAST-SEND FCAST-RECV
 set -u
+# In the foreground: else `timeout` follows a signal by SIGCONT, which takes back the stop that the
+# leak checker waits for at the program's end; the two then wait for each other.
+bounded="timeout --foreground -k 5 60"
 send=$1 recv=$2
 dir=$(mktemp -d) || exit 1
 pids=
@@ -41,11 +44,11 @@ for options in "--protocol fcast" "--protocol flute" "--fec rs --k 40" "--fec ld
     # shellcheck disable=SC2086
     start_sender --rate 60M $options "$dir"/in/*
     # shellcheck disable=SC2086
-    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 $variant "$dir/out1" \
+    $bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 $variant "$dir/out1" \
         >"$dir/1.out" 2>"$dir/1.err" &
     one=$! pids="$pids $!"
     # shellcheck disable=SC2086
-    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 $variant "$dir/out2" \
+    $bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 $variant "$dir/out2" \
         >"$dir/2.out" 2>"$dir/2.err" || fail "receiver 2, $options"
     wait $one || fail "receiver 1, $options"
     stop_sender "$options"
@@ -62,7 +65,7 @@ for options in "" "--order rotate --k 100 --symbol 512"; do
     # shellcheck disable=SC2086
     start_sender --rate 60M --protocol seed $options "$dir/in/large"
     grep -q 'SEED/UDP' "$dir/session.sdp" || fail "protocol in the session file"
-    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out6" >"$dir/6.out" \
+    $bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out6" >"$dir/6.out" \
         2>"$dir/6.err" || fail "receiver of 1999, $options"
     stop_sender "seed $options"
     rmdir "$dir/out6/.fcast" || fail "something is left in .fcast"
@@ -78,12 +81,12 @@ for protocol in fcast flute; do
     mkdir "$dir/out7"
     start_sender --rate 60M --protocol $protocol --encoding gzip "$dir"/packed/*
     grep -q 'bytes=3000000 packed_bytes=[0-9]\{1,5\} name=text' "$dir/send.err" || fail "packing"
-    timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out7" >"$dir/7.out" \
+    $bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out7" >"$dir/7.out" \
         2>"$dir/7.err" || fail "receiver of gzip, $protocol"
     rmdir "$dir/out7/.fcast"
     diff -r "$dir/packed" "$dir/out7" || fail "files differ that were packed, $protocol"
     if [ $protocol = fcast ]; then
-        timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --max-unpacked 1M \
+        $bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --max-unpacked 1M \
             "$dir/out8" >"$dir/8.out" 2>"$dir/8.err" && fail "a bomb was taken"
         grep -q 'unpacked, 3000000 bytes; --max-unpacked is 1000000' "$dir/8.err" || fail "message of a bomb"
         grep -q 'files=1 .* unstored=1 ' "$dir/8.out" || fail "report of a bomb"
@@ -104,7 +107,7 @@ done
 kill -9 $victim
 wait $victim 2>/dev/null
 [ ! -e "$dir/out3/big" ] || fail "the receiver was done before it was killed"
-timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out3" >"$dir/3.out" \
+$bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 "$dir/out3" >"$dir/3.out" \
     2>"$dir/3.err" || fail "the second receiver"
 cmp "$dir/big" "$dir/out3/big" || fail "files differ after the restart"
 restored=$(sed -n 's/.* restored=\([0-9]*\) .*/\1/p' "$dir/3.out")
@@ -116,10 +119,10 @@ stop_sender restart
 for n in 1 2; do (umask 077 && printf '%064d\n' $n >"$dir/key$n"); done
 mkdir "$dir/out4" "$dir/wrong"
 start_sender --rate 20M --key-file "$dir/key1" "$dir/in/large"
-timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key2" \
+$bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key2" \
     --timeout 2 "$dir/wrong" >"$dir/4.out" 2>"$dir/4.err" &
 wrong=$!
-timeout 60 "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key1" \
+$bounded "$recv" --session "$dir/session.sdp" --interface 127.0.0.1 --key-file "$dir/key1" \
     "$dir/out4" >"$dir/5.out" 2>"$dir/5.err" || fail "the receiver with the key"
 cmp "$dir/in/large" "$dir/out4/large" || fail "files differ with a key"
 stop_sender key
@@ -128,7 +131,7 @@ grep -q 'files=0 .*received=0 .*forged=[1-9]' "$dir/4.out" || fail "report with 
 
 # The sender ends by itself, and a receiver that came too late says so.
 mkdir "$dir/out5"
-timeout 60 "$recv" --group "$group" --interface 127.0.0.1 --tsi 77 "$dir/out5" >"$dir/6.out" \
+$bounded "$recv" --group "$group" --interface 127.0.0.1 --tsi 77 "$dir/out5" >"$dir/6.out" \
     2>"$dir/6.err" &
 late=$!
 "$send" --group "$group" --interface 127.0.0.1 --cache "$dir/cache" --tsi 78 --rate 60M --cycles 1 \

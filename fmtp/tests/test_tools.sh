@@ -3,6 +3,9 @@
 # fmtp-send to two fmtp-recv over the loopback interface, and what they say to wrong usage.
 # Usage: test_tools.sh FMTP-SEND FMTP-RECV
 set -u
+# In the foreground: else `timeout` follows a signal by SIGCONT, which takes back the stop that the
+# leak checker waits for at the program's end; the two then wait for each other.
+bounded="timeout --foreground -k 5 60"
 send=$1 recv=$2
 dir=$(mktemp -d) || exit 1
 pids=
@@ -19,7 +22,7 @@ group=239.192.$(($$ % 250 + 1)).77:$((20000 + $$ % 20000))
 
 for layout in 2021 2017; do
     rm -f "$dir"/out1/* "$dir"/out2/*
-    timeout 60 "$send" --group $group --address 127.0.0.1 --receivers 2 --layout $layout \
+    $bounded "$send" --group $group --address 127.0.0.1 --receivers 2 --layout $layout \
         --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids=$!
     port='' tries=0
@@ -28,10 +31,10 @@ for layout in 2021 2017; do
         port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
     done
     [ -n "$port" ] || fail "no port"
-    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
+    $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
         --layout $layout --rate 200M --sha256 "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
     one=$! pids="$pids $!"
-    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
+    $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 \
         --layout $layout --rate 200M --count 3 "$dir/out2" >"$dir/2.out" 2>"$dir/2.err" &
     two=$! pids="$pids $!"
     wait $one || fail "receiver 1, layout $layout"
@@ -49,7 +52,7 @@ done
 # Files that standard input names while the program runs; the last line has no end.
 mkdir "$dir/out3"
 mkfifo "$dir/names"
-timeout 60 "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir/names" \
+$bounded "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir/names" \
     >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"
 exec 4>"$dir/names"
@@ -58,7 +61,7 @@ while [ -z "$port" ] && [ $tries -lt 100 ]; do
     sleep 0.05; tries=$((tries + 1))
     port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
 done
-timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
+$bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
     "$dir/out3" >"$dir/3.out" 2>"$dir/3.err" 4>&- &
 three=$! pids="$pids $!"
 echo "$dir/in/large" >&4
@@ -80,13 +83,13 @@ group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
 for start in 0 3; do
     rm -f "$dir"/out1/*
     : >"$dir/send.err"
-    timeout 60 "$send" --group "$group" --group "$group2" --address 127.0.0.1 --receivers 2 --mac 1 \
+    $bounded "$send" --group "$group" --group "$group2" --address 127.0.0.1 --receivers 2 --mac 1 \
         --state "$dir/state" --rate 200M "$dir"/in/* >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids="$pids $!" tries=0
     while [ -z "$(port_of 2)" ] && [ $tries -lt 100 ]; do
         sleep 0.05; tries=$((tries + 1))
     done
-    timeout 60 "$recv" --server "127.0.0.1:$(port_of 1)" --group "$group" --server "127.0.0.1:$(port_of 2)" \
+    $bounded "$recv" --server "127.0.0.1:$(port_of 1)" --group "$group" --server "127.0.0.1:$(port_of 2)" \
         --group "$group2" --interface 127.0.0.1 --mac 1 --count 6 --rate 200M "$dir/out1" \
         >"$dir/1.out" 2>"$dir/1.err" || fail "receiver of two feeds"
     wait $sender || fail "sender of two feeds"
@@ -98,16 +101,16 @@ done
 # The sender is killed and started again: the receiver comes back by itself.
 rm -f "$dir"/out1/*
 port=$((${group##*:} + 1))
-timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
+$bounded "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
     "$dir/in/large" --stdin <"$dir/fifo" >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"
-timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --reconnect 20 --count 2 \
+$bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --reconnect 20 --count 2 \
     --rate 200M "$dir/out1" >"$dir/1.out" 2>"$dir/1.err" &
 one=$! pids="$pids $!" tries=0
 exec 3>"$dir/fifo"
 while [ ! -f "$dir/out1/large" ] && [ $tries -lt 200 ]; do sleep 0.05; tries=$((tries + 1)); done
 kill -9 "$(ps -o pid= --ppid "$sender" | tr -d " ")"; wait $sender; exec 3>&-
-timeout 60 "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
+$bounded "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
     "$dir/in/name with spaces" >"$dir/send.out" 2>"$dir/send.err" || fail "sender started again"
 wait $one || fail "receiver of a sender started again"
 grep -q 'index=7 bytes=10 ' "$dir/1.out" || fail "index after a restart"
@@ -117,13 +120,13 @@ grep -q 'connections=2 ' "$dir/1.out" || fail "no second connection"
 # killed is told from one that is done; a file that shrinks ends alone.
 run_pair() { # options of the sender --; then files; the receiver's directory is out1, its status in $got
     : >"$dir/send.err"
-    timeout 60 "$send" --group $group --address 127.0.0.1 "$@" >"$dir/send.out" 2>"$dir/send.err" &
+    $bounded "$send" --group $group --address 127.0.0.1 "$@" >"$dir/send.out" 2>"$dir/send.err" &
     sender=$! pids="$pids $!" port='' tries=0
     while [ -z "$port" ] && [ $tries -lt 100 ]; do
         sleep 0.05; tries=$((tries + 1))
         port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
     done
-    timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
+    $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M \
         "$dir/out1" >"$dir/1.out" 2>"$dir/1.err"
     got=$?
 }
@@ -160,14 +163,14 @@ rm -f "$dir"/out1/*
 killer=$!
 mkfifo "$dir/never"; sleep 30 >"$dir/never" & holder=$!; pids="$pids $holder"
 : >"$dir/send.err"
-timeout 60 "$send" --group $group --address 127.0.0.1 --rate 200M --stdin "$dir/in/large" <"$dir/never" \
+$bounded "$send" --group $group --address 127.0.0.1 --rate 200M --stdin "$dir/in/large" <"$dir/never" \
     >"$dir/send.out" 2>"$dir/send.err" &
 sender=$! pids="$pids $!"; echo $sender >"$dir/sender.pid"
 port='' tries=0
 while [ -z "$port" ] && [ $tries -lt 100 ]; do
     sleep 0.05; tries=$((tries + 1)); port=$(sed -n 's/.*TCP port //p' "$dir/send.err")
 done
-timeout 60 "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M "$dir/out1" \
+$bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0.1 --rate 200M "$dir/out1" \
     >"$dir/1.out" 2>"$dir/1.err"
 got=$?
 wait $killer; kill $holder; wait $sender
@@ -178,7 +181,7 @@ grep -q 'products=1 .*result=sender-lost' "$dir/1.out" || fail "result of a lost
 # Wrong usage: exit status, and the offending text in the message.
 expect() {
     want=$1 text=$2; shift 2
-    timeout 20 "$@" >"$dir/usage.out" 2>"$dir/usage.err"
+    timeout --foreground -k 5 20 "$@" >"$dir/usage.out" 2>"$dir/usage.err"
     got=$?
     [ $got = "$want" ] || fail "exit $got instead of $want: $*"
     grep -q -- "$text" "$dir/usage.err" || fail "no '$text': $*"
