@@ -15,8 +15,9 @@ enum fcast_order { FCAST_SEQUENTIAL, FCAST_ROTATE, FCAST_SHUFFLE };
  * Rotation begins at a random one and goes on from it; shuffling permutes. */
 void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random, uint32_t *out);
 
-/* An interval of [0.5 T, 1.5 T] with the mean T, as the timer of the seed varies it. */
-uint64_t fcast_jitter_ns(uint64_t interval_ns, uint64_t *random);
+/* An interval of [0.5 T, 1.5 T] with the mean T, as the timer of MSR-TR-99-14 varies it; of any
+ * unit. */
+uint64_t fcast_jitter(uint64_t mean, uint64_t *random);
 
 /* The seed's choice of k for a file of `symbols`: with at most k_max a group, the groups as equal
  * as padding them to one size allows. *groups and *padding may be NULL. */

@@ -26,9 +26,9 @@ void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random,
     }
 }
 
-uint64_t fcast_jitter_ns(uint64_t interval_ns, uint64_t *random)
+uint64_t fcast_jitter(uint64_t mean, uint64_t *random)
 {
-    return interval_ns / 2 + interval_ns * below(random, 1u << 20) / (1u << 20);
+    return mean / 2 + mean * below(random, 1u << 20) / (1u << 20);
 }
 
 uint32_t fcast_choose_k(uint64_t symbols, uint32_t k_max, uint64_t *groups, uint64_t *padding)

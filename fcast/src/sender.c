@@ -17,7 +17,9 @@
 
 enum {
     OBJECTS_MAX = 65000,
-    CONTROL_EVERY = 512, /* datagrams between descriptors */
+    CONTROL_LEAST = 16, /* mean of the datagrams between descriptors, for each of theirs */
+    CONTROL_MOST = 512,
+    CONTROLS_A_FILE = 4, /* in the time of the files' source symbols, within these bounds */
     RS_K = 200,
     SEED_K = 32,
     LDPC_K = 10000,
@@ -56,8 +58,9 @@ struct fcast_sender {
     uint32_t group_count, *order, at; /* order[at]: the next of this index */
     uint32_t index, index_end;        /* of this cycle; the largest n */
     uint64_t repair_end, random;
-    struct object control; /* the descriptor */
-    uint32_t control_symbol, since_control;
+    struct object control;                               /* the descriptor */
+    uint32_t control_symbol, since_control, control_gap; /* datagrams; the gap changes each time */
+    uint64_t control_mean, control_random;
     bool is_committed, is_done;
     uint32_t sequence;
     struct fcast_sender_stats stats;
@@ -83,6 +86,7 @@ struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg)
         return NULL;
     s->cfg = *cfg;
     s->random = cfg->random;
+    s->control_random = ~cfg->random;
     if (!s->cfg.k)
         s->cfg.k = is_seed ? SEED_K : cfg->fec == FCAST_RS ? RS_K : LDPC_K;
     if (cfg->key && !(s->auth = fcast_auth_new(cfg->key, cfg->key_len))) {
@@ -314,6 +318,23 @@ static int make_control(struct fcast_sender *s)
     return 0;
 }
 
+/* How often the descriptor comes: as often as a small file needs it, which waits for a lost one,
+ * and so that it takes a sixteenth of the datagrams at most. Periodic loss must not meet it again
+ * and again, so no two gaps are the same. */
+static void settle_control(struct fcast_sender *s)
+{
+    const uint64_t least = CONTROL_LEAST * s->control.partition.symbols;
+    uint64_t symbols = 0, mean;
+
+    for (uint32_t i = 0; i < s->count; i++)
+        symbols += s->objects[i].partition.symbols;
+    mean = symbols / CONTROLS_A_FILE;
+    mean = mean < CONTROL_MOST ? mean : CONTROL_MOST;
+    s->control_mean = mean > least ? mean : least;
+    s->control_gap = (uint32_t)fcast_jitter(s->control_mean, &s->control_random);
+    s->since_control = s->control_gap; /* the first comes first */
+}
+
 int fcast_sender_commit(struct fcast_sender *s)
 {
     uint32_t g = 0;
@@ -336,7 +357,7 @@ int fcast_sender_commit(struct fcast_sender *s)
         }
     }
     s->is_committed = true;
-    s->since_control = CONTROL_EVERY;
+    settle_control(s);
     fcast_order_round(s->cfg.order, s->group_count, &s->random, s->order);
     return 0;
 }
@@ -423,6 +444,7 @@ static size_t next_control(struct fcast_sender *s, uint8_t *out)
     if (s->control_symbol >= p->symbols) {
         s->control_symbol = 0;
         s->since_control = 0;
+        s->control_gap = (uint32_t)fcast_jitter(s->control_mean, &s->control_random);
     }
     s->stats.control++;
     return put_symbol(s, &s->control, symbol, number, 0, true, out);
@@ -441,7 +463,7 @@ static const struct group *next_group(struct fcast_sender *s)
         if (++s->index >= s->index_end) {
             s->index = 0;
             s->stats.rounds++;
-            s->since_control = CONTROL_EVERY;
+            s->since_control = s->control_gap;
             if (s->cfg.cycles && s->stats.rounds >= s->cfg.cycles)
                 return NULL;
             if (!s->group_count)
@@ -483,7 +505,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
     while (!len && !s->is_done) {
         if (s->stats.errors >= errors_max)
             break; /* the files are gone */
-        if (s->since_control >= CONTROL_EVERY && s->control.header) {
+        if (s->since_control >= s->control_gap && s->control.header) {
             len = next_control(s, out);
             continue;
         }

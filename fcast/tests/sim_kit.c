@@ -242,7 +242,7 @@ void sim_file(struct sim *s, uint64_t bytes)
 
 static bool is_lost(struct sim *s)
 {
-    return (s->cfg.periodic && s->sent % s->cfg.periodic == 0) ||
+    return (s->cfg.periodic && s->sent % s->cfg.periodic == s->cfg.phase) ||
            tp_random_chance(&s->random, s->cfg.loss);
 }
 

@@ -99,6 +99,35 @@ static void test_what_is_sent(void **state)
     sim_free(s);
 }
 
+/* 19 groups of 24 symbols, and each 19th datagram is lost: in a fixed order that is one group's, in
+ * each cycle, and nothing takes the packets of 1999 out of step. An order that changes does. */
+static void test_a_loss_period_that_divides_the_cycle(void **state)
+{
+    enum { GROUPS = 19, K = 16, N = 24, CYCLE = GROUPS * N };
+
+    (void)state;
+    for (int order = FCAST_SEQUENTIAL; order <= FCAST_SHUFFLE; order++) {
+        struct sim_config cfg = base();
+        cfg.sender.k = K;
+        cfg.sender.overhead = 0.5;
+        cfg.sender.order = (enum fcast_order)order;
+        cfg.periodic = GROUPS;
+        cfg.receivers = 1;
+        struct sim *s = sim_new(&cfg);
+        sim_file(s, GROUPS * K * E - 140); /* and the trailer */
+        sim_run(s, 10 * CYCLE);
+        if (order != FCAST_SEQUENTIAL) {
+            assert_all_done(s);
+        } else {
+            struct fcast_receiver_stats got;
+            fcast_receiver_get_stats(s->receivers[0].core, &got);
+            assert_int_equal(got.useful, (GROUPS - 1) * K);
+            assert_int_equal(s->receivers[0].done, 0);
+        }
+        sim_free(s);
+    }
+}
+
 /* A receiver that dies goes on with what its places hold. */
 static void test_a_receiver_that_dies(void **state)
 {
@@ -213,6 +242,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_what_is_sent),
+        cmocka_unit_test(test_a_loss_period_that_divides_the_cycle),
         cmocka_unit_test(test_a_receiver_that_dies),
         cmocka_unit_test(test_what_a_sender_refuses),
         cmocka_unit_test(test_strangers),

@@ -238,7 +238,7 @@ static void test_orders(void **state)
     assert_true(firsts[FCAST_ROTATE] < 10 && firsts[FCAST_SHUFFLE] < 10);
     uint64_t sum = 0;
     for (int i = 0; i < 10000; i++) {
-        uint64_t one = fcast_jitter_ns(1000000, &random);
+        uint64_t one = fcast_jitter(1000000, &random);
         assert_in_range(one, 500000, 1500000);
         sum += one;
     }

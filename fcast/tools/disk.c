@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "file_at.h"
+#include "loop/loop.h"
 
 enum { BOUNCE_BYTES = 1 << 18, ALIGNMENT = 4096 };
 
@@ -72,16 +73,10 @@ int disk_read(struct disk_file *f, uint64_t at, void *bytes, size_t len, struct 
     return 0;
 }
 
-int disk_write(struct disk_file *f, uint64_t at, const void *bytes, size_t len,
-               struct disk_counts *counts)
+static int write_all(struct disk_file *f, uint64_t at, const void *bytes, size_t len)
 {
     const uint8_t *in = bytes;
 
-    count_seek(f, at, len, counts);
-    if (counts) {
-        counts->writes++;
-        counts->written_bytes += len;
-    }
     if (!is_direct(f, at, len))
         return file_write_at(f->fd, at, bytes, len);
     if (is_aligned(bytes))
@@ -93,4 +88,18 @@ int disk_write(struct disk_file *f, uint64_t at, const void *bytes, size_t len,
             return -1;
     }
     return 0;
+}
+
+int disk_write(struct disk_file *f, uint64_t at, const void *bytes, size_t len,
+               struct disk_counts *counts)
+{
+    count_seek(f, at, len, counts);
+    if (!counts)
+        return write_all(f, at, bytes, len);
+    const uint64_t begin_ns = tp_now_ns();
+    int result = write_all(f, at, bytes, len);
+    counts->writes++;
+    counts->written_bytes += len;
+    counts->write_ns += tp_now_ns() - begin_ns;
+    return result;
 }

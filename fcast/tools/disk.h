@@ -14,6 +14,7 @@ enum { DISK_UNIT = 512 }; /* places and lengths that direct I/O takes are multip
 /* A seek: an access that does not begin where the one before it on the file ended. */
 struct disk_counts {
     uint64_t reads, writes, seeks, read_bytes, written_bytes;
+    uint64_t write_ns; /* in writes */
 };
 
 struct disk_file {

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "content.h"
@@ -432,19 +433,25 @@ static void receive(struct run *run)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
-/* What the disk did for the symbols: while they came, and when they were sorted and decoded. */
+/* What the disk did for the symbols: while they came, and when they were sorted and decoded; and
+ * the memory of schemes of 1999, and of the process, at most. */
 static void print_disk(const struct places *p)
 {
+    struct rusage use = {0};
+
+    getrusage(RUSAGE_SELF, &use);
     const struct disk_counts *one = &p->receiving, *two = &p->sorting;
 
 #define N(count) (unsigned long long)count
-    printf("storage=%s io=%s crowd=%u peak_blocks=%llu writes=%llu seeks=%llu written_bytes=%llu "
-           "reads=%llu read_bytes=%llu sort_writes=%llu sort_seeks=%llu sort_written_bytes=%llu "
-           "sort_reads=%llu sort_read_bytes=%llu ",
-           storages[p->keeping.storage], modes_of_io[p->keeping.is_direct], p->keeping.crowd,
-           N(p->peak_blocks), N(one->writes), N(one->seeks), N(one->written_bytes), N(one->reads),
-           N(one->read_bytes), N(two->writes), N(two->seeks), N(two->written_bytes), N(two->reads),
-           N(two->read_bytes));
+    printf(
+        "storage=%s io=%s crowd=%u peak_blocks=%llu memory_bytes=%llu rss_bytes=%llu "
+        "writes=%llu seeks=%llu written_bytes=%llu write_seconds=%.6f reads=%llu read_bytes=%llu sort_writes=%llu sort_seeks=%llu sort_written_bytes=%llu "
+        "sort_reads=%llu sort_read_bytes=%llu ",
+        storages[p->keeping.storage], modes_of_io[p->keeping.is_direct], p->keeping.crowd,
+        N(p->peak_blocks), N(p->memory_peak), 1024 * N(use.ru_maxrss), N(one->writes),
+        N(one->seeks), N(one->written_bytes), (double)one->write_ns / 1e9, N(one->reads),
+        N(one->read_bytes), N(two->writes), N(two->seeks), N(two->written_bytes), N(two->reads),
+        N(two->read_bytes));
 #undef N
 }
 

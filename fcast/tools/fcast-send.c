@@ -393,7 +393,7 @@ static bool send_some(struct run *run, uint64_t now_ns)
     unsigned gone = tp_batch_out_send(&run->out, &d, run->parts, now_ns);
     if (run->jitter && gone) {
         uint64_t interval = tp_pace_cost_ns(&run->out.pace, run->lens[0]);
-        run->out.pace.next_ns += fcast_jitter_ns(interval, &run->jitter_state) - interval;
+        run->out.pace.next_ns += fcast_jitter(interval, &run->jitter_state) - interval;
     }
     run->waiting -= gone;
     memmove(run->batch, run->batch + gone, run->waiting * sizeof *run->batch);

@@ -249,6 +249,8 @@ static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fca
         return -1;
     }
     owner->memory_used += fcast_shelf_memory(p->shelf);
+    if (owner->memory_peak < owner->memory_used)
+        owner->memory_peak = owner->memory_used;
     out->keep = keep;
     out->settle = settle;
     out->noted = noted_by_shelf;

@@ -30,7 +30,7 @@ struct places {
     const char *why;                       /* of the last refusal; NULL: errno says it */
     struct disk_counts receiving, sorting; /* while symbols come; when all are here */
     uint64_t peak_blocks;                  /* in memory at a time, of an object */
-    uint64_t memory_used;
+    uint64_t memory_used, memory_peak;     /* bytes that the schemes may take: now, at most */
 };
 
 /* Opens (makes) the folder and locks it. -1 with errno: EWOULDBLOCK if another process has it. */
