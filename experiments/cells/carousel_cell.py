@@ -6,6 +6,7 @@ It has a replay's network, rates, losses and watching; fcast-send and fcast-recv
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 import subprocess
 import time
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from common.files import tail
+from experiments.cells import disk_throttle
 from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
+from experiments.cells.disk_throttle import DiskError, Throttle
 from experiments.cells.job import REPLAYING
 from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import carousel
+from experiments.design.shaping import Setting
 
 JOIN_S: Final = 1.0  # until those who tune in before the first symbol are heard of
 TURN_POLL_S: Final = 0.02  # what the sender sends on after the last receiver has left
@@ -26,6 +30,11 @@ SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
 
 class CarouselRun(CellRun):
     """The cell on a running network."""
+
+    @property
+    def needs_disk(self) -> bool:
+        """Tell whether the receivers' disk is slowed down; memory is none."""
+        return self.cell.carousel.disk_iops > 0
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -51,6 +60,20 @@ class CarouselRun(CellRun):
         self._file(self.publisher).write_bytes(carousel.content(self.cell.seed, size))
         self.tune_in_at = carousel.tune_ins(self.cell.carousel, self.subscribers, self.cell.seed)
         self.tuned_in: dict[str, float] = {}  # when they did, epoch seconds
+        self.throttle = self._slow_down()
+
+    def _slow_down(self) -> Throttle | None:
+        """Limit the writes that the receivers' disk takes; None: it takes what it can."""
+        asked = self.cell.carousel.disk_iops
+        if not asked:
+            return None
+        try:
+            throttle = disk_throttle.find(self.queues, f"downpour-{self.job.run_id}-{os.getpid()}")
+            throttle.limit(asked)
+        except DiskError as error:
+            raise CellError(str(error)) from None
+        self.settings.append(Setting("disk writes per second", asked, throttle.found()))
+        return throttle
 
     def _directory(self, host: str) -> Path:
         return self.queues / host
@@ -131,6 +154,7 @@ class CarouselRun(CellRun):
 
     def _tune_in(self, host: str) -> None:
         argv = carousel.receive_argv(
+            self.cell.carousel,
             self.job.build,
             group=self.network.multicast_group,
             address=self.network.host(host).nic1.ip,
@@ -139,6 +163,8 @@ class CarouselRun(CellRun):
         )
         self.tuned_in[host] = time.time()
         self._start(host, argv, self.logs / f"{host}.fcast-recv.log")
+        if self.throttle is not None:
+            self.throttle.take(self.daemons[host].pid)
 
     def _start(self, host: str, argv: list[str], log: Path) -> None:
         with log.open("ab") as text:
@@ -162,6 +188,9 @@ class CarouselRun(CellRun):
             self.end(sender, signal.SIGTERM)
         for process in running.values():
             self.end(process, signal.SIGTERM)
+        if self.throttle is not None:
+            self.throttle.remove()
+            self.throttle = None
 
     def _ps(self) -> str:
         sender = self.daemons.get(self.publisher)

@@ -132,8 +132,13 @@ class CellBase:
         self.work.mkdir(parents=True, exist_ok=True)
         needed = disk_needed_bytes(self.cell, int(job.trace_info["bytes"]))
         self.queues, self.queues_on = queue_place.choose(
-            needed, job.run_id, self.work, keep=job.keep_work
+            needed, job.run_id, self.work, keep=job.keep_work or self.needs_disk
         )
+
+    @property
+    def needs_disk(self) -> bool:
+        """Tell whether the cell's files must lie on a disk."""
+        return False
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -33,6 +33,10 @@ class Carousel:
     symbol_bytes: int
     overhead_percent: int  # 0: as `overhead_of` says
     tune_in_s: float  # mean time between receivers who tune in; 0: all before the first symbol
+    storage: str = "in-place"  # as fcast-recv has it
+    crowd: int = 4  # blocks of a write, with the schemes of MSR-TR-99-14
+    io: str = "cached"
+    disk_iops: int = 0  # writes a second that the receivers' disk takes; 0: what it can
 
 
 def overhead_of(carousel: Carousel) -> int:
@@ -84,11 +88,18 @@ def send_argv(
 
 
 def receive_argv(
-    build: Path, *, group: str, address: str, b_rcv_bytes: int, directory: Path
+    carousel: Carousel,
+    build: Path,
+    *,
+    group: str,
+    address: str,
+    b_rcv_bytes: int,
+    directory: Path,
 ) -> list[str]:
     """Return a receiver's command line: it leaves when it has the file."""
     return [
         str(program("fcast-recv", build)),
         *["--group", f"{group}:{PORT}", "--interface", address],
-        *["--rcvbuf", str(b_rcv_bytes), str(directory)],
+        *["--rcvbuf", str(b_rcv_bytes), "--storage", carousel.storage, "--io", carousel.io],
+        *["--crowd", str(carousel.crowd), str(directory)],
     ]

@@ -368,6 +368,10 @@ def build_cell(
             fixed.symbol_bytes,
             fixed.overhead_percent,
             fixed.tune_in_s,
+            fixed.storage,
+            fixed.crowd,
+            fixed.io,
+            fixed.disk_iops,
         ),
     )
 

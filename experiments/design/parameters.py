@@ -32,6 +32,8 @@ MAX_REPEATS = 1000
 Protocol = Literal["ldm7", "ldm6", "fcast"]
 Fec = Literal["ldpc-triangle", "ldpc-staircase", "rs", "none"]
 Order = Literal["shuffle", "rotate", "sequential"]
+Storage = Literal["in-place", "memory", "receive-order", "group-area", "crowd-bucket", "crowd-pool"]
+Io = Literal["cached", "direct"]
 Guarantee = Literal["none", "queues"]
 Cut = Literal["none", "handoff"]
 Repair = Literal["unicast", "multicast"]
@@ -51,6 +53,8 @@ SymbolBytes = Annotated[int, Field(strict=True, ge=64, le=1440)]
 Percent = Annotated[int, Field(strict=True, ge=0, le=700)]
 GapSeconds = Annotated[float, Field(ge=0, le=MAX_DURATION_S, allow_inf_nan=False), NO_TRUTH]
 Period = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+Crowd = Annotated[int, Field(strict=True, ge=1, le=4096)]
+Iops = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False), NO_TRUTH]
 BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False), NO_TRUTH]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
@@ -144,6 +148,8 @@ class Factors(Block):
     order: tuple[Order, ...] | None = Field(default=None, min_length=1)
     tune_in_s: tuple[GapSeconds, ...] | None = Field(default=None, min_length=1)
     loss_period: tuple[Period, ...] | None = Field(default=None, min_length=1)
+    storage: tuple[Storage, ...] | None = Field(default=None, min_length=1)
+    crowd: tuple[Crowd, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -177,6 +183,8 @@ PARAMETER_FACTORS: Final = {
     "order": "",
     "tune_in_s": "tune",
     "loss_period": "every",
+    "storage": "",
+    "crowd": "b",
 }
 
 
@@ -318,6 +326,18 @@ class Parameters(Block):
         0,
         description="every so many-th datagram is lost at each receiver; 0: what loss says; the "
         "factor loss is 0",
+    )
+    storage: Storage = Field(
+        "in-place",
+        description="of fcast: where a receiver's symbols wait; the schemes of MSR-TR-99-14 take "
+        "fec rs alone, crowd-bucket order sequential",
+    )
+    crowd: Crowd = Field(4, description="of these schemes: blocks of a write")
+    io: Io = Field("cached", description="of fcast: through a receiver's page cache, or past it")
+    disk_iops: Iops = Field(
+        0,
+        description="of fcast: writes a second that the receivers' disk takes, native clock alone; "
+        "0: what it can",
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

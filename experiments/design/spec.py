@@ -397,12 +397,26 @@ def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors
     if "fcast" in block.protocol and not (block.file_bytes or fixed.file_bytes):
         valid = "file_bytes beside it, in parameters or factors: a carousel sends a file"
         reports.add(place, "protocol fcast without file_bytes", valid)
+    _check_storage(reports, fixed, number, block)
     if any(block.loss_period or (fixed.loss_period,)):
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside loss_period"
             reports.add(("factors", number, "loss"), found, "[0]: every so many-th is lost")
         if set(block.protocol) != {"fcast"}:
             reports.add(place, f"{', '.join(block.protocol)} with loss_period", "[fcast]")
+
+
+def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """The schemes of MSR-TR-99-14 sort groups of Reed-Solomon; two buckets need one order."""
+    storages = set(block.storage or (fixed.storage,))
+    place: Place = ("factors", number, "storage") if block.storage else ("parameters", "storage")
+    if fec := storages - {"in-place"} and set(block.fec or (fixed.fec,)) - {"rs"}:
+        named = ", ".join(sorted(storages - {"in-place"}))
+        reports.add(place, f"{named} with fec {', '.join(sorted(fec))}", "in-place, or fec rs")
+    orders = set(block.order or (fixed.order,)) - {"sequential"}
+    if "crowd-bucket" in storages and orders:
+        found = f"crowd-bucket with order {', '.join(sorted(orders))}"
+        reports.add(place, found, "another scheme, or order sequential")
 
 
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:

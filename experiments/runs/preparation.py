@@ -13,7 +13,7 @@ from typing import Final
 
 from common import places
 from common.places import BUILD
-from experiments.cells import queue_place
+from experiments.cells import disk_throttle, queue_place
 from experiments.design import burst_loss, trace_input
 from experiments.design import join_leave_expansion as join_leave
 from experiments.design.expansion import (
@@ -174,8 +174,30 @@ def check_machine(
     if (missing := places.absent_programs(needed, build)) is not None:
         raise RunError(missing)
     check_queues(planned)
+    check_slow_disk(planned, runs, clock)
     if clock == "native":
         check_disk(planned, runs)
+
+
+def check_slow_disk(planned: Sequence[Planned], runs: Path, clock: str) -> None:
+    """Refuse a slow disk where none can be made. Raises RunError."""
+    slow = [p.cell for p in planned if p.cell.carousel.disk_iops]
+    if not slow:
+        return
+    if clock != "native":
+        found = f"found disk_iops {slow[0].carousel.disk_iops} with the {clock} clock"
+        raise RunError(f"{found}; valid: --clock native, guests have no disk")
+    try:
+        disk_throttle.find(nearest_directory(runs), "downpour")
+    except disk_throttle.DiskError as error:
+        raise RunError(str(error)) from None
+
+
+def nearest_directory(place: Path) -> Path:
+    """Return the path, or the nearest one above that exists."""
+    while not place.exists():
+        place = place.parent
+    return place
 
 
 def check_queues(planned: Sequence[Planned]) -> None:
@@ -193,9 +215,7 @@ def check_queues(planned: Sequence[Planned]) -> None:
 def check_disk(planned: Sequence[Planned], runs: Path) -> None:
     """Check that the largest cell fits on the disk, unless its queues lie in memory. Cells remove
     their queues. Raises RunError."""
-    place = runs
-    while not place.exists():
-        place = place.parent
+    place = nearest_directory(runs)
     free = shutil.disk_usage(place).free
     largest = max(planned, key=lambda p: p.disk_bytes)
     needed = largest.disk_bytes

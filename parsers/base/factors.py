@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 Scalar = float | int | str
 
@@ -71,6 +72,9 @@ class Factor:
         return f"{self.symbol} = {level / self.scale:g}{unit}"
 
 
+STORAGES: Final = (
+    "in-place", "memory", "receive-order", "group-area", "crowd-bucket", "crowd-pool"
+)  # fmt: skip
 _RATES = {"bps": 1.0, "kbps": 1e3, "Mbps": 1e6, "Gbps": 1e9}
 _SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 
@@ -165,6 +169,13 @@ FACTORS: dict[str, Factor] = {
         Factor(
             "loss_period", "Every so many-th datagram is lost", "every", whole=True,
             valid="a whole number from 0",
+        ),
+        Factor(
+            "storage", "Where symbols wait", "", names=STORAGES,
+            valid=f"one of {', '.join(STORAGES)}",
+        ),
+        Factor(
+            "crowd", "Blocks of a write b", "b", whole=True, least=1, valid="a whole number from 1"
         ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),

@@ -46,6 +46,7 @@ _MBPS = ("bit/s", "Mbit/s", 1e6, 2)
 _PERCENT = ("%", "%", 1.0, 2)
 _MS = ("s", "ms", 1e-3, 1)
 _FILES = ("", "files", 1.0, 3)
+_MB = ("B", "MB", 1e6, 2)
 _RATIO = ("", "", 1.0, 3)
 _PRODUCTS = ("products", "", 1.0, 0)
 
@@ -100,6 +101,11 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("listening_over_formula", "Listening time / formula", *_RATIO, "both"),
         Metric("symbols_received", "Symbols received / the file's", *_RATIO, "fcast-recv"),
         Metric("symbols_needed", "Symbols of use / the file's", *_RATIO, "fcast-recv"),
+        Metric("disk_rate", "Rate of writing, while symbols come", *_MBPS, "fcast-recv"),
+        Metric("disk_seeks", "Seeks / the file's symbols", *_RATIO, "fcast-recv"),
+        Metric("scheme_memory", "Memory that the scheme may take", *_MB, "fcast-recv"),
+        Metric("scheme_formula", "Memory by the formula", *_MB, "MSR-TR-99-14 6"),
+        Metric("rss", "Receiver's memory, at most", *_MB, "getrusage"),
         Metric("wire_per_file", "NIC1's bytes / data", *_RATIO, "counters"),
         Metric(
             "feedback_packets", "Receivers' packets on the path", "packets", "", 1.0, 0, "counters"

@@ -17,7 +17,7 @@ from typing import Final
 from common.contracts import ARRIVED_COMMENT
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import Value, absent
-from parsers.measure import metrics
+from parsers.measure import metrics, storage
 from parsers.measure.bandwidth import interface_name, sent_bytes
 from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters
@@ -31,6 +31,7 @@ NAMES: Final = (
     "listening_over_formula",
     "symbols_received",
     "symbols_needed",
+    *storage.NAMES,
 )
 NO_CAROUSEL: Final = "defined for carousels only"
 
@@ -93,7 +94,8 @@ def carousel_values(cell: Cell, data: CarouselData | None) -> dict[str, Value]:
     over = formula
     if formula.value:
         over = Value(statistics.fmean(times) / formula.value, "", note=note)
-    return {**found, "listening_formula": formula, "listening_over_formula": over}
+    found |= {"listening_formula": formula, "listening_over_formula": over}
+    return {**found, **storage.storage_values(cell.parameters, done, symbols)}
 
 
 def _formula(cell: Cell, symbols: int) -> Value:

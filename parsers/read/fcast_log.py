@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from parsers.base.problems import Lines, complete_lines
@@ -25,6 +26,17 @@ class CarouselSender:
 
 
 @dataclass(frozen=True)
+class DiskUse:
+    """What a receiver's disk did while symbols came, and its memory at most."""
+
+    written_bytes: int
+    seeks: int
+    write_s: float  # in writes
+    memory_bytes: int  # that a scheme of MSR-TR-99-14 may take; in place: 0
+    rss_bytes: int
+
+
+@dataclass(frozen=True)
 class CarouselReceiver:
     """A receiver's account, when it ended. `at_*`: when the file was complete; None: it was not."""
 
@@ -41,6 +53,7 @@ class CarouselReceiver:
     file_received: int | None = None
     file_lost: int | None = None
     file_useful: int | None = None  # symbols that brought it nearer
+    disk: DiskUse | None = None
 
 
 def _pairs(text: Lines, first: str) -> dict[str, str]:
@@ -70,6 +83,19 @@ def parse_sender(text: str) -> CarouselSender | None:
         return None
 
 
+def _disk(end: Mapping[str, str]) -> DiskUse | None:
+    """None: a log from before fcast-recv said so. Raises KeyError, ValueError."""
+    if "rss_bytes" not in end:
+        return None
+    return DiskUse(
+        written_bytes=int(end["written_bytes"]),
+        seeks=int(end["seeks"]),
+        write_s=float(end["write_seconds"]),
+        memory_bytes=int(end["memory_bytes"]),
+        rss_bytes=int(end["rss_bytes"]),
+    )
+
+
 def parse_receiver(text: str) -> CarouselReceiver | None:
     """Parse a receiver's log; None if it did not end in order. Never raises."""
     file, end = _pairs(text, "toi"), _pairs(text, "files")
@@ -88,6 +114,7 @@ def parse_receiver(text: str) -> CarouselReceiver | None:
             file_received=int(file["received"]) if file else None,
             file_lost=int(file["lost"]) if file else None,
             file_useful=int(file["useful"]) if file else None,
+            disk=_disk(end),
         )
     except (KeyError, ValueError):
         return None

@@ -172,6 +172,8 @@ class Where(Block):
     order: Annotated[Levels | None, BeforeValidator(_levels("order")), _SCHEMA] = None
     tune_in_s: Annotated[Levels | None, BeforeValidator(_levels("tune_in_s")), _SCHEMA] = None
     loss_period: Annotated[Levels | None, BeforeValidator(_levels("loss_period")), _SCHEMA] = None
+    storage: Annotated[Levels | None, BeforeValidator(_levels("storage")), _SCHEMA] = None
+    crowd: Annotated[Levels | None, BeforeValidator(_levels("crowd")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None
