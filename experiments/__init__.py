@@ -50,6 +50,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
+| disk_throttle | slow a disk down by control groups |
 | sysstat | binary records of sysstat, programs by pidstat |
 | background_traffic | competing TCP flows |
 | queue_place | where product queues lie: in memory or on disk |

@@ -21,7 +21,7 @@ Four wings, each of which imports only from those above it:
 `measure`: records in, numbers out; pure but for `run_files`, `evaluate`.
     One cell: `summary` (all metrics), from `metrics` (the papers' equations), `deliveries`,
     `file_sets`, `set_throughput`, `series` (over time), `repaired`; of a carousel
-    `carousel`. With subscribers that come and
+    `carousel` and `storage`. With subscribers that come and
     go: `join_leave`, from `subscriptions`.
     Many cells: `sweep` (points), `comparison` (LDM7 beside LDM6), `verdicts`, `paper` (published
     values), `claims` (with `saving`); `sweep_json`.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import statistics
 from pathlib import Path
@@ -15,11 +16,12 @@ import pytest
 
 from common.contracts import LOSS_COMMENT
 from common.places import EXPERIMENTS, ROOT
+from experiments.cells import disk_throttle
 from experiments.design import carousel, shaping, trace_input
 from experiments.design.carousel import Carousel
 from experiments.design.expansion import CellSpec, expand
 from experiments.design.spec import ExperimentSpec, SpecErrors, at_level, find, load, load_as
-from experiments.runs.preparation import plan
+from experiments.runs.preparation import RunError, check_slow_disk, plan
 from experiments.tests.test_verdict import GOOD, HOSTS, counters
 from experiments.verdict import judge
 from parsers.measure.carousel import CarouselData
@@ -195,3 +197,75 @@ def test_every_so_many_th_is_lost() -> None:
     few = dataclasses.replace(RECEIVER, lost=60, received=6940)
     wrong: dict[str, Any] = {"arrived": dict.fromkeys(HOSTS, (7000, 60)), "receiver": few}
     assert statuses(**every, **wrong).get("injected loss") == "fail"
+
+
+def test_a_scheme_of_storage_has_its_code_and_order(tmp_path: Path) -> None:
+    text = mistakes(tmp_path, ("  fec: rs\n", "  storage: group-area\n"))
+    assert "group-area with fec ldpc-triangle; valid: in-place, or fec rs" in text
+    text = mistakes(tmp_path, ("  fec: rs\n", "  fec: rs\n  storage: crowd-bucket\n"))
+    assert "crowd-bucket with order shuffle; valid: another scheme, or order sequential" in text
+    text = mistakes(tmp_path, ("  k: [8", "  storage: [in-place, group]\n  k: [8"))
+    assert "group-area" in text
+
+
+def test_a_slow_disk_is_the_native_clock_s(tmp_path: Path) -> None:
+    """Guests have none; a file system in memory lies on none."""
+    (tmp_path / "x.yaml").write_text(TEXT.replace("  fec: rs\n", "  fec: rs\n  disk_iops: 204\n"))
+    planned = plan(load(tmp_path / "x.yaml"))
+    with pytest.raises(RunError, match="disk_iops 204 with the virtual clock"):
+        check_slow_disk(planned, tmp_path, "virtual")
+    check_slow_disk(plan(load(find("fcast-k"))), tmp_path, "virtual")
+    with pytest.raises(RunError, match="lies on no disk"):
+        check_slow_disk(planned, Path("/proc/self"), "native")
+
+
+MOUNTS = "tmpfs /x tmpfs rw 0 0\ncgroup {v1} cgroup rw,relatime,blkio 0 0\n"
+
+
+def test_a_disk_is_slowed_down_and_read_back(tmp_path: Path) -> None:
+    (tmp_path / "dev" / disk_number(tmp_path)).mkdir(parents=True)
+    throttle = disk_throttle.find(
+        tmp_path, "one", MOUNTS.format(v1=tmp_path / "v1"), tmp_path / "dev"
+    )
+    throttle.group.parent.mkdir()
+    throttle.limit(204)
+    assert throttle.found() == 204
+    file = tmp_path / "v1/one/blkio.throttle.write_iops_device"
+    assert file.read_text() == f"{disk_number(tmp_path)} 204\n"
+    throttle.take(17)
+    assert (throttle.group / "cgroup.procs").read_text() == "17"
+    file.write_text("7:9 204\n")  # of another disk
+    assert throttle.found() is None
+
+
+def test_control_groups_of_the_second_version(tmp_path: Path) -> None:
+    group = tmp_path / "v2"
+    group.mkdir()
+    mounts = f"cgroup2 {group} cgroup2 rw 0 0\n"
+    (tmp_path / "dev" / disk_number(tmp_path)).mkdir(parents=True)
+    with pytest.raises(disk_throttle.DiskError, match="no control groups"):
+        disk_throttle.find(tmp_path, "one", mounts, tmp_path / "dev")
+    (group / "cgroup.controllers").write_text("cpu io\n")
+    throttle = disk_throttle.find(tmp_path, "one", mounts, tmp_path / "dev")
+    throttle.limit(204)
+    assert (group / "cgroup.subtree_control").read_text() == "+io"
+    limits = f"{disk_number(tmp_path)} rbps=max wbps=max riops=max wiops=204\n"
+    assert throttle.found() == 204
+    (group / "one/io.max").write_text(limits)  # as the kernel shows it
+    assert throttle.found() == 204
+
+
+def test_a_partition_s_disk_is_slowed_down(tmp_path: Path) -> None:
+    part = tmp_path / "disk/part"
+    part.mkdir(parents=True)
+    (part / "partition").write_text("1\n")
+    (tmp_path / "disk/dev").write_text("8:0\n")
+    (tmp_path / disk_number(tmp_path)).symlink_to(part)
+    assert disk_throttle.disk_of(tmp_path, tmp_path) == "8:0"
+    with pytest.raises(disk_throttle.DiskError, match="lies on no disk"):
+        disk_throttle.disk_of(tmp_path, tmp_path / "disk")
+
+
+def disk_number(path: Path) -> str:
+    number = path.stat().st_dev
+    return f"{os.major(number)}:{os.minor(number)}"

@@ -56,6 +56,9 @@ for options in "--protocol fcast" "--protocol flute" "--fec rs --k 40" "--fec ld
     diff -r "$dir/in" "$dir/out1" || fail "files differ at receiver 1, $options"
     diff -r "$dir/in" "$dir/out2" || fail "files differ at receiver 2, $options"
     grep -q 'files=3 bytes=1500010 .* result=complete' "$dir/1.out" || fail "report, $options"
+    grep -q "^toi=[0-9]* bytes=1500000 seconds=[0-9.]* received=[1-9][0-9]* lost=[0-9]* \
+useful=[1-9][0-9]* digest=[a-z]* name=large\$" "$dir/1.out" || fail "a file's line, $options"
+    grep -q ' rss_bytes=[1-9][0-9]* ' "$dir/1.out" || fail "memory, $options"
 done
 
 # The packets of 1999: one file, no descriptor. The receiver leaves when it has it.

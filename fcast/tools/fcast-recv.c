@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "content.h"
@@ -70,7 +69,7 @@ struct run {
     struct places places;
     struct log_limit *log;
     struct fcast_receiver *core;
-    int fd;
+    int fd, status_fd;
     struct tp_batch_in *in;
     uint64_t now_ns, begun_ns, bytes;
 };
@@ -152,8 +151,13 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
     if (result != STORED)
         return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
     run->bytes += job.written;
-    printf("toi=%llu bytes=%llu seconds=%.3f digest=%s name=%s\n", (unsigned long long)toi,
-           (unsigned long long)job.written, (double)(run->now_ns - run->begun_ns) / 1e9,
+    struct fcast_receiver_stats st;
+    fcast_receiver_get_stats(run->core, &st);
+    printf("toi=%llu bytes=%llu seconds=%.3f received=%llu lost=%llu useful=%llu digest=%s "
+           "name=%s\n",
+           (unsigned long long)toi, (unsigned long long)job.written,
+           (double)(run->now_ns - run->begun_ns) / 1e9, (unsigned long long)st.received,
+           (unsigned long long)st.lost, (unsigned long long)st.useful,
            meta->has_digest ? "good" : "none", name);
     fflush(stdout);
     return FCAST_STORED;
@@ -433,13 +437,22 @@ static void receive(struct run *run)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
+/* The process's memory at most, of /proc/self/status; 0: not said. getrusage() would count that of
+ * the program that started this one. */
+static uint64_t peak_bytes(int status_fd)
+{
+    char text[4096];
+    ssize_t len = status_fd < 0 ? -1 : pread(status_fd, text, sizeof text - 1, 0);
+
+    text[len < 0 ? 0 : len] = '\0';
+    const char *line = strstr(text, "VmHWM:");
+    return line ? 1024 * strtoull(line + strlen("VmHWM:"), NULL, 10) : 0;
+}
+
 /* What the disk did for the symbols: while they came, and when they were sorted and decoded; and
  * the memory of schemes of 1999, and of the process, at most. */
-static void print_disk(const struct places *p)
+static void print_disk(const struct places *p, int status_fd)
 {
-    struct rusage use = {0};
-
-    getrusage(RUSAGE_SELF, &use);
     const struct disk_counts *one = &p->receiving, *two = &p->sorting;
 
 #define N(count) (unsigned long long)count
@@ -448,7 +461,7 @@ static void print_disk(const struct places *p)
         "writes=%llu seeks=%llu written_bytes=%llu write_seconds=%.6f reads=%llu read_bytes=%llu sort_writes=%llu sort_seeks=%llu sort_written_bytes=%llu "
         "sort_reads=%llu sort_read_bytes=%llu ",
         storages[p->keeping.storage], modes_of_io[p->keeping.is_direct], p->keeping.crowd,
-        N(p->peak_blocks), N(p->memory_peak), 1024 * N(use.ru_maxrss), N(one->writes),
+        N(p->peak_blocks), N(p->memory_peak), N(peak_bytes(status_fd)), N(one->writes),
         N(one->seeks), N(one->written_bytes), (double)one->write_ns / 1e9, N(one->reads),
         N(one->read_bytes), N(two->writes), N(two->seeks), N(two->written_bytes), N(two->reads),
         N(two->read_bytes));
@@ -470,7 +483,7 @@ static void print_summary(const struct run *run, bool complete)
         N(decoded), N(restored), N(objects_wrong), N(objects_unstored), N(store_errors),
         (unsigned long long)tp_socket_drops(run->fd));
 #undef N
-    print_disk(&run->places);
+    print_disk(&run->places, run->status_fd);
     printf("seconds=%.3f result=%s\n", (double)(run->now_ns - run->begun_ns) / 1e9,
            complete ? "complete" : "incomplete");
 }
@@ -488,6 +501,7 @@ int main(int argc, char **argv)
     take_arguments(&run, argc, argv);
     open_all(&run);
     catch_signals();
+    run.status_fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC); /* the walls hide it */
     enter_sandbox(&run);
     receive(&run);
     struct fcast_receiver_stats st;

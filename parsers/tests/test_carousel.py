@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from parsers.measure import carousel
+from parsers.measure import carousel, storage
 from parsers.measure.carousel import CarouselData, expected_files
 from parsers.measure.side_by_side import deliveries_of
 from parsers.measure.summary import CellData
@@ -26,6 +26,8 @@ files=1 bytes=1048576 received=1127 lost=129 out_of_order=0 redundant=100 stray=
 forged=0 conflicting=0 refused=0 evicted=0 decoded_blocks=30 restored=100 wrong=0 unstored=0 \
 store_errors=0 socket_drops=0 seconds=1.101 result=complete
 """
+DISK = """storage=crowd-bucket io=direct crowd=4 peak_blocks=8 memory_bytes=300000 \
+rss_bytes=6000000 writes=256 seeks=255 written_bytes=1048576 write_seconds=1.048576 reads=0 """
 
 
 def cell(**parameters: object) -> Cell:
@@ -96,3 +98,32 @@ def test_what_has_no_value_says_why() -> None:
     none = carousel.carousel_values(cell(), CarouselData(None, {"s": None}))
     assert "no receiver completed" in none["listening_time"].reason
     assert carousel.carousel_values(cell(), None)["listening_max"].reason == carousel.NO_CAROUSEL
+
+
+def test_what_a_scheme_of_storage_costs() -> None:
+    text = GOT.replace("seconds=1.101", f"{DISK}seconds=1.101")
+    data = CarouselData(parse_sender(SENT), {"s": parse_receiver(text)})
+    told: dict[str, object] = {"fec": "rs", "k": 32, "storage": "crowd-bucket", "crowd": 4}
+    values = carousel.carousel_values(cell(**told, symbol_bytes=1024), data)
+    assert values["disk_rate"].value == pytest.approx(8e6)
+    assert values["disk_seeks"].value == pytest.approx(255 / 1024)
+    assert values["scheme_memory"].value == 300_000
+    assert values["scheme_formula"].value == 32 * 4 * 1024
+    assert values["rss"].value == 6_000_000
+    quick = text.replace("write_seconds=1.048576", "write_seconds=0.001")
+    data = CarouselData(parse_sender(SENT), {"s": parse_receiver(quick)})
+    assert "in writes" in carousel.carousel_values(cell(), data)["disk_rate"].reason
+    old = CarouselData(parse_sender(SENT), {"s": parse_receiver(GOT)})
+    assert "do not say" in carousel.carousel_values(cell(), old)["rss"].reason
+
+
+def test_memory_by_the_report() -> None:
+    """Fig. 18 with k = 64 and blocks of 1 KB: the lines cross at 68 MB and at 516 MB."""
+    assert [storage.scheme_blocks("crowd-bucket", 1, 64, b) for b in (16, 128)] == [1024, 8192]
+    for b, crossing_mb in ((16, 68), (128, 516)):
+        below, above = (storage.pool_blocks(int(f * crossing_mb * 1000), 64, b) for f in (0.8, 1.3))
+        assert below < 64 * b < above
+    # The continuous function that the integers surround.
+    assert storage.pool_blocks(1_000_000, 64, 16) == pytest.approx((1e6 * 15) ** 0.5, rel=0.05)
+    assert storage.pool_blocks(4, 2, 1) == 2
+    assert storage.scheme_blocks("in-place", 1000, 64, 4) is None
