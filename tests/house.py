@@ -123,6 +123,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "virtual",
         "experiments.design",
         "experiments.cells",
+        "experiments.verdict.cpu_load",
         "experiments.runs",
     ),
     "experiments": (

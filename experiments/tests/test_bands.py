@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import dataclasses
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from experiments.bounds.bands_report import (
     table,
 )
 from experiments.design.spec import SpecErrors, bundled
+from experiments.verdict.cpu_load import CoreLoad, Load, ProcessLoad
 from topologies.model.document import parse_document
 
 
@@ -239,23 +242,83 @@ def test_the_command_names_the_offending_metric(
     assert summary.read_text().startswith("before\n## ❌ regression: 7 of 8")
 
 
-@pytest.mark.parametrize(("name", "code"), [("CPU steal", 3), ("run queue", 3), ("firewall", 1)])
-def test_a_machine_that_others_used_decides_nothing(
-    run: Path, capsys: pytest.CaptureFixture[str], name: str, code: int
-) -> None:
-    found = metrics(
-        "virtual", 10, products_identical=1, ffdr=100, retransmitted_blocks=9, verdict_invalid=1
-    )
-    for cell, value, check in (("ldm7-x", 1.1, "CPU steal"), ("ldm6-x", 8.4, name)):
+# Of 20 s on two cores: what others took, what the run took.
+STOLEN = Load(20.0, (CoreLoad("cpu0", 0.3, 0.14), CoreLoad("cpu1", 0.4, 0.14)), (), 14.0, "tsc")
+FOREIGN = dataclasses.replace(STOLEN, cores=(CoreLoad("cpu0", 0.8, 0.0), CoreLoad("cpu1", 0.8, 0)))
+QUIET = dataclasses.replace(STOLEN, cores=(CoreLoad("cpu0", 0.4, 0.01), CoreLoad("cpu1", 0.35, 0)))
+SPINNING = ProcessLoad("", "spins", 1, 12.0, 0.0, 9)
+OWN = dataclasses.replace(FOREIGN, processes=(SPINNING,))
+ALL_BUSY = dataclasses.replace(OWN, cores=(CoreLoad("cpu0", 1.0, 0.0), CoreLoad("cpu1", 0.9, 0.0)))
+
+
+def judged(run: Path, checks: Sequence[str], load: Load | None, **changes: float) -> int:
+    """Return the exit code of a run whose cells are invalid: one by steal, one by `checks`."""
+    values = {"products_identical": 1, "ffdr": 100, "retransmitted_blocks": 9, "verdict_invalid": 1}
+    found = metrics("virtual", 10, **{**values, **changes})
+    loads = {"ldm7-x": STOLEN, "ldm6-x": load}
+    names = {"ldm7-x": ("CPU steal",), "ldm6-x": checks}
+    for cell, value in (("ldm7-x", 1.1), ("ldm6-x", 8.4)):
         found["cells"][cell]["values"]["bandwidth_over_offered"] = {"value": value}
         place = run / "cells" / cell
         place.mkdir(parents=True)
-        failed = {"name": check, "status": "fail", "text": "15.8 % of the time was taken"}
-        (place / "verdict.json").write_text(json.dumps({"checks": [failed]}))
+        failed = [{"name": name, "status": "fail", "text": ""} for name in names[cell]]
+        warned = {"name": "delays during the replay", "status": "warn", "text": ""}
+        (place / "verdict.json").write_text(json.dumps({"checks": [*failed, warned]}))
+        if (its := loads[cell]) is not None:
+            (place / "load.json").write_text(json.dumps(its.to_dict()))
     (run / "metrics.json").write_text(json.dumps(found))
-    assert cli.main(["regression", "--run", str(run)]) == code
-    said = "NOT DECIDED, this machine was too busy: ldm6-x: 15.8 % of the time was taken"
-    assert (said in capsys.readouterr().out) == (code == 3)
+    return cli.main(["regression", "--run", str(run)])
+
+
+@pytest.mark.parametrize(
+    ("checks", "load", "said"),
+    [
+        (["CPU steal"], STOLEN, "14% of the processors were taken by others (14% by the hyperv"),
+        (["CPU", "run queue"], FOREIGN, "45% of the processors were taken by others (0% by the "),
+    ],
+)
+def test_a_machine_that_others_used_decides_nothing(
+    run: Path, capsys: pytest.CaptureFixture[str], checks: list[str], load: Load, said: str
+) -> None:
+    assert judged(run, checks, load) == 3
+    out = capsys.readouterr().out
+    assert "NOT DECIDED, this machine was too busy: ldm6-x: " + said in out
+    assert f"35% by the run; {', '.join(checks)}; ldm7-x: 14%" in out
+
+
+@pytest.mark.parametrize(
+    ("checks", "load"),
+    [
+        (["firewall rules"], FOREIGN),
+        (["CPU steal", "firewall rules"], FOREIGN),  # others, and something wrong
+        (["CPU steal", "CPU of single processes"], STOLEN),
+        ([], FOREIGN),
+        (["run queue"], QUIET),  # the run's programs stood in each other's way
+        (["CPU", "run queue"], OWN),
+        (["CPU", "run queue"], ALL_BUSY),  # others, and a program that spins
+        (["CPU steal"], None),
+        (["CPU steal"], dataclasses.replace(STOLEN, cores=())),
+        (["CPU steal"], dataclasses.replace(STOLEN, elapsed_s=0.0)),
+    ],
+)
+def test_a_busy_machine_hides_no_failure(
+    run: Path, capsys: pytest.CaptureFixture[str], checks: list[str], load: Load | None
+) -> None:
+    assert judged(run, checks, load) == 1
+    assert "NOT DECIDED" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("wrong", [{"ffdr": 98}, {"products_identical": 0.9}])
+def test_other_bands_decide_on_a_busy_machine_too(run: Path, wrong: dict[str, float]) -> None:
+    assert judged(run, ["CPU steal"], STOLEN, **wrong) == 1
+
+
+@pytest.mark.parametrize("file", ["verdict.json", "load.json"])
+@pytest.mark.parametrize("text", ["", "[1]", "{}", '{"checks": 1, "cores": 1}', "\udcff"])
+def test_broken_evidence_decides(run: Path, file: str, text: str) -> None:
+    judged(run, ["CPU steal"], STOLEN)
+    (run / "cells/ldm6-x" / file).write_bytes(text.encode("utf-8", "surrogateescape"))
+    assert cli.main(["regression", "--run", str(run)]) == 1
 
 
 def test_the_command_with_everything_within(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

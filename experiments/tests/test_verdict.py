@@ -76,6 +76,9 @@ def lag(**changes: Any) -> HostLag:
     return HostLag(**{**values, **sound, "resolution_ns": 1, "look_ns": 20, **changes})
 
 
+HALF = (CoreLoad("cpu0", 0.49, 0.0), CoreLoad("cpu1", 0.4, 0.0))
+
+
 def load(*processes: ProcessLoad, **changes: Any) -> Load:
     found = (
         ProcessLoad("", "ovs-vswitchd", 7, 30.0, 0.5, 60_000),
@@ -261,6 +264,9 @@ def test_the_worst_check_decides() -> None:
         # Of 60 s: 10 % and 50 %.
         ({"load": load(ProcessLoad("", "slow", 1, 1, 6.1, 99))}, "run queue", "warn"),
         ({"load": load(ProcessLoad("", "slow", 1, 1, 30.1, 99))}, "run queue", "fail"),
+        # With both cores half idle, no process can have waited for more than half of the time.
+        ({"load": load(ProcessLoad("sl1", "slept", 1, 1e-5, 59.9, 1), cores=HALF)},
+         "run queue", "warn"),
         ({"load": load(sampling_cpu_s=15.1)}, "sampling", "warn"),
         ({"load": load(sampling_cpu_s=60.1)}, "sampling", "fail"),
         ({"queues": [queue(peak_backlog_bytes=450_001)]}, "queue backlog", "warn"),

@@ -102,6 +102,23 @@ class Load:
         )
 
 
+class Shares(NamedTuple):
+    """Who took how much of all processors, from 0 to 1."""
+
+    own: float  # the run's processes, and what drives and watches it
+    stolen: float  # by the hypervisor
+    others: float  # by the hypervisor, and by what is no process of the run's
+
+
+def shares(load: Load) -> Shares:
+    """Return who took the processors. What ended in between counts as others'."""
+    available_s = len(load.cores) * load.elapsed_s
+    own = (sum(p.cpu_s for p in load.processes) + load.sampling_cpu_s) / available_s
+    busy = sum(core.busy for core in load.cores) / len(load.cores)
+    stolen = sum(core.steal for core in load.cores) / len(load.cores)
+    return Shares(own, stolen, max(0.0, busy - own) + stolen)
+
+
 @dataclass(frozen=True)
 class LoadReading:
     """All of it at one instant."""
