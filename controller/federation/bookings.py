@@ -15,18 +15,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.federation.coordinator import MAX_ATTEMPTS
-from controller.federation.local import algorithm_of, is_at_hand_off, problem_of
+from controller.federation.local import algorithm_of, is_at_hand_off, problem_of, segment_of
+from controller.federation.participant import stale
 from controller.federation.peers import NoReply
 from controller.federation.trees import Domains, Refusal, Tree, grown, segments_of
 from controller.federation.values import (
     AskBooking,
     Book,
-    BookingRequest,
     Connection,
     Done,
     Problem,
@@ -38,8 +39,9 @@ from controller.federation.values import (
     Unknown,
 )
 from controller.paths.calendar import Booking
-from controller.paths.core import EndpointKey
-from controller.service.problems import ServiceError, name_in_use
+from controller.paths.core import Endpoint, EndpointKey
+from controller.service.booking_requests import check_same
+from controller.service.problems import ServiceError
 from controller.service.views import PathView, PathWish
 
 LOG = logging.getLogger(__name__)
@@ -93,6 +95,9 @@ class OwnBookings(Protocol):
     def bookings(self) -> list[Booking]:
         """Return what is reserved for later."""
 
+    def booking(self, name: str) -> Booking:
+        """Return the reservation of a path. Raises ServiceError 404."""
+
     def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
         """Reserve a path for later."""
 
@@ -114,7 +119,8 @@ class FederatedBookings:
 
     `exchange` raises NoReply. `check` raises Refusal for a segment that does not begin at a
     hand-off. `adopt` makes a tree the decided one of a path that has begun. `is_adopted` tells
-    whether this domain has the connection's segment as that of a path.
+    whether this domain has the connection's segment as that of a path. `tend` and `audit` may wait
+    for peers: a call while another one runs does nothing, so that none of them takes all threads.
     """
 
     def __init__(
@@ -130,14 +136,20 @@ class FederatedBookings:
         self._own = own
         self._store = store
         self._exchange = exchange
-        self._lock = threading.Lock()  # of the coordinator's half
+        self._lock = threading.Lock()  # one request of a user's at a time
+        self._beginning = threading.Lock()  # waits for no peer
+        self._tending, self._auditing = threading.Lock(), threading.Lock()
         self._trees: dict[str, BookedTree] = {}
+        self._here: dict[Connection, BookedHere] = {}
+        self._version = 0
         self._trying: set[str] = set()
         self._told: set[tuple[str, str]] = set()
 
     def load(self) -> None:
         """Read the store; called when the controller becomes active."""
         self._trees = {booked.path: booked for booked in self._store.booked_trees()}
+        self._here = {note.connection: note for note in self._store.booked_here()}
+        self._version = max((booked.version for booked in self._trees.values()), default=0)
 
     def tree(self, name: str) -> BookedTree | None:
         """Return the tree that is, or was until it began, booked for a path."""
@@ -165,7 +177,7 @@ class FederatedBookings:
         with self._lock:
             known = self._find(wish.name)
             if known is not None:
-                _check_same(self.seen(known), wish, start_s)
+                check_same(self.seen(known), wish, start_s)
                 return self.seen(known), False
             self._trying.add(wish.name)
             try:
@@ -180,12 +192,16 @@ class FederatedBookings:
         try:
             for _ in range(MAX_ATTEMPTS):
                 tree = self._tree_of(wish, taken)
+                self._version = max(int(time.time() * 1000), self._version + 1)
                 booked = BookedTree(
-                    wish.name, int(time.time() * 1000), tree, start_s, wish.end_time or start_s
+                    wish.name, self._version, tree, start_s, wish.end_time or start_s
                 )
                 refused = self._ask_all(booked, asked)
                 if refused is None:
-                    return self._decide(booked, wish)
+                    found = self._decide(booked, wish)
+                    left = {d: v for d, v in asked.items() if d not in tree.entries}
+                    self._unbook(wish.name, left)  # an earlier attempt came by there
+                    return found
                 problem = refused.problem
                 if not refused.taken:
                     break
@@ -204,9 +220,13 @@ class FederatedBookings:
         """Return the tree of domains of a wish. Raises Refusal."""
         tree = Tree(wish.root, wish.rate_bps, wish.algorithm.value)
         for leaf in wish.leaves:
-            if self._domains.domain_of[leaf.switch] != self._home:
+            if not self._is_here(leaf):
                 tree = grown(self._domains, tree, leaf, taken)
         return tree
+
+    def _is_here(self, leaf: Endpoint) -> bool:
+        """Return whether the leaf is in this domain, or in none: its path service says so."""
+        return self._domains.domain_of.get(leaf.switch, self._home) == self._home
 
     def _ask_all(self, booked: BookedTree, asked: dict[str, int]) -> Refused | None:
         """Ask every other domain; return the first refusal. `asked`: who may have booked."""
@@ -237,7 +257,7 @@ class FederatedBookings:
     def _decide(self, booked: BookedTree, wish: PathWish) -> Booking:
         """Write the tree, then the own booking, which decides. Raises ServiceError."""
         hand_offs = segments_of(self._domains, booked.tree)[self._home].leaves
-        near = (x for x in wish.leaves if self._domains.domain_of[x.switch] == self._home)
+        near = filter(self._is_here, wish.leaves)
         self._store.save_booked_tree(booked)
         self._trees[booked.path] = booked
         try:
@@ -252,13 +272,19 @@ class FederatedBookings:
         """Give up a reservation in all domains. Raises ServiceError 404, 503, 507."""
         with self._lock:
             self._own.cancel(name)
-            self._end(name)
+            booked = self._trees.get(name)
+            if booked is not None:
+                self._end(booked)
 
-    def _end(self, name: str) -> None:
-        booked = self._trees.pop(name, None)
-        if booked is not None:
+    def _end(self, booked: BookedTree) -> None:
+        name = booked.path
+        with self._beginning:
+            if self._trees.get(name) is not booked:
+                return
             self._store.forget_booked_tree(name)
-            self._unbook(name, dict.fromkeys(booked.tree.entries, booked.version))
+            del self._trees[name]
+        self._told -= {(name, domain) for domain in booked.tree.entries}
+        self._unbook(name, dict.fromkeys(booked.tree.entries, booked.version))
 
     def _unbook(self, name: str, asked: Mapping[str, int]) -> None:
         """Tell domains; one that does not answer asks by itself."""
@@ -268,30 +294,46 @@ class FederatedBookings:
             except NoReply as error:
                 LOG.warning("path=%s domain=%s: not told to unbook: %s", name, domain, error)
 
-    def begin(self, adopt: Callable[[str, Tree], None]) -> None:
-        """Adopt trees whose path has begun, and forget those whose path has ended."""
-        if not self._trees or not self._lock.acquire(blocking=False):
+    def begin(self, name: str, adopt: Callable[[str, Tree], None]) -> None:
+        """Adopt a path's tree if the path has begun."""
+        if not self._is_to_begin(name):
             return
-        try:
-            for name, booked in list(self._trees.items()):
-                if self._find(name) is not None:
+        with self._beginning:
+            if self._is_to_begin(name) and self._find(name) is None and self._path(name):
+                booked = self._trees[name]
+                adopt(name, booked.tree)
+                self._trees[name] = booked = replace(booked, adopted=True)
+                self._store.save_booked_tree(booked)
+
+    def _is_to_begin(self, name: str) -> bool:
+        booked = self._trees.get(name)
+        return booked is not None and not booked.adopted and name not in self._trying
+
+    def tend(self, adopt: Callable[[str, Tree], None]) -> None:
+        """Adopt trees whose path has begun, and forget those whose path has ended."""
+        with _alone(self._tending) as is_alone:
+            for booked in list(self._trees.values()) if is_alone else ():
+                name = booked.path
+                if name in self._trying or self._find(name) is not None:
                     continue
                 if self._path(name) is None:
-                    self._end(name)
-                elif not booked.adopted:
-                    adopt(name, booked.tree)
-                    self._trees[name] = replace(booked, adopted=True)
-                    self._store.save_booked_tree(self._trees[name])
-        finally:
-            self._lock.release()
+                    self._end(booked)
+                else:
+                    self.begin(name, adopt)
+
+    def is_booked(self, sender: str, asked: AskBooking) -> Reply:
+        """Answer a domain that has booked. Unknown: it must give that up."""
+        name = asked.connection.path
+        booked = self._trees.get(name)
+        if name in self._trying:
+            return Done()
+        is_so = booked is not None and booked.version == asked.version
+        return Done() if booked and is_so and sender in booked.tree.entries else Unknown()
 
     # -- a domain on the way
 
-    def handle(self, request: BookingRequest, check: Callable[[Book], None]) -> Reply:
-        """Answer a peer that may ask this."""
-        if isinstance(request, AskBooking):
-            name = request.connection.path
-            return Done() if name in self._trees or name in self._trying else Unknown()
+    def handle(self, request: Book | Unbook, check: Callable[[Book], None]) -> Reply:
+        """Answer a coordinator."""
         try:
             if isinstance(request, Unbook):
                 return self._give_up(request.connection, request.version)
@@ -304,13 +346,17 @@ class FederatedBookings:
 
     def _book_here(self, request: Book) -> Reply:
         name, segment = str(request.connection), request.segment
+        note = self._here.get(request.connection)
+        if note is not None and note.version > request.version:
+            raise Refusal(stale(request.connection, request.version))
         known = self._find(name)
+        begun = self._path(name) if known is None else None
+        if begun is not None and segment_of(begun.path) == segment:
+            return Done()
         if known is not None:
-            path = known.path
-            found = Segment(
-                path.root, path.rate_bps, tuple(sorted(path.leaves)), path.algorithm.value
-            )
-            if (found, known.start_s, known.end_s) == (segment, request.start_s, request.end_s):
+            times = (known.start_s, known.end_s)
+            if segment_of(known.path) == segment and times == (request.start_s, request.end_s):
+                self._note(request)
                 return Done()
             self._own.cancel(name)
         taken = self._taken(name, segment)
@@ -326,21 +372,31 @@ class FederatedBookings:
             leaves=segment.leaves,
         )
         # Noted before: should this controller die now, the booking is still asked about.
-        self._store.save_booked_here(BookedHere(request.connection, request.version))
+        self._note(request)
         self._own.book(wish, request.start_s)
         return Done()
+
+    def _note(self, request: Book) -> None:
+        note = BookedHere(request.connection, request.version)
+        if self._here.get(request.connection) != note:
+            self._store.save_booked_here(note)
+            self._here[request.connection] = note
+
+    def _forget(self, connection: Connection) -> None:
+        self._store.forget_booked_here(connection)
+        self._here.pop(connection, None)
 
     def _give_up(self, connection: Connection, version: int) -> Reply:
         """Void a booking, and what began by it."""
         name = str(connection)
-        note = next((n for n in self._store.booked_here() if n.connection == connection), None)
+        note = self._here.get(connection)
         if note is None or note.version > version:
             return Done()
         if self._find(name) is not None:
             self._own.cancel(name)
         if self._path(name) is not None:
             self._own.delete(name)
-        self._store.forget_booked_here(connection)
+        self._forget(connection)
         LOG.info("connection=%s action=unbooked", connection)
         return Done()
 
@@ -372,62 +428,79 @@ class FederatedBookings:
 
     def audit(self, is_adopted: Callable[[Connection], bool]) -> None:
         """Ask other domains anew for what they should have booked, and coordinators for what is
-        booked here."""
-        for booked in list(self._trees.values()):
-            if self._find(booked.path) is not None:
-                self._repair(booked)
-        for note in self._store.booked_here():
-            name = str(note.connection)
-            gone = self._find(name) is None and self._path(name) is None
-            if gone or is_adopted(note.connection):
-                self._store.forget_booked_here(note.connection)
-                continue
-            asked = AskBooking(note.connection, note.version)
-            try:
-                reply = self._exchange(note.connection.coordinator, asked)
-            except NoReply:
-                continue  # it is waited for
-            if isinstance(reply, Unknown):
-                self._give_up(note.connection, note.version)
+        booked here. One that does not answer is asked no more this time."""
+        silent: set[str] = set()
+        with _alone(self._auditing) as is_alone:
+            for booked in list(self._trees.values()) if is_alone else ():
+                if self._find(booked.path) is not None:
+                    self._repair(booked, silent)
+            for note in list(self._here.values()) if is_alone else ():
+                self._look_after(note, silent, is_adopted)
 
-    def _repair(self, booked: BookedTree) -> None:
+    def _repair(self, booked: BookedTree, silent: set[str]) -> None:
         segments = segments_of(self._domains, booked.tree)
         for domain in booked.tree.entries:
-            try:
-                reply = self._exchange(domain, self._request(booked, segments[domain]))
-            except NoReply:
-                continue
+            reply = self._ask(domain, self._request(booked, segments[domain]), silent)
             key = (booked.path, domain)
             if isinstance(reply, Refused) and key not in self._told:
                 self._told.add(key)
                 LOG.error("path=%s domain=%s: lost: %s", *key, reply.problem.detail)
 
+    def _look_after(
+        self, note: BookedHere, silent: set[str], is_adopted: Callable[[Connection], bool]
+    ) -> None:
+        name = str(note.connection)
+        gone = self._find(name) is None and self._path(name) is None
+        if gone or is_adopted(note.connection):
+            self._forget(note.connection)
+            return
+        asked = AskBooking(note.connection, note.version)
+        reply = self._ask(note.connection.coordinator, asked, silent)
+        if isinstance(reply, Unknown):
+            self._give_up(note.connection, note.version)
+
+    def _ask(self, domain: str, request: Request, silent: set[str]) -> Reply | None:
+        """Return the answer of a domain that is not silent; None: it is."""
+        if domain in silent:
+            return None
+        try:
+            return self._exchange(domain, request)
+        except NoReply:
+            silent.add(domain)
+            return None
+
     # -- inside
 
     def _find(self, name: str) -> Booking | None:
-        return next((b for b in self._own.bookings() if b.name == name), None)
+        try:
+            return self._own.booking(name)
+        except ServiceError as error:
+            if error.kind != "unknown-reservation":
+                raise
+            return None
 
     def _path(self, name: str) -> PathView | None:
         try:
             return self._own.path(name)
-        except ServiceError:
+        except ServiceError as error:
+            if error.kind != "unknown-path":
+                raise
             return None
+
+
+@contextmanager
+def _alone(lock: threading.Lock) -> Iterator[bool]:
+    """Hold a lock if it is free; yield whether it was."""
+    if not lock.acquire(blocking=False):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock.release()
 
 
 def _vlan_in_use(taken: Mapping[str, object]) -> Problem:
     links = ", ".join(f"'{link}'" for link in taken)
     detail = f"the VLAN id asked for on hand-off link {links} is in use"
     return Problem(409, "vlan-in-use", "VLAN id in use", detail)
-
-
-def _check_same(known: Booking, wish: PathWish, start_s: float) -> None:
-    differences = wish.differences(known.path)
-    if {leaf.key for leaf in wish.leaves} != {leaf.key for leaf in known.path.leaves}:
-        differences += f"{', ' if differences else ''}other leaves"
-    if start_s != known.start_s:
-        differences += f"{', ' if differences else ''}start_time {known.start_s:.3f}"
-    if differences:
-        detail = f"path '{known.name}' is reserved with {differences}"
-        raise ServiceError(409, "path-exists", "Path is reserved", detail).only_for(
-            known.path.workgroup, name_in_use(known.name)
-        )

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol
 
 from controller.federation.bookings import FederatedBookings, OwnBookings
@@ -27,7 +28,6 @@ from controller.federation.trees import Domains, Refusal, Tree
 from controller.federation.values import (
     AskBooking,
     Book,
-    BookingRequest,
     Commit,
     Connection,
     Problem,
@@ -37,6 +37,7 @@ from controller.federation.values import (
     Request,
     Reserve,
     Unbook,
+    Unknown,
 )
 from controller.paths.core import Endpoint, EndpointKey
 from controller.service.problems import ServiceError
@@ -140,9 +141,9 @@ class Federation:
 
         self._ask(number, path, remove)
 
-    def begin_bookings(self) -> None:
-        """Adopt what was booked and has begun, before its path changes."""
-        self._tend_bookings(self._adopt)
+    def begin_booking(self, name: str) -> None:
+        """Adopt what was booked for a path that has begun, before it is shown or changes."""
+        self._tend(partial(self.bookings.begin, name, self._adopt))
 
     def link_changed(self, link: str, is_up: bool) -> None:
         """Note that a link of this domain carries frames, or not."""
@@ -198,24 +199,11 @@ class Federation:
                 return self._running_coordinator().query(sender, request)
         if isinstance(request, AskBooking) and request.connection.coordinator == self.home:
             self._running_participant()
-            return self.bookings.handle(request, lambda _asked: None)
+            return self.bookings.is_booked(sender, request)
         if request.connection.coordinator != sender:
             detail = f"'{request.connection}' is not a connection of domain '{sender}'"
             raise ServiceError(403, "not-allowed", "Not allowed", detail)
-        if isinstance(request, (Book, Unbook)):
-            with self._lock_of(request.connection):
-                return self._booking(request)
         return self._take_part(request)
-
-    def _booking(self, request: BookingRequest) -> Reply:
-        participant = self._running_participant()
-        reply = self.bookings.handle(
-            request, lambda asked: participant.check(asked.connection, asked.segment)
-        )
-        if not isinstance(request, AskBooking):
-            outcome = reply.problem.detail if isinstance(reply, Refused) else reply.kind
-            LOG.info("connection=%s action=%s: %s", request.connection, request.kind, outcome)
-        return reply
 
     def _take_part(self, request: Request) -> Reply:
         participant = self._running_participant()
@@ -223,9 +211,14 @@ class Federation:
             started = time.monotonic()
             if isinstance(request, Query):
                 return participant.query(request)
-            if isinstance(request, (Book, Unbook, AskBooking)):
-                return self._booking(request)
-            reply = participant.handle(self._now(), request)
+            if isinstance(request, AskBooking):
+                return Unknown()  # its sender would coordinate it
+            if isinstance(request, (Book, Unbook)):
+                reply = self.bookings.handle(
+                    request, lambda asked: participant.check(asked.connection, asked.segment)
+                )
+            else:
+                reply = participant.handle(self._now(), request)
             outcome = reply.problem.detail if isinstance(reply, Refused) else reply.kind
             LOG.info(
                 "connection=%s version=%d action=%s ms=%.1f: %s",
@@ -392,7 +385,8 @@ class Federation:
                     self._look_at_role()
                     self._expire()
                     self._end_paths()
-                    self._pools[self.home].submit(self._tend_bookings, self._adopt)
+                    tend = partial(self.bookings.tend, self._adopt)
+                    self._pools[self.home].submit(self._tend, tend)
                 if now >= audit_at:
                     audit_at = now + self._audit_s
                     self._audit()
@@ -451,16 +445,12 @@ class Federation:
         with self._changed:
             self._carry_out(self._running_coordinator().adopt(self._now(), path, tree))
 
-    def _tend_bookings(self, adopt: Callable[[str, Tree], None] | None) -> None:
-        """Begin what is due, or audit (None)."""
-        participant = self._participant
-        if participant is None:
+    def _tend(self, work: Callable[[], None]) -> None:
+        """Look after reservations for later, if this controller acts."""
+        if self._participant is None:
             return
         try:
-            if adopt is not None:
-                self.bookings.begin(adopt)
-            else:
-                self.bookings.audit(participant.has_committed)
+            work()
         except ServiceError as error:  # the store or the role: the next turn tries again
             LOG.warning("reservations for later: %s", error.detail)
         except Exception:
@@ -470,7 +460,8 @@ class Federation:
         participant = self._participant
         if participant is None:
             return
-        self._pools[self.home].submit(self._tend_bookings, None)
+        audit = partial(self.bookings.audit, participant.has_committed)
+        self._pools[self.home].submit(self._tend, audit)
         for query in participant.audits():
             domain = query.connection.coordinator
             self._pools[domain].submit(self._audit_one, participant, query)

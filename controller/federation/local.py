@@ -11,7 +11,7 @@ from typing import Protocol
 from controller.federation.trees import Domains, Refusal
 from controller.federation.values import Problem, Segment
 from controller.paths.core import Endpoint, EndpointKey
-from controller.paths.multipoint_path import Algorithm
+from controller.paths.multipoint_path import Algorithm, MultipointPath
 from controller.service.problems import ServiceError
 from controller.service.views import HoldView, PathView, PathWish
 
@@ -141,8 +141,7 @@ class ServicePaths:
             if error.kind == "unknown-path":
                 return None
             raise
-        leaves = tuple(sorted(found.leaves))
-        return Segment(found.root, found.rate_bps, leaves, found.algorithm.value)
+        return segment_of(found)
 
     def down_links(self) -> Container[str]:
         """Return the links that are down."""
@@ -154,6 +153,12 @@ class ServicePaths:
         except ServiceError as error:
             if error.kind not in _DONE_ALL_THE_SAME:
                 raise Refusal(problem_of(error)) from error
+
+
+def segment_of(path: MultipointPath) -> Segment:
+    """Return a path of this domain as a segment."""
+    leaves = tuple(sorted(path.leaves))
+    return Segment(path.root, path.rate_bps, leaves, path.algorithm.value)
 
 
 def problem_of(error: ServiceError) -> Problem:

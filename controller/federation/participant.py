@@ -221,7 +221,7 @@ class Participant:
             if version == note.committed_version and not note.released:
                 return Done()
             if version <= note.seen:
-                raise Refusal(_stale(connection, version))
+                raise Refusal(stale(connection, version))
         name = self.path_name(connection)
         self.check(connection, request.segment)
         self._local.release(name)
@@ -257,12 +257,12 @@ class Participant:
         if note is not None and note.committed_version == version and not note.released:
             return Done()
         if note is None or note.pending is None or note.pending.version != version:
-            raise Refusal(_stale(connection, version))
+            raise Refusal(stale(connection, version))
         pending = note.pending
         if now >= pending.until:
             self._local.release(self.path_name(connection))
             self._save(replace(note, pending=None, at=now))
-            raise Refusal(_stale(connection, version))
+            raise Refusal(stale(connection, version))
         # Noted before: should this controller die now, the segment is still audited. So it is if
         # the path service refuses, which may leave something that switches have not confirmed.
         note = replace(note, committed=pending.segment, committed_version=0, at=now)
@@ -357,7 +357,7 @@ class Participant:
         self._known[note.connection] = note
 
 
-def _stale(connection: Connection, version: int) -> Problem:
+def stale(connection: Connection, version: int) -> Problem:
     return Problem(
         409,
         "stale",

@@ -124,13 +124,10 @@ class FederatedService:
 
     def _seen(self, view: PathView) -> PathView:
         name = view.path.name
-        booked = self._federation.bookings.tree(name)
-        if booked is not None and not booked.adopted:
-            self._federation.begin_bookings()
-        record = self._federation.record(name)
+        record = self._record(name)
         if record is None:
             return view
-        lost = self._federation.lost(view.path.name)
+        lost = self._federation.lost(name)
         return FederatedView(view, self._domains, record, lost)
 
     # -- changing
@@ -166,9 +163,8 @@ class FederatedService:
             view, is_new = self._patiently(name, lambda: self._own.add_leaf(name, leaf))
             return self._seen(view), is_new
         path = self._own.path(name).path
-        self._federation.begin_bookings()
         leaf = self._domains.with_macs(leaf)
-        record = self._federation.record(name)
+        record = self._record(name)
         known = {known.key: known for known in record.tree.all_leaves} if record else {}
         if leaf.key in known:
             if known[leaf.key].macs == leaf.macs:
@@ -205,7 +201,7 @@ class FederatedService:
                 raise self._no_leaf(name, key)
             return self._seen(self._patiently(name, lambda: self._own.remove_leaf(name, key)))
         self._own.path(name)
-        record = self._federation.record(name)
+        record = self._record(name)
         leaves = (*record.tree.all_leaves, *record.wanted) if record is not None else ()
         if key not in {leaf.key for leaf in leaves}:
             raise self._no_leaf(name, key)
@@ -226,7 +222,7 @@ class FederatedService:
     def delete(self, name: str) -> None:
         """Delete a path in all domains; see PathService.delete."""
         self._own.path(name)
-        if self._federation.record(name) is not None:
+        if self._record(name) is not None:
             self._federation.remove_leaves(name, None)
         self._patiently(name, lambda: self._own.delete(name))
 
@@ -299,6 +295,11 @@ class FederatedService:
         return concerned
 
     # -- inside
+
+    def _record(self, name: str) -> Record | None:
+        """Return what a path has in other domains, also if it was reserved and began just now."""
+        self._federation.begin_booking(name)
+        return self._federation.record(name)
 
     def _patiently(self, name: str, change: Callable[[], T]) -> T:
         """Make a change of the own domain, and wait while the path is held for leaves in other

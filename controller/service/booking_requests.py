@@ -72,7 +72,7 @@ class BookingRequests:
         with state.lock:
             known = self._calendar.find(wish.name)
             if known is not None:
-                self._check_same(known, wish, start_s)
+                check_same(known, wish, start_s)
                 return known, False
             if wish.name in state.paths or state.holds.open_of(wish.name) is not None:
                 raise name_in_use(wish.name)
@@ -186,18 +186,19 @@ class BookingRequests:
             return wish.end_time
         raise ServiceError(422, "invalid", "Invalid request", f"{found}; valid: {valid}")
 
-    @staticmethod
-    def _check_same(known: Booking, wish: PathWish, start_s: float) -> None:
-        differences = wish.differences(known.path)
-        if {leaf.key for leaf in wish.leaves} != {leaf.key for leaf in known.path.leaves}:
-            differences += f"{', ' if differences else ''}other leaves"
-        if start_s != known.start_s:
-            differences += f"{', ' if differences else ''}start_time {known.start_s:.3f}"
-        if differences:
-            detail = f"path '{known.name}' is reserved with {differences}"
-            raise ServiceError(409, "path-exists", "Path is reserved", detail).only_for(
-                known.path.workgroup, name_in_use(known.name)
-            )
+
+def check_same(known: Booking, wish: PathWish, start_s: float) -> None:
+    """Raise ServiceError 409 if a wish for a path that is booked is another one."""
+    differences = wish.differences(known.path)
+    if {leaf.key for leaf in wish.leaves} != {leaf.key for leaf in known.path.leaves}:
+        differences += f"{', ' if differences else ''}other leaves"
+    if start_s != known.start_s:
+        differences += f"{', ' if differences else ''}start_time {known.start_s:.3f}"
+    if differences:
+        detail = f"path '{known.name}' is reserved with {differences}"
+        raise ServiceError(409, "path-exists", "Path is reserved", detail).only_for(
+            known.path.workgroup, name_in_use(known.name)
+        )
 
 
 def unknown_reservation(name: str) -> ServiceError:

@@ -193,7 +193,100 @@ def test_a_domain_that_lost_its_booking_is_asked_anew(world: WorldRig, a: Domain
     world.wait_for("c has it again", lambda: booked(world) == ALL)
 
 
+def test_a_domain_that_an_attempt_came_by_is_told(world: WorldRig, a: DomainRig) -> None:
+    """It is on the way no more: a booking of another version is void, at once or when it asks."""
+    book(a)
+    fails(a, "c", Unbook, "lost")
+    fails(world.domains["c"], "a", AskBooking, "lost")
+    assert a.http.delete("/v1/reservations/R").status_code == 204
+    book(a, leaves=[json_of(leaf) for leaf in (NEAR, IN_B)])
+    assert booked(world) == ALL  # c still has the old one
+    fails(world.domains["c"], "a", AskBooking, "ok")
+    world.wait_for("c asked", lambda: booked(world) == ALL | {"c": []})
+
+
+def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
+    """What was on its way for long: a booking and its end, of an earlier version."""
+    book(a)
+    old = next(r for r in a.wires["c"].requests if isinstance(r, Book))
+    fails(a, "c", Unbook, "lost")
+    a.http.delete("/v1/reservations/R")
+    book(a, end_time=T + 90)
+    for late in (old, Unbook(old.connection, old.version)):
+        assert send(world.domains["c"], "a", late).status_code == 200
+        assert world.domains["c"].own.booking("a:R").end_s == T + 90
+    # The same again under a new version: the old end is not of it.
+    a.http.delete("/v1/reservations/R")
+    fails(a, "c", Unbook, "ok")
+    book(a, end_time=T + 90)
+    send(world.domains["c"], "a", Unbook(old.connection, old.version))
+    assert booked(world) == ALL
+
+
+def test_only_a_domain_on_the_way_is_told_what_is_reserved(a: DomainRig) -> None:
+    book(a, leaves=[json_of(IN_B)])
+    asked = next(r for r in a.wires["b"].requests if isinstance(r, Book))
+    question = AskBooking(asked.connection, asked.version)
+    assert send(a, "b", question).json()["kind"] == "done"
+    assert send(a, "c", question).json()["kind"] == "unknown"
+
+
+def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) -> None:
+    """Asked anew, it says that it has what it is asked for."""
+    book(a)
+    c = world.domains["c"]
+    c.own.state.clock = lambda: T + 1
+    c.own.expire()
+    assert booked(world) == ALL | {"c": []}
+    asked = next(r for r in a.wires["c"].requests if isinstance(r, Book))
+    assert send(c, "a", asked).json()["kind"] == "done"
+    assert [view.path.name for view in c.own.paths()] == ["a:R"]
+
+
+def test_what_began_is_known_while_another_is_booked(
+    world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A leaf that leaves at once leaves in its domain, though a silent domain is waited for."""
+    book(a)
+    monkeypatch.setattr(a.federation.bookings, "tend", lambda _adopt: None)
+    go_to(world, T + 1)
+    with a.federation.bookings._lock:
+        url = f"/v1/paths/R/leaves/{IN_C.switch}/9/{IN_C.vlan}"
+        assert a.http.delete(url).status_code == 200
+    assert from_root(world) == sorted(map(at, (NEAR, IN_B)))
+
+
+def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> None:
+    b = world.domains["b"]
+    for number in range(3):
+        root, leaf = endpoint("a1", number), endpoint("b2", number)
+        changes: dict[str, Any] = {
+            "name": f"R{number}",
+            "root": json_of(root),
+            "leaves": [json_of(leaf)],
+        }
+        book(a, rate_bps=1000, **changes)
+    a.wires["b"].fate = b.wires["a"].fate = lambda _request: "lost"
+    for rig, other in ((a, "b"), (b, "a")):
+        rig.federation.stop()
+        bookings, asked = rig.federation.bookings, rig.wires[other].requests
+        asked.clear()
+        with bookings._auditing:  # another turn goes on
+            bookings.audit(lambda _connection: False)
+        assert not asked
+        bookings.audit(lambda _connection: False)
+        assert len(asked) == 1
+    assert [len(rig.own.bookings()) for rig in (a, b)] == [3, 3]
+
+
+def send(rig: DomainRig, sender: str, request: Request) -> Any:
+    headers = {DOMAIN_HEADER: sender}
+    return rig.http.post(MESSAGES_URL, content=request_json(request), headers=headers)
+
+
 def test_what_cannot_be(a: DomainRig) -> None:
+    nowhere = json_of(replace(IN_B, switch="nowhere"))
+    assert "nowhere" in book(a, 422, leaves=[json_of(IN_C), nowhere])["detail"]
     assert (
         "b2:9:101 is in domain 'b'"
         in book(a, 422, root=json_of(IN_B), leaves=[json_of(NEAR)])["detail"]
