@@ -226,8 +226,9 @@ class Flights:
         self._file = file = self._file or self._make_file()
         for (source, target), flight in self._flights.items():
             for number in [n for n in flight.delays_ms if n < first_open]:
-                figures = summary(flight.delays_ms.pop(number))
+                figures = summary(flight.delays_ms[number])
                 file.write(_RECORD.pack(source, target, number, *figures))
+                del flight.delays_ms[number]  # kept where the disk is full
         over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
         flows = {flow for _, flow in over}
         for key in over:
