@@ -20,7 +20,7 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_only_the_lab_has_capabilities_and_only_it_is_root() -> None:
+def test_only_networks_have_capabilities_and_only_they_are_root() -> None:
     for name, service in services().items():
         assert service["cap_drop"] == ["ALL"], name
         assert not service.get("privileged"), name
@@ -44,7 +44,7 @@ def test_every_capability_has_its_reason() -> None:
     not os.environ.get("DOWNPOUR_TEST_CONTAINER"),
     reason="NOTHING of the container was run: `make test-container` does (10 minutes, an engine)",
 )
-def test_both_profiles_run() -> None:
+def test_all_profiles_run() -> None:
     done = subprocess.run([ROOT / "tests/container.sh"], capture_output=True, text=True)
     if done.returncode == SKIP:
         pytest.skip(done.stdout.splitlines()[-1])
