@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import re
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from common.nearest import did_you_mean
 from topologies.model.document import (
     Document,
     Error,
@@ -188,8 +188,7 @@ def _report(document: Document, problem: Any) -> None:
         document.report(place[:-1], f"no '{place[-1]}'", "lab.yaml as docs/develop/labs.md says")
     elif problem["type"] == "extra_forbidden":
         known = [*LabSpec.model_fields, *CheckSpec.model_fields, *Parameter.model_fields]
-        close = difflib.get_close_matches(str(place[-1]), known, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        hint = did_you_mean(str(place[-1]), known)
         document.report(place, f"key '{key}'", f"keys that docs/develop/labs.md names{hint}")
     else:
         shown = repr(value)[:60] if not isinstance(value, dict) else "this block"

@@ -75,7 +75,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.federation",
     ),
     "parsers.base": (),
-    "parsers.read": ("common.contracts", "parsers.base"),
+    "parsers.read": ("common.contracts", "common.nearest", "parsers.base"),
     "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
     "parsers.report": ("common", "parsers.base", "parsers.read", "parsers.measure"),
     "parsers": ("common", "parsers.base", "parsers.read", "parsers.measure", "parsers.report"),

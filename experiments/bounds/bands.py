@@ -7,7 +7,6 @@ with a single end is a demand. Pure but for `load`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarfloat import ScalarFloat
 
+from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
 from experiments.design.parameters import Block, Clocks, MetricName, Protocol
 from experiments.design.spec import SpecErrors, UsageError
@@ -155,8 +155,7 @@ def check_file(document: Document) -> BandsFile:
     for index, band in enumerate(found.bands if found is not None else ()):
         place = ("bands", index)
         if canonical(band.metric) is None:
-            close = difflib.get_close_matches(band.metric, METRICS, n=1)
-            hint = f" (did you mean '{close[0]}'?)" if close else ""
+            hint = did_you_mean(band.metric, METRICS)
             document.report((*place, "metric"), f"metric '{band.metric}'", "a metric" + hint)
             continue
         if band.low is None and band.high is None:

@@ -109,10 +109,10 @@ class Quartiles:
             ("gap, interquartile range", "ms", self.gap_range_ms),
         )
 
-    def measured(self, sizes: Floats, _gaps_ms: Floats) -> tuple[float, ...]:
+    def measured(self, sizes: Floats, gaps_ms: Floats) -> tuple[float, ...]:
         """Return the same statistics of an hour."""
         found = [float(len(sizes))]
-        for values in (sizes, _gaps_ms[1:]):
+        for values in (sizes, gaps_ms[1:]):
             low, middle, high = np.quantile(values, QUARTILES)
             found += [float(middle), float(high - low)]
         return tuple(found)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from common.nearest import did_you_mean
 from experiments.design import ldmd_settings
 from experiments.design.loss_model import LossModel
 from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
@@ -82,8 +82,7 @@ def _settings(value: object) -> object:
 
 def _setting(name: str, value: object) -> str:
     if name not in ldmd_settings.SETTINGS:
-        close = difflib.get_close_matches(name, ldmd_settings.FREE, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        hint = did_you_mean(name, ldmd_settings.FREE)
         raise _wrong(f"not {name!r} but {', '.join(ldmd_settings.FREE)}{hint}")
     if instead := ldmd_settings.SETTINGS[name].instead:
         raise _wrong(f"not {name}, which follows from {instead}")

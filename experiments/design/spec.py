@@ -7,7 +7,6 @@ the models (`python -m experiments.design.spec`).
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
 from experiments.design.parameters import (
     MAX_DURATION_S,
@@ -244,9 +244,7 @@ def find(name: str) -> Path:
         return EXPERIMENTS / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)
-    close = difflib.get_close_matches(name, bundled(), n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
-    valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
+    valid = f"{', '.join(bundled())}, or the path of a .yaml file{did_you_mean(name, bundled())}"
     raise UsageError(f"experiment: found '{name}'; valid: {valid}")
 
 
@@ -369,6 +367,22 @@ def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
     return keys
 
 
+def valid_traces(found: str) -> str:
+    """Return what a trace may be, and which was probably meant."""
+    return f"{', '.join(GENERATED)}, or the path of a file{did_you_mean(found, GENERATED)}"
+
+
+def _check_traces(reports: Reports, spec: AnySpec) -> None:
+    """A model has one of the names; whether a file is there shows when it is read."""
+    named: list[tuple[Place, str]] = [(("trace",), spec.trace)]
+    for number, block in enumerate(spec.factors if isinstance(spec, ExperimentSpec) else ()):
+        for index, name in enumerate(block.trace or ()):
+            named.append((("factors", number, "trace", index), name))
+    for place, name in named:
+        if name.startswith(f"{MODEL}:") and name not in GENERATED:
+            reports.add(place, f"trace '{name}'", valid_traces(name))
+
+
 def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
     names = spec.parameters.subscribers
     if names is not None and len(set(names)) < len(names):
@@ -482,6 +496,7 @@ def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
 
 def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """What must hold between blocks."""
+    _check_traces(reports, spec)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
         for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i"):

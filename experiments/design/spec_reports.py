@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -11,6 +10,7 @@ from typing import Final, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from common.nearest import did_you_mean
 from topologies.model.document import Document, Place
 
 B = TypeVar("B", bound=BaseModel)
@@ -85,9 +85,7 @@ class Reports:
         kind = detail["type"]
         if kind == "extra_forbidden":
             keys = self.keys(tuple(detail["loc"]))
-            close = difflib.get_close_matches(str(key), keys, n=1)
-            hint = f" (did you mean '{close[0]}'?)" if close else ""
-            valid = ", ".join(keys) + hint
+            valid = ", ".join(keys) + did_you_mean(str(key), keys)
             self.document.report(place, f"unknown key '{key}'{where}", valid)
         elif kind == "missing":
             self.document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")

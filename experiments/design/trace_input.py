@@ -4,7 +4,6 @@ cut to the replay's duration."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import math
 import stat
@@ -12,9 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Final, NotRequired, TypedDict, TypeVar
+from typing import Final, NotRequired, Protocol, TypedDict, TypeVar
 
-from experiments.design import feed_models, paced_hour, trace_model
+from experiments.design import paced_hour, trace_model
 from experiments.design.parameters import MIN_DURATION_S
 from experiments.design.spec import (
     FEED_MODELS,
@@ -24,6 +23,7 @@ from experiments.design.spec import (
     Error,
     SpecErrors,
     UsageError,
+    valid_traces,
 )
 from parsers.base.times import MICROSECONDS
 from parsers.read.trace import Trace, TraceProduct, parse_any_trace
@@ -36,7 +36,21 @@ LAST_GAP_SHARE: Final = 0.05
 FORMAT: Final = (
     "'SIZE YYYYMMDDhhmmss.mmm' per line, e.g. '90654 20150615000000.009', or a log of notifyme"
 )
-A = TypeVar("A", trace_model.Arrival, feed_models.Arrival)
+
+
+class Arrival(Protocol):
+    """A product of a generated hour."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Return its size."""
+
+    @property
+    def time_us(self) -> int:
+        """Return its creation time after the hour's start."""
+
+
+A = TypeVar("A", bound=Arrival)
 
 
 class TraceInfo(TypedDict):
@@ -92,7 +106,7 @@ def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
     if trace in FEED_MODELS and duration_s is not None:
         return from_feed_model(trace, duration_s, seed)
     if trace.startswith(f"{MODEL}:"):
-        raise UsageError(unknown_model(trace))
+        raise UsageError(f"trace: found '{trace}'; valid: {valid_traces(trace)}")
     return from_file(Path(trace), duration_s)
 
 
@@ -116,15 +130,10 @@ def from_paced_model(duration_s: float, seed: int) -> ReplayTrace:
 
 def from_feed_model(trace: str, duration_s: float, seed: int) -> ReplayTrace:
     """The same of another feed or hour, `model:NAME`."""
+    from experiments.design import feed_models  # needs a second to load
+
     feed = feed_models.MODELS[trace.removeprefix(f"{MODEL}:")]
     return _generated(f"{feed.title} model", feed.generate, feed.check, duration_s, seed)
-
-
-def unknown_model(trace: str) -> str:
-    """Return the error of a model that there is not."""
-    near = difflib.get_close_matches(trace, FEED_MODELS, 1)
-    hint = f" (did you mean {near[0]}?)" if near else ""
-    return f"trace: found '{trace}'; valid: {', '.join(GENERATED)}{hint}"
 
 
 def _generated(

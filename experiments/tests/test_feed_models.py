@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from common.places import EXPERIMENTS, ROOT
 from experiments.design.feed_models import MODELS
-from experiments.design.spec import FEED_MODELS, UsageError
+from experiments.design.spec import FEED_MODELS, SpecErrors, UsageError, load
 from experiments.design.trace_input import prepare
 
 SEEDS = (1, 42, 2053)
@@ -81,4 +86,34 @@ def test_unknown_model() -> None:
         prepare("model:conduct", 60.0, 5)
     text = str(caught.value)
     assert text.startswith("trace: found 'model:conduct'; valid: model, paced, model:conduit, ")
-    assert text.endswith("(did you mean model:conduit?)")
+    assert text.endswith("(did you mean 'model:conduit'?)")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("topology: ", "trace: model:conduct\ntopology: "),
+        ("  quick: {}", "  quick: { trace: model:conduct }"),
+        ("  loss: [10%, 40%]", "  loss: [10%, 40%]\n  trace: [model, model:conduct]"),
+    ],
+)
+def test_an_unknown_model_is_named_where_it_is_written(tmp_path: Path, old: str, new: str) -> None:
+    file, text = tmp_path / "x.yaml", (EXPERIMENTS / "fcast-k.yaml").read_text()
+    assert old in text
+    file.write_text(text.replace(old, new, 1))
+    with pytest.raises(SpecErrors) as caught:
+        load(file)
+    where, said = str(caught.value).split(": found ", 1)
+    path, line = where.rsplit(":", 1)
+    assert (path, "model:conduct" in file.read_text().splitlines()[int(line) - 1]) == (
+        str(file),
+        True,
+    )
+    assert said.startswith("trace 'model:conduct'; valid: model, paced, model:conduit, ")
+    assert said.endswith("(did you mean 'model:conduit'?)")
+
+
+def test_nothing_else_waits_for_the_models() -> None:
+    code = "import sys, experiments.design.trace_input as t; print('scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr

@@ -9,7 +9,6 @@ the file with them and says where a mistake is; here they read the manifest agai
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
@@ -26,6 +25,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from common.nearest import did_you_mean
 from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.metric_units import METRICS, canonical, to_si
 
@@ -54,17 +54,13 @@ def _text(value: object) -> str:
 def _metric(value: object) -> str:
     name = canonical(value) if isinstance(value, str) else None
     if name is None:
-        close = difflib.get_close_matches(str(value), METRICS, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise _wrong(f"{', '.join(METRICS)}{hint}")
+        raise _wrong(f"{', '.join(METRICS)}{did_you_mean(str(value), METRICS)}")
     return name
 
 
 def _factor(value: object) -> str:
     if not isinstance(value, str) or value not in FACTORS:
-        close = difflib.get_close_matches(str(value), FACTORS, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
-        raise _wrong(f"{', '.join(FACTORS)}{hint}")
+        raise _wrong(f"{', '.join(FACTORS)}{did_you_mean(str(value), FACTORS)}")
     return value
 
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from topologies.model.checks import Checks, one_of, suggest
+from common.nearest import did_you_mean
+from topologies.model.checks import Checks, one_of
 from topologies.model.document import Document, Place
 from topologies.model.expand import (
     PlannedHost,
@@ -138,7 +139,7 @@ class HostChecks(Checks):
                 else:
                     found = f"host '{host_name}', which is not attached to '{segment.through}'"
                     place: Place = ("segments", name, "hosts", i)
-                    hint = suggest(host_name, present)
+                    hint = did_you_mean(host_name, present)
                     self.error(place, found, one_of(present, "no host is") + hint)
             for host_name in present if segment.hosts is None else ():
                 members[host_name].append(name)
@@ -161,7 +162,7 @@ class HostChecks(Checks):
         for site in sorted(sites - set(delays)):
             self.error(place, f"no delay for site '{site}'", f"{site}: milliseconds")
         for site in delays.keys() - sites - static:
-            valid = one_of(sites, "none") + suggest(site, sites)
+            valid = one_of(sites, "none") + did_you_mean(site, sites)
             self.error((*place, site), f"site '{site}', where no host stands", valid)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from common.nearest import did_you_mean
 from topologies.model.check_links import ImpairmentChecks
-from topologies.model.checks import Checks, one_of, suggest
+from topologies.model.checks import Checks, one_of
 from topologies.model.document import Place
 from topologies.model.network import (
     Role,
@@ -40,7 +41,7 @@ class ParameterChecks(Checks):
             counts[name] = self._count(place, name, parameter, given)
         for name in given:
             if name not in self.declared("parameters"):
-                valid = one_of(known, "no parameter") + suggest(name, known)
+                valid = one_of(known, "no parameter") + did_you_mean(name, known)
                 self.error(("parameters",), f"parameter '{name}'", valid)
         return counts
 
@@ -89,7 +90,7 @@ class NodeChecks(ImpairmentChecks):
             if isinstance(node, SwitchSpec):
                 if node.domain not in self.declared_domains:
                     valid = one_of(self.declared_domains, "a declared domain")
-                    hint = suggest(node.domain, self.declared_domains)
+                    hint = did_you_mean(node.domain, self.declared_domains)
                     self.error(
                         (*place, "domain"),
                         f"domain: {node.domain}, which is not declared",
@@ -132,14 +133,15 @@ class NodeChecks(ImpairmentChecks):
         lanes = self.spec.addresses.lanes
         if isinstance(lanes, str) and lanes not in self.declared("parameters"):
             known = self.declared("parameters")
-            valid = "a whole number or a parameter: " + one_of(known, "none declared")
-            self.error(("addresses", "lanes"), f"lanes: {lanes}", valid + suggest(lanes, known))
+            hint = did_you_mean(lanes, known)
+            valid = f"a whole number or a parameter: {one_of(known, 'none declared')}{hint}"
+            self.error(("addresses", "lanes"), f"lanes: {lanes}", valid)
         for name, family in self.spec.host_families.items():
             place: Place = ("host_families", name)
             if isinstance(family.count, str) and family.count not in self.declared("parameters"):
                 known = self.declared("parameters")
                 valid = "a whole number or a parameter: " + one_of(known, "none declared")
-                hint = suggest(family.count, known)
+                hint = did_you_mean(family.count, known)
                 self.error((*place, "count"), f"count: {family.count}", valid + hint)
             for i, switch in enumerate(family.spread_over):
                 self.is_switch(

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from topologies.model.checks import Checks, one_of, suggest
+from common.nearest import did_you_mean
+from topologies.model.checks import Checks, one_of
 from topologies.model.document import Place
 from topologies.model.spec import (
     RouterSpec,
@@ -69,7 +70,7 @@ class ControlNetworkChecks(Checks):
             valid = "a router: " + one_of(routers, "a node with kind: router")
             if control.router not in self.declared_nodes:
                 found = f"router: {control.router}, which is not declared"
-                self.error((*place, "router"), found, valid + suggest(control.router, routers))
+                self.error((*place, "router"), found, valid + did_you_mean(control.router, routers))
             elif kind := self.kind(control.router):
                 found = f"router: {control.router}, which is {kind}"
                 self.error((*place, "router"), found, valid)

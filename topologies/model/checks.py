@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
+from common.nearest import did_you_mean
 from topologies.model.document import Document, Place
 from topologies.model.network import ControlledBy
 from topologies.model.spec import SwitchSpec, TopologySpec
-
-
-def suggest(name: str, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f" (did you mean '{close[0]}'?)" if close else ""
 
 
 def one_of(names: Iterable[str], nothing: str) -> str:
@@ -65,7 +59,7 @@ class Checks:
         valid = f"{what}: {one_of(wanted, 'none declared')}"
         if name not in self.declared_nodes:
             found = f"{key}: {name}, which is not declared"
-            self.error(place, found, valid + suggest(name, wanted))
+            self.error(place, found, valid + did_you_mean(name, wanted))
         elif kind := self.kind(name):
             hint = " (hosts are linked by attached_to)" if place[0] == "links" else ""
             self.error(place, f"{key}: {name}, which is {kind}", valid + hint)

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
+from common.nearest import did_you_mean
 from common.places import TOPOLOGIES
 from topologies.model.document import Error, TopologyErrors, read_document
 from topologies.model.expand import expand
@@ -41,7 +41,5 @@ def find(name: str) -> Path:
         return TOPOLOGIES / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
         return Path(name)  # load() says if it cannot be read
-    close = difflib.get_close_matches(name, bundled(), n=1)
-    hint = f" (did you mean '{close[0]}'?)" if close else ""
-    valid = f"{', '.join(bundled())}, or the path of a .yaml file{hint}"
+    valid = f"{', '.join(bundled())}, or the path of a .yaml file{did_you_mean(name, bundled())}"
     raise TopologyErrors([Error("topology", 0, f"'{name}'", valid)])

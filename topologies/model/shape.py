@@ -8,12 +8,12 @@ and leaves out the blocks with mistakes so that the rest can be checked further.
 from __future__ import annotations
 
 import copy
-import difflib
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from common.nearest import did_you_mean
 from topologies.model.document import Document, Place
 from topologies.model.spec import NodeSpec, TopologySpec
 
@@ -69,8 +69,7 @@ def _report(document: Document, detail: ErrorDetails, place: Place) -> None:
     where = _where(place)
     if kind == "extra_forbidden":
         keys = _keys_at(detail)
-        close = difflib.get_close_matches(str(key), keys, n=1)
-        hint = f" (did you mean '{close[0]}'?)" if close else ""
+        hint = did_you_mean(str(key), keys)
         document.report(place, f"unknown key '{key}'{where}", ", ".join(keys) + hint)
     elif kind == "missing":
         document.report(place[:-1], f"no '{key}'{where}", f"{key}: {_describe(detail)}")
