@@ -23,6 +23,8 @@ struct fcast_shelf_config {
 
 struct fcast_shelf;
 
+/* Bytes of memory that it would take. */
+uint64_t fcast_shelf_need(const struct fcast_shelf_config *cfg);
 /* NULL with errno: EINVAL for another code, E2BIG if it takes more memory than max_bytes, ENOMEM,
  * or why a store failed. */
 struct fcast_shelf *fcast_shelf_new(const struct fcast_shelf_config *cfg);

@@ -365,7 +365,7 @@ static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t ts
         while (r->objects)
             drop(r, r->objects, true);
         r->has_session = true;
-        r->has_psn = false;
+        r->has_psn = r->has_payload = false;
         r->source = source;
         r->tsi = tsi;
         r->heard_ns = now_ns;

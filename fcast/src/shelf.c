@@ -95,6 +95,23 @@ static uint64_t memory_of(const struct fcast_shelf *s, const struct fcast_storag
     return tables + held * (size + lists) + c->b * size + 2 * crowd * size;
 }
 
+static void measure(struct fcast_shelf *s, const struct fcast_shelf_config *cfg)
+{
+    s->cfg = *cfg;
+    s->partition = fcast_partition_of(&cfg->fti);
+    s->k = s->partition.large_blocks ? s->partition.large : s->partition.small;
+    s->groups = s->partition.blocks;
+}
+
+uint64_t fcast_shelf_need(const struct fcast_shelf_config *cfg)
+{
+    struct fcast_shelf s = {0};
+
+    measure(&s, cfg);
+    const struct fcast_storage_config c = plan(&s);
+    return memory_of(&s, &c);
+}
+
 /* One note of an earlier process. */
 static void replay(struct fcast_shelf *s, struct fcast_symbol n, uint64_t *seen)
 {
@@ -154,10 +171,7 @@ struct fcast_shelf *fcast_shelf_new(const struct fcast_shelf_config *cfg)
     struct fcast_shelf *s = calloc(1, sizeof *s);
     if (!s)
         return NULL;
-    s->cfg = *cfg;
-    s->partition = fcast_partition_of(&cfg->fti);
-    s->k = s->partition.large_blocks ? s->partition.large : s->partition.small;
-    s->groups = s->partition.blocks;
+    measure(s, cfg);
     const struct fcast_storage_config c = plan(s);
     s->memory = memory_of(s, &c);
     if (s->memory > cfg->max_bytes) {

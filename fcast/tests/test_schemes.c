@@ -357,6 +357,11 @@ static void test_what_is_refused(void **state)
     assert_int_equal(place_open(&l.places, 1, 1, 1, &fti, &place), FCAST_REFUSE);
     assert_non_null(strstr(l.places.why, "512"));
     assert_int_equal(l.places.memory_used, 0);
+    /* A sender that announces objects without end leaves no files. */
+    char command[128];
+    snprintf(command, sizeof command, "! find %s/.fcast -type f | grep -E 'notes|data|repair'",
+             dir);
+    assert_int_equal(system(command), 0);
     end(&l);
     remove_dir(dir);
 }

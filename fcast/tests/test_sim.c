@@ -520,6 +520,27 @@ static void test_close(void **state)
     sim_free(s);
 }
 
+/* Another session takes the place of one that fell silent, and starts with that flag. */
+static void test_close_of_the_next(void **state)
+{
+    (void)state;
+    struct sim_config cfg = base(FCAST_TRIANGLE);
+    struct sim *s = sim_new(&cfg);
+    sim_file(s, 30000);
+    sim_run(s, 3);
+    struct fcast_receiver *core = s->receivers[0].core;
+    const struct lct_header early = {.tsi = cfg.sender.tsi, .close_session = true};
+    const uint64_t later_ns = s->now_ns + UINT64_C(11000000000);
+    uint8_t bytes[64];
+    struct fcast_receiver_stats before, after;
+    fcast_receiver_get_stats(core, &before);
+    fcast_receiver_datagram(core, 4711, bytes, lct_put(bytes, &early), later_ns);
+    fcast_receiver_get_stats(core, &after);
+    assert_int_equal(after.received, before.received + 1);
+    assert_false(fcast_receiver_is_closed(core));
+    sim_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,7 +558,8 @@ int main(void)
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_strangers_change_nothing),
         cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_close)};
+        cmocka_unit_test(test_close),
+        cmocka_unit_test(test_close_of_the_next)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

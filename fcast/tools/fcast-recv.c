@@ -492,7 +492,6 @@ int main(int argc, char **argv)
 {
     static struct run run = {.rcvbuf_bytes = 16 << 20,
                              .max_unpacked_bytes = UINT64_C(4) << 30,
-
                              .fd = -1,
                              .keeping = {.crowd = 4, .memory_bytes = 64 << 20},
                              .cfg = {.max_bytes = UINT64_C(128) << 30}};

@@ -76,12 +76,24 @@ static int open_part(const struct places *p, const char *name, const char *suffi
     return openat(p->dir_fd, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
 }
 
-static void remove_part(const struct places *p, const char *name, const char *suffix)
+static bool has_part(const struct places *p, const char *name, const char *suffix)
 {
     char path[NAME_BYTES + 16];
 
     snprintf(path, sizeof path, "%s.%s", name, suffix);
-    unlinkat(p->dir_fd, path, 0);
+    return faccessat(p->dir_fd, path, F_OK, 0) == 0;
+}
+
+/* What an object has while it is incomplete. */
+static void remove_parts(const struct places *p, const char *name)
+{
+    static const char *const suffixes[] = {"notes", "repair", "data"};
+
+    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
+        char path[NAME_BYTES + 16];
+        snprintf(path, sizeof path, "%s.%s", name, suffixes[i]);
+        unlinkat(p->dir_fd, path, 0);
+    }
 }
 
 int place_read(void *place, uint64_t at, void *bytes, size_t len)
@@ -220,13 +232,30 @@ static bool is_full(int why)
     return why == ENOSPC || why == EDQUOT || why == EIO;
 }
 
-/* Why this object cannot be kept as the options say; NULL: it can. */
+static struct fcast_shelf_config shelf_of(const struct places *owner, const struct fcast_fti *fti)
+{
+    return (struct fcast_shelf_config){
+        .scheme = (enum fcast_scheme)(owner->keeping.storage - 1),
+        .b = owner->keeping.crowd,
+        .max_bytes = owner->keeping.memory_bytes - owner->memory_used,
+        .rs_kind = owner->keeping.rs_kind,
+        .fti = *fti,
+    };
+}
+
+/* Why this object cannot be kept as the options say; NULL: it can. Before there is a file of it: a
+ * sender can announce objects without end. */
 static const char *why_not(const struct places *owner, const struct fcast_fti *fti)
 {
-    if (owner->keeping.storage != STORAGE_IN_PLACE && fti->fec != FCAST_RS)
+    const bool has_shelf = owner->keeping.storage != STORAGE_IN_PLACE;
+
+    if (has_shelf && fti->fec != FCAST_RS)
         return "its code is not Reed-Solomon; valid: --storage in-place";
     if (owner->keeping.is_direct && fti->symbol_bytes % DISK_UNIT)
         return "its symbols are no multiples of 512 bytes; valid: --io cached";
+    const struct fcast_shelf_config cfg = shelf_of(owner, fti);
+    if (has_shelf && fcast_shelf_need(&cfg) > cfg.max_bytes)
+        return "this scheme needs more memory for it; valid: a larger --memory";
     return NULL;
 }
 
@@ -234,20 +263,13 @@ static const char *why_not(const struct places *owner, const struct fcast_fti *f
 static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fcast_place *out)
 {
     struct places *owner = p->owner;
-    struct fcast_shelf_config cfg = {.scheme = (enum fcast_scheme)(owner->keeping.storage - 1),
-                                     .b = owner->keeping.crowd,
-                                     .max_bytes = owner->keeping.memory_bytes - owner->memory_used,
-                                     .rs_kind = owner->keeping.rs_kind,
-                                     .fti = *fti,
-                                     .disk = *out};
+    struct fcast_shelf_config cfg = shelf_of(owner, fti);
 
+    cfg.disk = *out;
     cfg.disk.sync = sync_notes;
     p->shelf = fcast_shelf_new(&cfg);
-    if (!p->shelf) {
-        if (errno == E2BIG)
-            owner->why = "this scheme needs more memory for it; valid: a larger --memory";
+    if (!p->shelf)
         return -1;
-    }
     owner->memory_used += fcast_shelf_memory(p->shelf);
     if (owner->memory_peak < owner->memory_used)
         owner->memory_peak = owner->memory_used;
@@ -283,12 +305,12 @@ static int open_files(struct place *p, const struct fcast_fti *fti)
 enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out)
 {
-    char name[NAME_BYTES], done[NAME_BYTES + 16];
+    char name[NAME_BYTES];
 
     make_name(owner, name, source, tsi, toi, fti);
-    snprintf(done, sizeof done, "%s.done", name);
-    if (faccessat(owner->dir_fd, done, F_OK, 0) == 0)
+    if (has_part(owner, name, "done"))
         return FCAST_HAVE;
+    const bool is_new = !has_part(owner, name, "notes");
     owner->why = fti->length ? why_not(owner, fti) : NULL;
     struct place *p = owner->why ? NULL : calloc(1, sizeof *p);
     if (!p)
@@ -306,7 +328,11 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
         int why = errno;
         if (is_full(why))
             owner->error = why;
+        if (owner->keeping.is_direct && why == EINVAL)
+            owner->why = "its file system has no direct I/O; valid: --io cached";
         close_files(p);
+        if (is_new)
+            remove_parts(owner, name);
         free(p);
         errno = why;
         return FCAST_REFUSE;
@@ -335,11 +361,8 @@ void place_close(struct places *owner, void *place, bool done, bool keep_parts)
     if (keep_parts)
         flush(p);
     close_files(p);
-    if (!keep_parts) {
-        remove_part(owner, p->name, "notes");
-        remove_part(owner, p->name, "repair");
-        remove_part(owner, p->name, "data");
-    }
+    if (!keep_parts)
+        remove_parts(owner, p->name);
     if (done) {
         int fd = open_part(owner, p->name, "done");
         if (fd >= 0)
@@ -436,9 +459,7 @@ void places_bound(struct places *p, uint64_t most_bytes)
     for (size_t i = 0; i < count; i++)
         all += list[i].bytes;
     for (size_t i = 0; i < count && all > most_bytes; i++) {
-        remove_part(p, list[i].name, "notes");
-        remove_part(p, list[i].name, "repair");
-        remove_part(p, list[i].name, "data");
+        remove_parts(p, list[i].name);
         all -= list[i].bytes;
     }
     free(list);
