@@ -55,6 +55,7 @@ PYTHON: Final = next(
 
 # The C programs, by name: where Meson puts them below the build directory.
 PROGRAMS: Final[Mapping[str, str]] = {
+    "clockoffset.so": "experiments/lag/clockoffset.so",
     "ctcp-load": "topologies/ctcp/ctcp-load",
     "ctcp.bpf.o": "topologies/ctcp/ctcp.bpf.o",
     "fcast-recv": "fcast/fcast-recv",

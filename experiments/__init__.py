@@ -22,6 +22,7 @@ design/: what an experiment is. Pure: starts nothing.
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file in place of a trace; command lines of a carousel |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
+| clock_offset | programs whose clock is off: their environment, reading it back |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files and command lines of the LDM programs |
 

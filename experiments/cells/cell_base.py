@@ -27,7 +27,7 @@ from experiments.cells.fidelity import Fidelity
 from experiments.cells.job import Job
 from experiments.cells.run_directory import write_json, write_text
 from experiments.cells.sysstat import Sysstat
-from experiments.design import configs, shaping
+from experiments.design import clock_offset, configs, shaping
 from experiments.design.expansion import Feed, disk_needed_bytes
 from experiments.design.shaping import Setting
 from experiments.design.trace_input import TraceInfo
@@ -121,6 +121,7 @@ class CellBase:
         self.settings: list[Setting] = []
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.fidelity = Fidelity(emulation, out, job.build)
+        self.clock_offsets_ms = self.cell.clock_offsets_ms(self.subscribers)
         self.followers: dict[str, subprocess.Popen[bytes]] = {}  # by the queue they list
         self.rtt_measured_ms: dict[str, float] = {}
         self.rtt_after_ms: dict[str, float] = {}
@@ -253,7 +254,26 @@ class CellBase:
         argv = configs.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
         # What goes past the log (a missing library, a sanitizer) must not be lost.
         with log.with_suffix(".stderr").open("ab") as errors:
-            self.daemons[name] = self.emulation.popen(host, argv, stdout=errors, stderr=errors)
+            self.daemons[name] = self.emulation.popen(
+                host, argv, stdout=errors, stderr=errors, env=self.clock_of(host)
+            )
+
+    def clock_of(self, host: str) -> dict[str, str]:
+        """Return the environment in which a host's programs have its clock."""
+        offset_ms = self.clock_offsets_ms.get(host)
+        return clock_offset.environment(offset_ms, self.job.build) if offset_ms else {}
+
+    def read_back_clocks(self) -> list[Setting]:
+        """Ask a program at each host whose clock is off for the time of day."""
+        found = []
+        for host, offset_ms in self.clock_offsets_ms.items():
+            argv = [*clock_offset.arguments(self.clock_of(host)), *clock_offset.DATE]
+            before_ns = time.time_ns()
+            shown = self.run(host, argv)
+            found.append(
+                clock_offset.read_back(shown, host, offset_ms, (before_ns, time.time_ns()))
+            )
+        return found
 
     def check_daemons(self) -> None:
         """Nothing that must run has ended."""
@@ -362,7 +382,8 @@ class CellBase:
             self.product_list(name).open("wb") as target,
             (self.logs / f"{name}.pqcat.stderr").open("wb") as errors,
         ):
-            return subprocess.Popen(argv, stdout=target, stderr=errors)
+            environment = {**os.environ, **self.clock_of(name)}
+            return subprocess.Popen(argv, stdout=target, stderr=errors, env=environment)
 
     def _check_list(self, name: str, process: subprocess.Popen[bytes]) -> None:
         if process.wait() != 0:

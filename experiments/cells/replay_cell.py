@@ -173,6 +173,7 @@ class CellRun(CellBase):
             )
         loss_text = {host: self._inject_loss(host) for host in self.multicast}
         self.tcp_found = self._congestion_control()
+        self.settings += self.fidelity.read(self.read_back_clocks)
         write_json(
             self.out / "shaping.json",
             {
@@ -481,6 +482,7 @@ class CellRun(CellBase):
             **self.times,
             "loss_model": loss_model.used_models(self.loss_models),
             "ldm6_subscribers": list(self.upstreams),
+            **({"clock_offset_ms": self.clock_offsets_ms} if self.clock_offsets_ms else {}),
             "nic1": self.nic1,
             "nics": [self.nic1, self.network.publisher.nic2.interface],
             "parameters": {

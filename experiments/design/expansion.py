@@ -124,6 +124,8 @@ class CellSpec:
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
     loss_period: int  # every so many-th datagram is lost; 0: `loss`
+    clock_offset_ms: float  # of receivers' programs, beyond the publisher's
+    clock_offset_i_ms: tuple[float, ...] | None  # by receiver
     carousel: Carousel
 
     @property
@@ -159,9 +161,15 @@ class CellSpec:
         return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms, self.m)
 
     def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
-        """Return `p_i`, `rtt_i_ms` or `rate_i_bps` by the host; {} if all receivers are alike.
-        `hosts`: those that take part, in order."""
+        """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by the host; {} if all
+        receivers are alike. `hosts`: those that take part, in order."""
         return dict(zip(hosts, getattr(self, what) or (), strict=False))
+
+    def clock_offsets_ms(self, hosts: Sequence[str]) -> dict[str, float]:
+        """Return by how much the clocks of receivers' programs are off, of those that are."""
+        own = self.by_receiver(hosts, "clock_offset_i_ms")
+        offsets = {host: own.get(host, self.clock_offset_ms) for host in hosts}
+        return {host: offset for host, offset in offsets.items() if offset}
 
     def multicast_of(self, hosts: Sequence[str]) -> list[str]:
         """Return the receivers that have multicast, of those that take part, in order."""
@@ -208,7 +216,10 @@ class CellSpec:
     @staticmethod
     def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
         """What JSON has as lists, and as an object."""
-        names = ("subscribers", "tcp_congestion_control", "p_i", "rtt_i_ms", "rate_i_bps")
+        names = (
+            *("subscribers", "tcp_congestion_control", "p_i", "rtt_i_ms", "rate_i_bps"),
+            "clock_offset_i_ms",
+        )
         found: dict[str, Any] = {n: tuple(raw[n]) for n in names if raw[n] is not None}
         return {**found, "carousel": Carousel(**raw["carousel"])}
 
@@ -360,6 +371,8 @@ def build_cell(
         queue_i_bytes=fixed.queue_i or 0,
         settings={name: str(value) for name, value in fixed.set.items()},
         loss_period=fixed.loss_period,
+        clock_offset_ms=fixed.clock_offset_ms,
+        clock_offset_i_ms=fixed.clock_offset_i_ms and fixed.clock_offset_i_ms[: chosen.m],
         carousel=Carousel(
             fixed.file_bytes or 0,
             fixed.fec,

@@ -55,6 +55,7 @@ GapSeconds = Annotated[float, Field(ge=0, le=MAX_DURATION_S, allow_inf_nan=False
 Period = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Crowd = Annotated[int, Field(strict=True, ge=1, le=4096)]
 Iops = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
+OffsetMs = Annotated[float, Field(ge=-10_000, le=10_000, allow_inf_nan=False), NO_TRUTH]
 RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False), NO_TRUTH]
 BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False), NO_TRUTH]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
@@ -149,6 +150,7 @@ class Factors(Block):
     loss_period: tuple[Period, ...] | None = Field(default=None, min_length=1)
     storage: tuple[Storage, ...] | None = Field(default=None, min_length=1)
     crowd: tuple[Crowd, ...] | None = Field(default=None, min_length=1)
+    clock_offset_ms: tuple[OffsetMs, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -184,6 +186,7 @@ PARAMETER_FACTORS: Final = {
     "loss_period": "every",
     "storage": "",
     "crowd": "b",
+    "clock_offset_ms": "off",
 }
 
 
@@ -337,6 +340,14 @@ class Parameters(Block):
         0,
         description="of fcast: writes a second that the receivers' disk takes, native clock alone; "
         "0: what it can",
+    )
+    clock_offset_ms: OffsetMs = Field(
+        0.0,
+        description="what the clocks of all receivers' programs show beyond the publisher's "
+        "(DRFSM21 eq. 7)",
+    )
+    clock_offset_i_ms: tuple[OffsetMs, ...] | None = Field(
+        None, min_length=1, description="clock_offset_ms of each receiver"
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

@@ -436,7 +436,7 @@ def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Fact
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
     """Lists by receiver are long enough, and nothing else says the same."""
     most = max(block.receivers)
-    for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
+    for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms"):
         given = getattr(fixed, name)
         if given is not None and len(given) < most:
             found = f"{name} of {len(given)} receivers"
@@ -452,6 +452,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
             valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
             reports.add(place, found, valid)
     _check_file(reports, fixed, number, block)
+    _check_offsets(reports, fixed, number, block)
     if fixed.p_i is not None:
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside parameters.p_i"
@@ -464,6 +465,17 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
     if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
         found = "rtt_i_ms beside rtt_ms"
         reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
+
+
+def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """Clocks are off by one level or by a list, at receivers that run ldmd."""
+    offset = any(block.clock_offset_ms or (fixed.clock_offset_ms,))
+    if offset and fixed.clock_offset_i_ms is not None:
+        found = "clock_offset_i_ms beside clock_offset_ms"
+        reports.add(("parameters", "clock_offset_i_ms"), found, "one of the two")
+    if (offset or any(fixed.clock_offset_i_ms or ())) and "fcast" in block.protocol:
+        place: Place = ("factors", number, "protocol")
+        reports.add(place, "protocol fcast with a clock offset", "ldm7 or ldm6")
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
@@ -499,9 +511,12 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     _check_traces(reports, spec)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
-        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i"):
+        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms"):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
+        if offset := spec.parameters.clock_offset_ms:
+            place: Place = ("parameters", "clock_offset_ms")
+            reports.add(place, f"clock_offset_ms {offset:g}", "0: not with kind join-leave")
         if flows := spec.parameters.background_flows:
             place = ("parameters", "background_flows")
             reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")

@@ -39,7 +39,7 @@ from topologies.model.network import Network
 from topologies.model.paths import handoff_of
 from topologies.model.shared_nic import with_shared_nics
 
-NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag")
+NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag", "clockoffset.so")
 OF_CAROUSELS: Final = ("fcast-send", "fcast-recv")
 PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
 

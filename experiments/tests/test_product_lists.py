@@ -32,6 +32,7 @@ def run_in(directory: Path, build: Path = BUILD) -> CellBase:
     run = CellBase.__new__(CellBase)
     run.out, run.queues, run.logs = directory, directory / "queues", directory / "logs"
     run.job, run.followers = cast(Job, SimpleNamespace(build=build)), {}
+    run.clock_offsets_ms = {}
     (directory / "products").mkdir()
     run.logs.mkdir()
     return run

@@ -177,6 +177,10 @@ FACTORS: dict[str, Factor] = {
         Factor(
             "crowd", "Blocks of a write b", "b", whole=True, least=1, valid="a whole number from 1"
         ),
+        Factor(
+            "clock_offset_ms", "Offset of the receivers' clocks", "offset", "ms",
+            least=-10_000, most=10_000, valid="milliseconds from -10000 to 10000",
+        ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
         Factor(

@@ -12,7 +12,7 @@ from common.contracts import INVALID, MULTICAST_PROTOCOLS
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
-from parsers.measure import bandwidth, carousel, metrics
+from parsers.measure import bandwidth, carousel, latency_parts, metrics
 from parsers.measure.carousel import CarouselData
 from parsers.measure.deliveries import (
     Receiver,
@@ -21,6 +21,7 @@ from parsers.measure.deliveries import (
     receiver_of,
     sent_by,
 )
+from parsers.measure.latency_parts import LatencyParts
 from parsers.measure.metrics import (
     CpuSample,
     Delivery,
@@ -102,6 +103,7 @@ class ReceiverMetrics:
     loss_measured: Value
     content: ContentCheck | None
     repaired: Repaired = Repaired()
+    parts: LatencyParts | None = None  # of the files that FMTP delivered
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,8 @@ def summarize(
     sets, complete = throughput(cell, sent, receivers, group_bytes, cut, values)
     _fmtp(cell, receivers, values)
     latencies = _latencies(cell, sent, receivers, values)
+    parts = latency_parts.by_receiver(cell, sent, receivers)
+    values |= latency_parts.values_of(parts)
     sar = shift_to(data.sar, cell.insertion_started) if data.sar is not None else None
     found, nic = _nic(data, sar, (begin, end), sent, receivers)
     values |= found
@@ -174,7 +178,10 @@ def summarize(
         file_sets=tuple(sets),
         file_sets_complete=complete,
         receivers=tuple(
-            _receiver(cell, host, receivers.get(host), loss[host], content.get(host))
+            dataclasses.replace(
+                _receiver(cell, host, receivers.get(host), loss[host], content.get(host)),
+                parts=None if isinstance(parts, str) else parts.get(host),
+            )
             for host in cell.subscribers
         ),
         identical=identical,

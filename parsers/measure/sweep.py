@@ -23,6 +23,7 @@ from parsers.base.factors import (
 )
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS, Value
+from parsers.measure import latency_parts
 from parsers.measure.join_leave import JoinLeaveCell, JoinLeaveMetrics
 from parsers.measure.set_throughput import FileSetMetrics, file_set_values
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
@@ -222,6 +223,8 @@ def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
     if (fmtp := receiver.fmtp) is not None:
         found |= {name: getattr(fmtp, name) for name in _FMTP}
         found["retransmitted_blocks"] = Value(float(fmtp.retx_blocks), "blocks")
+    if receiver.parts is not None:
+        found |= latency_parts.values_of({receiver.host: receiver.parts})
     return found
 
 

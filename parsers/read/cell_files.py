@@ -69,6 +69,7 @@ class Cell(_File):
     topology: str = ""
     loss_model: str = ""
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
+    clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
     def protocol_of(self, host: str) -> Literal["ldm7", "ldm6", "fcast"]:
         """Return how products come to a subscriber."""

@@ -170,6 +170,9 @@ class Where(Block):
     loss_period: Annotated[Levels | None, BeforeValidator(_levels("loss_period")), _SCHEMA] = None
     storage: Annotated[Levels | None, BeforeValidator(_levels("storage")), _SCHEMA] = None
     crowd: Annotated[Levels | None, BeforeValidator(_levels("crowd")), _SCHEMA] = None
+    clock_offset_ms: Annotated[
+        Levels | None, BeforeValidator(_levels("clock_offset_ms")), _SCHEMA
+    ] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None
@@ -356,12 +359,13 @@ class Figure(Block):
     minutes: the per-minute series of the first repeat of the cells at `where`, a line per level of
     `by` (the protocols). subscribers: one of DRFSM21 3.2's metrics in each interval tau, a line per
     subscriber of the first cell at `where`. arrivals: size and time of each file of its trace.
+    latency: the components of DRFSM21 eq. 7, a bar per subscriber of that cell.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
     title: Text
     source: str = Field("", description="the paper's figure, or what else it shows")
-    kind: Literal["lines", "bars", "boxes", "minutes", "subscribers", "arrivals"]
+    kind: Literal["lines", "bars", "boxes", "minutes", "subscribers", "arrivals", "latency"]
     x: FactorName | None = None
     metric: MetricName | None = None
     second: MetricName | None = Field(None, description="dashed, with an axis of its own")
@@ -372,9 +376,10 @@ class Figure(Block):
 
     @model_validator(mode="after")
     def _complete(self) -> Figure:
-        if self.kind in ("minutes", "arrivals"):
+        if self.kind in ("minutes", "arrivals", "latency"):
             if self.x is not None:
-                raise _wrong(f"kind {self.kind}: no x: time is")
+                axis = "subscribers are" if self.kind == "latency" else "time is"
+                raise _wrong(f"kind {self.kind}: no x: {axis}")
             return self
         if self.kind == "subscribers":
             if self.x is not None or self.metric not in TAU_METRICS:

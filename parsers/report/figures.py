@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures that an experiment file asks for (`figures:`): a sweep's points as lines or bars with
-error bars, distributions over file-sets as boxes, bandwidth per minute, the files of the trace.
-Published values whose metric and conditions match are drawn as hollow markers."""
+error bars, distributions over file-sets as boxes, bandwidth per minute, the files of the trace,
+what latency is made of. Published values whose metric and conditions match are drawn as hollow
+markers."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
 from parsers.read.published import Figure, PaperValue
-from parsers.report import arrivals, curves, over_time, spreads, subscribers
+from parsers.report import arrivals, curves, latency, over_time, spreads, subscribers
 from parsers.report.drawing import Plot, style
 
 
@@ -52,6 +53,8 @@ def _draw(
         return over_time.draw(figure, cells)
     if figure.kind == "arrivals":
         return arrivals.draw(figure, cells)
+    if figure.kind == "latency":
+        return latency.draw(figure, cells)
     if figure.kind == "subscribers":
         return subscribers.draw(figure, cells)
     if figure.kind == "boxes":

@@ -14,6 +14,7 @@ from parsers.measure.comparison import (
     clocks_of,
 )
 from parsers.measure.evaluate import Transports
+from parsers.measure.latency_parts import METRICS_OF
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
 from parsers.measure.verdicts import verdict_of, worst_verdict
 from parsers.read.cell_files import NO_CPU, ModelCheck, Verdict
@@ -32,6 +33,7 @@ from parsers.report.document import (
 from parsers.report.drawing import Plot
 from parsers.report.figures import Drawn
 from parsers.report.fmtp_section import fmtp_section
+from parsers.report.latency import latency_section
 from parsers.report.sweep_sections import (
     banner,
     different_clocks,
@@ -82,6 +84,7 @@ _FURTHER = (
     "latency_mean",
     "latency_p90",
     "latency_max",
+    *METRICS_OF.values(),
     "fmtp_delay_p50",
     "fmtp_delay_p99",
 )
@@ -538,6 +541,8 @@ def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
     sections.append(_receivers_section(group))
     if (fmtp := fmtp_section(_cells(group))) is not None:
         sections.append(fmtp)
+    if (latency := latency_section(_cells(group))) is not None:
+        sections.append(latency)
     return [*sections, _losses_section(group), _file_sets_section(group)]
 
 

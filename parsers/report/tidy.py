@@ -15,7 +15,13 @@ from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
 from parsers.measure.verdicts import verdict_of
 
-_UNITS = {"rate_bps": "bit/s", "loss": "share", "rtt_ms": "ms", "file_set_bytes": "bytes"}
+_UNITS = {
+    "rate_bps": "bit/s",
+    "loss": "share",
+    "rtt_ms": "ms",
+    "clock_offset_ms": "ms",
+    "file_set_bytes": "bytes",
+}
 
 
 def points_csv(points: Sequence[Point]) -> str:

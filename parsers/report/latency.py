@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What latency is made of at each subscriber (DRFSM21 eq. 7): a stacked figure and a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from parsers.base.factors import show
+from parsers.measure.latency_parts import NAMES, LatencyParts
+from parsers.measure.summary import CellMetrics
+from parsers.read.published import Figure
+from parsers.report.document import Section, Table
+from parsers.report.drawing import HATCHES, PALETTE, Plot, blank, save
+from parsers.report.over_time import chosen
+from parsers.report.overlays import caption_of
+
+LABELS: Final = {
+    "propagation": "propagation",
+    "emission": "emission",
+    "buffer": "sending buffer",
+    "repair": "repair",
+    "offset": "clock offset",
+    "rest": "rest",
+}
+HEADER: Final = ("Subscriber", "files", *(LABELS[name] for name in NAMES), "measured", "most rest")
+SENTENCES: Final = (
+    "Means over the files that FMTP delivered, ms: asked propagation; file and headers at r_mc; "
+    "their wait, in a queue that r_mc empties in sending order; the injected clock offset.",
+    "What is measured beyond these is repair, of files with retransmitted blocks; of others it is "
+    "the rest. The last column has the largest rest of a file.",
+)
+
+
+def latency_section(cells: Iterable[CellMetrics]) -> Section | None:
+    """Return the table of each cell; None where FMTP delivered nothing."""
+    tables = []
+    for cell in cells:
+        rows = tuple(_row(r.host, r.parts) for r in cell.receivers if r.parts is not None)
+        if rows:
+            tables.append(Table(cell.cell.cell, HEADER, rows, frozenset({"Subscriber"})))
+    if not tables:
+        return None
+    return Section("Latency at each subscriber (DRFSM21 eq. 7)", SENTENCES, tuple(tables))
+
+
+def _row(host: str, parts: LatencyParts) -> tuple[str, ...]:
+    means = parts.mean.by_name()
+    values = (*(means[name] for name in NAMES), parts.mean.total_s, parts.rest_most_s)
+    return (host, str(parts.files), *(f"{1e3 * value:.3f}" for value in values))
+
+
+def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
+    """`cells`: those whose verdict is not invalid. The first cell at the figure's `where`."""
+    found = [c for c in chosen(figure, cells) if any(r.parts is not None for r in c.receivers)]
+    if not found:
+        return "no valid cell at the levels it asks for has files that FMTP delivered"
+    cell = found[0]
+    parts = {r.host: r.parts for r in cell.receivers if r.parts is not None}
+    canvas = blank(4.4)
+    axes = canvas.subplots()
+    axes.use_sticky_edges = False  # or the axis ends where the last bar begins
+    # What is below 0 is stacked downwards, by itself.
+    tops, bottoms = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
+    for number, name in enumerate(NAMES):
+        heights = {host: 1e3 * p.mean.by_name()[name] for host, p in parts.items()}
+        stacks = {host: tops if height >= 0 else bottoms for host, height in heights.items()}
+        axes.bar(
+            list(parts),
+            list(heights.values()),
+            0.6,
+            bottom=[stacks[host][host] for host in parts],
+            color=PALETTE[number],
+            hatch=HATCHES[number],
+            edgecolor="white",
+            label=LABELS[name],
+        )
+        for host, height in heights.items():
+            stacks[host][host] += height
+    measured = [1e3 * p.mean.total_s for p in parts.values()]
+    axes.plot(
+        list(parts), measured, ls="", marker="D", mfc="none", mec="black", mew=1.6, label="measured"
+    )
+    axes.axhline(0, color="black", lw=0.8)
+    axes.set_ylabel("Mean latency (ms)")
+    axes.set_xlim(-0.8, len(parts) - 0.2)
+    axes.grid(visible=False, axis="x")
+    axes.set_title(figure.title)
+    handles, labels = axes.get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
+    words = "; ".join(_in_words(host, p) for host, p in parts.items())
+    caption = f"{caption_of(figure, (), False, bars=False)}. {show(cell.cell.factors)}"
+    return save(canvas, figure.name, figure.title, f"{figure.title}. {words}.", caption)
+
+
+def _in_words(host: str, parts: LatencyParts) -> str:
+    means = parts.mean.by_name()
+    said = ", ".join(f"{LABELS[n]} {1e3 * means[n]:.1f}" for n in NAMES if abs(means[n]) >= 5e-5)
+    return f"{host}: {1e3 * parts.mean.total_s:.1f} ms, {said}"
