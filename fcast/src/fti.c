@@ -46,7 +46,7 @@ bool fcast_fti_get(uint8_t fec, const uint8_t *at, size_t len, struct fcast_fti 
 {
     *out = (struct fcast_fti){.fec = fec};
     size_t want = fec == FCAST_NO_CODE ? NO_CODE_LEN : is_ldpc(fec) ? LDPC_LEN : RS_LEN;
-    if (len != want)
+    if (len != want || (fec != FCAST_NO_CODE && fec != FCAST_RS && !is_ldpc(fec)))
         return false;
     out->length = get_be(at, 6);
     if (fec == FCAST_NO_CODE) {

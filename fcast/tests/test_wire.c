@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -129,6 +130,22 @@ static void test_oti(void **state)
         assert_false(fcast_fti_get(vectors[i].fti.fec, bytes, vectors[i].len - 1, &got));
         assert_false(fcast_fti_get(6, bytes, vectors[i].len, &got));
     }
+}
+
+/* What is as long as Reed-Solomon's was read as LDPC's, which is longer: found by the fuzzer. */
+static void test_oti_of_unknown_codes(void **state)
+{
+    (void)state;
+    for (size_t len = 10; len <= 18; len += 4)
+        for (unsigned fec = 1; fec < 256; fec += fec == 2 ? 4 : 1) { /* 3, 4, 5 are codes */
+            struct fcast_fti got;
+            uint8_t *bytes = calloc(1, len); /* a sanitizer guards its end */
+            assert_non_null(bytes);
+            bytes[5] = bytes[7] = bytes[8] = 1;
+            bytes[9] = 3;
+            assert_false(fcast_fti_get((uint8_t)fec, bytes, len, &got));
+            free(bytes);
+        }
 }
 
 static void test_oti_that_cannot_be(void **state)
@@ -278,13 +295,18 @@ static void test_authentication(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_header),      cmocka_unit_test(test_wide_ids_and_flags),
-        cmocka_unit_test(test_extensions),    cmocka_unit_test(test_no_header),
-        cmocka_unit_test(test_oti),           cmocka_unit_test(test_oti_that_cannot_be),
-        cmocka_unit_test(test_payload_ids),   cmocka_unit_test(test_partition),
-        cmocka_unit_test(test_choice_of_k),   cmocka_unit_test(test_orders),
-        cmocka_unit_test(test_authentication)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_header),
+                                       cmocka_unit_test(test_wide_ids_and_flags),
+                                       cmocka_unit_test(test_extensions),
+                                       cmocka_unit_test(test_no_header),
+                                       cmocka_unit_test(test_oti),
+                                       cmocka_unit_test(test_oti_of_unknown_codes),
+                                       cmocka_unit_test(test_oti_that_cannot_be),
+                                       cmocka_unit_test(test_payload_ids),
+                                       cmocka_unit_test(test_partition),
+                                       cmocka_unit_test(test_choice_of_k),
+                                       cmocka_unit_test(test_orders),
+                                       cmocka_unit_test(test_authentication)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
