@@ -39,23 +39,48 @@ static uint32_t needed(const struct ldpc_matrix *m, const uint32_t *order, bool 
     return low;
 }
 
+/* All ids in the next random order. NULL: no memory. */
+static uint32_t *shuffled(const struct ldpc_matrix *m, uint32_t *state)
+{
+    uint32_t *order = reallocarray(NULL, m->n, sizeof *order);
+    if (!order)
+        return NULL;
+    for (uint32_t i = 0; i < m->n; i++)
+        order[i] = i;
+    for (uint32_t i = m->n; i-- > 1;) {
+        uint32_t j = ldpc_random(state, i + 1), id = order[i];
+        order[i] = order[j];
+        order[j] = id;
+    }
+    return order;
+}
+
 uint32_t ldpc_needed(const struct ldpc_matrix *m, uint32_t *state, bool ml)
 {
-    uint32_t *order = reallocarray(NULL, m->n, sizeof *order), count = 0;
-    if (order) {
-        for (uint32_t i = 0; i < m->n; i++)
-            order[i] = i;
-        for (uint32_t i = m->n; i-- > 1;) {
-            uint32_t j = ldpc_random(state, i + 1), id = order[i];
-            order[i] = order[j];
-            order[j] = id;
-        }
-        count = needed(m, order, ml);
-    }
+    uint32_t *order = shuffled(m, state);
+    uint32_t count = order ? needed(m, order, ml) : 0;
+
     free(order);
     if (count == 0)
         errno = ENOMEM;
     return count;
+}
+
+/* Whether no trial of ldpc_overhead needs more than limit * k symbols, which is quicker to know
+ * than how many each needs. -1: no memory. */
+static int is_within(const struct ldpc_matrix *m, unsigned trials, double limit)
+{
+    uint32_t state = m->seed, count = (uint32_t)(limit * m->k) + 1;
+    int result = 1;
+
+    while (count > m->n || (double)count / m->k > limit)
+        count--;
+    for (unsigned trial = 0; trial < trials && result > 0; trial++) {
+        uint32_t *order = shuffled(m, &state);
+        result = order ? decodes(m, order, count, true) : -1;
+        free(order);
+    }
+    return result;
 }
 
 double ldpc_overhead(const struct ldpc_matrix *m, unsigned trials, bool ml, double *worst)
@@ -120,8 +145,9 @@ uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned 
         if (!m)
             return 0;
         double worst = 0;
-        int twins = ldpc_has_twins(m);
-        bool failed = twins < 0 || ldpc_overhead(m, trials, true, &worst) == 0;
+        int twins = ldpc_has_twins(m), within = twins == 0 ? is_within(m, trials, limit) : 0;
+        bool failed =
+            twins < 0 || within < 0 || (!within && ldpc_overhead(m, trials, true, &worst) == 0);
         ldpc_matrix_free(m);
         if (failed) {
             errno = ENOMEM;
@@ -129,11 +155,11 @@ uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned 
         }
         if (twins)
             worst += TWINS_COST;
-        if (best == 0 || worst < least) {
+        if (within || best == 0 || worst < least) {
             best = one;
             least = worst;
         }
-        if (worst <= limit)
+        if (within || worst <= limit)
             break;
     }
     return best;

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LDPC: the matrices are RFC 5170's (vectors computed by a second implementation, and for the
- * staircase the same as OpenFEC 1.4.2's), what is decoded is what was encoded, and how many symbols
- * that takes. */
+/* LDPC: the matrices are RFC 5170's (vectors computed by a second implementation), what is decoded
+ * is what was encoded, and how many symbols that takes.
+ *
+ * Compared once, 23 November 2026, with OpenFEC 1.4.2.12 (roc-streaming, e549f3b), which has the
+ * staircase alone: every row is the same, and the source half of our triangle's, for (k, n, N1,
+ * seed) = (2, 5, 3, 1), (8, 16, 3, 1), (32, 64, 7, 5), (100, 103, 3, 9), (255, 510, 3, 1000),
+ * (1000, 1500, 3, 1), (1000, 1500, 5, 77), (10000, 15000, 3, 1), (10000, 15000, 7, 1),
+ * (10000, 20000, 3, 1), (10000, 20000, 5, 2147483646), (50000, 75000, 3, 12345). */
 #include <errno.h>
 #include <openssl/evp.h>
 #include <setjmp.h>
