@@ -12,7 +12,9 @@ from typing import Any, Final, Literal
 Kind = Literal["file", "stream", "queue", "paths"]
 Clock = Literal["native", "virtual"]
 
-SECTIONS: Final = ("blast", "shaped", "stream", "small", "receivers", "queue", "paths")
+SECTIONS: Final = (
+    *("blast", "shaped", "stream", "small", "receivers", "interop", "queue", "paths"),
+)
 MBIT: Final = 1_000_000
 MB: Final = 1_000_000
 
@@ -128,6 +130,13 @@ def cells_of(section: str, clock: Clock) -> list[Job]:
                     rate_bps=5 * MBIT, size_bytes=4 * MB,
                 )
             )  # fmt: skip
+    elif section == "interop":
+        cells.append(
+            Job(
+                "interop", "", "file", "native", 4,
+                rate_bps=20 * MBIT, loss=0.05, size_bytes=2 * MB,
+            )
+        )  # fmt: skip
     elif section == "queue":
         cells.append(Job("queue", "", "queue", "native", 1))
     elif section == "paths":

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -170,10 +171,11 @@ class Run:
         end = began + limit_s(self.job)
         while True:
             for i, name in self.watch.wait(TICK_S):
-                if (
-                    name == "file"
-                    and (self.context.inbox(i) / name).stat().st_size == self.job.size_bytes
-                ):
+                # A receiver that finds it wrong removes it again.
+                with contextlib.suppress(FileNotFoundError):
+                    size_bytes = (self.context.inbox(i) / name).stat().st_size
+                    if name != "file" or size_bytes != self.job.size_bytes:
+                        continue
                     self.times[i, name] = time.monotonic()
             complete = len(self.times) == self.job.receivers
             # A command's session may still write: its last word counts.
@@ -333,8 +335,8 @@ class Run:
 
 
 def last_report(text: str) -> str:
-    """The run's line of fmtp-send or fmtp-recv."""
-    lines = [line for line in text.splitlines() if line.startswith("products=")]
+    """The run's line of fmtp-send, fmtp-recv, fcast-send or fcast-recv."""
+    lines = [line for line in text.splitlines() if line.startswith(("products=", "files="))]
     return lines[-1] if lines else ""
 
 

@@ -20,6 +20,9 @@ OUR_QUEUE: Final = "pq"
 CEILINGS: Final = ("bare", "bare-gso", "bare-file", "bare-open")
 NOT_TRANSFERS: Final = (*CEILINGS, "iperf3")
 MULTICAST_PEERS: Final = ("uftp", "udpcast", "norm", "norm-fec")
+CAROUSELS: Final = ("fcast", "fcast-plain")
+CAROUSEL_PEERS: Final = ("flute", "uftp")
+CAROUSEL_FRACTION: Final = 0.9  # of FMTP's goodput
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,10 @@ _COLUMNS: Final[dict[str, list[Column]]] = {
         Column("sender MB", lambda j, v: f"{(v['sender_peak_bytes'] - j.size_bytes) / 1e6:.1f}"),
         Column("wire", lambda _, v: f"{v['wire_ratio']:.3f}"),
     ],
+    "interop": [
+        Column("Mbit/s", lambda _, v: _mbps(v["goodput_bps"])),
+        Column("wire", lambda _, v: f"{v['wire_ratio']:.3f}"),
+    ],
     "paths": [
         *(
             Column(f"{what} {size}th ms", lambda _, v, n=f"{what}_{size}_s": f"{1e3 * v[n]:.1f}")  # type: ignore[misc]
@@ -143,6 +150,7 @@ _NOTES: Final = {
     "CPU: sender and receivers",
     "receivers": "no loss, a process and a namespace per receiver; system s includes the "
     "bridge's copies to all receivers; sender MB: peak without the file's own pages",
+    "interop": "our carousel with the flute crate's programs; every receiver's bytes are compared",
     "paths": "from request to answer, when all switches have confirmed: join where the tree is, "
     "branch to a new switch (two phases), as the 8th, 100th, 1,000th leaf; same: 100 switches come "
     "back and hold what they shall; empty: they hold nothing",
@@ -286,6 +294,9 @@ def targets(found: Sequence[Row]) -> list[Target]:
         )
     for row in _find(found, "blast", OURS):
         out += _blast_targets(found, row)
+    for name in CAROUSELS:
+        for row in _find(found, "blast", name):
+            out += _carousel_targets(found, row)
     return out
 
 
@@ -313,6 +324,23 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
             part = speed / peer.values["goodput_bps"]
             text = f"blast, {job.cell}: at least 60 % of {title(name)}"
             out.append(Target(text, f"{100 * part:.0f} %", part >= CEILING_FRACTION))
+    return out
+
+
+def _carousel_targets(found: Sequence[Row], row: Row) -> list[Target]:
+    job = row.job
+    same = {"size_bytes": job.size_bytes, "loss": job.loss, "offload": job.offload}
+    out = []
+    speed = row.values["goodput_bps"]
+    for ours in _find(found, "blast", OURS, **same):
+        part = speed / ours.values["goodput_bps"]
+        text = f"blast, {job.cell}: {job.tool} at least 90 % of {title(OURS)}"
+        out.append(Target(text, f"{100 * part:.0f} %", part >= CAROUSEL_FRACTION))
+    for name in CAROUSEL_PEERS:
+        for peer in _find(found, "blast", name, **same):
+            ratio = speed / peer.values["goodput_bps"]
+            text = f"blast, {job.cell}: {job.tool} ahead of {title(name)}"
+            out.append(Target(text, f"{ratio:.2f} times the goodput", ratio > 1))
     return out
 
 

@@ -191,7 +191,7 @@ def _flute(scheme: str, block: int) -> tuple[Callable[..., list[str]], Callable[
 
     def sender(c: Context, files: Sequence[Path]) -> list[str]:
         # Its rate counts UDP payload; a datagram of 1400 bytes of the file has 1470 on the wire.
-        rate_kbps = round(c.job.rate_bps * (1428 / 1470) / 1000)
+        rate_kbps = round(_rate(c.job, FLUTE_UNLIMITED_BPS) * (1428 / 1470) / 1000)
         return [
             c.program(f"{FLUTE}/flute-sender"),
             *("--destination", GROUP_IP, "--port", port, "--bind", f"{SENDER_IP}:0"),
@@ -204,7 +204,36 @@ def _flute(scheme: str, block: int) -> tuple[Callable[..., list[str]], Callable[
     return receiver, sender
 
 
+def _fcast(
+    group: str, *more: str, sending: Sequence[str] = ()
+) -> tuple[Callable[..., list[str]], Callable[..., list[str]]]:
+    """`more`: options of both; `sending`: of the sender."""
+
+    def receiver(c: Context, i: int) -> list[str]:
+        return [
+            c.program("fcast/fcast-recv"),
+            *("--group", group, "--interface", receiver_ip(i), "--rcvbuf", str(RCVBUF_BYTES)),
+            *(*more, str(c.inbox(i))),
+        ]
+
+    def sender(c: Context, files: Sequence[Path]) -> list[str]:
+        # Its rate counts IP and UDP headers; Ethernet's are 14 of 1514 bytes on the wire.
+        rate_bps = round(_rate(c.job, FCAST_UNLIMITED_BPS) * (1500 / 1514))
+        return [
+            c.program("fcast/fcast-send"),
+            *("--group", group, "--interface", SENDER_IP, "--rate", str(rate_bps)),
+            *("--cache", str(c.work), *more, *sending, *map(str, files)),
+        ]
+
+    return receiver, sender
+
+
+# Without feedback: what eight receivers on two cores take.
+FCAST_UNLIMITED_BPS: Final = 1_500_000_000
+FLUTE_UNLIMITED_BPS: Final = 200_000_000
 FLUTE: Final = "bench/flute/bin"
+FLUTE_GROUP: Final = f"{GROUP_IP}:{TCP_PORT}"
+INTEROP_BLOCK: Final = 60  # symbols
 FLUTE_CRATE: Final = "flute 1.11.7 if it finds cargo 1.88 or later"
 
 
@@ -286,6 +315,15 @@ TOOLS: Final[tuple[Tool, ...]] = (
         for level, title in ((0, "no MAC"), (1, "HMAC-SHA256"), (2, "Ed25519"))
     ),
     Tool(
+        "fcast", "fcast-send/recv", "carousel", ("fcast/fcast-send", "fcast/fcast-recv"),
+        _fcast(GROUP), _FILES,
+    ),
+    Tool(
+        "fcast-plain", "the same, no digest", "carousel",
+        ("fcast/fcast-send", "fcast/fcast-recv"),
+        _fcast(GROUP, sending=("--digest", "none")), frozenset({"blast"}),
+    ),
+    Tool(
         "uftp", "UFTP", "command", ("uftp", "uftpd"), (_uftp_receiver, _uftp_sender),
         frozenset({"blast", "shaped", "stream"}), package="uftp",
     ),
@@ -303,10 +341,31 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     *(
         Tool(name, title, "carousel", (f"{FLUTE}/flute-sender", f"{FLUTE}/flute-receiver"),
-              _flute(scheme, block), frozenset({"shaped"}), package=FLUTE_CRATE)
-        for name, title, scheme, block in (
-            ("flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200),
-            ("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000),
+              _flute(scheme, block), frozenset({section}), package=FLUTE_CRATE)
+        for name, title, scheme, block, section in (
+            ("flute", "FLUTE, no code", "no-code", 64, "blast"),
+            ("flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200, "shaped"),
+            ("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000, "shaped"),
+        )
+    ),
+    # Each program with the other project's, as the codes of both are.
+    *(
+        Tool(f"{name}-{code}", f"{title}, {code}", "carousel", needs,
+             (receiver[0], sender[1]), frozenset({"interop"}), package=FLUTE_CRATE)
+        for code, scheme, fec in (
+            ("no-code", "no-code", ("--fec", "none")),
+            ("rs", "reed-solomon", ("--fec", "rs", "--overhead", "25")),
+        )
+        for theirs in (_flute(scheme, INTEROP_BLOCK),)
+        for ours in (
+            _fcast(FLUTE_GROUP, "--protocol", "flute", "--variant", "flute",
+                   sending=("--k", str(INTEROP_BLOCK), *fec)),
+        )
+        for name, title, needs, receiver, sender in (
+            ("fcast-flute", "fcast-send to FLUTE",
+             ("fcast/fcast-send", f"{FLUTE}/flute-receiver"), theirs, ours),
+            ("flute-fcast", "FLUTE to fcast-recv",
+             (f"{FLUTE}/flute-sender", "fcast/fcast-recv"), ours, theirs),
         )
     ),
     Tool(

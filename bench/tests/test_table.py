@@ -93,6 +93,24 @@ def test_ratio_and_blast_targets() -> None:
     }
 
 
+def test_the_carousel_is_compared_with_fmtp_and_its_peers() -> None:
+    results = [
+        (replace(BLAST, tool="fcast"), blast(910e6, 1.0)),
+        (replace(BLAST, tool="flute"), blast(200e6, 2.0)),
+        (replace(BLAST, tool="uftp"), blast(950e6, 1.0)),
+    ]
+    cell = "blast, 200 MB, N=8, loss 0 %: fcast"
+    met = {
+        f"{cell} at least 90 % of fmtp-send/recv": True,
+        f"{cell} ahead of FLUTE, no code": True,
+        f"{cell} ahead of UFTP": False,
+    }
+    for goodput_bps, near in ((1000e6, True), (1020e6, False)):
+        found = targets(rows([(BLAST, blast(goodput_bps, 1.0)), *results]))
+        met[f"{cell} at least 90 % of fmtp-send/recv"] = near
+        assert {t.text: t.met for t in found if ": fcast " in t.text} == met
+
+
 def test_more_speed_for_more_cpu_misses() -> None:
     results = [(BLAST, blast(600e6, 3.0)), (replace(BLAST, tool="uftp"), blast(200e6, 2.0))]
     (target,) = [t for t in targets(rows(results)) if "UFTP" in t.text]
