@@ -66,7 +66,8 @@ static uint64_t rights(unsigned may)
     return ((may & SANDBOX_READ) != 0 ? FS_READ | FS_READ_DIR : 0u) |
            ((may & SANDBOX_WRITE) != 0 ? FS_WRITE : 0u) |
            ((may & SANDBOX_CREATE) != 0 ? FS_MAKE_REG : 0u) |
-           ((may & SANDBOX_REMOVE) != 0 ? FS_REMOVE_FILE | FS_TRUNCATE : 0u);
+           ((may & SANDBOX_REMOVE) != 0 ? FS_REMOVE_FILE | FS_TRUNCATE : 0u) |
+           ((may & SANDBOX_MOVE) != 0 ? FS_REFER : 0u);
 }
 
 /* 0, or an errno value. What is not there needs no rule. */

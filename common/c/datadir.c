@@ -173,11 +173,9 @@ int datadir_remove_begun(struct datadir *d, const char *path, pid_t pid, char *e
     return -1;
 }
 
-int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
+int datadir_aim(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes)
 {
-    static unsigned number;
-
     *out = (struct datadir_new){.fd = -1, .dir_fd = -1};
     char clean[DATADIR_PATH_MAX], *name;
     if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
@@ -189,6 +187,16 @@ int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, ch
         close(out->dir_fd);
         return refuse(d, err, err_bytes, "not a regular file");
     }
+    return 0;
+}
+
+int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
+                size_t err_bytes)
+{
+    static unsigned number;
+
+    if (datadir_aim(d, path, out, err, err_bytes) < 0)
+        return -1;
     for (int tries = 0; tries < 100 && out->fd < 0 && (tries == 0 || errno == EEXIST); tries++) {
         snprintf(out->temporary, sizeof out->temporary, TEMPORARY "%u.tmp", (int)getpid(),
                  number++);

@@ -39,6 +39,10 @@ struct datadir_new {
 /* Creates it under a temporary name beside path. -1 and a reason. */
 int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes);
+/* Opens only the directory of path; name is set. The caller moves the file there by renameat(2),
+ * and closes dir_fd. -1 and a reason. */
+int datadir_aim(struct datadir *d, const char *path, struct datadir_new *out, char *err,
+                size_t err_bytes);
 /* keep: in its place; otherwise it is removed. Both close everything. -1 and a reason. */
 int datadir_new_finish(struct datadir_new *n, bool keep, char *err, size_t err_bytes);
 

@@ -28,11 +28,11 @@ static bool put(void *ctx, const uint8_t *bytes, size_t len)
 {
     const struct copy *c = ctx;
 
-    if (EVP_DigestUpdate(c->digest, bytes, len) != 1) {
+    if (c->job->meta->has_digest && EVP_DigestUpdate(c->digest, bytes, len) != 1) {
         errno = ENOMEM;
         return false;
     }
-    for (size_t done = 0; done < len;) {
+    for (size_t done = 0; c->job->fd >= 0 && done < len;) {
         ssize_t n = write(c->job->fd, bytes + done, len - done);
         if (n < 0 && errno != EINTR)
             return false;

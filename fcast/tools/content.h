@@ -23,7 +23,7 @@ struct content_job {
     uint64_t at, bytes; /* of the data in the object */
     const struct fcast_meta *meta;
     uint64_t most_bytes; /* unpacked */
-    int fd;              /* where they go */
+    int fd;              /* where they go; -1: only the digest is compared */
     uint64_t written;    /* set by content_copy */
     char why[160];       /* CONTENT_REFUSED, CONTENT_WRONG */
 };

@@ -18,11 +18,12 @@ int disk_open(struct disk_file *f, int dir_fd, const char *path, bool direct)
 {
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
 
-    *f = (struct disk_file){.fd = openat(dir_fd, path, flags, 0600), .direct_fd = -1};
+    /* The mode of a file that it may become; only its owner gets into the folder. */
+    *f = (struct disk_file){.fd = openat(dir_fd, path, flags, 0666), .direct_fd = -1};
     if (f->fd < 0)
         return -1;
     if (direct)
-        f->direct_fd = openat(dir_fd, path, flags | O_DIRECT, 0600);
+        f->direct_fd = openat(dir_fd, path, flags | O_DIRECT, 0666);
     return direct && f->direct_fd < 0 ? -1 : 0;
 }
 

@@ -93,16 +93,40 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
 
 enum stored { STORED, WRONG_DIGEST, NOT_TAKEN, NO_ROOM };
 
+static const enum stored results[] = {[CONTENT_GOOD] = STORED,
+                                      [CONTENT_WRONG] = WRONG_DIGEST,
+                                      [CONTENT_REFUSED] = NOT_TAKEN,
+                                      [CONTENT_FAILED] = NO_ROOM};
+
+/* Makes the object's own file the data's, if it can be. *moved: whether it was. */
+static enum stored move(struct run *run, struct content_job *job, const char *name, bool *moved)
+{
+    struct datadir_new there;
+
+    *moved = false;
+    if (content_is_packed(job->meta) || !place_may_move(job->ctx, job->at, job->bytes) ||
+        datadir_aim(&run->dir, name, &there, job->why, sizeof job->why) < 0)
+        return STORED;
+    job->written = job->bytes;
+    enum stored result = job->meta->has_digest ? results[content_copy(job)] : STORED;
+    int error = errno;
+    if (result == STORED)
+        *moved = place_move(job->ctx, job->at, job->bytes, there.dir_fd, there.name);
+    close(there.dir_fd);
+    errno = error;
+    return result;
+}
+
 /* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why in the job. */
 static enum stored store(struct run *run, struct content_job *job, const char *name)
 {
-    static const enum stored results[] = {[CONTENT_GOOD] = STORED,
-                                          [CONTENT_WRONG] = WRONG_DIGEST,
-                                          [CONTENT_REFUSED] = NOT_TAKEN,
-                                          [CONTENT_FAILED] = NO_ROOM};
     struct datadir_new fresh;
-    const unsigned long refused = run->dir.refused;
+    bool moved;
+    enum stored result = move(run, job, name, &moved);
 
+    if (moved || result != STORED)
+        return result;
+    const unsigned long refused = run->dir.refused;
     if (places_note_copy(&run->places, name) < 0)
         return NO_ROOM;
     errno = 0;
@@ -113,7 +137,7 @@ static enum stored store(struct run *run, struct content_job *job, const char *n
         return run->dir.refused > refused || !error || error == ENAMETOOLONG ? NOT_TAKEN : NO_ROOM;
     }
     job->fd = fresh.fd;
-    enum stored result = results[content_copy(job)];
+    result = results[content_copy(job)];
     int error = errno;
     char why[256];
     if (datadir_new_finish(&fresh, result == STORED, why, sizeof why) < 0 && result == STORED) {
@@ -137,6 +161,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
                               .bytes = bytes,
                               .meta = meta,
                               .most_bytes = run->max_unpacked_bytes,
+                              .fd = -1,
                               .why = "Content-Location is no path"};
     bool named =
         fcast_location_get(meta->location, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
@@ -341,6 +366,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
         run->cfg.rs_kind = FCAST_SEED_RS;
     run->places.keeping = run->keeping;
     run->places.keeping.rs_kind = run->cfg.rs_kind;
+    run->places.keeping.has_header = run->cfg.protocol == FCAST_PROTOCOL_FCAST;
     run->cfg.has_tsi = run->session.has_tsi;
     run->cfg.tsi = run->session.tsi;
 }
@@ -352,7 +378,7 @@ static void enter_sandbox(const struct run *run)
     struct sandbox s;
 
     sandbox_init(&s, false);
-    sandbox_path(&s, run->dir_path, SANDBOX_FILES);
+    sandbox_path(&s, run->dir_path, SANDBOX_FILES | SANDBOX_MOVE);
     confine(&s, run->no_sandbox);
 }
 
@@ -510,6 +536,7 @@ int main(int argc, char **argv)
     fcast_receiver_free(run.core);
     if (complete)
         places_forget_done(&run.places);
+    places_close(&run.places);
     tp_batch_in_free(run.in);
     log_limit_free(run.log);
     check_output();

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "place.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +11,37 @@
 #include <unistd.h>
 
 #include "file_at.h"
+#include "gather.h"
+#include "place_impl.h"
 #include "shelf.h"
-#include "tool/command.h"
 
-#define COPY "copying"
-enum { NOTES = 512, NOTE_BYTES = 8, NAME_BYTES = 32 };
+enum {
+    NOTES = 512,         /* symbols between writes of notes, at least */
+    NOTES_MAX = 8192,    /* and at most */
+    NOTES_OF_BLOCK = 32, /* of each block, */
+    PART_OF_BLOCK = 8,   /* no more than this part of it */
+    NOTE_BYTES = 8,
+    WAITING_BYTES = 8 << 20, /* of symbols that wait to be written */
+    TAIL_MAX = 1 << 16,
+};
+/* The first note tells where the object's data begin (struct place); no block has this number. */
+#define SHIFT_NOTE UINT32_MAX
 
 struct place {
     struct places *owner;
-    char name[NAME_BYTES]; /* of session, object and OTI */
+    char name[PLACE_NAME_BYTES]; /* of session, object and OTI */
     int notes_fd;
     struct disk_file data, repair;
     struct fcast_shelf *shelf; /* NULL: in place */
     bool is_sorting, is_settled;
-    uint8_t notes[NOTES * NOTE_BYTES]; /* not written yet */
-    unsigned count;
+    /* The object's first `shift` bytes, FCAST's header, come last in its file, so that the data are
+     * a file of their own when it is cut off. */
+    uint64_t length, shift;
+    bool has_shift; /* it is known, or bytes are in the file */
+    bool is_gathered;
+    struct gather_file gathered_data, gathered_repair;
+    uint8_t notes[(NOTES_MAX + 1) * NOTE_BYTES]; /* not written yet */
+    unsigned count, notes_most;
     uint64_t notes_end; /* bytes of the file */
     bool is_deaf;       /* notes could not be written: later ones would speak of wrong slots */
     uint8_t read_notes[NOTES * NOTE_BYTES]; /* of an earlier process */
@@ -54,7 +68,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 }
 
 /* Parts of another scheme are others: their notes mean something else. */
-static void make_name(const struct places *owner, char out[NAME_BYTES], uint64_t source,
+static void make_name(const struct places *owner, char out[PLACE_NAME_BYTES], uint64_t source,
                       uint64_t tsi, uint64_t toi, const struct fcast_fti *f)
 {
     const uint64_t parts[] = {source,          tsi,          toi,      f->fec, f->length,
@@ -65,12 +79,12 @@ static void make_name(const struct places *owner, char out[NAME_BYTES], uint64_t
         hash = mix(hash, parts[i]);
     if (owner->keeping.storage != STORAGE_IN_PLACE)
         hash = mix(mix(hash, (uint64_t)owner->keeping.storage), owner->keeping.crowd);
-    snprintf(out, NAME_BYTES, "%016llx", (unsigned long long)hash);
+    snprintf(out, PLACE_NAME_BYTES, "%016llx", (unsigned long long)hash);
 }
 
 static int open_part(const struct places *p, const char *name, const char *suffix)
 {
-    char path[NAME_BYTES + 16];
+    char path[PLACE_NAME_BYTES + 16];
 
     snprintf(path, sizeof path, "%s.%s", name, suffix);
     return openat(p->dir_fd, path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -78,30 +92,10 @@ static int open_part(const struct places *p, const char *name, const char *suffi
 
 static bool has_part(const struct places *p, const char *name, const char *suffix)
 {
-    char path[NAME_BYTES + 16];
+    char path[PLACE_NAME_BYTES + 16];
 
     snprintf(path, sizeof path, "%s.%s", name, suffix);
     return faccessat(p->dir_fd, path, F_OK, 0) == 0;
-}
-
-/* What an object has while it is incomplete. */
-static void remove_parts(const struct places *p, const char *name)
-{
-    static const char *const suffixes[] = {"notes", "repair", "data"};
-
-    for (size_t i = 0; i < sizeof suffixes / sizeof *suffixes; i++) {
-        char path[NAME_BYTES + 16];
-        snprintf(path, sizeof path, "%s.%s", name, suffixes[i]);
-        unlinkat(p->dir_fd, path, 0);
-    }
-}
-
-int place_read(void *place, uint64_t at, void *bytes, size_t len)
-{
-    struct place *p = place;
-
-    return disk_read(p->shelf && fcast_shelf_is_moved(p->shelf) ? &p->repair : &p->data, at, bytes,
-                     len, NULL);
 }
 
 /* Those of what goes on now; NULL: the scheme has done its work. */
@@ -119,25 +113,97 @@ static int checked(struct place *p, int result)
     return result;
 }
 
-static int read_data(void *ctx, uint64_t at, void *bytes, size_t len)
+/* ------------------------------------------------------------------ bytes */
+
+/* Where in the file the object's bytes from `at` on are; *len: how many of them are in a row. */
+static uint64_t place_of(const struct place *p, uint64_t at, size_t *len)
+{
+    if (at >= p->shift)
+        return at - p->shift;
+    if (*len > p->shift - at)
+        *len = (size_t)(p->shift - at);
+    return p->length - p->shift + at;
+}
+
+static int put_data(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     struct place *p = ctx;
-    struct disk_file *f = p->shelf && fcast_shelf_is_moved(p->shelf) ? &p->repair : &p->data;
+    const uint8_t *from = bytes;
 
-    return disk_read(f, at, bytes, len, counts_of(p));
+    p->has_shift = true;
+    for (size_t n; len; len -= n, at += n, from += n) {
+        n = len;
+        uint64_t there = place_of(p, at, &n);
+        if (checked(p, disk_write(&p->data, there, from, n, counts_of(p))) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int put_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
+{
+    struct place *p = ctx;
+
+    return checked(p, disk_write(&p->repair, at, bytes, len, counts_of(p)));
+}
+
+static int get_data(struct place *p, uint64_t at, void *bytes, size_t len,
+                    struct disk_counts *counts)
+{
+    struct disk_file *f = p->shelf && fcast_shelf_is_moved(p->shelf) ? &p->repair : &p->data;
+    uint8_t *to = bytes;
+
+    if (p->gathered_data.runs && gather_flush(p->owner->gather, &p->gathered_data) < 0)
+        return -1;
+    for (size_t n; len; len -= n, at += n, to += n) {
+        n = len;
+        uint64_t there = place_of(p, at, &n);
+        if (disk_read(f, there, to, n, counts) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int place_read(void *place, uint64_t at, void *bytes, size_t len)
+{
+    return get_data(place, at, bytes, len, NULL);
+}
+
+static int read_data(void *ctx, uint64_t at, void *bytes, size_t len)
+{
+    return get_data(ctx, at, bytes, len, counts_of(ctx));
+}
+
+/* The first symbol tells how long the header is, if it comes before others are in the file. */
+static void look_for_header(struct place *p, const uint8_t *bytes, size_t len)
+{
+    uint32_t shift;
+
+    if (p->has_shift || !p->owner->keeping.has_header || len < FCAST_OBJECT_FIXED)
+        return;
+    shift = (uint32_t)fcast_object_header_len(bytes, p->length);
+    memcpy(p->notes + sizeof shift, &shift, sizeof shift);
+    p->shift = shift;
+    p->has_shift = true;
 }
 
 static int write_data(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     struct place *p = ctx;
 
-    return checked(p, disk_write(&p->data, at, bytes, len, counts_of(p)));
+    if (!p->is_gathered)
+        return put_data(p, at, bytes, len);
+    if (at == 0)
+        look_for_header(p, bytes, len);
+    return gather_put(p->owner->gather, &p->gathered_data, at, bytes, len);
 }
 
 static int read_repair(void *ctx, uint64_t at, void *bytes, size_t len)
 {
     struct place *p = ctx;
 
+    if (p->gathered_repair.runs && gather_flush(p->owner->gather, &p->gathered_repair) < 0)
+        return -1;
     return disk_read(&p->repair, at, bytes, len, counts_of(p));
 }
 
@@ -145,8 +211,21 @@ static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
     struct place *p = ctx;
 
-    return checked(p, disk_write(&p->repair, at, bytes, len, counts_of(p)));
+    if (!p->is_gathered)
+        return put_repair(p, at, bytes, len);
+    return gather_put(p->owner->gather, &p->gathered_repair, at, bytes, len);
 }
+
+/* Symbols that wait go to their files. */
+static int write_waiting(struct place *p)
+{
+    if (!p->is_gathered)
+        return 0;
+    int result = gather_flush(p->owner->gather, &p->gathered_data);
+    return gather_flush(p->owner->gather, &p->gathered_repair) < 0 ? -1 : result;
+}
+
+/* ------------------------------------------------------------------ notes */
 
 /* Notes are appended after the symbols they speak of, so none is ahead of its bytes. What a failed
  * write left of one is written over. */
@@ -154,6 +233,7 @@ static void flush(struct place *p)
 {
     size_t len = (size_t)p->count * NOTE_BYTES;
 
+    p->is_deaf = p->is_deaf || write_waiting(p) < 0;
     if (!p->is_deaf && checked(p, file_write_at(p->notes_fd, p->notes_end, p->notes, len)) == 0)
         p->notes_end += len;
     else
@@ -167,7 +247,7 @@ static void note(void *ctx, struct fcast_symbol s)
     const uint32_t words[2] = {s.block, s.id};
 
     memcpy(p->notes + (size_t)p->count * NOTE_BYTES, words, NOTE_BYTES);
-    if (++p->count == NOTES)
+    if (++p->count >= p->notes_most + !p->notes_end) /* with the one that tells the shift */
         flush(p);
 }
 
@@ -220,6 +300,10 @@ static int settle(void *ctx)
 
 static void close_files(struct place *p)
 {
+    if (p->is_gathered) {
+        gather_drop(p->owner->gather, &p->gathered_data);
+        gather_drop(p->owner->gather, &p->gathered_repair);
+    }
     disk_close(&p->data);
     disk_close(&p->repair);
     if (p->notes_fd >= 0)
@@ -279,23 +363,71 @@ static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fca
     return 0;
 }
 
+/* Symbols of an object with so many blocks are gathered. -1 with errno. */
+static int begin_gathering(struct place *p, uint32_t blocks)
+{
+    struct places *owner = p->owner;
+    const uint32_t streams = blocks < UINT16_MAX ? blocks : UINT16_MAX;
+
+    if (owner->gather)
+        (void)gather_widen(owner->gather, streams);
+    else
+        owner->gather = gather_new(streams, WAITING_BYTES);
+    if (!owner->gather) {
+        errno = ENOMEM;
+        return -1;
+    }
+    p->gathered_data = (struct gather_file){put_data, p, 0};
+    p->gathered_repair = (struct gather_file){put_repair, p, 0};
+    p->is_gathered = true;
+    return 0;
+}
+
+/* Notes of an earlier process, or the one that comes first. -1 with errno. */
+static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t blocks, bool in_place)
+{
+    const uint64_t waiting = WAITING_BYTES / fti->symbol_bytes;
+    const uint32_t part = fti->block_max / PART_OF_BLOCK;
+    uint64_t most = (uint64_t)blocks * (part < NOTES_OF_BLOCK ? part : NOTES_OF_BLOCK);
+    uint32_t first[2] = {SHIFT_NOTE, 0};
+    struct stat st;
+
+    if (fstat(p->notes_fd, &st) < 0)
+        return -1;
+    /* A note that is not whole was being written when the process was killed. */
+    p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
+    if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
+        return -1;
+    most = most < waiting ? most : waiting;
+    most = most < NOTES_MAX ? most : NOTES_MAX;
+    p->notes_most = p->is_gathered && most > NOTES ? (unsigned)most : NOTES;
+    p->has_shift = p->notes_end > 0;
+    if (p->is_gathered && !p->has_shift) {
+        memcpy(p->notes, first, sizeof first);
+        p->count = 1;
+    } else if (in_place && p->has_shift) {
+        if (file_read_at(p->notes_fd, 0, first, sizeof first) < 0)
+            return -1;
+        p->shift = first[0] == SHIFT_NOTE && first[1] <= fti->length ? first[1] : 0;
+    }
+    return 0;
+}
+
 /* Opens the three files. -1 with errno. */
 static int open_files(struct place *p, const struct fcast_fti *fti)
 {
     const struct places *owner = p->owner;
-    char data[NAME_BYTES + 16], repair[NAME_BYTES + 16];
-    struct stat st;
+    const uint32_t blocks = fcast_partition_of(fti).blocks;
+    char data[PLACE_NAME_BYTES + 16], repair[PLACE_NAME_BYTES + 16];
+    bool in_place = owner->keeping.storage == STORAGE_IN_PLACE && fti->length;
 
     snprintf(data, sizeof data, "%s.data", p->name);
     snprintf(repair, sizeof repair, "%s.repair", p->name);
     p->notes_fd = open_part(owner, p->name, "notes");
     if (p->notes_fd < 0 || disk_open(&p->data, owner->dir_fd, data, owner->keeping.is_direct) < 0 ||
         disk_open(&p->repair, owner->dir_fd, repair, owner->keeping.is_direct) < 0 ||
-        fstat(p->notes_fd, &st) < 0)
-        return -1;
-    /* A note that is not whole was being written when the process was killed. */
-    p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
-    if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
+        (in_place && !owner->keeping.is_direct && begin_gathering(p, blocks) < 0) ||
+        begin_notes(p, fti, blocks, in_place) < 0)
         return -1;
     /* Schemes write whole blocks, and more of them than the object has. */
     return owner->keeping.storage == STORAGE_IN_PLACE ? ftruncate(p->data.fd, (off_t)fti->length)
@@ -305,7 +437,7 @@ static int open_files(struct place *p, const struct fcast_fti *fti)
 enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out)
 {
-    char name[NAME_BYTES];
+    char name[PLACE_NAME_BYTES];
 
     make_name(owner, name, source, tsi, toi, fti);
     if (has_part(owner, name, "done"))
@@ -316,6 +448,7 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
     if (!p)
         return FCAST_REFUSE;
     p->owner = owner;
+    p->length = fti->length;
     p->data = p->repair = (struct disk_file){-1, -1, 0};
     memcpy(p->name, name, sizeof name);
     *out = (struct fcast_place){.ctx = p,
@@ -332,7 +465,7 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
             owner->why = "its file system has no direct I/O; valid: --io cached";
         close_files(p);
         if (is_new)
-            remove_parts(owner, name);
+            place_remove_parts(owner, name);
         free(p);
         errno = why;
         return FCAST_REFUSE;
@@ -362,7 +495,7 @@ void place_close(struct places *owner, void *place, bool done, bool keep_parts)
         flush(p);
     close_files(p);
     if (!keep_parts)
-        remove_parts(owner, p->name);
+        place_remove_parts(owner, p->name);
     if (done) {
         int fd = open_part(owner, p->name, "done");
         if (fd >= 0)
@@ -371,133 +504,35 @@ void place_close(struct places *owner, void *place, bool done, bool keep_parts)
     free(p);
 }
 
-void places_forget_done(struct places *p)
+bool place_may_move(void *place, uint64_t at, uint64_t bytes)
 {
-    int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+    const struct place *p = place;
+    uint64_t tail = p->length - bytes;
 
-    for (const struct dirent *e; dir && (e = readdir(dir));) {
-        const char *dot = strrchr(e->d_name, '.');
-        if (dot && strcmp(dot, ".done") == 0)
-            unlinkat(p->dir_fd, e->d_name, 0);
-    }
-    if (dir)
-        closedir(dir);
+    return p->is_gathered && bytes && at == p->shift && at + bytes <= p->length && tail <= TAIL_MAX;
 }
 
-/* ------------------------------------------------------------------ parts that are left */
-
-struct part { /* of an object; those of one have the same name */
-    char name[NAME_BYTES];
-    uint64_t bytes;
-    time_t changed;
-};
-
-static int by_name(const void *a, const void *b)
+bool place_move(void *place, uint64_t at, uint64_t bytes, int dir_fd, const char *name)
 {
-    return strcmp(((const struct part *)a)->name, ((const struct part *)b)->name);
-}
+    struct place *p = place;
+    uint8_t tail[TAIL_MAX];
+    char data[PLACE_NAME_BYTES + 16];
 
-static int by_age(const void *a, const void *b)
-{
-    const struct part *one = a, *two = b;
-
-    return (one->changed > two->changed) - (one->changed < two->changed);
-}
-
-static bool take_part(const struct places *p, const char *file, struct part *out)
-{
-    size_t n = strspn(file, "0123456789abcdef");
-    struct stat st;
-
-    if (n == 0 || n >= NAME_BYTES || file[n] != '.' || strcmp(file + n, ".done") == 0 ||
-        fstatat(p->dir_fd, file, &st, AT_SYMLINK_NOFOLLOW) < 0)
+    if (!place_may_move(p, at, bytes) || write_waiting(p) < 0)
         return false;
-    *out = (struct part){.bytes = (uint64_t)st.st_blocks * 512, .changed = st.st_mtime};
-    memcpy(out->name, file, n);
-    return true;
-}
-
-/* All objects' parts, one entry an object; the caller frees. */
-static struct part *list_parts(const struct places *p, size_t *count)
-{
-    int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = fd < 0 ? NULL : fdopendir(fd);
-    struct part *list = NULL;
-    size_t n = 0, room = 0;
-
-    for (const struct dirent *e; dir && (e = readdir(dir));) {
-        if (n == room)
-            list = xreallocarray(list, room = room ? 2 * room : 64, sizeof *list);
-        n += take_part(p, e->d_name, &list[n]);
-    }
-    if (dir)
-        closedir(dir);
-    *count = 0;
-    if (n)
-        qsort(list, n, sizeof *list, by_name);
-    for (size_t i = 0; i < n; i++) {
-        struct part *last = *count ? &list[*count - 1] : NULL;
-        if (!last || strcmp(last->name, list[i].name) != 0) {
-            list[(*count)++] = list[i];
-            continue;
-        }
-        last->bytes += list[i].bytes;
-        last->changed = last->changed > list[i].changed ? last->changed : list[i].changed;
-    }
-    return list;
-}
-
-void places_bound(struct places *p, uint64_t most_bytes)
-{
-    uint64_t all = 0;
-    size_t count;
-    struct part *list = list_parts(p, &count);
-
-    if (count)
-        qsort(list, count, sizeof *list, by_age);
-    for (size_t i = 0; i < count; i++)
-        all += list[i].bytes;
-    for (size_t i = 0; i < count && all > most_bytes; i++) {
-        remove_parts(p, list[i].name);
-        all -= list[i].bytes;
-    }
-    free(list);
-}
-
-/* ------------------------------------------------------------------ copies */
-
-int places_note_copy(struct places *p, const char *path)
-{
-    char text[FCAST_NAME_MAX + 32];
-    int len = snprintf(text, sizeof text, "%d %s", (int)getpid(), path);
-    int fd = openat(p->dir_fd, COPY, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int result = fd < 0 ? -1 : file_write_at(fd, 0, text, (size_t)len), why = errno;
-
-    if (fd >= 0)
-        close(fd);
-    errno = why;
-    return result;
-}
-
-void places_forget_copy(struct places *p)
-{
-    unlinkat(p->dir_fd, COPY, 0);
-}
-
-bool places_left_copy(struct places *p, char *path, size_t room, pid_t *pid)
-{
-    char text[FCAST_NAME_MAX + 32];
-    int fd = openat(p->dir_fd, COPY, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    char *end;
-    long number = strtol(text, &end, 10);
-    if (number <= 0 || number > INT_MAX || *end != ' ')
+    size_t len = (size_t)(p->length - bytes);
+    snprintf(data, sizeof data, "%s.data", p->name);
+    if (file_read_at(p->data.fd, bytes, tail, len) < 0 || ftruncate(p->data.fd, (off_t)bytes) < 0)
         return false;
-    *pid = (pid_t)number;
-    return (size_t)snprintf(path, room, "%s", end + 1) < room;
+    if (renameat(p->owner->dir_fd, data, dir_fd, name) == 0)
+        return true;
+    /* Another process goes on with it if this one cannot. */
+    file_write_at(p->data.fd, bytes, tail, len);
+    return false;
+}
+
+void places_close(struct places *p)
+{
+    gather_free(p->gather);
+    p->gather = NULL;
 }

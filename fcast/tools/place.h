@@ -20,6 +20,7 @@ struct keeping {
     uint32_t crowd;        /* blocks of a write */
     uint64_t memory_bytes; /* of the schemes of 1999, all objects */
     int rs_kind;
+    bool has_header; /* objects begin with FCAST's header, which the file lacks */
 };
 
 struct places {
@@ -31,6 +32,7 @@ struct places {
     struct disk_counts receiving, sorting; /* while symbols come; when all are here */
     uint64_t peak_blocks;                  /* in memory at a time, of an object */
     uint64_t memory_used, memory_peak;     /* bytes that the schemes may take: now, at most */
+    struct gather *gather; /* in place, cached: of all objects; NULL: none has come */
 };
 
 /* Opens (makes) the folder and locks it. -1 with errno: EWOULDBLOCK if another process has it. */
@@ -49,9 +51,17 @@ enum fcast_begin place_open(struct places *p, uint64_t source, uint64_t tsi, uin
                             const struct fcast_fti *fti, struct fcast_place *out);
 /* The object's bytes. -1 with errno. */
 int place_read(void *place, uint64_t at, void *bytes, size_t len);
+/* The object's bytes [at, at + bytes) become the file `name` in dir_fd, without being copied; it
+ * has the mode of a new file. false: they are not all of a file of its own, or cannot be moved
+ * there. */
+bool place_move(void *place, uint64_t at, uint64_t bytes, int dir_fd, const char *name);
+/* Could place_move() take them? */
+bool place_may_move(void *place, uint64_t at, uint64_t bytes);
 /* Closes it; done: remembers that the object is here; keep: leaves the files for another process.
  */
 void place_close(struct places *p, void *place, bool done, bool keep);
+/* No place is open any more. */
+void places_close(struct places *p);
 /* The session is over: removes what is remembered of objects that are here. */
 void places_forget_done(struct places *p);
 

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Inside the places only.
+ */
+#ifndef FCAST_TOOLS_PLACE_IMPL_H
+#define FCAST_TOOLS_PLACE_IMPL_H
+
+#include "place.h"
+
+enum { PLACE_NAME_BYTES = 32 };
+
+/* Removes what an object has while it is incomplete. (leftovers.c) */
+void place_remove_parts(const struct places *p, const char *name);
+
+#endif
