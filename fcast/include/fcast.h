@@ -52,7 +52,7 @@ struct fcast_sender_config {
 struct fcast_sender_stats {
     uint64_t sent, rounds, index;     /* datagrams; whole cycles; of the symbol in this cycle */
     uint64_t source, repair, control; /* of the datagrams */
-    uint64_t errors;                  /* reads that failed: the symbol was left out */
+    uint64_t errors;                  /* reads or encodings that failed */
 };
 
 struct fcast_sender;
@@ -60,15 +60,17 @@ struct fcast_sender;
 /* NULL with errno: EINVAL for a configuration that cannot be, ENOMEM. cfg is copied. */
 struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg);
 void fcast_sender_free(struct fcast_sender *s);
-/* Adds an object whose data `source` reads, before the first datagram; computes its repair symbols.
- * meta: location, type, digest. *toi gets its number. -1 with errno: EFBIG: too large for the code,
+/* Adds an object whose data `source` reads, before the first datagram. Its repair symbols are
+ * computed block by block, when the first of a block is due. meta: location, type, digest. *toi gets its number. -1 with errno: EFBIG: too large for the code,
  * ENOSPC: too many objects (seed: one), or what the stores said. */
 int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
                      const struct fcast_store *source, uint64_t *toi);
 /* No other object will come: receivers may leave when they have all. -1: no memory. */
 int fcast_sender_commit(struct fcast_sender *s);
+/* Bytes that the objects' repair symbols take in the store. */
+uint64_t fcast_sender_repair_bytes(const struct fcast_sender *s);
 /* Writes the next datagram to out (FCAST_DATAGRAM_MAX bytes); returns its length. 0: all cycles are
- * done. */
+ * done, or the stores fail (stats). */
 size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out);
 /* A datagram that says that the session ends. 0: the protocol has none (seed). */
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);

@@ -67,31 +67,53 @@ static int encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t k, ui
     return error ? -1 : 0;
 }
 
+uint64_t fcast_repair_bytes(const struct fcast_fti *fti)
+{
+    const struct fcast_partition p = fcast_partition_of(fti);
+    const uint64_t large = p.large_blocks, small = p.blocks - p.large_blocks;
+
+    return (large * (fcast_block_n(fti, p.large) - p.large) +
+            small * (fcast_block_n(fti, p.small) - p.small)) *
+           fti->symbol_bytes;
+}
+
+int fcast_encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t block,
+                       fcast_read_fn *read, void *ctx, const struct fcast_store *repair,
+                       uint64_t at)
+{
+    const struct fcast_partition p = fcast_partition_of(fti);
+    const uint32_t k = fcast_block_k(&p, block), n = fcast_block_n(fti, k);
+    const uint64_t first = fcast_block_first(&p, block);
+    const size_t size = fti->symbol_bytes;
+    struct block b = {0};
+    int result = 0;
+
+    if (n == k)
+        return 0;
+    if (!block_init(&b, n, size)) {
+        errno = ENOMEM;
+        result = -1;
+    }
+    for (uint32_t j = 0; j < k && result == 0; j++)
+        result = fcast_read_symbol(read, ctx, fti, first + j, b.symbols[j]);
+    if (result == 0)
+        result = encode_block(fti, rs_kind, k, n, &b);
+    if (result == 0)
+        result = repair->write(repair->ctx, at, b.symbols[k], (n - k) * size);
+    block_free(&b);
+    return result;
+}
+
 int fcast_encode(const struct fcast_fti *fti, int rs_kind, fcast_read_fn *read, void *ctx,
                  const struct fcast_store *repair, uint64_t *at)
 {
     const struct fcast_partition p = fcast_partition_of(fti);
-    size_t size = fti->symbol_bytes;
     int result = 0;
 
     for (uint32_t i = 0; i < p.blocks && result == 0; i++) {
-        uint32_t k = fcast_block_k(&p, i), n = fcast_block_n(fti, k);
-        uint64_t first = fcast_block_first(&p, i);
-        struct block b = {0};
-        if (n == k)
-            continue;
-        if (!block_init(&b, n, size)) {
-            errno = ENOMEM;
-            result = -1;
-        }
-        for (uint32_t j = 0; j < k && result == 0; j++)
-            result = fcast_read_symbol(read, ctx, fti, first + j, b.symbols[j]);
-        if (result == 0)
-            result = encode_block(fti, rs_kind, k, n, &b);
-        if (result == 0)
-            result = repair->write(repair->ctx, *at, b.symbols[k], (n - k) * size);
-        *at += (n - k) * size;
-        block_free(&b);
+        uint32_t k = fcast_block_k(&p, i);
+        result = fcast_encode_block(fti, rs_kind, i, read, ctx, repair, *at);
+        *at += (uint64_t)(fcast_block_n(fti, k) - k) * fti->symbol_bytes;
     }
     return result;
 }

@@ -47,6 +47,7 @@ struct object {
 struct group { /* a block of an object */
     uint32_t object, block, k, n;
     uint64_t first, repair_at; /* its first source symbol; where its repair symbols begin */
+    bool is_encoded;
 };
 
 struct fcast_sender {
@@ -246,12 +247,12 @@ int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint
         errno = EFBIG;
     if (good && o.fti.n1)
         good = (o.fti.seed = fcast_choose_seed(&o.fti)) != 0;
-    if (!good ||
-        fcast_encode(&o.fti, s->cfg.rs_kind, read_object, &o, &s->cfg.repair, &s->repair_end) < 0) {
+    if (!good) {
         free(o.header);
         free(o.trailer);
         return -1;
     }
+    s->repair_end += fcast_repair_bytes(&o.fti);
     o.partition = fcast_partition_of(&o.fti);
     s->group_count += o.partition.blocks;
     *toi = o.toi;
@@ -350,7 +351,7 @@ int fcast_sender_commit(struct fcast_sender *s)
         for (uint32_t b = 0; b < o->partition.blocks; b++, g++) {
             uint32_t k = fcast_block_k(&o->partition, b), n = fcast_block_n(&o->fti, k);
             s->groups[g] =
-                (struct group){i, b, k, n, fcast_block_first(&o->partition, b), repair_at};
+                (struct group){i, b, k, n, fcast_block_first(&o->partition, b), repair_at, false};
             repair_at += (uint64_t)(n - k) * o->fti.symbol_bytes;
             if (n > s->index_end)
                 s->index_end = n;
@@ -451,11 +452,11 @@ static size_t next_control(struct fcast_sender *s, uint8_t *out)
 }
 
 /* The next group that has a symbol of this index; NULL: the cycles are over. */
-static const struct group *next_group(struct fcast_sender *s)
+static struct group *next_group(struct fcast_sender *s)
 {
     for (;;) {
         while (s->at < s->group_count) {
-            const struct group *g = &s->groups[s->order[s->at++]];
+            struct group *g = &s->groups[s->order[s->at++]];
             if (s->index < g->n)
                 return g;
         }
@@ -497,6 +498,19 @@ static uint32_t id_of(const struct fcast_sender *s, const struct group *g)
     return g->k + (uint32_t)((uint64_t)(s->index - g->k) * step % repair);
 }
 
+/* Computes the repair symbols when the first is due: who receives all source symbols needs none,
+ * and the first cycle begins at once. */
+static bool encode_group(struct fcast_sender *s, struct group *g)
+{
+    struct object *o = &s->objects[g->object];
+
+    if (!g->is_encoded)
+        g->is_encoded = fcast_encode_block(&o->fti, s->cfg.rs_kind, g->block, read_object, o,
+                                           &s->cfg.repair, g->repair_at) == 0;
+    s->stats.errors += !g->is_encoded;
+    return g->is_encoded;
+}
+
 size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
 {
     const uint64_t errors_max = s->stats.errors + READ_ERRORS_MAX;
@@ -509,7 +523,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
             len = next_control(s, out);
             continue;
         }
-        const struct group *g = next_group(s);
+        struct group *g = next_group(s);
         if (!g) {
             s->is_done = true;
             break;
@@ -517,6 +531,8 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
         const struct object *o = &s->objects[g->object];
         uint32_t id = id_of(s, g);
         bool is_source = id < g->k;
+        if (!is_source && !encode_group(s, g))
+            break;
         s->since_control++;
         len =
             put_symbol(s, o, (struct fcast_symbol){g->block, id}, g->first + id,
@@ -545,4 +561,9 @@ void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_st
 {
     *out = s->stats;
     out->index = s->index;
+}
+
+uint64_t fcast_sender_repair_bytes(const struct fcast_sender *s)
+{
+    return s->repair_end;
 }

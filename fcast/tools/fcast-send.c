@@ -29,6 +29,8 @@ enum {
     DATAGRAM_MAX = 2048,
     HEADERS = FCAST_OVERHEAD_MAX,
     CLOSE_DATAGRAMS = 3,
+    FAST_BPS = 1000000000,
+    FAST_RUNS = 4,
 };
 #define NTP_EPOCH_S UINT64_C(2208988800)
 
@@ -50,6 +52,7 @@ static const char usage[] =
     "  --jitter           vary the time between datagrams by half\n"
     "  --cycles N         end after N rounds (default: send until stopped)\n"
     "  --encoding NAME    gzip: pack each file; none (default)\n"
+    "  --digest NAME      sha256 (default), or none: receivers cannot check a file\n"
     "  --symbol BYTES     data of a datagram (default: what the MTU lets; seed: 1024)\n"
     "  --tsi N            number of the session (default: random)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the receivers have, too\n"
@@ -73,7 +76,7 @@ struct run {
     unsigned ttl;
     uint8_t key[TP_KEY_BYTES];
     const char *cache, *sdp;
-    bool no_sandbox, jitter, gzip, has_fec, has_variant;
+    bool no_sandbox, jitter, gzip, no_digest, has_fec, has_variant;
     int cache_fd;
     struct file *files;
     int count;
@@ -100,7 +103,13 @@ static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
 
 static int write_cache(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    return file_write_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
+    const struct run *run = ctx;
+    int result = file_write_at(run->cache_fd, at, bytes, len), error = errno;
+
+    if (result < 0)
+        fprintf(stderr, "fcast-send: --cache '%s': %s\n", run->cache, strerror(error));
+    errno = error;
+    return result;
 }
 
 static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST])
@@ -131,6 +140,16 @@ static int new_cache(const struct run *run)
     return fd;
 }
 
+/* Takes the disk's room for repair symbols before they are computed. */
+static void reserve_cache(const struct run *run)
+{
+    uint64_t bytes = fcast_sender_repair_bytes(run->sender);
+
+    if (bytes && fallocate(run->cache_fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
+        die("--cache '%s', %llu bytes of repair symbols: %s", run->cache, (unsigned long long)bytes,
+            strerror(errno));
+}
+
 /* Packs the file if that makes it smaller; returns the bytes to send. */
 static uint64_t pack(const struct run *run, struct file *f, struct fcast_meta *meta)
 {
@@ -152,7 +171,7 @@ static uint64_t pack(const struct run *run, struct file *f, struct fcast_meta *m
 static void add_file(struct run *run, struct file *f)
 {
     const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
-    struct fcast_meta meta = {.has_digest = true};
+    struct fcast_meta meta = {.has_digest = !run->no_digest};
     struct stat st;
     uint64_t toi;
 
@@ -160,7 +179,8 @@ static void add_file(struct run *run, struct file *f)
         die_usage("'%s': not a regular file", f->path);
     if (!fcast_location_put(name, meta.location, sizeof meta.location))
         die_usage("'%s': the name is too long", f->path);
-    digest(f, (uint64_t)st.st_size, meta.digest);
+    if (meta.has_digest)
+        digest(f, (uint64_t)st.st_size, meta.digest);
     meta.has_length = true;
     meta.length = (uint64_t)st.st_size;
     const uint64_t bytes = run->gzip ? pack(run, f, &meta) : meta.length;
@@ -195,6 +215,7 @@ enum {
     OPTION_JITTER,
     OPTION_CYCLES,
     OPTION_ENCODING,
+    OPTION_DIGEST,
     OPTION_SYMBOL,
     OPTION_TSI,
     OPTION_KEY,
@@ -218,6 +239,7 @@ static const struct option options[] = {{"group", required_argument, NULL, OPTIO
                                         {"jitter", no_argument, NULL, OPTION_JITTER},
                                         {"cycles", required_argument, NULL, OPTION_CYCLES},
                                         {"encoding", required_argument, NULL, OPTION_ENCODING},
+                                        {"digest", required_argument, NULL, OPTION_DIGEST},
                                         {"symbol", required_argument, NULL, OPTION_SYMBOL},
                                         {"tsi", required_argument, NULL, OPTION_TSI},
                                         {"key-file", required_argument, NULL, OPTION_KEY},
@@ -234,6 +256,7 @@ static bool take_code_option(struct run *run, int option)
     static const char *const fecs[] = {"ldpc-triangle", "ldpc-staircase", "rs", "none"};
     static const uint8_t ids[] = {FCAST_TRIANGLE, FCAST_STAIRCASE, FCAST_RS, FCAST_NO_CODE};
     static const char *const encodings[] = {"none", "gzip"};
+    static const char *const digests[] = {"sha256", "none"};
     static const char *const orders[] = {"sequential", "rotate", "shuffle"};
     struct fcast_sender_config *cfg = &run->cfg;
 
@@ -254,6 +277,7 @@ static bool take_code_option(struct run *run, int option)
         cfg->order = (enum fcast_order)option_word("--order", optarg, orders, 3);
         break;
     case OPTION_ENCODING: run->gzip = option_word("--encoding", optarg, encodings, 2); break;
+    case OPTION_DIGEST: run->no_digest = option_word("--digest", optarg, digests, 2); break;
     case OPTION_CYCLES: cfg->cycles = parse_number("--cycles", optarg, 1, UINT32_MAX); break;
     case OPTION_SYMBOL:
         cfg->symbol_bytes = (uint16_t)parse_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
@@ -358,8 +382,10 @@ static void open_socket(struct run *run)
     if (run->cfg.symbol_bytes > most)
         die_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes, mtu,
                   most);
-    run->out.gso_max =
-        tp_gso_limit(run->out.pace.rate_bps, run->cfg.symbol_bytes + 36u, run->out.pace.overhead);
+    /* Where each message's cost rules, a run of datagrams may take longer. */
+    const uint64_t rate_bps = run->out.pace.rate_bps;
+    run->out.gso_max = tp_gso_limit(rate_bps < FAST_BPS ? rate_bps : FAST_RUNS * rate_bps,
+                                    run->cfg.symbol_bytes + 36u, run->out.pace.overhead);
     tp_set_sndbuf(run->out.fd, 4 << 20);
 }
 
@@ -453,6 +479,7 @@ static void prepare(struct run *run)
     explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);
+    reserve_cache(run);
     if (fcast_sender_commit(run->sender) < 0)
         die("descriptor: %s", strerror(errno));
     run->session.source = run->from;
