@@ -27,6 +27,8 @@ enum {
     N1_STAIRCASE = 5,
     CONTROL_ROOM = 1 << 20,
     READ_ERRORS_MAX = 1000, /* in a row */
+    AHEAD = 16,             /* source symbols of a block that are read at once, */
+    AHEAD_BYTES = 4 << 20,  /* of all blocks no more than this */
 };
 
 struct object {
@@ -48,6 +50,8 @@ struct group { /* a block of an object */
     uint32_t object, block, k, n;
     uint64_t first, repair_at; /* its first source symbol; where its repair symbols begin */
     bool is_encoded;
+    uint8_t *ahead; /* the source symbols that come next; NULL: each is read by itself */
+    uint32_t ahead_first, ahead_count;
 };
 
 struct fcast_sender {
@@ -58,6 +62,8 @@ struct fcast_sender {
     struct group *groups;
     uint32_t group_count, *order, at; /* order[at]: the next of this index */
     uint32_t index, index_end;        /* of this cycle; the largest n */
+    uint8_t *ahead;                   /* of all groups */
+    uint32_t ahead_most;
     uint64_t repair_end, random;
     struct object control;                               /* the descriptor */
     uint32_t control_symbol, since_control, control_gap; /* datagrams; the gap changes each time */
@@ -109,6 +115,7 @@ void fcast_sender_free(struct fcast_sender *s)
     free(s->control.header);
     free(s->objects);
     free(s->groups);
+    free(s->ahead);
     free(s->order);
     fcast_auth_free(s->auth);
     free(s);
@@ -336,6 +343,19 @@ static void settle_control(struct fcast_sender *s)
     s->since_control = s->control_gap; /* the first comes first */
 }
 
+/* Room to read some of each group's source symbols at once: each group's next symbol is elsewhere
+ * in the file. Without memory they are read one by one. */
+static void read_ahead(struct fcast_sender *s)
+{
+    const size_t size = s->cfg.symbol_bytes;
+    const size_t most = s->group_count ? AHEAD_BYTES / size / s->group_count : 0;
+
+    s->ahead_most = most < AHEAD ? (uint32_t)most : AHEAD;
+    s->ahead = s->ahead_most > 1 ? malloc(s->group_count * s->ahead_most * size) : NULL;
+    for (uint32_t i = 0; s->ahead && i < s->group_count; i++)
+        s->groups[i].ahead = s->ahead + (size_t)i * s->ahead_most * size;
+}
+
 int fcast_sender_commit(struct fcast_sender *s)
 {
     uint32_t g = 0;
@@ -350,13 +370,18 @@ int fcast_sender_commit(struct fcast_sender *s)
         uint64_t repair_at = o->repair_at;
         for (uint32_t b = 0; b < o->partition.blocks; b++, g++) {
             uint32_t k = fcast_block_k(&o->partition, b), n = fcast_block_n(&o->fti, k);
-            s->groups[g] =
-                (struct group){i, b, k, n, fcast_block_first(&o->partition, b), repair_at, false};
+            s->groups[g] = (struct group){.object = i,
+                                          .block = b,
+                                          .k = k,
+                                          .n = n,
+                                          .first = fcast_block_first(&o->partition, b),
+                                          .repair_at = repair_at};
             repair_at += (uint64_t)(n - k) * o->fti.symbol_bytes;
             if (n > s->index_end)
                 s->index_end = n;
         }
     }
+    read_ahead(s);
     s->is_committed = true;
     settle_control(s);
     fcast_order_round(s->cfg.order, s->group_count, &s->random, s->order);
@@ -408,9 +433,33 @@ static size_t put_seed(struct fcast_sender *s, const struct object *o, struct fc
     return fcast_seed_put(out, &h);
 }
 
-/* A datagram with that symbol. 0: it could not be read. */
-static size_t put_symbol(struct fcast_sender *s, const struct object *o, struct fcast_symbol symbol,
-                         uint64_t source, uint64_t repair_at, bool is_source, uint8_t *out)
+/* A source symbol, the object's last with zeroes behind it. */
+static int get_source(const struct fcast_sender *s, const struct object *o, struct group *g,
+                      uint32_t id, uint8_t *out)
+{
+    const size_t size = o->fti.symbol_bytes;
+
+    if (!g->ahead)
+        return fcast_read_symbol(read_object, (void *)o, &o->fti, g->first + id, out);
+    if (id < g->ahead_first || id >= g->ahead_first + g->ahead_count) {
+        const uint32_t left = g->k - id, count = left < s->ahead_most ? left : s->ahead_most;
+        const uint64_t at = (g->first + id) * size;
+        const uint64_t bytes = at < o->fti.length ? o->fti.length - at : 0;
+        const size_t len = bytes < count * size ? (size_t)bytes : count * size;
+        g->ahead_count = 0;
+        if (len && read_object((void *)o, at, g->ahead, len) < 0)
+            return -1;
+        memset(g->ahead + len, 0, count * size - len);
+        g->ahead_first = id;
+        g->ahead_count = count;
+    }
+    memcpy(out, g->ahead + (id - g->ahead_first) * size, size);
+    return 0;
+}
+
+/* A datagram with that symbol, of a group or (NULL) of the descriptor. 0: it could not be read. */
+static size_t put_symbol(struct fcast_sender *s, const struct object *o, struct group *g,
+                         struct fcast_symbol symbol, uint8_t *out)
 {
     uint8_t *mac = NULL;
     size_t len, size = o->fti.symbol_bytes;
@@ -422,8 +471,16 @@ static size_t put_symbol(struct fcast_sender *s, const struct object *o, struct 
         fcast_payload_id_put(o->fti.fec, symbol, out + len);
         len += FCAST_PAYLOAD_ID;
     }
-    int failed = is_source ? fcast_read_symbol(read_object, (void *)o, &o->fti, source, out + len)
-                           : s->cfg.repair.read(s->cfg.repair.ctx, repair_at, out + len, size);
+    int failed;
+    if (!g)
+        failed = fcast_read_symbol(read_object, (void *)o, &o->fti,
+                                   fcast_block_first(&o->partition, symbol.block) + symbol.id,
+                                   out + len);
+    else if (symbol.id < g->k)
+        failed = get_source(s, o, g, symbol.id, out + len);
+    else
+        failed = s->cfg.repair.read(
+            s->cfg.repair.ctx, g->repair_at + (uint64_t)(symbol.id - g->k) * size, out + len, size);
     len += size;
     if (failed < 0 || (mac && !fcast_auth_sign(s->auth, out, len, mac))) {
         s->stats.errors++;
@@ -448,7 +505,7 @@ static size_t next_control(struct fcast_sender *s, uint8_t *out)
         s->control_gap = (uint32_t)fcast_jitter(s->control_mean, &s->control_random);
     }
     s->stats.control++;
-    return put_symbol(s, &s->control, symbol, number, 0, true, out);
+    return put_symbol(s, &s->control, NULL, symbol, out);
 }
 
 /* The next group that has a symbol of this index; NULL: the cycles are over. */
@@ -534,9 +591,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
         if (!is_source && !encode_group(s, g))
             break;
         s->since_control++;
-        len =
-            put_symbol(s, o, (struct fcast_symbol){g->block, id}, g->first + id,
-                       g->repair_at + (uint64_t)(id - g->k) * o->fti.symbol_bytes, is_source, out);
+        len = put_symbol(s, o, g, (struct fcast_symbol){g->block, id}, out);
         s->stats.source += is_source;
         s->stats.repair += !is_source;
     }
