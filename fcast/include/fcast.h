@@ -61,8 +61,9 @@ struct fcast_sender;
 struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg);
 void fcast_sender_free(struct fcast_sender *s);
 /* Adds an object whose data `source` reads, before the first datagram. Its repair symbols are
- * computed block by block, when the first of a block is due. meta: location, type, digest. *toi gets its number. -1 with errno: EFBIG: too large for the code,
- * ENOSPC: too many objects (seed: one), or what the stores said. */
+ * computed block by block, when the first of a block is due. meta: location, type, digest. *toi
+ * gets its number. -1 with errno: EFBIG: too large for the code, ENOSPC: too many objects (seed:
+ * one), or what the stores said. */
 int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
                      const struct fcast_store *source, uint64_t *toi);
 /* No other object will come: receivers may leave when they have all. -1: no memory. */
