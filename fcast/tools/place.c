@@ -37,7 +37,7 @@ struct place {
     /* The object's first `shift` bytes, FCAST's header, come last in its file, so that the data are
      * a file of their own when it is cut off. */
     uint64_t length, shift;
-    bool has_shift; /* it is known, or bytes are in the file */
+    bool has_shift; /* it is known, or bytes or notes are in the files */
     bool is_gathered;
     struct gather_file gathered_data, gathered_repair;
     uint8_t notes[(NOTES_MAX + 1) * NOTE_BYTES]; /* not written yet */
@@ -233,6 +233,7 @@ static void flush(struct place *p)
 {
     size_t len = (size_t)p->count * NOTE_BYTES;
 
+    p->has_shift = true; /* they tell it */
     p->is_deaf = p->is_deaf || write_waiting(p) < 0;
     if (!p->is_deaf && checked(p, file_write_at(p->notes_fd, p->notes_end, p->notes, len)) == 0)
         p->notes_end += len;
