@@ -358,7 +358,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         )
         for theirs in (_flute(scheme, INTEROP_BLOCK),)
         for ours in (
-            _fcast(FLUTE_GROUP, "--protocol", "flute", "--variant", "flute",
+            _fcast(FLUTE_GROUP, "--protocol", "flute", "--variant", "rizzo",
                    sending=("--k", str(INTEROP_BLOCK), *fec)),
         )
         for name, title, needs, receiver, sender in (
