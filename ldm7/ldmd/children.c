@@ -17,8 +17,10 @@
 #include "common/log_peer.h"
 #include "confine.h"
 #include "feeds.h"
+#include "lane.h"
 #include "places.h"
 #include "privileges.h"
+#include "subscribers.h"
 #include "vlan.h"
 
 #define BACKOFF_MAX_S 60u
@@ -198,20 +200,34 @@ static int confine(struct children *c, const struct child *what)
     }
 }
 
+/* The interface before the walls, behind which nothing can be executed. */
+static int run_mldm(struct children *c, const struct child *what)
+{
+    const struct conf_multicast *entry = &c->opt->conf->multicasts[what->entry];
+    int control_fd = c->controls[what->entry].own, rc = 1;
+
+    if (lane_make(c->opt, entry) < 0)
+        subscribers_refuse_waiting(control_fd);
+    else if (confine(c, what) == 0)
+        rc = mldm_run(c->opt, entry, control_fd);
+    lane_remove();
+    return rc;
+}
+
 static int run_child(struct children *c, const struct child *what, int fd)
 {
     const struct conf *conf = c->opt->conf;
     struct upstream_env env = {
         .opt = c->opt, .mldm_fds = c->mldm_fds, .is_alive = is_alive, .feeds = c->feeds};
 
+    if (what->kind == KIND_MLDM)
+        return run_mldm(c, what);
     if (confine(c, what) < 0)
         return 1;
     if (what->kind == KIND_CLIENT)
         env.visitor = places_visitor(c->places, (size_t)(what - c->clients));
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
-    case KIND_MLDM:
-        return mldm_run(c->opt, &conf->multicasts[what->entry], c->controls[what->entry].own);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
     case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry]);
     default: return run_exec(conf->execs[what->entry].argv);

@@ -320,7 +320,7 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
 
     r.bps = r.is_path ? set->path_rate_bps : set->r_mc_bps;
     if (!r.is_path && strcasecmp(f[1], "fmtp.r_mc_bps") != 0) {
-        complain(p, f[3], "fmtp.r_mc_bps or path.rate_bps with a feedtype",
+        complain(p, f[3], "fmtp.key_file, fmtp.r_mc_bps, ldm7.nic or path.rate_bps with a feedtype",
                  "%s has one value for all", f[1]);
     } else if (c->nfeed_rates >= ENTRIES_MAX) {
         complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
@@ -330,17 +330,17 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
     }
 }
 
-static void set_feed_key(struct parser *p, char **f, const struct conf_settings *set)
+static void set_feed_text(struct parser *p, char **f, bool is_nic)
 {
     struct conf *c = p->c;
-    struct conf_feed_key k;
+    struct conf_feed_text t = {.is_nic = is_nic};
 
-    memcpy(k.file, set->key_file, sizeof k.file);
-    if (c->nfeed_keys >= ENTRIES_MAX) {
-        complain(p, f[3], "at most 4096 keys of feeds", "%s", "");
-    } else if (get_feed(p, f[3], &k.feed)) {
-        c->feed_keys = xgrow(c->feed_keys, &c->nfeed_keys, sizeof k);
-        c->feed_keys[c->nfeed_keys - 1] = k;
+    snprintf(t.text, sizeof t.text, "%s", f[2]);
+    if (c->nfeed_texts >= ENTRIES_MAX) {
+        complain(p, f[3], "at most 4096 keys and NICs of feeds", "%s", "");
+    } else if (get_feed(p, f[3], &t.feed)) {
+        c->feed_texts = xgrow(c->feed_texts, &c->nfeed_texts, sizeof t);
+        c->feed_texts[c->nfeed_texts - 1] = t;
     }
 }
 
@@ -355,7 +355,9 @@ static void entry_set(struct parser *p, char **f, int n)
     else if (r == CONF_SET_VALUE)
         complain(p, f[2], valid, "value of %s", f[1]);
     else if (n > 3 && strcasecmp(f[1], "fmtp.key_file") == 0)
-        set_feed_key(p, f, set);
+        set_feed_text(p, f, false);
+    else if (n > 3 && strcasecmp(f[1], "ldm7.nic") == 0)
+        set_feed_text(p, f, true);
     else if (n > 3)
         set_feed_rate(p, f, set);
 }
@@ -524,14 +526,13 @@ static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint6
     return otherwise;
 }
 
-static void key_of(const struct conf *c, uint32_t feed, char out[CONF_TEXT])
+/* The text of the last setting that is of the whole feed; or `otherwise`. */
+static const char *text_of(const struct conf *c, uint32_t feed, bool is_nic, const char *otherwise)
 {
-    const char *file = c->set.key_file;
-
-    for (size_t i = c->nfeed_keys; i-- > 0 && file == c->set.key_file;)
-        if ((feed & ~c->feed_keys[i].feed) == 0)
-            file = c->feed_keys[i].file;
-    memcpy(out, file, CONF_TEXT);
+    for (size_t i = c->nfeed_texts; i-- > 0;)
+        if (c->feed_texts[i].is_nic == is_nic && (feed & ~c->feed_texts[i].feed) == 0)
+            return c->feed_texts[i].text;
+    return otherwise;
 }
 
 /* A path begins at a numbered port and a VLAN. */
@@ -544,6 +545,29 @@ static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE 
     if (conf_has_path(c, m) && !path_endpoint_set(&root, m->switch_id, m->port_id, m->vlan, &why))
         complain(&p, m->switch_id, "an endpoint of the path service, or dummy",
                  "port %s, VLAN %u: %s", m->port_id, m->vlan, why);
+}
+
+/* An interface that is made has a name, an address and no other user. */
+static void check_nic(struct conf *c, size_t entry, FILE *errors)
+{
+    const struct conf_multicast *m = &c->multicasts[entry];
+    struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
+    char name[32];
+
+    if (m->nic[0] == '\0')
+        return;
+    bool makes = conf_makes_vlan(c, m);
+    snprintf(name, sizeof name, makes ? "%s.%u" : "%s", m->nic, m->vlan);
+    if (makes && (m->fmtp_addr.s_addr == htonl(INADDR_ANY) || m->subnet_len == 0))
+        complain(&p, name, "fmtpAddr and a subnetLen of at least 1 for the interface of ldm7.nic",
+                 "%s", "no address");
+    else if (makes && strlen(name) > 15)
+        complain(&p, name, "at most 15 characters of ldm7.nic, a dot and the VLAN", "%s", "");
+    for (size_t i = 0; i < entry; i++)
+        if (strcmp(c->multicasts[i].nic, m->nic) == 0 &&
+            (!makes || c->multicasts[i].vlan == m->vlan))
+            complain(&p, name, "an interface of its own for each MULTICAST entry", "%s",
+                     "an earlier entry has it");
 }
 
 /* What can be said only when all is read. */
@@ -559,11 +583,14 @@ static void settle(struct conf *c, FILE *errors)
         m->path_rate_bps =
             rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
         check_endpoint(c, m, errors);
-        key_of(c, m->feed, m->key_file);
+        memcpy(m->key_file, text_of(c, m->feed, false, c->set.key_file), sizeof m->key_file);
+        memcpy(m->nic, text_of(c, m->feed, true, c->set.nic), sizeof m->nic);
+        check_nic(c, i, errors);
     }
     for (size_t i = 0; i < c->nreceives; i++) {
         c->receives[i].r_mc_bps = rate_of(c, c->receives[i].feed, false, c->set.r_mc_bps);
-        key_of(c, c->receives[i].feed, c->receives[i].key_file);
+        memcpy(c->receives[i].key_file, text_of(c, c->receives[i].feed, false, c->set.key_file),
+               sizeof c->receives[i].key_file);
     }
 }
 
@@ -608,6 +635,6 @@ void conf_free(struct conf *c)
     free(c->multicasts);
     free(c->receives);
     free(c->feed_rates);
-    free(c->feed_keys);
+    free(c->feed_texts);
     memset(c, 0, sizeof *c);
 }

@@ -42,6 +42,7 @@ struct conf_multicast {
     char switch_id[CONF_TEXT], port_id[CONF_TEXT];
     uint64_t r_mc_bps, path_rate_bps; /* the settings, or this feed's own */
     char key_file[CONF_TEXT];         /* the same; empty: none */
+    char nic[16];                     /* the same; empty: its interface is not ours (lane.h) */
     char file[CONF_TEXT];             /* where the entry is */
     unsigned line;
 };
@@ -68,36 +69,40 @@ enum conf_verify {
     VERIFY_PUSHED, /* those that peers push */
     VERIFY_ALL     /* and those that are requested */
 };
-/* The same of fmtp.key_file. */
-struct conf_feed_key {
+/* The same of fmtp.key_file and ldm7.nic. */
+struct conf_feed_text {
     uint32_t feed;
-    char file[CONF_TEXT];
+    bool is_nic;
+    char text[CONF_TEXT];
 };
 #define CONF_MAC_AUTO 3 /* FMTP_MAC_AUTO */
 struct conf_settings {
-    unsigned fmtp_layout;     /* fmtp.layout 2017|2021 (default 2021) */
-    double f_snd, f_rcv;      /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
-    uint64_t r_mc_bps;        /* fmtp.r_mc_bps (20 Mbit/s) */
-    uint64_t b_rcv_bytes;     /* fmtp.b_rcv_bytes (8 MiB) */
-    uint64_t b_snd_bytes;     /* fmtp.b_snd_bytes (0: the system's default) */
-    uint64_t r_uc_bps;        /* fmtp.r_uc_bps (0: no limit) */
-    uint64_t pdu_bytes;       /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
-    uint64_t held_products;   /* fmtp.held_products (4000; 0: no limit) */
-    double held_share;        /* fmtp.held_share (0.5 of the queue; 0: no limit) */
-    uint64_t held_s;          /* fmtp.held_s (3600; 0: no limit) */
-    uint8_t ttl;              /* fmtp.ttl (1) */
-    uint8_t mac_level;        /* fmtp.mac_level auto|0|1|2 (auto) */
-    char key_file[CONF_TEXT]; /* fmtp.key_file (empty: none) */
-    bool unicast_repair;      /* fmtp.repair unicast|multicast (multicast) */
-    double max_latency_s;     /* ldm6.max_latency_s (3600): older products are ignored */
-    double time_offset_s;     /* ldm6.time_offset_s (max_latency_s): how far back to ask */
-    bool anti_dos;            /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
-    uint8_t verify_md5_6;     /* ldm6.verify_md5 0|1|2 (1), enum conf_verify */
-    bool verify_md5;          /* ldm7.verify_md5 0|1 (1) */
-    bool fallback;            /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
-    uint64_t dead_s;          /* ldm7.dead_s (60): a silent host's connection ends */
-    uint64_t retry_s;         /* ldm7.retry_s (60): a refused subscription is tried again */
-    char vlanutil[CONF_TEXT]; /* ldm7.vlanutil (vlanutil): path, or name in PATH */
+    unsigned fmtp_layout;      /* fmtp.layout 2017|2021 (default 2021) */
+    double f_snd, f_rcv;       /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
+    uint64_t r_mc_bps;         /* fmtp.r_mc_bps (20 Mbit/s) */
+    uint64_t b_rcv_bytes;      /* fmtp.b_rcv_bytes (8 MiB) */
+    uint64_t b_snd_bytes;      /* fmtp.b_snd_bytes (0: the system's default) */
+    uint64_t r_uc_bps;         /* fmtp.r_uc_bps (0: no limit) */
+    uint64_t pdu_bytes;        /* fmtp.pdu_bytes (0: 1460, less where the path takes less) */
+    uint64_t held_products;    /* fmtp.held_products (4000; 0: no limit) */
+    double held_share;         /* fmtp.held_share (0.5 of the queue; 0: no limit) */
+    uint64_t held_s;           /* fmtp.held_s (3600; 0: no limit) */
+    uint8_t ttl;               /* fmtp.ttl (1) */
+    uint8_t mac_level;         /* fmtp.mac_level auto|0|1|2 (auto) */
+    char key_file[CONF_TEXT];  /* fmtp.key_file (empty: none) */
+    bool unicast_repair;       /* fmtp.repair unicast|multicast (multicast) */
+    double max_latency_s;      /* ldm6.max_latency_s (3600): older products are ignored */
+    double time_offset_s;      /* ldm6.time_offset_s (max_latency_s): how far back to ask */
+    bool anti_dos;             /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */
+    uint8_t verify_md5_6;      /* ldm6.verify_md5 0|1|2 (1), enum conf_verify */
+    bool verify_md5;           /* ldm7.verify_md5 0|1 (1) */
+    bool fallback;             /* ldm7.fallback 0|1 (1): LDM6 while there is no multicast */
+    uint64_t dead_s;           /* ldm7.dead_s (60): a silent host's connection ends */
+    uint64_t retry_s;          /* ldm7.retry_s (60): a refused subscription is tried again */
+    char nic[16];              /* ldm7.nic (empty): where MULTICAST entries' VLANs are made */
+    bool nic_tags;             /* ldm7.nic_tags 0|1 (1); 0: the switch's port tags */
+    uint64_t nic_buffer_bytes; /* ldm7.nic_buffer_bytes (600 MB; 0: no traffic control) */
+    char vlanutil[CONF_TEXT];  /* ldm7.vlanutil (vlanutil): path, or name in PATH */
     char path_service[CONF_SERVICES]; /* path.service unix:/PATH or URL[,...] (empty: there is
                                        * none) */
     char path_name[CONF_TEXT];        /* path.name ({feed}) */
@@ -129,8 +134,8 @@ struct conf {
     struct conf_multicast *multicasts;
     struct conf_receive *receives;
     struct conf_feed_rate *feed_rates;
-    struct conf_feed_key *feed_keys;
-    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives, nfeed_rates, nfeed_keys;
+    struct conf_feed_text *feed_texts;
+    size_t nexecs, nrequests, nallows, naccepts, nmulticasts, nreceives, nfeed_rates, nfeed_texts;
     struct conf_settings set;
     size_t nerrors;
 };
@@ -153,6 +158,8 @@ void conf_accepted(const struct conf *c, const struct ldm_class *offer, const ch
 size_t conf_redundant(const struct conf *c, const struct conf_request *req, size_t *place);
 /* Does the path service serve this entry? (Its endpoint is named, and there is a service.) */
 bool conf_has_path(const struct conf *c, const struct conf_multicast *m);
+/* Is the interface of this entry's VLAN made? (ldm7.nic, ldm7.nic_tags) */
+bool conf_makes_vlan(const struct conf *c, const struct conf_multicast *m);
 /* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
 bool conf_allows_product(const struct conf *c, const struct pq_info *info, const char *const *names,
                          size_t n);

@@ -74,6 +74,11 @@ size_t conf_redundant(const struct conf *c, const struct conf_request *req, size
     return n;
 }
 
+bool conf_makes_vlan(const struct conf *c, const struct conf_multicast *m)
+{
+    return m->nic[0] != '\0' && m->vlan != 0 && c->set.nic_tags;
+}
+
 bool conf_has_path(const struct conf *c, const struct conf_multicast *m)
 {
     return c->set.path_service[0] != '\0' && strcmp(m->switch_id, "dummy") != 0;

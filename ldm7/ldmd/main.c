@@ -22,6 +22,7 @@
 #include "common/log_peer.h"
 #include "confine.h"
 #include "keys.h"
+#include "lane.h"
 #include "notify.h"
 #include "privileges.h"
 
@@ -290,6 +291,7 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
         log_error("cannot start: %s", strerror(errno));
         return 1;
     }
+    lane_sweep(opt);
     children = children_new(opt, listen_fd, limits, &loop);
     acceptor = !children ? NULL : acceptor_open(&loop, listen_fd, children);
     if (!acceptor) {

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,20 +30,39 @@ void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes)
 
 static int helper_fd = -1;
 
-/* No shell: the arguments are what they are. */
-static int execute(char *const argv[])
+/* What a program complained of, in one line. */
+static void read_complaint(int fd, char *out, size_t out_bytes)
 {
-    pid_t pid = fork();
-    int status = 0;
+    ssize_t n = read(fd, out, out_bytes - 1);
 
+    while (n > 0 && out[n - 1] == '\n')
+        n--;
+    out[n < 0 ? 0 : n] = '\0';
+    for (char *c = out; *c != '\0'; c++)
+        *c = *c == '\n' ? '|' : *c;
+}
+
+/* No shell: the arguments are what they are. */
+int vlan_execute(char *const argv[])
+{
+    int status = 0, fds[2];
+
+    if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) < 0) {
+        log_error("cannot execute %s: %s", argv[0], strerror(errno));
+        return -1;
+    }
+    pid_t pid = fork();
     if (pid == 0) {
         loop_unblock_signals();
+        dup2(fds[1], STDERR_FILENO);
         execvp(argv[0], argv);
-        log_error("cannot execute %s: %s", argv[0], strerror(errno));
+        fprintf(stderr, "%s\n", strerror(errno));
         _exit(127);
     }
+    close(fds[1]);
     if (pid < 0) {
         log_error("cannot fork: %s", strerror(errno));
+        close(fds[0]);
         return -1;
     }
     for (int ms = 0; waitpid(pid, &status, WNOHANG) == 0; ms += 5) {
@@ -52,9 +72,12 @@ static int execute(char *const argv[])
         }
         poll(NULL, 0, 5);
     }
+    char why[512];
+    read_complaint(fds[0], why, sizeof why);
+    close(fds[0]);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return 0;
-    log_error("%s %s %s failed", argv[0], argv[1], argv[2]);
+    log_error("%s %s %s failed: %s", argv[0], argv[1], argv[2], why);
     return -1;
 }
 
@@ -83,7 +106,7 @@ static int run_request(const struct conf_receive *rcv, const char *vlanutil, str
         if (argv[i][strspn(argv[i], "0123456789./")] != '\0')
             return -1;
     argv[0] = (char *)(uintptr_t)vlanutil;
-    return execute(argv);
+    return vlan_execute(argv);
 }
 
 static void serve_requests(const struct conf_receive *rcv, const char *vlanutil, int fd)
@@ -131,7 +154,7 @@ static int run(char *const argv[])
     int rc = -1;
 
     if (helper_fd < 0)
-        return execute(argv);
+        return vlan_execute(argv);
     for (unsigned i = 0; argv[i]; i++) {
         size_t n = strlen(argv[i]) + 1;
 

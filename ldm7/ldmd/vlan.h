@@ -21,6 +21,9 @@ void vlan_destroy(const char *vlanutil, const char *interface);
 /* The first IPv4 address of an interface. false: it has none. */
 bool vlan_address_of(const char *interface, struct in_addr *out);
 
+/* Runs a program, which is at its end when this returns. -1: logged in one line, with what it
+ * complained of. */
+int vlan_execute(char *const argv[]);
 /* Starts a process that runs vlanutil for this one, which cannot once it is behind its walls
  * (confine.h); it ends with this one. 0, or -1 (logged). */
 int vlan_start_helper(const struct conf_receive *rcv, const char *vlanutil);

@@ -119,6 +119,55 @@ static void key_files(void **state)
     conf_free(&c);
 }
 
+/* The interfaces that a publisher makes: of all feeds, and of some. */
+static void nics(void **state)
+{
+    (void)state;
+    struct conf c;
+    assert_int_equal(parse(&c, "SET ldm7.nic eth1\nSET ldm7.nic eth2 NGRID\n"
+                               "SET ldm7.nic_buffer_bytes 300000000\n"
+                               "MULTICAST EXP 224.0.0.1 10.0.0.1 24 7 s p\n"
+                               "MULTICAST WMO 224.0.0.2 10.0.1.1 24 8 s p\n"
+                               "MULTICAST NGRID 224.0.0.3 10.0.2.1 0 0 s p\n"),
+                     0);
+    assert_string_equal(c.multicasts[1].nic, "eth1");
+    assert_string_equal(c.multicasts[2].nic, "eth2");
+    assert_true(conf_makes_vlan(&c, &c.multicasts[0]));
+    assert_false(conf_makes_vlan(&c, &c.multicasts[2])); /* it has no VLAN */
+    assert_int_equal(c.set.nic_buffer_bytes, 300000000);
+    conf_free(&c);
+}
+
+/* What could not be made is said with its line before anything starts. */
+static void nics_refused(void **state)
+{
+    static const struct {
+        const char *entries, *said;
+    } cases[] = {
+        {"MULTICAST EXP 224.0.0.1\nSET ldm7.nic_tags 0\nMULTICAST WMO 224.0.0.2\n",
+         "test.conf:4: found \"eth1\""},
+        {"MULTICAST EXP 224.0.0.1 10.0.0.1 0 7 s p\n", "test.conf:2: found \"eth1.7\""},
+        {"MULTICAST EXP 224.0.0.1 0.0.0.0 24 7 s p\n", "test.conf:2: found \"eth1.7\""},
+        {"MULTICAST EXP 224.0.0.1 10.0.0.1 24 7 s p\nMULTICAST WMO 224.0.0.2 10.0.1.1 24 7 s p\n",
+         "test.conf:3: found \"eth1.7\""},
+        {"SET ldm7.nic a_long_name EXP\nMULTICAST EXP 224.0.0.1 10.0.0.1 24 4000 s p\n",
+         "test.conf:3: found \"a_long_name.4000\""},
+        {"SET ldm7.nic eth1;id\n", "test.conf:2: found \"eth1;id\""},
+        {"SET ldm7.nic_buffer_bytes 1 EXP\n", "fmtp.key_file, fmtp.r_mc_bps, ldm7.nic or path"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct conf c;
+        char text[512];
+        snprintf(text, sizeof text, "SET ldm7.nic eth1\n%s", cases[i].entries);
+        assert_int_equal(parse(&c, text), -1);
+        assert_non_null(strstr(messages, cases[i].said));
+        assert_ptr_equal(strchr(messages, '\n'), messages + messages_len - 1);
+        conf_free(&c);
+    }
+}
+
 static void defaults(void **state)
 {
     (void)state;
@@ -489,6 +538,8 @@ int main(void)
         cmocka_unit_test(every_kind_of_setting),
         cmocka_unit_test(defaults),
         cmocka_unit_test(key_files),
+        cmocka_unit_test(nics),
+        cmocka_unit_test(nics_refused),
         cmocka_unit_test(all_errors_at_once),
         cmocka_unit_test(overlapping_multicast),
         cmocka_unit_test(overlapping_requests),

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""LDM7 over a VLAN that the subscriber makes when it is told its address.
+"""LDM7 over a VLAN: the publisher makes its interface with its queues, the subscriber its own when
+it is told its address.
 
 Usage: vlan.py LDMD TOOLS_DIRECTORY, as integration.py. Needs 802.1Q: where this kernel has it not,
 a guest has (virtual/tests/test_vlan_in_guest.py).
@@ -42,11 +43,10 @@ def case_vlan(servers: Servers) -> None:
         print("# SKIPPED vlan: this kernel has no 802.1Q", flush=True)
         return
     vlanutil = str(servers.tools / "vlanutil")
-    sh(*inside("s", vlanutil, "create", "nic1.1101", "10.77.5.1/24"))
-    sh("ip", "-n", netns("s"), "route", "add", "224.0.77.1", "dev", "nic1.1101")
     servers.start(
         "s",
-        "ALLOW NGRID ^10\\.77\\.2\\.\nMULTICAST NGRID 224.0.77.1:38800 10.77.5.1 24 1101 sw p1\n",
+        "ALLOW NGRID ^10\\.77\\.2\\.\nMULTICAST NGRID 224.0.77.1:38800 10.77.5.1 24 1101 sw p1\n"
+        f"SET ldm7.nic nic1\nSET ldm7.vlanutil {vlanutil}\n",
     )
     receive = f"RECEIVE NGRID {control_ip('s')}:{PORT}"
     servers.start("r1", f"{receive} nic1 sw p7 1101\nSET ldm7.vlanutil {vlanutil}\n")
@@ -69,7 +69,11 @@ def case_vlan(servers: Servers) -> None:
     sh(*inside("r1", vlanutil, "create", "nic1.1101", "10.77.5.250/24"))
     servers.start("r1", f"{receive} 10.77.5.250 dummy dummy\n")
     wait_for("refusal", lambda: "Host 10.77.5.250 is not authorized" in servers.log("s"))
+    classes = sh(*inside("s", "tc", "class", "show", "dev", "nic1.1101")).stdout
+    expect(classes.count("rate 20Mbit ceil 20Mbit") == 2, f"classes: {classes}")
     servers.stop_all()
+    links = sh("ip", "-n", netns("s"), "link").stdout
+    expect("nic1.1101" not in links, "the publisher's interface is still there")
 
 
 if __name__ == "__main__":

@@ -21,23 +21,29 @@
 #include "common/tool.h"
 
 #define WORDS_MAX 32
-#define OUTPUT_MAX 4096
+#define OUTPUT_MAX 65536
+#define OWNER_MAX 64
 #define PATHS "/usr/sbin:/sbin:/usr/bin:/bin"
 
 static const char help[] =
     "Usage: vlanutil create IFACE.VLAN ADDRESS/PREFIX [SERVER]\n"
     "       vlanutil destroy IFACE.VLAN [SERVER]\n"
-    "       vlanutil shape IFACE[.VLAN] RATE_BPS BUFFER_BYTES GROUP/PREFIX\n"
-    "Makes the interface of a VLAN with its address, and with a route to SERVER; removes it; or\n"
-    "limits what leaves by an interface: multicast to GROUP and all else, RATE_BPS each.\n"
+    "       vlanutil shape IFACE[.VLAN] RATE_BPS BUFFER_BYTES GROUP/PREFIX [OTHER_BPS]\n"
+    "       vlanutil unshape IFACE[.VLAN]\n"
+    "       vlanutil --owner NAME sweep\n"
+    "Makes the interface of a VLAN with its address, and with a route to SERVER; removes it;\n"
+    "limits what leaves by an interface: multicast to GROUP (RATE_BPS) and all else (OTHER_BPS,\n"
+    "by default RATE_BPS too); ends that; or removes all interfaces of VLANs that NAME left.\n"
     "create changes nothing if all is as it should be, and replaces the interface otherwise.\n"
     "\n"
+    "      --owner NAME       mark what create makes; replace and remove nothing else\n"
     "      --path DIRS        where ip and tc are (default " PATHS ")\n"
     "  -n, --dry-run          print the commands that would change something\n" TOOL_HELP_TEXT "\n"
     "Exit status: 0 success, 1 a command failed, 2 bad usage.\n";
 
-enum { OPT_PATH = TOOL_OWN };
+enum { OPT_PATH = TOOL_OWN, OPT_OWNER };
 static bool dry_run;
+static const char *owner; /* NULL: anybody's */
 
 /* ------------------------------------------------------------------ commands */
 
@@ -232,8 +238,22 @@ static bool is_right(const struct vlan *v, const struct cidr *c, const char *ser
     return says(command, addr) && (!server || has_route(v, server));
 }
 
+/* The mark is the interface's alias (ip-link(8)). */
+static bool is_foreign(const struct vlan *v)
+{
+    char command[128], mark[OWNER_MAX + 16];
+
+    if (!owner || !exists(v))
+        return false;
+    snprintf(command, sizeof command, "ip -o link show dev %s", v->name);
+    snprintf(mark, sizeof mark, "alias %s", owner);
+    return !says(command, mark);
+}
+
 static int destroy(const struct vlan *v, const char *server)
 {
+    if (is_foreign(v))
+        return 0;
     if (server && has_route(v, server) && change("ip route del %s/32 dev %s", server, v->name) < 0)
         return -1;
     return exists(v) ? change("ip link del dev %s", v->name) : 0;
@@ -243,10 +263,18 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
 {
     if (is_right(v, c, server))
         return 0;
+    if (is_foreign(v)) {
+        fprintf(stderr,
+                "vlanutil: found an interface %s that %s did not make; valid: none, or one with "
+                "address %s\n",
+                v->name, owner, c->text);
+        return -1;
+    }
     if (destroy(v, NULL) < 0 ||
         change("ip link add link %s name %s type vlan id %u", v->parent, v->name, v->id) < 0)
         return -1;
-    if (change("ip link set dev %s up", v->name) == 0 &&
+    if ((!owner || change("ip link set dev %s alias %s", v->name, owner) == 0) &&
+        change("ip link set dev %s up", v->name) == 0 &&
         change("ip addr add %s broadcast %s dev %s", c->text, c->broadcast, v->name) == 0 &&
         (!server || change("ip route replace %s/32 dev %s", server, v->name) == 0))
         return 0;
@@ -255,22 +283,44 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
     return -1;
 }
 
-/* Table II: multicast and the rest have a class each, with one first-in first-out queue each. */
-static int shape(const char *interface, uint64_t rate_bps, uint64_t buffer_bytes, const char *group)
+/* Removes what a process of this owner left when it was killed. */
+static int sweep(void)
+{
+    char output[OUTPUT_MAX], mark[OWNER_MAX + 16], *rest = NULL;
+    int rc = 0;
+
+    if (execute("ip -o link show type vlan", output) != 0)
+        return 0; /* a kernel without VLANs has none */
+    snprintf(mark, sizeof mark, "alias %s", owner);
+    for (char *line = strtok_r(output, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        char name[IFNAMSIZ];
+
+        if (strstr(line, mark) && sscanf(line, "%*d: %15[^@: ]", name) == 1 &&
+            change("ip link del dev %s", name) < 0)
+            rc = -1;
+    }
+    return rc;
+}
+
+static int unshape(const char *interface)
 {
     char command[128];
 
     snprintf(command, sizeof command, "tc qdisc show dev %s", interface);
-    char output[OUTPUT_MAX];
-    if (execute(command, output) == 0 && strstr(output, "qdisc htb 1:") &&
-        change("tc qdisc del dev %s root", interface) < 0)
-        return -1;
-    if (change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)
+    return says(command, "qdisc htb 1:") ? change("tc qdisc del dev %s root", interface) : 0;
+}
+
+/* Table II: multicast and the rest have a class each, with one first-in first-out queue each. */
+static int shape(const char *interface, const uint64_t rates_bps[2], uint64_t buffer_bytes,
+                 const char *group)
+{
+    if (unshape(interface) < 0 ||
+        change("tc qdisc add dev %s root handle 1: htb default 2", interface) < 0)
         return -1;
     for (unsigned class = 1; class <= 2; class ++)
         if (change("tc class add dev %s parent 1: classid 1:%u htb rate %" PRIu64
                    "bit ceil %" PRIu64 "bit",
-                   interface, class, rate_bps, rate_bps) < 0 ||
+                   interface, class, rates_bps[class - 1], rates_bps[class - 1]) < 0 ||
             change("tc qdisc add dev %s parent 1:%u handle %u0: bfifo limit %" PRIu64, interface,
                    class, class, buffer_bytes) < 0)
             return -1;
@@ -285,6 +335,41 @@ static void count(int argc, int min, int max, const char *verb)
 {
     if (argc < min || argc > max)
         tool_usage("%s: found %d arguments; valid: %d to %d", verb, argc, min, max);
+}
+
+static const char *interface_argument(const char *text)
+{
+    if (!is_interface(text))
+        tool_usage("IFACE: found \"%s\"; valid: an interface's name", text);
+    return text;
+}
+
+/* One word for ip(8) and for the search. */
+static const char *owner_argument(const char *text)
+{
+    size_t n = strlen(text);
+
+    for (const char *c = text; *c != '\0'; c++)
+        n = isalnum((unsigned char)*c) || *c == '-' || *c == '_' ? n : 0;
+    if (n == 0 || n > OWNER_MAX || text[0] == '-')
+        tool_usage("--owner: found \"%s\"; valid: 1 to %d letters, digits, - or _", text,
+                   OWNER_MAX);
+    return text;
+}
+
+static uint64_t rate_argument(const char *what, const char *text)
+{
+    return tool_u64(what, text, 1000, UINT64_C(1000000000000));
+}
+
+static int run_shape(int argc, char **argv)
+{
+    count(argc - 1, 4, 5, argv[0]);
+    interface_argument(argv[1]);
+    struct cidr c = cidr_argument("GROUP/PREFIX", argv[4]);
+    uint64_t rates[2] = {rate_argument("RATE_BPS", argv[2])};
+    rates[1] = argc > 5 ? rate_argument("OTHER_BPS", argv[5]) : rates[0];
+    return shape(argv[1], rates, tool_u64("BUFFER_BYTES", argv[3], 1, UINT32_MAX), c.text);
 }
 
 static int run(int argc, char **argv)
@@ -308,20 +393,25 @@ static int run(int argc, char **argv)
             address_argument("SERVER", argv[2]);
         return destroy(&v, argc > 2 ? argv[2] : NULL);
     }
-    if (strcmp(verb, "shape") == 0) {
-        count(argc - 1, 4, 4, verb);
-        if (!is_interface(argv[1]))
-            tool_usage("IFACE: found \"%s\"; valid: an interface's name", argv[1]);
-        c = cidr_argument("GROUP/PREFIX", argv[4]);
-        return shape(argv[1], tool_u64("RATE_BPS", argv[2], 1000, UINT64_C(1000000000000)),
-                     tool_u64("BUFFER_BYTES", argv[3], 1, UINT32_MAX), c.text);
+    if (strcmp(verb, "shape") == 0)
+        return run_shape(argc, argv);
+    if (strcmp(verb, "unshape") == 0) {
+        count(argc - 1, 1, 1, verb);
+        return unshape(interface_argument(argv[1]));
     }
-    tool_usage("found \"%s\"; valid: create, destroy or shape", verb);
+    if (strcmp(verb, "sweep") == 0) {
+        count(argc - 1, 0, 0, verb);
+        if (!owner)
+            tool_usage("sweep: found no --owner; valid: --owner NAME%s", "");
+        return sweep();
+    }
+    tool_usage("found \"%s\"; valid: create, destroy, shape, unshape or sweep", verb);
 }
 
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {{"path", required_argument, NULL, OPT_PATH},
+                                          {"owner", required_argument, NULL, OPT_OWNER},
                                           {"dry-run", no_argument, NULL, 'n'},
                                           TOOL_LONG,
                                           {0}};
@@ -332,6 +422,7 @@ int main(int argc, char **argv)
     while ((opt = getopt_long(argc, argv, TOOL_SHORT "n", longs, NULL)) != -1)
         switch (opt) {
         case OPT_PATH: path = optarg; break;
+        case OPT_OWNER: owner = owner_argument(optarg); break;
         case 'n': dry_run = true; break;
         default: tool_option(opt, help);
         }

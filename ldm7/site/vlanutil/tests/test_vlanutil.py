@@ -26,6 +26,7 @@ case "$*" in
 "-o route show 10.10.1.1/32")
     [ ! -e {state}/route ] || echo "10.10.1.1 dev eth1.1101 scope link ";;
 "qdisc show dev eth1") cat {state}/qdisc 2>/dev/null;;
+"-o link show type vlan") cat {state}/links 2>/dev/null;;
 *) [ ! -e {state}/fails ] || case "$*" in "$(cat {state}/fails)"*) exit 2;; esac;;
 esac
 exit 0
@@ -60,6 +61,10 @@ class World:
 
 
 CREATE = ("create", "eth1.1101", "10.10.1.7/24", "10.10.1.1")
+LINKS = """7: eth1.7@eth1: <UP> mtu 1500 qdisc noqueue \\    link/ether 02:00:00:00:00:01\\    alias me
+8: eth1.8@eth1: <UP> mtu 1500 qdisc noqueue \\    link/ether 02:00:00:00:00:01\\    alias you
+9: eth1.9@eth1: <UP> mtu 1500 qdisc noqueue \\    link/ether 02:00:00:00:00:01
+"""  # noqa: E501
 CREATED = [
     "ip link add link eth1 name eth1.1101 type vlan id 1101",
     "ip link set dev eth1.1101 up",
@@ -120,6 +125,41 @@ def shaped(world: World) -> None:
     ], world.changes()
 
 
+def shaped_apart(world: World) -> None:
+    world.run("shape", "eth1", "20000000", "600000000", "224.0.0.1/32", "5000000")
+    rates = [x.split(" rate ")[1].split()[0] for x in world.changes() if " class " in x]
+    assert rates == ["20000000bit", "5000000bit"], rates
+
+
+def unshaped(world: World) -> None:
+    world.run("unshape", "eth1")
+    assert world.changes() == ["tc qdisc del dev eth1 root"], world.changes()
+
+
+def nothing_to_unshape(world: World) -> None:
+    world.run("unshape", "eth1")
+    assert world.changes() == [], world.changes()
+
+
+def marked(world: World) -> None:
+    world.run(*CREATE, "--owner", "me")
+    mark = "ip link set dev eth1.1101 alias me"
+    assert world.changes() == [CREATED[0], mark, *CREATED[1:]], world.changes()
+
+
+def of_another(world: World) -> None:
+    """Neither replaced nor removed."""
+    text = world.run(*CREATE, "--owner", "me", status=1)
+    assert "found an interface eth1.1101 that me did not make; valid: none, or one with" in text
+    world.run("destroy", "eth1.1101", "--owner", "me")
+    assert world.changes() == [], world.changes()
+
+
+def swept(world: World) -> None:
+    world.run("sweep", "--owner", "me")
+    assert world.changes() == ["ip link del dev eth1.7"], world.changes()
+
+
 def dry_run(world: World) -> None:
     assert world.run("-n", *CREATE).splitlines() == CREATED
     assert world.changes() == [], world.changes()
@@ -140,6 +180,9 @@ def bad_arguments(world: World) -> None:
         ("create", "eth1.5", "10.10.1.7/24", "10.10.1.1", "more"),
         ("destroy",),
         ("shape", "eth1", "999", "1", "224.0.0.1/32"),
+        ("shape", "eth1", "1000", "1", "224.0.0.1/32", "999"),
+        ("unshape", "eth1;id"),
+        ("sweep",),
         ("frob",),
         (),
     ):
@@ -158,6 +201,12 @@ CASES: tuple[tuple[Callable[[World], None], dict[str, str]], ...] = (
     (destroyed, RIGHT),
     (nothing_to_destroy, {}),
     (shaped, {"qdisc": "qdisc htb 1: root refcnt 2"}),
+    (shaped_apart, {}),
+    (unshaped, {"qdisc": "qdisc htb 1: root refcnt 2"}),
+    (nothing_to_unshape, {"qdisc": "qdisc noqueue 0: root refcnt 2"}),
+    (marked, {}),
+    (of_another, {**RIGHT, "link": "1100"}),
+    (swept, {"links": LINKS}),
     (dry_run, {}),
     (bad_arguments, {}),
 )

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The publisher's end of the path (DRFSM21 2.2.3): the interface of a MULTICAST entry's VLAN with
+ * its address, and HTB with a queue for multicast and one for the rest (MPUP16 V-B), by vlanutil.
+ *
+ * A process of its own makes both, and removes them when mldm ends, also when mldm is killed. The
+ * interfaces are marked: what is left when all are killed goes at the next start.
+ */
+#ifndef LDMD_LANE_H
+#define LDMD_LANE_H
+
+#include "process.h"
+
+/* Does the entry leave its interface to us? (ldm7.nic) */
+bool lane_is_ours(const struct conf_multicast *m);
+/* Before the walls. 0 when all is made, or -1 (logged). */
+int lane_make(const struct options *opt, const struct conf_multicast *m);
+/* Returns when all is removed. Without lane_make() it does nothing. */
+void lane_remove(void);
+/* At the start of the server: removes what one with the same queue left. */
+void lane_sweep(const struct options *opt);
+
+#endif
