@@ -81,7 +81,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "ldm7.nic_tags": _whole(0, 1, "0 or 1", _PATH),
     "ldm7.nic_buffer_bytes": _whole(
-        0, (1 << 32) - 1, "an integer from 0 (no traffic control) to 4294967295, in bytes", "b_mc"
+        0, 4e9, "an integer from 0 (no traffic control) to 4e9, in bytes", "b_mc"
     ),
     "ldm7.retry_s": _whole(1, 86400, "an integer from 1 to 86400, in seconds"),
     "ldm7.vlanutil": Setting("text", "1 to 255 bytes: the path of vlanutil, or its name in PATH"),

@@ -182,7 +182,7 @@ def all_killed(world: World, ldmd: Path) -> None:
 
 def refused(world: World, ldmd: Path) -> None:
     """What the kernel refuses is one line, and nothing is left."""
-    for fails in ("link add", "addr add", "filter add"):
+    for fails in ("link add", "filter add"):
         (world.work / "fails").write_text(fails)
         with daemon(ldmd, world.tools, world.conf()) as d:
             wait_for("an error", lambda log=d.log: " failed: " in log())
