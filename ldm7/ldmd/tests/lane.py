@@ -23,7 +23,7 @@ from wire import Daemon, daemon, expect
 # Links are files that hold their aliases; of tc only the root of `lo` is remembered.
 FAKE = """#!/bin/sh
 cd {work}
-one() {{ [ -e "links/$1" ] && echo "7: $1@lo: <UP> mtu 1500\\\\ link\\\\ alias $(cat "links/$1")"; }}
+one() {{ [ -e "links/$1" ] && echo "7: $1@lo: <UP> mtu 1500\\\\ alias $(cat "links/$1")"; }}
 case "$*" in
 "-o link show type vlan") for l in links/*; do one "$(basename "$l")"; done; exit 0;;
 *" link show dev "*) one "$5" || one "$6"; exit;;
