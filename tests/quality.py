@@ -43,7 +43,7 @@ class Share:
     least_percent: float
 
 
-COUNTED = ("common/c/", "transport/", "fmtp/src/", "fcast/src/", "ldm7/")
+COUNTED = ("common/c/", "transport/", "fmtp/src/", "fcast/src/", "m2c/src/", "ldm7/")
 # Protocol cores, coders, parsers and the queue: what needs no socket to be tested.
 LOOPS = "client|server|multicast_in|multicast_out|connections"
 LDM_CORES = (
@@ -54,6 +54,7 @@ CORES = (
     Share("FMTP cores", rf"fmtp/src/(?!({LOOPS})\.c)[^/]+\.c", 90),
     Share("codes, timers, simulator", r"transport/(fec|loop|sim)/(?!speed|overhead)[^/]+\.c", 90),
     Share("carousel cores", r"fcast/src/[^/]+\.c", 90),
+    Share("layered control cores", r"m2c/src/[^/]+\.c", 90),
     Share("product queue", r"ldm7/queue/pq[^/]*\.c", 90),
     Share("LDM coders and parsers", rf"ldm7/(common/[^/]+|ldmd/({LDM_CORES}))\.c", 90),
 )

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The application scheduler: which of a ring of blocks each level of a buffer carries, so that any
+ * buffer is worth its bytes. Two levels are as far apart on the ring as they can be, so a receiver
+ * of twice as many levels has all blocks in half the buffers, whichever buffer is its first.
+ */
+#ifndef M2C_SCHEDULE_H
+#define M2C_SCHEDULE_H
+
+#include <stdint.h>
+
+struct m2c_schedule {
+    uint32_t blocks; /* B */
+    uint32_t levels; /* N */
+    uint32_t *shift; /* by level: blocks from the first level's */
+};
+
+/* 0, or -1 with errno: EINVAL unless 1 <= levels <= blocks; ENOMEM. */
+int m2c_schedule_init(struct m2c_schedule *s, uint32_t blocks, uint32_t levels);
+void m2c_schedule_free(struct m2c_schedule *s);
+/* The block of a level, from 0, of a buffer. */
+uint32_t m2c_schedule_block(const struct m2c_schedule *s, uint64_t buffer, uint32_t level);
+
+#endif

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "wave.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+
+static double or_default(double value, double otherwise)
+{
+    return value == 0 ? otherwise : value;
+}
+
+/* NaN is none. */
+static bool is_within(double value, double least, double most)
+{
+    return value >= least && value <= most;
+}
+
+static struct m2c_wave_config with_defaults(const struct m2c_wave_config *cfg)
+{
+    return (struct m2c_wave_config){
+        .base_packets_per_s = or_default(cfg->base_packets_per_s, 1),
+        .slot_s = or_default(cfg->slot_s, 10),
+        .quiescence_s = or_default(cfg->quiescence_s, 300),
+        .factor = or_default(cfg->factor, M2C_WAVE_FACTOR),
+        .layers = cfg->layers,
+    };
+}
+
+static double remaining(const struct m2c_wave *w, unsigned layer, double tau);
+
+int m2c_wave_init(struct m2c_wave *w, const struct m2c_wave_config *cfg)
+{
+    const struct m2c_wave_config c = with_defaults(cfg);
+    struct m2c_wave probe = {.cfg = c};
+    bool fits = is_within(c.base_packets_per_s, 1e-3, 1e6) && is_within(c.slot_s, 1e-3, 1e4) &&
+                is_within(c.quiescence_s, 1e-3, 1e6) && is_within(c.factor, 0.1, 0.99) &&
+                c.layers >= 1 && c.layers <= M2C_LAYERS_MAX &&
+                ceil(c.quiescence_s / c.slot_s) + c.layers <= M2C_WAVE_CHANNELS_MAX;
+
+    fits = fits && remaining(&probe, c.layers, 0) < UINT32_MAX &&
+           m2c_wave_packets(&probe, 0, 0, 1) < M2C_WAVE_PSN_COUNT - 1;
+    if (!fits) {
+        errno = EINVAL;
+        return -1;
+    }
+    w->cfg = c;
+    w->quiescent = (unsigned)ceil(c.quiescence_s / c.slot_s);
+    w->channels = c.layers + w->quiescent;
+    w->base_per_slot =
+        (unsigned)ceil(c.base_packets_per_s * c.slot_s * (c.factor - 1) / log(c.factor));
+    return 0;
+}
+
+unsigned m2c_wave_layers_for(const struct m2c_wave_config *cfg, double packets_per_s)
+{
+    struct m2c_wave w = {.cfg = with_defaults(cfg)};
+    unsigned layers = 1;
+
+    while (layers <= M2C_LAYERS_MAX && m2c_wave_cumulative(&w, layers, 0) < packets_per_s)
+        layers++;
+    return layers;
+}
+
+static uint64_t slot_length_ns(const struct m2c_wave *w)
+{
+    return (uint64_t)llround(w->cfg.slot_s * 1e9);
+}
+
+uint64_t m2c_wave_slot(const struct m2c_wave *w, uint64_t now_ns, double *tau)
+{
+    const uint64_t length_ns = slot_length_ns(w);
+
+    if (tau)
+        *tau = (double)(now_ns % length_ns) / (double)length_ns;
+    return now_ns / length_ns;
+}
+
+uint64_t m2c_wave_slot_ns(const struct m2c_wave *w, uint64_t slot)
+{
+    return slot * slot_length_ns(w);
+}
+
+unsigned m2c_wave_ctsi(const struct m2c_wave *w, uint64_t slot)
+{
+    return (unsigned)(slot % w->channels);
+}
+
+double m2c_wave_rate(const struct m2c_wave *w, unsigned layer, double tau)
+{
+    return w->cfg.base_packets_per_s * pow(w->cfg.factor, tau - (double)layer);
+}
+
+double m2c_wave_cumulative(const struct m2c_wave *w, unsigned layer, double tau)
+{
+    const double growth = 1 / w->cfg.factor;
+
+    return w->cfg.base_packets_per_s * pow(w->cfg.factor, tau) * (pow(growth, layer + 1) - 1) /
+           (growth - 1);
+}
+
+double m2c_wave_packets(const struct m2c_wave *w, unsigned layer, double from, double to)
+{
+    return (m2c_wave_rate(w, layer, to) - m2c_wave_rate(w, layer, from)) * w->cfg.slot_s /
+           log(w->cfg.factor);
+}
+
+/* Packets that the layer's channel still has before it rests; of the base channel, in this slot. */
+static double remaining(const struct m2c_wave *w, unsigned layer, double tau)
+{
+    const double c = w->cfg.base_packets_per_s * w->cfg.slot_s / -log(w->cfg.factor);
+
+    if (!layer) /* L is a whole number: slightly more than the rate's integral */
+        return w->base_per_slot * (pow(w->cfg.factor, tau) - w->cfg.factor) / (1 - w->cfg.factor);
+    return c * (pow(w->cfg.factor, tau - (double)layer) - 1);
+}
+
+/* The moment at which so many packets remain. */
+static double tau_of_remaining(const struct m2c_wave *w, unsigned layer, double packets)
+{
+    const double c = w->cfg.base_packets_per_s * w->cfg.slot_s / -log(w->cfg.factor);
+
+    if (!layer)
+        return log(packets / w->base_per_slot * (1 - w->cfg.factor) + w->cfg.factor) /
+               log(w->cfg.factor);
+    return log(packets / c + 1) / log(w->cfg.factor) + (double)layer;
+}
+
+/* Packets that have their moment after tau. The k-th from the end goes when k + 1/2 remain. */
+static uint32_t packets_after(const struct m2c_wave *w, unsigned layer, double tau)
+{
+    if (tau >= 1) /* a layer's border is the next one's: the same number for both */
+        return layer > 1 ? packets_after(w, layer - 1, 0) : 0;
+    return (uint32_t)ceil(fmax(0, remaining(w, layer, tau) - 0.5));
+}
+
+uint32_t m2c_wave_count(const struct m2c_wave *w, unsigned layer, double from, double to)
+{
+    return packets_after(w, layer, from) - packets_after(w, layer, to);
+}
+
+double m2c_wave_packet_tau(const struct m2c_wave *w, unsigned layer, uint32_t i)
+{
+    const double left = (double)packets_after(w, layer, 0) - i - 0.5;
+
+    return fmin(fmax(0, tau_of_remaining(w, layer, left)), nextafter(1, 0));
+}
+
+uint32_t m2c_wave_psn(const struct m2c_wave *w, unsigned layer, uint64_t slot, uint32_t i)
+{
+    if (!layer) {
+        const uint64_t slots = M2C_WAVE_PSN_COUNT / w->base_per_slot;
+        return (uint32_t)(slot % slots) * w->base_per_slot + i;
+    }
+    return (i - packets_after(w, layer, 0)) % M2C_WAVE_PSN_COUNT;
+}
+
+unsigned m2c_wave_channel(const struct m2c_wave *w, unsigned layer, uint64_t slot)
+{
+    /* The wave of channel i ends with slot i: layer 1 is the channel of this slot's number. */
+    return layer ? (unsigned)((slot + layer - 1) % w->channels) : w->channels;
+}
+
+int m2c_wave_layer(const struct m2c_wave *w, unsigned channel, uint64_t slot)
+{
+    if (channel == w->channels)
+        return 0;
+    if (channel > w->channels)
+        return -1;
+    const unsigned ahead = (channel + w->channels - m2c_wave_ctsi(w, slot)) % w->channels;
+    return ahead < w->cfg.layers ? (int)ahead + 1 : -1;
+}
+
+double m2c_wave_join_tau(const struct m2c_wave *w, unsigned layer, double packets_per_s)
+{
+    const double most = m2c_wave_cumulative(w, layer, 0);
+    const double tau = log(packets_per_s / most) / log(w->cfg.factor);
+
+    return is_within(tau, 0, 1) ? tau : -1;
+}
+
+uint64_t m2c_wave_leave_ns(const struct m2c_wave *w, unsigned layer, uint64_t slot)
+{
+    return layer ? m2c_wave_slot_ns(w, slot + layer) : UINT64_MAX;
+}
