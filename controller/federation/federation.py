@@ -46,7 +46,6 @@ LOG = logging.getLogger(__name__)
 WORKERS = 4  # for each domain
 USER_TIMEOUT_S = 120.0  # longer than any attempt may take
 LOOK_S = 1.0  # how often paths that ended are looked for
-AUDIT_S = 15.0
 QUERY_TIMEOUT_S = 5.0
 CONNECTION_LOCKS = 256
 NOBODY = 0  # asks for what the controller does by itself
@@ -75,7 +74,6 @@ class Federation:
         peers: Mapping[str, Exchange],
         *,
         timing: Timing | None = None,
-        audit_s: float = AUDIT_S,
         is_active: Callable[[], bool] = lambda: True,
     ) -> None:
         self.domains = domains
@@ -85,7 +83,6 @@ class Federation:
         self._peers = peers
         self.bookings = FederatedBookings(domains, home, own, store, self._exchange)
         self._timing = timing or Timing()
-        self._audit_s = audit_s
         self._is_active = is_active
         self._changed = threading.Condition()  # the coordinator's lock
         self._coordinator: Coordinator | None = None
@@ -388,7 +385,7 @@ class Federation:
                     tend = partial(self.bookings.tend, self._adopt)
                     self._pools[self.home].submit(self._tend, tend)
                 if now >= audit_at:
-                    audit_at = now + self._audit_s
+                    audit_at = now + self._timing.audit_s
                     self._audit()
                 told = ""
             except ServiceError as error:  # the store: once, however often it is tried

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
-from controller.federation.federation import AUDIT_S, Exchange, Federation
+from controller.federation.federation import Exchange, Federation
 from controller.federation.local import ServicePaths
 from controller.federation.peers import Peer, PeerAddress
 from controller.federation.records import Timing
@@ -38,7 +38,6 @@ def join(
     peers: Mapping[str, Exchange],
     *,
     timing: Timing | None = None,
-    audit_s: float = AUDIT_S,
 ) -> Joined:
     """Return a domain's path service together with its peers'.
 
@@ -53,7 +52,6 @@ def join(
         FederationStore(store),
         peers,
         timing=timing,
-        audit_s=audit_s,
         is_active=lambda: own.is_active,
     )
     service = FederatedService(own, federation)

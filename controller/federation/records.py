@@ -21,6 +21,7 @@ class Timing:
     settle_s: float = 2.0  # how long a request waits for an undoing, or for a removal, to end
     retry_first_s: float = 0.5  # of releases, doubling
     retry_last_s: float = 10.0
+    audit_s: float = 15.0  # between questions to the other domains
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ class CellSpec:
     ldm6_from: str  # publisher, relays
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
-    loss_period: int  # every so many-th datagram is lost; 0: `loss`
+    loss_period: int  # every nth datagram is lost; 0: `loss`
     clock_offset_ms: float  # of receivers' programs, beyond the publisher's
     clock_offset_i_ms: tuple[float, ...] | None  # by receiver
     carousel: Carousel
@@ -373,19 +373,23 @@ def build_cell(
         loss_period=fixed.loss_period,
         clock_offset_ms=fixed.clock_offset_ms,
         clock_offset_i_ms=fixed.clock_offset_i_ms and fixed.clock_offset_i_ms[: chosen.m],
-        carousel=Carousel(
-            fixed.file_bytes or 0,
-            fixed.fec,
-            fixed.k,
-            fixed.order,
-            fixed.symbol_bytes,
-            fixed.overhead_percent,
-            fixed.tune_in_s,
-            fixed.storage,
-            fixed.crowd,
-            fixed.io,
-            fixed.disk_iops,
-        ),
+        carousel=_carousel(fixed),
+    )
+
+
+def _carousel(fixed: Parameters) -> Carousel:
+    return Carousel(
+        file_bytes=fixed.file_bytes or 0,
+        fec=fixed.fec,
+        k=fixed.k,
+        order=fixed.order,
+        symbol_bytes=fixed.symbol_bytes,
+        overhead_percent=fixed.overhead_percent,
+        tune_in_s=fixed.tune_in_s,
+        storage=fixed.storage,
+        crowd=fixed.crowd,
+        io=fixed.io,
+        disk_iops=fixed.disk_iops,
     )
 
 

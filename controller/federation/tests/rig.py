@@ -29,7 +29,9 @@ from controller.tests.rig import FailingSwitches
 from topologies.model.network import Network
 
 # Lost messages are noticed at once: the limits are for a slow machine.
-TIMING = Timing(reserve_s=60, commit_s=60, release_s=60, settle_s=30, hold_s=60, retry_first_s=0.1)
+TIMING = Timing(
+    reserve_s=60, commit_s=60, release_s=60, settle_s=30, hold_s=60, retry_first_s=0.1, audit_s=0.3
+)
 
 
 class Wire:
@@ -77,7 +79,7 @@ class DomainRig(FailingSwitches):
         network = self.world.network
         self.store = store = Store(self._file, network.name, self.home)
         self.own = PathService(network, self.home, self.apply, self.read, store=store)
-        joined = join(network, self.home, self.own, store, self.wires, timing=TIMING, audit_s=0.3)
+        joined = join(network, self.home, self.own, store, self.wires, timing=TIMING)
         self.service = joined.service
         self.federation = joined.federation
         self.monitor = Monitor(self.own, self.stats)
