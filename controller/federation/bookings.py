@@ -45,6 +45,7 @@ from controller.service.problems import ServiceError
 from controller.service.views import PathView, PathWish
 
 LOG = logging.getLogger(__name__)
+MOST_OF_A_DOMAIN = 250  # reservations that one coordinator has here; all have 1000
 
 
 @dataclass(frozen=True)
@@ -371,10 +372,21 @@ class FederatedBookings:
             end_time=request.end_s,
             leaves=segment.leaves,
         )
+        self._check_room(request.connection)
         # Noted before: should this controller die now, the booking is still asked about.
         self._note(request)
         self._own.book(wish, request.start_s)
         return Done()
+
+    def _check_room(self, connection: Connection) -> None:
+        """Raise Refusal if its coordinator has as many others here as one may have."""
+        peer = connection.coordinator
+        others = sum(c.coordinator == peer and c != connection for c in list(self._here))
+        if others >= MOST_OF_A_DOMAIN:
+            detail = (
+                f"found {others} reservations of domain '{peer}'; valid: fewer, so end one first"
+            )
+            raise Refusal(Problem(409, "no-number-left", "Too many reservations", detail))
 
     def _note(self, request: Book) -> None:
         note = BookedHere(request.connection, request.version)

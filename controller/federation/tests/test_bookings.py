@@ -279,6 +279,22 @@ def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> 
     assert [len(rig.own.bookings()) for rig in (a, b)] == [3, 3]
 
 
+def test_no_peer_takes_all_places(
+    world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controller.federation.bookings.MOST_OF_A_DOMAIN", 1)
+    book(a)
+    other: dict[str, Any] = {
+        "root": json_of(endpoint("a1", 2)),
+        "leaves": [json_of(endpoint("b2", 2))],
+    }
+    refused = book(a, 409, name="Q", rate_bps=1000, **other)
+    assert "domain 'b': found 1 reservations of domain 'a'; valid: fewer" in refused["detail"]
+    assert booked(world) == ALL
+    assert a.http.delete("/v1/reservations/R").status_code == 204
+    book(a, name="Q", rate_bps=1000, **other)
+
+
 def send(rig: DomainRig, sender: str, request: Request) -> Any:
     headers = {DOMAIN_HEADER: sender}
     return rig.http.post(MESSAGES_URL, content=request_json(request), headers=headers)
