@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common import looking
+from common.shell import NetworkError
 from controller.api.ratelimit import REQUESTS_PER_S
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
 from controller.paths.core import Core, core_of
@@ -246,6 +248,10 @@ def check_switch_options(arguments: argparse.Namespace) -> None:
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
     """Read the files that the options name. Raises UsageError, UnknownDomain."""
+    try:
+        looking.every_s(0.0)
+    except NetworkError as error:
+        raise UsageError(str(error)) from error
     of_address = host_and_port("--of-listen", arguments.of_listen)
     rest_address = (
         host_and_port("--rest-listen", arguments.rest_listen) if arguments.rest_listen else None

@@ -67,6 +67,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "common.contracts",
         "common.exit_codes",
         "common.looking",
+        "common.shell",
         "topologies.model.network",
         "controller.paths",
         "controller.switches",

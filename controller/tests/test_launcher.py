@@ -47,6 +47,15 @@ def options(network_file: Path, **changes: str | Path | None) -> list[str]:
     return [t for k, v in values.items() if v is not None for t in (f"--{k}", str(v))]
 
 
+def test_a_bad_period_of_observers_is_a_mistake(
+    network_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DOWNPOUR_LOOK_S", "often")
+    assert launcher.main(options(network_file)) == 2
+    said = "controller: DOWNPOUR_LOOK_S: found 'often'; valid: 0 to 600 (seconds)\n"
+    assert capsys.readouterr().err == said
+
+
 TOKEN = "secret-of-the-tests-0123456789"
 
 
