@@ -14,6 +14,7 @@ BURST_COMMENT: Final = "downpour-burst"  # counts the first packet of each burst
 MULTICAST_CLASS: Final = "1:1"
 UNICAST_CLASS: Final = "1:2"
 
+Protocol = Literal["ldm7", "ldm6", "fcast"]  # of an experiment
 MULTICAST_PROTOCOLS: Final = ("ldm7", "fcast")  # whose data go to a group's address
 JOIN_LEAVE: Final = "join-leave"  # `kind` of an experiment whose subscribers join and leave
 

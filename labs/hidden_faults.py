@@ -37,7 +37,7 @@ AMOUNTS: Final[dict[Kind, tuple[int, ...]]] = {
     "delay": (10, 15, 25, 40),  # ms more, in each direction
     "rate": (12, 14, 16, 17),  # Mbit/s of the multicast instead of 20
     "queue": (15_000, 20_000, 30_000),  # bytes of the multicast's queue
-    "rule": (20, 25, 40, 50),  # every so many-th datagram
+    "rule": (20, 25, 40, 50),  # every nth datagram
     "filter": (7, 15, 31),  # datagrams whose offset has none of these bits (in 1448's multiples)
     "clock": (300, 700, 1500),  # ms forward
 }

@@ -18,9 +18,10 @@ from pydantic import Field
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarfloat import ScalarFloat
 
+from common.contracts import Protocol
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
-from experiments.design.parameters import Block, Clocks, MetricName, Protocol
+from experiments.design.parameters import Block, Clocks, MetricName
 from experiments.design.spec import SpecErrors, UsageError
 from experiments.design.spec_reports import Reports, keys_by_block
 from parsers.base.metric_units import (

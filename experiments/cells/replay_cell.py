@@ -206,7 +206,7 @@ class CellRun(CellBase):
         return [" ".join(command) for command in commands]
 
     def _drop_every(self, host: str, nic: str) -> list[str]:
-        """Add the rule that drops every so many-th datagram, and read it back."""
+        """Add the rule that drops every nth datagram, and read it back."""
         period = self.cell.loss_period
         command = shaping.period_command(nic, period)
         self.run(host, command)

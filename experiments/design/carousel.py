@@ -32,7 +32,7 @@ class Carousel:
     order: str
     symbol_bytes: int
     overhead_percent: int  # 0: as `overhead_of` says
-    tune_in_s: float  # mean time between receivers who tune in; 0: all before the first symbol
+    tune_in_s: float  # mean time between receivers that tune in; 0: all before the first symbol
     storage: str = "in-place"  # as fcast-recv has it
     crowd: int = 4  # blocks of a write, with the schemes of MSR-TR-99-14
     io: str = "cached"

@@ -11,6 +11,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from common.contracts import Protocol
 from common.nearest import did_you_mean
 from experiments.design import ldmd_settings
 from experiments.design.loss_model import LossModel
@@ -29,7 +30,6 @@ MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000
-Protocol = Literal["ldm7", "ldm6", "fcast"]
 Fec = Literal["ldpc-triangle", "ldpc-staircase", "rs", "none"]
 Order = Literal["shuffle", "rotate", "sequential"]
 Storage = Literal["in-place", "memory", "receive-order", "group-area", "crowd-bucket", "crowd-pool"]
@@ -321,12 +321,12 @@ class Parameters(Block):
     )
     tune_in_s: GapSeconds = Field(
         0.0,
-        description="of fcast: mean time between receivers who tune in (Poisson); 0: all are there "
-        "before the first symbol",
+        description="of fcast: mean time between receivers that tune in (Poisson); 0: all are "
+        "there before the first symbol",
     )
     loss_period: Period = Field(
         0,
-        description="every so many-th datagram is lost at each receiver; 0: what loss says; the "
+        description="every nth datagram is lost at each receiver; 0: what loss says; the "
         "factor loss is 0",
     )
     storage: Storage = Field(

@@ -415,7 +415,7 @@ def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors
     if any(block.loss_period or (fixed.loss_period,)):
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside loss_period"
-            reports.add(("factors", number, "loss"), found, "[0]: every so many-th is lost")
+            reports.add(("factors", number, "loss"), found, "[0]: every nth datagram is lost")
         if set(block.protocol) != {"fcast"}:
             reports.add(place, f"{', '.join(block.protocol)} with loss_period", "[fcast]")
 

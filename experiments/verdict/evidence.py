@@ -104,7 +104,7 @@ class Evidence:
     network: Network | None = None
     branches_change: bool = False  # subscribers join and leave: who is to get a packet changes
     clock: Clock = "native"
-    loss_period: int = 0  # every so many-th datagram is lost; 0: `loss`
+    loss_period: int = 0  # every nth datagram is lost; 0: `loss`
     carousel: CarouselData | None = None  # of protocol fcast
 
 

@@ -87,7 +87,7 @@ def injected_loss(evidence: Evidence) -> list[Check]:
 
 
 def _periodic(evidence: Evidence) -> Check:
-    """Check that every so many-th datagram of those that arrived was taken, at each receiver."""
+    """Check that every nth datagram of those that arrived was taken, at each receiver."""
     name, period = "injected loss", evidence.loss_period
     wrong = [
         f"{host} {dropped} of {arrived}"

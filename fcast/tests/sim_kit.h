@@ -16,7 +16,7 @@ struct sim_config {
     unsigned receivers;
     uint64_t seed;
     double loss, duplicate, reorder;
-    uint32_t periodic;        /* each so manieth datagram is lost; 0: none */
+    uint32_t periodic;        /* each nth datagram is lost; 0: none */
     uint32_t phase;           /* of them: 1: the first one is lost */
     uint32_t late;            /* receiver i joins after i times so many datagrams */
     unsigned max_objects;     /* of the receivers; 0: the default */

@@ -155,7 +155,7 @@ static struct fcast_sender *carousel(const struct setting *setting)
     return s;
 }
 
-/* A life: until the object is here. Every so manieth datagram is lost; 0: none. */
+/* A life: until the object is here. Every nth datagram is lost; 0: none. */
 static void live(struct life *l, const char *dir, const struct setting *setting, unsigned lost)
 {
     static uint8_t bytes[FCAST_DATAGRAM_MAX];

@@ -163,11 +163,11 @@ FACTORS: dict[str, Factor] = {
             valid="shuffle, rotate or sequential",
         ),
         Factor(
-            "tune_in_s", "Mean time between receivers who tune in", "tune in", "s",
+            "tune_in_s", "Mean time between receivers that tune in", "tune in", "s",
             valid="seconds, 0 or more",
         ),
         Factor(
-            "loss_period", "Every so many-th datagram is lost", "every", whole=True,
+            "loss_period", "Every nth datagram is lost", "every", whole=True,
             valid="a whole number from 0",
         ),
         Factor(

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from common.contracts import VerdictWord
+from common.contracts import Protocol, VerdictWord
 from parsers.base.jsonfiles import BadFile, describe
 
 NO_CPU = "virtual time: the processor is infinitely fast there"
@@ -42,7 +42,7 @@ class Cell(_File):
 
     cell: str
     experiment: str
-    protocol: Literal["ldm7", "ldm6", "fcast"]
+    protocol: Protocol
     m: int = Field(ge=1)
     r_bps: float = Field(gt=0)
     loss: float = Field(ge=0, le=1)
@@ -71,7 +71,7 @@ class Cell(_File):
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
     clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
-    def protocol_of(self, host: str) -> Literal["ldm7", "ldm6", "fcast"]:
+    def protocol_of(self, host: str) -> Protocol:
         """Return how products come to a subscriber."""
         return "ldm6" if host in self.ldm6_subscribers else self.protocol
 

@@ -25,11 +25,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from common.contracts import Protocol
 from common.nearest import did_you_mean
 from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.metric_units import METRICS, canonical, to_si
 
-Protocol = Literal["ldm7", "ldm6", "fcast"]
 TOLERANCE = 0.10  # relative difference from which a sentence points it out, without error bars
 
 
