@@ -39,6 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from common.exit_codes import EXIT_INVALID
 from tests import cross
 from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
 
@@ -46,7 +47,6 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 LOGS: Final = ROOT / "build" / "test-logs"
 DURATIONS: Final = LOGS / "durations.json"
 TIERS: Final = ("check", "test", "all")
-EXIT_INVALID: Final = 3  # of the regression: others took this machine's processors
 EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
 END_S: Final = 10.0  # for each signal that ends a command
 FUZZ_REST_S: Final = 240
