@@ -200,30 +200,40 @@ class CellBase:
     # -- shaping ------------------------------------------------------------------------------
     def shape_feed(self, feed: Feed) -> list[list[str]]:
         """Set the publisher's two queues of a feed, on the NIC of its lane; return the commands.
-        What the kernel then has goes to `settings`."""
+        What the kernel then has goes to `settings`. ldmd's are looked at when it has started."""
         nic = self.emulation.nic1_of(self.publisher, feed.lane)
+        self.fidelity.asked.things |= shaping.htb_things(f"{self.publisher}/{nic}")
+        if self.cell.ldmd_shapes:
+            return []
         group = self.network.group_of(feed.lane)
-        rates = {
+        commands = shaping.htb_commands(nic, group, **self._rates(feed))
+        for command in commands:
+            self.run(self.publisher, command)
+        self.read_queues(feed)
+        return commands
+
+    def _rates(self, feed: Feed) -> dict[str, int]:
+        return {
             "r_mc_bps": feed.r_mc_bps,
             "r_uc_bps": feed.r_uc_bps,
             "b_mc_bytes": self.cell.b_mc_bytes,
             "b_uc_bytes": self.cell.b_uc_bytes,
         }
-        self.fidelity.asked.things |= shaping.htb_things(f"{self.publisher}/{nic}")
-        commands = shaping.htb_commands(nic, group, **rates)
-        for command in commands:
-            self.run(self.publisher, command)
+
+    def read_queues(self, feed: Feed) -> None:
+        """Note what the kernel has of `shape_feed`'s queues, now and after the replay."""
+        nic = self.emulation.nic1_of(self.publisher, feed.lane)
+        group = self.network.group_of(feed.lane)
         self.note_settings(
             lambda: shaping.read_back_htb(
                 self.run(self.publisher, shaping.qdisc_show(nic)),
                 self.run(self.publisher, shaping.class_show(nic)),
                 self.run(self.publisher, shaping.filter_show(nic)),
                 group=group,
-                **rates,
+                **self._rates(feed),
             ),
             feed.label,
         )
-        return commands
 
     def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
         """Add what `read` finds of the publisher's settings to `settings`; ask it again after the

@@ -4,6 +4,7 @@ or by LDM6. Replays, waits, collects, judges."""
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -85,6 +86,8 @@ class CellRun(CellBase):
             ("starting the LDM servers", self.start_daemons),
             ("waiting for the subscribers", self.await_ready),
         )
+        if self.cell.ldmd_shapes:
+            prepare = (*prepare, ("looking at the sender's queues", self.check_queues))
         if self.cell.protocol == "ldm7":
             # The publisher's ldmd makes the path, and subscriptions make its tree grow.
             prepare = (
@@ -186,6 +189,17 @@ class CellRun(CellBase):
         )
         if wrong := shaping.mismatches(self.settings):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
+
+    def check_queues(self) -> None:
+        """Compare the queues that ldmd made with the plan, as `shape` does with its own."""
+        before = len(self.settings)
+        self.read_queues(self.feed)
+        path = self.out / "shaping.json"
+        known = json.loads(path.read_text())
+        known["settings"] += [s.to_dict() for s in self.settings[before:]]
+        write_json(path, known)
+        if wrong := shaping.mismatches(self.settings):
+            raise CellError("shaping by ldmd is not as asked: " + "; ".join(wrong))
 
     def _inject_loss(self, host: str) -> list[str]:
         """Inject the loss at one subscriber and read it back; return the commands."""
@@ -312,6 +326,7 @@ class CellRun(CellBase):
         roots = {self.feed.name: root}
         service = self.emulation.controller_socket
         publisher = configs.publisher_conf(self.network, self.cell, roots, service)
+        publisher += configs.queue_settings(self.cell, self.nic1, self.job.build)
         self.start_daemon(self.publisher, self.publisher, publisher)
         for name, upstream in self.upstreams.items():
             source = self.network.host(upstream or self.publisher)

@@ -111,6 +111,20 @@ def publisher_conf(
     return _text(cell, [*multicast, *allowed], service)
 
 
+def queue_settings(cell: CellSpec, nic: str, build: Path) -> str:
+    """Return the lines by which the publisher's ldmd makes the queues of its interface; none where
+    the cell makes them. The interface is there: the network's, with a tag or without."""
+    if not cell.ldmd_shapes:
+        return ""
+    settings = {
+        "ldm7.nic": nic,
+        "ldm7.nic_tags": "0",
+        "ldm7.nic_buffer_bytes": str(cell.b_mc_bytes),
+        "ldm7.vlanutil": str(program("vlanutil", build)),
+    }
+    return "".join(f"SET {name} {value}\n" for name, value in settings.items())
+
+
 def subscriber_conf(
     network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
 ) -> str:

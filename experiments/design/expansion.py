@@ -101,6 +101,7 @@ class CellSpec:
     r_mc_bps: int
     r_uc_bps: int
     r_vn_bps: int
+    shaped_by: str  # the sender's queues: cell, ldmd
     ldm6_rate: str  # per-receiver, shared
     ldm6_bps: int  # rate of LDM6's token bucket filter
     b_mc_bytes: int
@@ -142,6 +143,11 @@ class CellSpec:
     def session_count(self) -> int:
         """Return how often a subscriber joins while the cell runs."""
         return 0
+
+    @property
+    def ldmd_shapes(self) -> bool:
+        """Tell whether the publisher's ldmd makes the sender's queues (ldm7.nic)."""
+        return self.protocol == "ldm7" and self.shaped_by == "ldmd"
 
     @property
     def shaped_bps(self) -> int:
@@ -348,6 +354,7 @@ def build_cell(
         r_mc_bps=rates.r_mc_bps,
         r_uc_bps=rates.r_uc_bps,
         r_vn_bps=rates.r_vn_bps,
+        shaped_by=fixed.shaped_by,
         ldm6_rate=fixed.ldm6_rate,
         ldm6_bps=rates.ldm6_bps,
         b_mc_bytes=fixed.b_mc,

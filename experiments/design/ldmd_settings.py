@@ -77,9 +77,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "ldm7.dead_s": _whole(3, 3600, "an integer from 3 to 3600, in seconds"),
     "ldm7.fallback": _whole(0, 1, "0 or 1"),
     "ldm7.nic": Setting(
-        "word", "1 to 15 letters, digits, - or _: the name of an interface", 1, 15, instead=_PATH
+        "word", "1 to 15 letters, digits, ., _ or -: the name of an interface", instead="shaped_by"
     ),
-    "ldm7.nic_tags": _whole(0, 1, "0 or 1", _PATH),
+    "ldm7.nic_tags": _whole(0, 1, "0 or 1", "shaped_by"),
     "ldm7.nic_buffer_bytes": _whole(
         0, 4e9, "an integer from 0 (no traffic control) to 4e9, in bytes", "b_mc"
     ),

@@ -261,6 +261,12 @@ class Parameters(Block):
         description="handoff: the link by which the path enters the next controller domain breaks "
         "when half of the trace is replayed, and is mended when all products are there",
     )
+    shaped_by: Literal["cell", "ldmd"] = Field(
+        "cell",
+        description="who makes the sender's two queues: the cell, or the publisher's ldmd when it "
+        "starts (DRFSM21 2.2.3), which gives both the same rate and buffer: r_uc as r_mc, b_uc as "
+        "b_mc; of ldm7",
+    )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",
         description="rate of LDM6's token bucket filter; per-receiver: m x r (MPUP16 V-B), "

@@ -433,6 +433,17 @@ def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Fact
         reports.add(place, found, "another scheme, or order sequential")
 
 
+def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """ldmd's two queues are alike."""
+    if fixed.shaped_by == "cell":
+        return
+    for one, other in (("r_mc", "r_uc"), ("b_mc", "b_uc")):
+        levels = [set(getattr(block, x) or (getattr(fixed, x),)) for x in (one, other)]
+        if len(levels[0] | levels[1]) > 1:
+            found = f"shaped_by: ldmd with {one} and {other} that differ"
+            reports.add(("factors", number), found, "one value of both")
+
+
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
     """Lists by receiver are long enough, and nothing else says the same."""
     most = max(block.receivers)
@@ -453,6 +464,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
             reports.add(place, found, valid)
     _check_file(reports, fixed, number, block)
     _check_offsets(reports, fixed, number, block)
+    _check_shapers(reports, fixed, number, block)
     if fixed.p_i is not None:
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside parameters.p_i"
@@ -517,6 +529,8 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
         if offset := spec.parameters.clock_offset_ms:
             place: Place = ("parameters", "clock_offset_ms")
             reports.add(place, f"clock_offset_ms {offset:g}", "0: not with kind join-leave")
+        if spec.parameters.shaped_by != "cell":
+            reports.add(("parameters", "shaped_by"), "shaped_by: ldmd", "cell with kind join-leave")
         if flows := spec.parameters.background_flows:
             place = ("parameters", "background_flows")
             reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")

@@ -44,6 +44,21 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
     assert allowed(allow) == {nic.ip for h in geni5.subscribers for nic in (h.nic1, h.nic2)}
 
 
+def test_ldmd_makes_the_queues_where_it_is_asked_to(cells: dict[str, CellSpec]) -> None:
+    build = Path("/b")
+    assert configs.queue_settings(cells["ldm7"], "nic1", build) == ""
+    ldm6 = dataclasses.replace(cells["ldm6"], shaped_by="ldmd")
+    assert configs.queue_settings(ldm6, "nic1", build) == ""
+    cell = dataclasses.replace(cells["ldm7"], shaped_by="ldmd", b_mc_bytes=5_000_000)
+    lines = configs.queue_settings(cell, "umass-nic1.1101", build).splitlines()
+    assert lines[:3] == [
+        "SET ldm7.nic umass-nic1.1101",
+        "SET ldm7.nic_tags 0",
+        "SET ldm7.nic_buffer_bytes 5000000",
+    ]
+    assert lines[3].startswith("SET ldm7.vlanutil /b")
+
+
 def allowed(lines: list[str]) -> set[str]:
     """The addresses these ALLOW entries let in, of some that look alike."""
     patterns = [line.split('"')[1] for line in lines]

@@ -210,6 +210,17 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, given: str, expe
     assert line.startswith(f"{tmp_path / 'x.yaml'}:")
 
 
+def test_ldmds_queues_are_alike(tmp_path: Path) -> None:
+    alike = ("parameters:\n", "parameters:\n  shaped_by: ldmd\n")
+    (cell, *_) = expand(spec_of(tmp_path, alike))
+    assert cell.shaped_by == "ldmd"
+    varied_block = ("protocol: [ldm7, ldm6]", "protocol: [ldm7]\n  b_uc: [5MB]")
+    with pytest.raises(SpecErrors) as caught:
+        spec_of(tmp_path, alike, varied_block)
+    (line,) = str(caught.value).splitlines()
+    assert "shaped_by: ldmd with b_mc and b_uc that differ; valid: one value of both" in line
+
+
 @pytest.mark.parametrize(
     ("value", "written"), [(12345678.0, "12345678"), (1234567.25, "1234567.25"), (1e-7, "1e-07")]
 )

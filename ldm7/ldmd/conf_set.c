@@ -25,7 +25,8 @@ enum kind {
     KIND_WORD,
     KIND_PATH,
     KIND_SERVICE,
-    KIND_TEMPLATE
+    KIND_TEMPLATE,
+    KIND_NIC
 };
 #define AT(member) offsetof(struct conf_settings, member)
 static const struct setting {
@@ -71,8 +72,8 @@ static const struct setting {
      "0 (none), 1 (products that peers push) or 2 (requested ones as well)"},
     {"ldm7.dead_s", KIND_UINT, AT(dead_s), 3, 3600, "an integer from 3 to 3600, in seconds"},
     {"ldm7.fallback", KIND_BOOL, AT(fallback), 0, 1, "0 or 1"},
-    {"ldm7.nic", KIND_WORD, AT(nic), 1, sizeof((struct conf_settings *)0)->nic - 1,
-     "1 to 15 letters, digits, - or _: the name of an interface"},
+    {"ldm7.nic", KIND_NIC, AT(nic), 1, sizeof((struct conf_settings *)0)->nic - 1,
+     "1 to 15 letters, digits, ., _ or -: the name of an interface"},
     {"ldm7.nic_buffer_bytes", KIND_UINT, AT(nic_buffer_bytes), 0, 4e9,
      "an integer from 0 (no traffic control) to 4e9, in bytes"},
     {"ldm7.nic_tags", KIND_BOOL, AT(nic_tags), 0, 1, "0 or 1"},
@@ -193,7 +194,10 @@ static bool is_template(const char *value)
 static bool set_text(char *at, const struct setting *s, const char *value)
 {
     return (s->kind != KIND_SERVICE || are_services(value)) &&
-           (s->kind != KIND_TEMPLATE || is_template(value)) && set_word(at, s, value);
+           (s->kind != KIND_TEMPLATE || is_template(value)) &&
+           (s->kind != KIND_NIC ||
+            (value[0] != '-' && value[strspn(value, NAME_CHARACTERS)] == '\0')) &&
+           set_word(at, s, value);
 }
 
 static bool set_number(char *at, const struct setting *s, const char *value)
