@@ -229,7 +229,7 @@ def _fcast(
 
 
 # Without feedback: what eight receivers on two cores take.
-FCAST_UNLIMITED_BPS: Final = 1_500_000_000
+FCAST_UNLIMITED_BPS: Final = 2_000_000_000
 FLUTE_UNLIMITED_BPS: Final = 200_000_000
 FLUTE: Final = "bench/flute/bin"
 FLUTE_GROUP: Final = f"{GROUP_IP}:{TCP_PORT}"
