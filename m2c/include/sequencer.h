@@ -36,7 +36,8 @@ struct m2c_plan {
     struct m2c_tile *tiles;     /* by interval, then by layer */
 };
 
-enum { M2C_NO_PDU = UINT32_MAX, M2C_PLAN_INTERVALS_MAX = 1024 };
+#define M2C_NO_PDU UINT32_MAX
+enum { M2C_PLAN_INTERVALS_MAX = 1024 };
 
 /* Plans a buffer of so many PDUs. If there are more than the layers can send in [start_ns, end_ns),
  * the last are not sent. 0, or -1 with errno: EINVAL (no time, no PDUs, or too many slots),

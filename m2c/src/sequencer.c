@@ -66,7 +66,7 @@ int m2c_plan_init(struct m2c_plan *p, const struct m2c_wave *w, uint64_t start_n
     p->tiles = reallocarray(NULL, count, sizeof *p->tiles);
     if (!order || !p->tiles) {
         free(order);
-        free(p->tiles);
+        m2c_plan_free(p);
         errno = ENOMEM;
         return -1;
     }
