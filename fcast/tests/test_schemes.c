@@ -130,6 +130,7 @@ static void start(struct life *l, const char *dir, const struct setting *s)
 static void end(struct life *l)
 {
     fcast_receiver_free(l->core);
+    places_close(&l->places);
     close(l->places.dir_fd);
 }
 
