@@ -14,6 +14,8 @@ struct fcast_shelf_config {
     enum fcast_scheme scheme;
     uint32_t b;           /* blocks of a write; groups of a bucket's crowd */
     uint64_t max_bytes;   /* of memory */
+    bool fills;           /* write zeroes to a new crowd (or group) first: direct writes into new
+                           * blocks of a file system that are larger cost more than one each */
     int rs_kind;          /* enum rs_kind */
     struct fcast_fti fti; /* Reed-Solomon */
     /* The disk: data; repair for the sorted file of Receive-Order; notes of what is written, which

@@ -84,10 +84,11 @@ static bool decode_rs(struct fcast_reception *r, uint32_t block, struct work *w)
             ids[count] = i;
             in[count++] = w->symbols[i];
         }
-    struct rs_code *code = rs_code_new((enum rs_kind)r->rs_kind, w->k, w->n);
-    bool good = code && rs_decode(code, r->fti.symbol_bytes, ids, in, w->symbols) == 0;
-    rs_code_free(code);
-    return good;
+    /* Making a code inverts a matrix of k by k, which takes longer than decoding by it. */
+    struct rs_code **code = &r->codes[block >= r->partition.large_blocks];
+    if (!*code)
+        *code = rs_code_new((enum rs_kind)r->rs_kind, w->k, w->n);
+    return *code && rs_decode(*code, r->fti.symbol_bytes, ids, in, w->symbols) == 0;
 }
 
 static struct ldpc_matrix *matrix_of(struct fcast_reception *r, uint32_t block, struct work *w)

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fec/rs.h"
 #include "reception_impl.h"
 
 enum { WORD_BITS = 64, FIRST_SLOTS = 256, EVERY_SYMBOL_K = 1000, RATE_MIN = 8 };
@@ -23,6 +22,14 @@ static uint64_t all_symbols(const struct fcast_fti *fti, const struct fcast_part
            (p->blocks - p->large_blocks) * fcast_reception_n(fti, p->small);
 }
 
+/* Tables of two codes of Reed-Solomon: 33 bytes for each coefficient. */
+static uint64_t codes_bytes(const struct fcast_fti *fti, const struct fcast_partition *p)
+{
+    const uint64_t k = p->large;
+
+    return fti->fec == FCAST_RS ? 2 * 33 * k * (RS_N_MAX - k) : 0;
+}
+
 uint64_t fcast_reception_bytes(const struct fcast_fti *fti)
 {
     const struct fcast_partition p = fcast_partition_of(fti);
@@ -32,7 +39,7 @@ uint64_t fcast_reception_bytes(const struct fcast_fti *fti)
         (fti->fec != FCAST_RS && fti->n_max > (uint64_t)RATE_MIN * fti->block_max))
         return 0;
     return symbols / 8 + p.blocks * sizeof(struct fcast_block_state) +
-           (symbols - p.symbols) * sizeof(struct fcast_slot) + 1;
+           (symbols - p.symbols) * sizeof(struct fcast_slot) + codes_bytes(fti, &p) + 1;
 }
 
 uint64_t fcast_reception_block_bytes(const struct fcast_fti *fti)
@@ -165,6 +172,8 @@ void fcast_reception_free(struct fcast_reception *r)
     free(r->slots);
     ldpc_matrix_free(r->matrices[0]);
     ldpc_matrix_free(r->matrices[1]);
+    rs_code_free(r->codes[0]);
+    rs_code_free(r->codes[1]);
     *r = (struct fcast_reception){0};
 }
 

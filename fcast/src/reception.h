@@ -7,6 +7,7 @@
 
 #include "fcast.h"
 #include "fec/ldpc.h"
+#include "fec/rs.h"
 
 struct fcast_block_state {
     uint32_t received; /* different symbols */
@@ -31,6 +32,7 @@ struct fcast_reception {
     uint32_t slot_count, slot_room;
     uint32_t open_blocks;
     struct ldpc_matrix *matrices[2]; /* of large and small blocks, when needed */
+    struct rs_code *codes[2];        /* the same */
     uint64_t decoded, store_errors;
 };
 

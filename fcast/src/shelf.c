@@ -7,7 +7,7 @@
 
 #include "fec/rs.h"
 
-enum { ALIGNMENT = 4096, IDS = 256, WORD_BITS = 64 };
+enum { ALIGNMENT = 4096, IDS = 256, WORD_BITS = 64, FILL_BLOCKS = 256 };
 /* The id of a note: a crowd is being written back; if no FCAST_BLOCK_DONE of its first group
  * follows, its blocks are gone. */
 #define SORTING (UINT32_MAX - 1)
@@ -27,7 +27,7 @@ struct fcast_shelf {
     uint8_t *id_at;
     uint8_t *pool; /* blocks that wait, by slot; In-Memory: all, by arrival */
     uint32_t *slots, free_slots;
-    uint8_t *writing;
+    uint8_t *writing, *zeroes; /* NULL: new areas are not filled */
     uint64_t memory, peak;
     struct rs_code *codes[2];       /* of large and small groups */
     uint64_t next_area, next_block; /* of what `noted` tells */
@@ -74,6 +74,12 @@ static struct fcast_storage_config plan(const struct fcast_shelf *s)
     return c;
 }
 
+/* Receive-Order appends, and leaves nothing out. */
+static bool does_fill(const struct fcast_shelf *s)
+{
+    return s->cfg.fills && !is_in_memory(s) && s->cfg.scheme != FCAST_RECEIVE_ORDER;
+}
+
 /* Memory that it takes in all, at most. */
 static uint64_t memory_of(const struct fcast_shelf *s, const struct fcast_storage_config *c)
 {
@@ -92,7 +98,8 @@ static uint64_t memory_of(const struct fcast_shelf *s, const struct fcast_storag
         crowd = (uint64_t)c->crowd_groups * s->k;
     }
     const uint64_t lists = 2 * sizeof(struct fcast_block) + 2 * sizeof(uint32_t);
-    return tables + held * (size + lists) + c->b * size + 2 * crowd * size;
+    const uint64_t zeroes = does_fill(s) ? FILL_BLOCKS * size : 0;
+    return tables + held * (size + lists) + c->b * size + 2 * crowd * size + zeroes;
 }
 
 static void measure(struct fcast_shelf *s, const struct fcast_shelf_config *cfg)
@@ -194,7 +201,10 @@ struct fcast_shelf *fcast_shelf_new(const struct fcast_shelf_config *cfg)
     s->pool = new_blocks(room, cfg->fti.symbol_bytes);
     s->writing = new_blocks(c.b, cfg->fti.symbol_bytes);
     s->slots = calloc(room, sizeof *s->slots);
-    bool good = s->areas && s->group_at && s->id_at && s->pool && s->writing && s->slots;
+    if (does_fill(s) && (s->zeroes = new_blocks(FILL_BLOCKS, cfg->fti.symbol_bytes)))
+        memset(s->zeroes, 0, (size_t)FILL_BLOCKS * cfg->fti.symbol_bytes);
+    bool good = (s->zeroes || !does_fill(s)) && s->areas && s->group_at && s->id_at && s->pool &&
+                s->writing && s->slots;
     for (uint64_t i = 0; good && i < room; i++)
         s->slots[s->free_slots++] = (uint32_t)(room - 1 - i);
     if (!good || (!is_in_memory(s) && !restore(s))) {
@@ -217,6 +227,7 @@ void fcast_shelf_free(struct fcast_shelf *s)
     free(s->pool);
     free(s->slots);
     free(s->writing);
+    free(s->zeroes);
     rs_code_free(s->codes[0]);
     rs_code_free(s->codes[1]);
     free(s);
@@ -263,14 +274,33 @@ static void note(const struct fcast_shelf *s, uint32_t group, uint32_t id)
         s->cfg.disk.note(s->cfg.disk.ctx, (struct fcast_symbol){group, id});
 }
 
+/* Zeroes for all of an area, before its first block. */
+static int fill(const struct fcast_shelf *s, uint32_t area)
+{
+    const struct fcast_store *data = &s->cfg.disk.data;
+    const uint64_t size = s->cfg.fti.symbol_bytes;
+    uint64_t at = first_position(s, area), left = (uint64_t)groups_of(s, area) * s->k;
+
+    for (uint64_t n; left; at += n, left -= n) {
+        n = left < FILL_BLOCKS ? left : FILL_BLOCKS;
+        if (data->write(data->ctx, at * size, s->zeroes, n * size) < 0)
+            return -1;
+    }
+    return 0;
+}
+
 static int write_one(struct fcast_shelf *s, const struct fcast_write *w)
 {
+    const uint32_t area = w->blocks[0].group / s->area_groups;
+
     const struct fcast_store *data = &s->cfg.disk.data;
     size_t size = s->cfg.fti.symbol_bytes;
 
     for (uint32_t i = 0; i < w->count; i++)
         memcpy(s->writing + i * size, s->pool + w->blocks[i].slot * size, size);
-    int result = data->write(data->ctx, w->at * size, s->writing, w->count * size);
+    int result = s->zeroes && !s->areas[area].count ? fill(s, area) : 0;
+    if (result == 0)
+        result = data->write(data->ctx, w->at * size, s->writing, w->count * size);
     for (uint32_t i = 0; i < w->count; i++) {
         const struct fcast_block *b = &w->blocks[i];
         s->slots[s->free_slots++] = b->slot;

@@ -332,6 +332,14 @@ static void test_direct(void **state)
         live(&l, dir, &s, 3);
         assert_int_equal(l.stored, 1);
         end(&l);
+        /* zeroes for each of 36 groups first */
+        s = with(1 + FCAST_GROUP_AREA);
+        s.keeping.is_direct = true;
+        live(&l, dir, &s, 3);
+        assert_int_equal(l.stored, 1);
+        assert_int_equal(l.places.receiving.writes, 720 + 36);
+        assert_int_equal(l.places.receiving.written_bytes, 2 * 720 * E);
+        end(&l);
     }
     remove_dir(dir);
     if (has_none)

@@ -323,6 +323,7 @@ static struct fcast_shelf_config shelf_of(const struct places *owner, const stru
         .scheme = (enum fcast_scheme)(owner->keeping.storage - 1),
         .b = owner->keeping.crowd,
         .max_bytes = owner->keeping.memory_bytes - owner->memory_used,
+        .fills = owner->keeping.is_direct,
         .rs_kind = owner->keeping.rs_kind,
         .fti = *fti,
     };

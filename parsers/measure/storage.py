@@ -55,7 +55,7 @@ def storage_values(
         return {n: absent(_UNITS.get(n, "B"), "the logs do not say it") for n in NAMES}
     scheme = str(parameters.get("storage", "in-place"))
     return {
-        "disk_rate": _rate(uses),
+        "disk_rate": _rate(uses, blocks * int(str(parameters.get("symbol_bytes") or 1024))),
         "disk_seeks": Value(statistics.fmean(u.seeks for u in uses) / blocks, ""),
         "scheme_memory": (
             absent("B", "in place, no scheme keeps symbols in memory")
@@ -67,11 +67,11 @@ def storage_values(
     }
 
 
-def _rate(uses: Sequence[DiskUse]) -> Value:
+def _rate(uses: Sequence[DiskUse], file_bytes: int) -> Value:
     if min(u.write_s for u in uses) < LEAST_WRITE_S:
         return absent("bit/s", f"less than {LEAST_WRITE_S} s in writes")
-    rate = statistics.fmean(8 * u.written_bytes / u.write_s for u in uses)
-    return Value(rate, "bit/s", note="of the time in writes")
+    rate = statistics.fmean(8 * file_bytes / u.write_s for u in uses)
+    return Value(rate, "bit/s", note="the file over the time in writes")
 
 
 def _formula(parameters: Mapping[str, object], scheme: str, blocks: int) -> Value:
