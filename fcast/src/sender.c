@@ -223,8 +223,13 @@ static int put_metadata(const struct fcast_sender *s, struct object *o)
     if (!copy)
         return -1;
     memcpy(copy, bytes, len);
-    *(is_seed ? &o->trailer : &o->header) = copy;
-    *(is_seed ? &o->trailer_len : &o->header_len) = len;
+    if (is_seed) {
+        o->trailer = copy;
+        o->trailer_len = len;
+    } else {
+        o->header = copy;
+        o->header_len = len;
+    }
     return 0;
 }
 

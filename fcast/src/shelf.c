@@ -430,8 +430,8 @@ static int decode_group(struct fcast_shelf *s, struct sorting *t, uint32_t nth, 
     const struct fcast_store *data = &s->cfg.disk.data;
     const size_t size = s->cfg.fti.symbol_bytes;
     const uint32_t group = t->area * s->area_groups + nth, k = fcast_block_k(&s->partition, group);
-    const uint8_t *blocks[RS_N_MAX];
-    unsigned ids[RS_N_MAX];
+    const uint8_t *blocks[RS_N_MAX] = {NULL};
+    unsigned ids[RS_N_MAX] = {0};
 
     if (t->begins[nth + 1] - t->begins[nth] != k) {
         errno = EINVAL;
