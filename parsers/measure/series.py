@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from parsers.base.times import MICROSECONDS
 from parsers.measure import metrics
@@ -17,14 +15,6 @@ from parsers.read.ldm_log import Product
 CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
 
 
-class Arrivals(NamedTuple):
-    """When each file was created, and its size, in the order of creation. Arrays, as reports hold
-    all cells and an hour has 45,703 files: 16 bytes each instead of 116."""
-
-    times_s: array[float] = array("d")
-    sizes_bytes: array[int] = array("q")
-
-
 @dataclass(frozen=True)
 class Series:
     """For the plots; times in seconds after the first insertion."""
@@ -32,7 +22,7 @@ class Series:
     nic_bps: tuple[tuple[float, float], ...] = ()
     nic_bps_per_minute: tuple[tuple[float, float], ...] = ()
     input_bps: tuple[tuple[float, float], ...] = ()  # per second, at the second's end
-    arrivals: Arrivals = Arrivals()
+    arrivals: tuple[tuple[float, int], ...] = ()  # (when it was created, bytes) of each file
     machine_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: not idle, no iowait, steal
     sender_cpu: tuple[tuple[float, float], ...] = ()  # % of all cores: the LDM processes
     sender_cpu_source: str = ""  # cpu.log or ps
@@ -81,10 +71,9 @@ def input_series(
     return tuple((i + 1.0, rate) for i, rate in enumerate(seconds))
 
 
-def arrivals(inserted: Sequence[Product], begin: float) -> Arrivals:
-    """Return the files that were inserted; times are those after `begin`."""
-    found = sorted((p.created_us / MICROSECONDS - begin, p.size_bytes) for p in inserted)
-    return Arrivals(array("d", (t for t, _ in found)), array("q", (size for _, size in found)))
+def arrivals(inserted: Sequence[Product], begin: float) -> tuple[tuple[float, int], ...]:
+    """(seconds after `begin` at which a file was created, its bytes), in the order of creation."""
+    return tuple(sorted((p.created_us / MICROSECONDS - begin, p.size_bytes) for p in inserted))
 
 
 def cpu_series(

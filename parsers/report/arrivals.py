@@ -16,9 +16,9 @@ from parsers.report.over_time import chosen
 from parsers.report.overlays import caption_of
 
 
-def summary(sizes_bytes: Sequence[int]) -> str:
+def summary(files: Sequence[tuple[float, int]]) -> str:
     """Say how many files there are, how many bytes, and the median and largest size."""
-    sizes = sorted(sizes_bytes)
+    sizes = sorted(size for _, size in files)
     return (
         f"{len(sizes):,} files, {sum(sizes) / 1e6:,.1f} MB; "
         f"median {sizes[(len(sizes) - 1) // 2] / 1e3:,.1f} kB, largest {sizes[-1] / 1e6:,.3f} MB"
@@ -27,7 +27,7 @@ def summary(sizes_bytes: Sequence[int]) -> str:
 
 def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     """`cells`: those whose verdict is not invalid. The first cell at the figure's `where`."""
-    found = [cell for cell in chosen(figure, cells) if cell.series.arrivals.times_s]
+    found = [cell for cell in chosen(figure, cells) if cell.series.arrivals]
     if not found:
         return "no valid cell at the levels it asks for has a trace"
     cell = found[0]
@@ -36,8 +36,8 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     unit_s = 60.0 if interval_s(duration_s) >= 30 else 1.0
     canvas, axes = single()
     axes.plot(
-        [time_s / unit_s for time_s in files.times_s],
-        [max(size, 1) for size in files.sizes_bytes],
+        [time_s / unit_s for time_s, _ in files],
+        [max(size, 1) for _, size in files],
         ls="none",
         marker=".",
         markersize=3,
@@ -49,6 +49,6 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     axes.set_ylabel("Size of a file (bytes)")
     axes.set_xlabel(f"Time after the first insertion ({'min' if unit_s > 1 else 's'})")
     axes.set_title(figure.title)
-    words = summary(files.sizes_bytes)
+    words = summary(files)
     caption = f"{caption_of(figure, (), False, bars=False)}. {show(cell.cell.factors)}: {words}"
     return save(canvas, figure.name, figure.title, f"{figure.title}. {words}.", caption)

@@ -25,24 +25,23 @@ def product(created_us: int, size_bytes: int) -> Product:
 
 def test_files_are_in_the_order_of_their_creation() -> None:
     files = [product(12_500_000, 7), product(10_000_000, 300)]
-    found = arrivals(files, 10.0)
-    assert (list(found.times_s), list(found.sizes_bytes)) == ([0.0, 2.5], [300, 7])
+    assert arrivals(files, 10.0) == ((0.0, 300), (2.5, 7))
 
 
 def test_the_summary_has_the_lower_median() -> None:
-    sizes = (1_000, 4_000_000, 39_000, 96_000)
-    assert summary(sizes) == "4 files, 4.1 MB; median 39.0 kB, largest 4.000 MB"
+    files = ((0.0, 1_000), (0.1, 4_000_000), (0.2, 39_000), (0.3, 96_000))
+    assert summary(files) == "4 files, 4.1 MB; median 39.0 kB, largest 4.000 MB"
 
 
 def test_every_file_of_the_cell_is_drawn(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "lossy" / "20261121T020000Z")
     cells = [summarize(load_cell(path)) for path in sorted((run / "cells").iterdir())]
     files = next(c for c in cells if c.cell.protocol == "ldm7").series.arrivals
-    assert (files.times_s[1], files.sizes_bytes[1]) == (GAP_S, SIZE_BYTES)
+    assert files[1] == (GAP_S, SIZE_BYTES)
     with style():
         found = draw(FIGURE, cells)
     assert isinstance(found, Plot)
-    assert f"{len(files.times_s)} files" in found.alt
+    assert f"{len(files)} files" in found.alt
 
 
 def test_without_a_cell_the_reason_is_said() -> None:
