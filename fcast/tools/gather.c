@@ -21,13 +21,22 @@ struct gather {
     struct run *free;            /* the last one first: its bytes are in the caches */
 };
 
-/* Makes the runs. -1: no memory. */
-static int make_runs(struct gather *g, uint32_t streams)
+/* How many runs there are for so many streams: none is shorter than two pages. */
+static uint32_t runs_for(size_t memory_bytes, uint32_t streams)
 {
     uint32_t count = STREAMS_MIN;
 
-    while (count < STREAMS_MAX && count < streams + SPARE)
+    while (count < STREAMS_MAX && count < streams + SPARE &&
+           memory_bytes / (2 * count) >= 2 * (size_t)PAGE)
         count *= 2;
+    return count;
+}
+
+/* Makes the runs. -1: no memory. */
+static int make_runs(struct gather *g, uint32_t streams)
+{
+    uint32_t count = runs_for(g->memory_bytes, streams);
+
     g->runs = calloc(count, sizeof *g->runs);
     g->buckets = calloc(count, sizeof *g->buckets);
     if (!g->runs || !g->buckets)
@@ -150,7 +159,7 @@ static int shorten(struct run *r)
 
 int gather_put(struct gather *g, struct gather_file *f, uint64_t at, const void *bytes, size_t len)
 {
-    if (len > g->run_bytes - PAGE)
+    if (len + PAGE > g->run_bytes)
         return f->write(f->ctx, at, bytes, len);
     struct run *r = *bucket_of(g, f, at);
     while (r && (r->file != f || r->at + r->len != at))
@@ -183,7 +192,7 @@ int gather_widen(struct gather *g, uint32_t streams)
     struct gather wider = {.memory_bytes = g->memory_bytes};
     int result = 0;
 
-    if (g->count >= STREAMS_MAX || g->count >= streams + SPARE)
+    if (g->count >= runs_for(g->memory_bytes, streams))
         return 0;
     for (uint32_t i = 0; i < g->count; i++)
         if (g->runs[i].file && write_out(g, &g->runs[i]) < 0)
