@@ -138,9 +138,9 @@ def test_what_a_step_needs_ends_before_it_begins() -> None:
 
 
 def test_what_watches_the_machine_runs_when_the_tracks_have_ended() -> None:
-    both, *rest = stages(steps("python", "test"))
-    names = [[step.name for step in track] for track in both]
-    assert names == [["lint", "c-build", "c", "kernel", "regression"], ["python"]]
+    tracks, *rest = stages(steps("python", "test"))
+    names = [[step.name for step in track] for track in tracks]
+    assert names == [["lint", "c-build", "c"], ["python"], ["kernel", "regression"]]
     assert [[s.name for s in track] for stage in rest for track in stage] == [["alone"], ["smoke"]]
 
 
