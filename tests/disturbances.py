@@ -34,6 +34,7 @@ from typing import Final
 
 from common.places import ROOT
 from virtual.cores import cache_directory
+from virtual.kernel_build import find_kernel
 
 INSIDE: Final = "DOWNPOUR_DISTURBED_MACHINE"
 SCRATCH: Final = Path("/run/scratch")  # TMPDIR, home directory and results
@@ -355,14 +356,16 @@ def inside(command: list[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Of the machine of its own."""
+    """Of the machine of its own. Its kernel is the one that a run on this machine would take."""
+    kernel = find_kernel()
+    cache = cache_directory() if kernel is None else kernel.path.parents[2]
     return {
         "PATH": os.environ["PATH"],
         "LANG": "C.UTF-8",
         "HOME": str(SCRATCH / "home"),
         "TMPDIR": str(TEMPORARY),
         "XDG_RUNTIME_DIR": "/run/user",
-        "DOWNPOUR_CACHE": str(cache_directory()),
+        "DOWNPOUR_CACHE": str(cache),
         "PYTHONPYCACHEPREFIX": str(
             SCRATCH / "pycache"
         ),  # nothing in the checkout; rounds are quick

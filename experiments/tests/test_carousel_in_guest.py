@@ -17,7 +17,7 @@ from experiments.tests.built import IN_GUESTS
 
 pytestmark = [*IN_GUESTS, pytest.mark.slow]
 
-CHOSEN = ("--only", "file_bytes=65000", "--only", "loss=10%", "--receivers", "4")
+CHOSEN = ("--only", "file_bytes=65000", "--only", "loss=10%", "--receivers", "4", "--repeats", "1")
 
 
 def test_a_carousel_is_faithful_and_the_same_again() -> None:

@@ -10,7 +10,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,14 @@ USER = 12345  # nobody's
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory, kernel: Kernel) -> Path:
-    """A checkout of an ordinary user: our files as they are now, this checkout's programs."""
-    place = tmp_path_factory.mktemp("user")
-    for parent in (place, *place.parents):  # pytest's own directories are closed to others
-        if parent.name.startswith("pytest-"):
-            parent.chmod(0o755)
+def checkout(kernel: Kernel) -> Iterator[Path]:
+    """A checkout of an ordinary user: our files as they are now, this checkout's programs. Each
+    start of pytest closes its own directories to other users, so it is in none of them."""
+    with tempfile.TemporaryDirectory(prefix="downpour-user-") as place:
+        yield _checkout_in(Path(place), kernel)
+
+
+def _checkout_in(place: Path, kernel: Kernel) -> Path:
     folder = kernel.path.parent
     shutil.copytree(folder, place / "cache/kernels" / folder.name)
     copy = place / "downpour"
