@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
-from common.quantities import parse_size_bytes
+from common.quantities import parse_rate_bps, parse_size_bytes
 from common.terminal import never_fail
 
 PROGRAM: Final = "downpour"
@@ -284,6 +284,16 @@ def size_bytes(text: str | int) -> int:
         return text
     try:
         return parse_size_bytes(int(text) if _WHOLE.fullmatch(text) else text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: {error}") from None
+
+
+def rate_bps(text: str | int) -> int:
+    """Return bit/s from a whole number, or from one with the units of experiment files."""
+    if isinstance(text, int):
+        return text
+    try:
+        return parse_rate_bps(int(text) if _WHOLE.fullmatch(text) else text)
     except ValueError as error:
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: {error}") from None
 

@@ -26,6 +26,7 @@ from common.command_line import (
     command,
     given_arguments,
     group,
+    rate_bps,
     run,
     size_bytes,
     unknown,
@@ -163,15 +164,37 @@ class RateForOptions:
         int | None,
         typer.Option(parser=size_bytes, metavar="SIZE", help="Largest queue, e.g. 300MB."),
     ] = None
+    rate: Annotated[
+        int | None,
+        typer.Option(parser=rate_bps, metavar="RATE", help="What this rate gives, e.g. 20Mbps."),
+    ] = None
+    loss: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Of packets, e.g. 1%: also what FMTP delivers."),
+    ] = None
+    f_snd: Annotated[
+        float, typer.Option("--f-snd", metavar="FACTOR", help="Of MPUP16 equation 1, with --loss.")
+    ] = 5000.0
+    rtt: Annotated[
+        str, typer.Option(metavar="TIMES", help="Of the receivers, with --loss, e.g. 36ms,90ms.")
+    ] = "36ms,41ms,50ms,90ms"
     seed: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of the model.")] = 1
 
 
 @command(app, "rate-for", told=told, panel=EXPERIMENTS)
 def rate_for_command(options: RateForOptions) -> int:
     """Say which rate and buffer a stream of files needs."""
-    from experiments.design.rate_report import report
+    from experiments.design.rate_report import Asked, report
 
-    print(report(options.trace, options.seed, options.latency, options.buffer), end="")
+    asked = Asked(
+        latency=options.latency,
+        buffer_bytes=options.buffer,
+        rate_bps=options.rate,
+        loss=options.loss,
+        f_snd=options.f_snd,
+        round_trips=options.rtt,
+    )
+    print(report(options.trace, options.seed, asked), end="")
     return EXIT_OK
 
 

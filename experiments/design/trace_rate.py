@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rate a stream of files needs: a first-come, first-served queue that one rate empties.
+"""Which rate a stream of files needs: a first-come, first-served queue that one rate empties; and
+which share of the files FMTP delivers from it.
 
 Each file of S bytes enters at its time in the trace and takes 8 S x OVERHEAD / r to send, after all
 files before it. Its wait and its sending are its latency; what is in the queue when it has entered
 is the buffer's content (MPUP16 II: the Control Module selects a rate from the traffic). Loss,
-retransmissions and propagation are not in the model: they come on top.
+retransmissions and propagation are not in these latencies: they come on top.
+
+`delivery_ratio` adds loss where files wait in traffic control, as in the papers (b_snd): FMTP has
+handed a file over when it enters, so tau_snd (MPUP16 eq. 1) runs while it waits. A file of which a
+block is lost that leaves too late to be asked for in time is not FMTP's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -81,3 +87,40 @@ def rate_for(
         else:
             low = middle.rate_bps
     return found
+
+
+@dataclass(frozen=True)
+class Repairs:
+    """What decides whether FMTP repairs a block. `loss`: of each packet, at each receiver."""
+
+    loss: float
+    f_snd: float
+    round_trips_s: tuple[float, ...]  # of the receivers
+
+
+def delivery_ratio(arrivals: Sequence[Arrival], rate_bps: float, repairs: Repairs) -> float:
+    """Return the share of files that FMTP delivers, the mean over the receivers (MPUP16 eq. 4);
+    `arrivals` in order of time, at least one."""
+    return math.fsum(
+        _delivered(arrivals, rate_bps, repairs, round_trip_s)
+        for round_trip_s in repairs.round_trips_s
+    ) / (len(repairs.round_trips_s) * len(arrivals))
+
+
+def _delivered(
+    arrivals: Sequence[Arrival], rate_bps: float, repairs: Repairs, round_trip_s: float
+) -> float:
+    """Return how many files are expected at a receiver: those that lost no block too late."""
+    longest_s = max(repairs.round_trips_s)
+    free_s, found = 0.0, []
+    for arrival in arrivals:
+        blocks = math.ceil(arrival.size_bytes / BLOCK_BYTES)
+        block_s = 8 * OVERHEAD * arrival.size_bytes / blocks / rate_bps
+        begin_s = max(free_s, arrival.time_s)
+        free_s = begin_s + blocks * block_s
+        tau_s = max(repairs.f_snd * 8 * arrival.size_bytes / rate_bps, longest_s)
+        # The request for a block comes a round trip after it left.
+        in_time_s = arrival.time_s + tau_s - round_trip_s - begin_s
+        late = blocks - min(blocks, max(0, math.floor(in_time_s / block_s)))
+        found.append((1 - repairs.loss) ** late)
+    return math.fsum(found)

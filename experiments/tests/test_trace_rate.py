@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments import cli
-from experiments.design.trace_rate import OVERHEAD, Arrival, rate_for, serve
+from experiments.design.trace_rate import (
+    BLOCK_BYTES,
+    OVERHEAD,
+    Arrival,
+    Repairs,
+    delivery_ratio,
+    rate_for,
+    serve,
+)
 
 MB = 1_000_000
 
@@ -49,6 +57,28 @@ def test_it_holds_the_bound_and_less_would_not(arrivals: list[Arrival], latency_
     assert found.buffer_bytes <= found.latency_s * found.rate_bps / 8 * (1 + 1e-9)
 
 
+def test_fmtps_share_by_hand() -> None:
+    """Two files of ten blocks at once; a block takes 10 ms. tau_snd is 100 ms, the longest round
+    trip. Of the first file the receiver 45 ms away can ask for the blocks that leave in the first
+    55 ms, which five do; else all blocks are asked for too late."""
+    rate_bps = 8 * BLOCK_BYTES * OVERHEAD / 0.01
+    files = [Arrival(0, 10 * BLOCK_BYTES), Arrival(0, 10 * BLOCK_BYTES)]
+    found = delivery_ratio(files, rate_bps, Repairs(0.1, 1e-6, (0.045, 0.1)))
+    assert found == pytest.approx((0.9**5 + 3 * 0.9**10) / 4)
+
+
+@given(streams, st.floats(0.0, 0.99), st.floats(1, 5000))
+def test_fmtps_share_falls_with_loss_and_grows_with_the_timer(
+    arrivals: list[Arrival], loss: float, f_snd: float
+) -> None:
+    def share(loss: float, f_snd: float) -> float:
+        return delivery_ratio(arrivals, 20e6, Repairs(loss, f_snd, (0.036, 0.09)))
+
+    assert share(0.0, f_snd) == 1.0
+    assert 0 <= share(loss, f_snd) <= share(loss / 2, f_snd) <= 1
+    assert share(loss, f_snd) <= share(loss, 2 * f_snd)
+
+
 def trace(directory: Path) -> str:
     path = directory / "trace.txt"
     path.write_text("1000000 20150615000000.000\n1000000 20150615000000.000\n")
@@ -63,10 +93,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "buffer: 2.1 MB" in out
 
 
+def test_the_command_with_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At 8.6 Mbit/s each file takes a second; with f_snd 0.5 all blocks but those of the first half
+    second, less 90 ms, are asked for too late, and with 1 % loss none of the others is whole."""
+    words = ["--rate", "8600kbps", "--loss", "1%", "--f-snd", "0.5", "--rtt", "90ms"]
+    assert cli.main(["rate-for", trace(tmp_path), *words]) == 0
+    out = capsys.readouterr().out
+    assert "rate: 8.60 Mbit/s (headers included)" in out and "least rate" not in out
+    assert "FFDR: 0.76 % at 8.60 Mbit/s, with 1 % of the packets lost and f_snd = 0.5" in out
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         ([], "rate-for: found neither --latency nor --buffer; valid: at least one"),
+        (["--rate", "5Mbps", "--latency", "4s"], "found --rate with --latency or --buffer"),
+        (["--rate", "5Mbqs"], "found '5Mbqs'; valid: a rate above 0"),
+        (["--rate", "5Mbps", "--loss", "100%"], "--loss: found '100%'; valid: a probability"),
+        (["--rate", "5Mbps", "--loss", "x"], "--loss: found 'x'; valid: a probability"),
+        (["--rate", "5Mbps", "--loss", "1%", "--f-snd", "nan"], "--f-snd: found 'nan'; valid: "),
+        (["--rate", "5Mbps", "--loss", "1%", "--rtt", "9ms,"], "--rtt: found ''; valid: a time"),
         (["--latency", "4 parsecs"], "--latency: found '4 parsecs'; valid: "),
         (["--latency", "-1s"], "--latency: found '-1s'; valid: "),
         (["--latency", "4s", "--seed", "-1"], "--seed: found '-1'; valid: "),
