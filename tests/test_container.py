@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,22 @@ SKIP = 77  # of tests/container.sh: no engine can be started
 def services() -> dict[str, Any]:
     found: dict[str, Any] = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]
     return found
+
+
+def test_compose_v2_takes_the_file(tmp_path: Path) -> None:
+    """By the schema of the Compose specification, which docker compose validates against."""
+
+    def check(path: Path) -> subprocess.CompletedProcess[str]:
+        argv = ["check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+        return subprocess.run([sys.executable, "-m", *argv], capture_output=True, text=True)
+
+    good = ROOT / "docker-compose.yml"
+    done = check(good)
+    assert done.returncode == 0, done.stdout
+    broken = tmp_path / "docker-compose.yml"
+    broken.write_text(good.read_text().replace("stop_grace_period: 1m", "stop_grace_periods: 1m"))
+    done = check(broken)
+    assert done.returncode == 1 and "$.services.network" in done.stdout
 
 
 def test_only_networks_have_capabilities_and_only_they_are_root() -> None:
