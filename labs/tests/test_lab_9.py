@@ -148,7 +148,7 @@ def stands_in(source: CellOfRun, run: Path, **factors: object) -> None:
     ("k", "source", "check", "hint"),
     [
         (16, 8, "choice", "small"),
-        (150, 200, "choice", "large"),
+        (200, 200, "choice", "large"),
         (128, 128, "thrift", "wasteful"),
     ],
 )
