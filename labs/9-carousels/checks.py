@@ -97,11 +97,8 @@ def formula(context: Context) -> Outcome:
 
 def mistake(answer: float, k: int, right: float, share_lost: float) -> str:
     """Return the hint for a value that is not the formula's."""
-    for hint, value in (
-        ("ideal", 1 / (1 - share_lost)),
-        ("one-group", expected_files(k, 1, share_lost)),
-        ("symbols", k * right),
-    ):
+    # The mean of one group of any k is that of the bound.
+    for hint, value in (("ideal", 1 / (1 - share_lost)), ("symbols", k * right)):
         if math.isclose(answer, value, rel_tol=CLOSE):
             return hint
     return "other"
