@@ -267,10 +267,10 @@ def in_both_orders(context: Context, period: int) -> Iterator[CellOfRun]:
 def periodic(context: Context) -> Outcome:
     """Check that the student's period hurts the fixed order more than the random one."""
     period, least = round(context.number("periodic_loss")), float(context.arguments["at_least"])
-    tried = f"your runs of periodic.yaml with every {period}th datagram lost"
+    tried = f"your runs of periodic.yaml with loss_period {period}"
     expected = f"sequential listens {least:g} times as long as shuffle, or longer"
     if period < 1 / float(context.arguments["most_loss"]):
-        return failed(tried, "a rarer loss", f"every {period}th datagram", "often")
+        return failed(tried, "a rarer loss", f"one datagram of {period}", "often")
     asked = {"file_bytes": context.integer("periodic_bytes"), "k": PERIODIC_K, "m": 2}
     try:
         found = tuple(in_both_orders(context, period))
