@@ -27,6 +27,7 @@ enum {
     FS_READ = 1 << 2,
     FS_READ_DIR = 1 << 3,
     FS_REMOVE_FILE = 1 << 5,
+    FS_MAKE_DIR = 1 << 7,
     FS_MAKE_REG = 1 << 8,
     FS_ABI_1 = (1 << 13) - 1, /* execute among them, which is granted nowhere */
     FS_REFER = 1 << 13,       /* since ABI 2 */
@@ -67,7 +68,8 @@ static uint64_t rights(unsigned may)
            ((may & SANDBOX_WRITE) != 0 ? FS_WRITE : 0u) |
            ((may & SANDBOX_CREATE) != 0 ? FS_MAKE_REG : 0u) |
            ((may & SANDBOX_REMOVE) != 0 ? FS_REMOVE_FILE | FS_TRUNCATE : 0u) |
-           ((may & SANDBOX_MOVE) != 0 ? FS_REFER : 0u);
+           ((may & SANDBOX_MOVE) != 0 ? FS_REFER : 0u) |
+           ((may & SANDBOX_DIRECTORIES) != 0 ? FS_MAKE_DIR : 0u);
 }
 
 /* 0, or an errno value. What is not there needs no rule. */

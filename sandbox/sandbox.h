@@ -17,7 +17,8 @@ enum { /* of a file, or of all that is below a directory */
        SANDBOX_CREATE = 4, /* makes files; REMOVE: removes, renames, truncates them */
        SANDBOX_REMOVE = 8,
        SANDBOX_FILES = 15,
-       SANDBOX_MOVE = 16 /* with FILES: renames into another directory */
+       SANDBOX_MOVE = 16,       /* with FILES: renames into another directory */
+       SANDBOX_DIRECTORIES = 32 /* makes directories */
 };
 struct sandbox_path {
     const char *path; /* one that is not there is left out */

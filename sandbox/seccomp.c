@@ -264,6 +264,15 @@ static int add_prctl(scmp_filter_ctx c)
     return rc;
 }
 
+static int add_directories(scmp_filter_ctx c, const struct sandbox *s)
+{
+    unsigned may = 0;
+
+    for (size_t i = 0; i < s->npaths; i++)
+        may |= s->paths[i].may;
+    return (may & SANDBOX_DIRECTORIES) != 0 ? add_if(c, "mkdirat", 0, NULL) : 0;
+}
+
 static int add_rules(scmp_filter_ctx c, const struct sandbox *s)
 {
     int rc = ADD_NAMES(c, SCMP_ACT_ALLOW, allowed);
@@ -284,7 +293,9 @@ static int add_rules(scmp_filter_ctx c, const struct sandbox *s)
         rc = add_ioctl(c);
     if (rc == 0)
         rc = add_prctl(c);
-    /* Last: where a sanitizer needs one of them the rule is there already. */
+    if (rc == 0)
+        rc = add_directories(c, s);
+    /* Last: where one of them is needed the rule is there already. */
     return rc == 0 ? ADD_NAMES(c, SCMP_ACT_ERRNO(EPERM), forbidden) : rc;
 }
 

@@ -72,6 +72,9 @@ static int cut(struct datadir *d, const char *path, char clean[DATADIR_PATH_MAX]
         return refuse(d, err, err_bytes, "empty path");
     if (*name > clean)
         (*name)[-1] = '\0';
+    size_t first = strcspn(clean, "/");
+    if (d->own && strncmp(clean, d->own, first) == 0 && d->own[first] == '\0')
+        return refuse(d, err, err_bytes, "the program's own files");
     return 0;
 }
 

@@ -16,7 +16,8 @@
 struct datadir {
     int fd;
     bool walk;             /* no openat2(2) here: component by component (tests set it) */
-    unsigned long refused; /* paths that would have led out of it */
+    unsigned long refused; /* paths that would have led out of it, or to `own` */
+    const char *own;       /* a name in it that is the program's; NULL: none */
 };
 
 /* 0 or -1 with errno. The directory itself may be reached by symbolic links. */

@@ -14,7 +14,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.tool_cases import (
@@ -229,6 +230,79 @@ def case_a_destination_that_is_no_file(m: Site) -> None:
         same(got / file.name, file)
     sender.signal(signal.SIGTERM)
     sender.ends(0)
+
+
+@contextmanager
+def renamed(old: bytes, new: bytes) -> Iterator[str]:
+    """Every datagram to GROUP, with other words in it, to the group that is yielded."""
+    base, port = GROUP.split(":")[0], int(GROUP.split(":")[1])
+    stop = threading.Event()
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        listener.bind((base, port))
+        listener.settimeout(0.1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 * MB)
+        member = socket.inet_aton(base) + socket.inet_aton("127.0.0.1")
+        listener.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+
+        def relay() -> None:
+            while not stop.is_set():
+                with suppress(TimeoutError):
+                    sender.sendto(listener.recv(65536).replace(old, new), (base, port + 1))
+
+        thread = threading.Thread(target=relay)
+        thread.start()
+        try:
+            yield f"{base}:{port + 1}"
+        finally:
+            stop.set()
+            thread.join()
+
+
+def case_names_with_directories(m: Site) -> None:
+    """A name's directories are made, behind the walls too; what must not be is refused; and no
+    name ends the program."""
+    good = m.file("good", 2000)
+    m.work.chmod(0o755)
+    for number, (name, why) in enumerate(
+        (
+            ("deep/er/name", ""),
+            ("./deep//name", ""),
+            (".fcast/ab", "refused: the program's own files"),
+            ("./.fcast/a", "refused: the program's own files"),
+            (".//.fcast//a", "refused: the program's own files"),
+            ("shut/in/name", "Permission denied"),
+            ("deep/../name", 'refused: ".."'),
+        )
+    ):
+        got = m.directory(f"got{number}")
+        (got / "shut").mkdir(mode=0o555)
+        for path in (got, got / "shut"):
+            os.chown(path, 65534, 65534)
+        alias = "x" * len(name)
+        sender = m.send([m.file(alias, 1000), good], "--protocol", "flute", "--fec", "none")
+        with renamed(alias.encode(), name.encode()) as group:
+            argv = [
+                m.recv_path,
+                "--group",
+                group,
+                "--interface",
+                "127.0.0.1",
+                "--protocol",
+                "flute",
+            ]
+            nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+            receiver = m.start(f"recv{number}", [*nobody, "--inh-caps=-all", *argv, str(got)])
+            receiver.ends(1 if why else 0)
+        sender.signal(signal.SIGTERM)
+        sender.ends(0)
+        expect((got / name).is_file() == (not why), f"{name}: {receiver.said()}")
+        expect(why in receiver.said(), f"{name}: {receiver.said()}")
+        same(got / "good", good)
+        (m.work / alias).unlink()
 
 
 def case_a_directory_that_cannot_be_written(m: Site) -> None:

@@ -134,7 +134,9 @@ static enum stored store(struct run *run, struct content_job *job, const char *n
         int error = errno;
         places_forget_copy(&run->places);
         errno = error;
-        return run->dir.refused > refused || !error || error == ENAMETOOLONG ? NOT_TAKEN : NO_ROOM;
+        /* What a sender can bring about by a name must not end the program. */
+        bool is_of_name = error == ENAMETOOLONG || error == EACCES || error == EPERM;
+        return run->dir.refused > refused || !error || is_of_name ? NOT_TAKEN : NO_ROOM;
     }
     job->fd = fresh.fd;
     result = results[content_copy(job)];
@@ -163,9 +165,8 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
                               .most_bytes = run->max_unpacked_bytes,
                               .fd = -1,
                               .why = "Content-Location is no path"};
-    bool named =
-        fcast_location_get(meta->location, name, sizeof name) && strncmp(name, ".fcast/", 7) != 0;
-    enum stored result = named ? store(run, &job, name) : NOT_TAKEN;
+    enum stored result =
+        fcast_location_get(meta->location, name, sizeof name) ? store(run, &job, name) : NOT_TAKEN;
 
     if (result == NO_ROOM && !run->places.error)
         run->places.error = errno ? errno : EIO;
@@ -354,6 +355,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
     int fd = open(run->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || datadir_open(&run->dir, run->dir_path) < 0)
         die_usage("directory '%s': %s", run->dir_path, strerror(errno));
+    run->dir.own = ".fcast";
     if (places_open(&run->places, fd) < 0) {
         if (errno == EWOULDBLOCK)
             die("'%s': another fcast-recv uses it; valid: a directory for each", run->dir_path);
@@ -378,7 +380,7 @@ static void enter_sandbox(const struct run *run)
     struct sandbox s;
 
     sandbox_init(&s, false);
-    sandbox_path(&s, run->dir_path, SANDBOX_FILES | SANDBOX_MOVE);
+    sandbox_path(&s, run->dir_path, SANDBOX_FILES | SANDBOX_MOVE | SANDBOX_DIRECTORIES);
     confine(&s, run->no_sandbox);
 }
 

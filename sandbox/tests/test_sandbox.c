@@ -59,6 +59,8 @@ static uint16_t listening; /* a TCP port of 127.0.0.1 where this program listens
         }                                                                                \
     } while (0)
 
+static unsigned own_may = SANDBOX_FILES;
+
 /* Runs it in a process that has entered the sandbox. */
 static void inside(void (*attempt)(void), bool forks, bool signals)
 {
@@ -69,7 +71,7 @@ static void inside(void (*attempt)(void), bool forks, bool signals)
         struct sandbox s;
         char why[128];
         sandbox_init(&s, false);
-        sandbox_path(&s, own, SANDBOX_FILES);
+        sandbox_path(&s, own, own_may);
         sandbox_path(&s, "/not/there", SANDBOX_FILES);
         sandbox_bind(&s, 0);
         sandbox_connect(&s, 53);
@@ -254,6 +256,27 @@ static void status(void)
     WORKS(no_new == (has.seccomp || has.landlock > 0));
 }
 
+static void no_directory(void)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/made", own);
+    REFUSED(mkdirat(AT_FDCWD, path, 0700), has.seccomp ? EPERM : EACCES);
+}
+
+static void directory(void)
+{
+    char path[128], file[160];
+
+    snprintf(path, sizeof path, "%s/made", own);
+    snprintf(file, sizeof file, "%s/f", path);
+    WORKS(mkdirat(AT_FDCWD, path, 0700) == 0);
+    WORKS(open(file, O_RDWR | O_CREAT | O_EXCL, 0600) >= 0);
+    WORKS(unlink(file) == 0);
+    snprintf(path, sizeof path, "%s/made", foreign);
+    REFUSED(mkdirat(AT_FDCWD, path, 0700), EACCES);
+}
+
 static void forks(void)
 {
     int code;
@@ -331,6 +354,20 @@ static void test_signals(void **state)
     inside(signals, false, true);
 }
 
+static void test_directories(void **state)
+{
+    (void)state;
+    char path[128];
+
+    needs_landlock(1);
+    inside(no_directory, false, false);
+    own_may = SANDBOX_FILES | SANDBOX_DIRECTORIES;
+    inside(directory, false, false);
+    own_may = SANDBOX_FILES;
+    snprintf(path, sizeof path, "%s/made", own);
+    assert_int_equal(rmdir(path), 0);
+}
+
 static void test_too_much(void **state)
 {
     (void)state;
@@ -401,7 +438,8 @@ int main(void)
         cmocka_unit_test(test_ports),        cmocka_unit_test(test_scope),
         cmocka_unit_test(test_work_goes_on), cmocka_unit_test(test_status),
         cmocka_unit_test(test_forks),        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_too_much),     cmocka_unit_test(test_text),
+        cmocka_unit_test(test_directories),  cmocka_unit_test(test_too_much),
+        cmocka_unit_test(test_text),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

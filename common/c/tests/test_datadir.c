@@ -164,12 +164,33 @@ static void test_remove_begun(void **state)
     datadir_close(&d);
 }
 
+/* The program's own directory is out of a path's reach, however it is written. */
+static void test_own(void **state)
+{
+    static const char *const bad[] = {".own/f", ".own", "./.own/f", ".//.own//f", "././.own/./f"};
+    static const char *const good[] = {".owner/f", "a/.own/f", ".ow", "own"};
+    struct datadir d;
+
+    (void)state;
+    assert_int_equal(datadir_open(&d, "in"), 0);
+    d.own = ".own";
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(datadir_append(&d, bad[i], err, sizeof err), -1);
+        assert_string_equal(err, "refused: the program's own files");
+    }
+    assert_int_equal(d.refused, sizeof bad / sizeof *bad);
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++)
+        put(datadir_append(&d, good[i], err, sizeof err), "1");
+    datadir_close(&d);
+    assert_int_equal(system("rm -rf in && mkdir in"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_remove_begun), cmocka_unit_test(inside_openat2),
-        cmocka_unit_test(inside_walk), cmocka_unit_test(outside_openat2),
-        cmocka_unit_test(outside_walk)};
+        cmocka_unit_test(test_own),        cmocka_unit_test(test_remove_begun),
+        cmocka_unit_test(inside_openat2),  cmocka_unit_test(inside_walk),
+        cmocka_unit_test(outside_openat2), cmocka_unit_test(outside_walk)};
 
     return cmocka_run_group_tests(tests, setup, teardown);
 }
