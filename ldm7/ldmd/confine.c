@@ -39,6 +39,7 @@ static void set_up(struct sandbox *s, struct texts *t, const struct options *opt
 static int enter(const struct sandbox *s, const struct options *opt)
 {
     char why[128], text[SANDBOX_TEXT];
+    struct sandbox_state has = sandbox_probe(); /* inside, all would seem to be missing */
 
     if (!opt->sandbox)
         return 0;
@@ -46,7 +47,6 @@ static int enter(const struct sandbox *s, const struct options *opt)
         log_error("cannot enter the sandbox: %s; \"SET ldmd.sandbox off\" does without", why);
         return -1;
     }
-    struct sandbox_state has = sandbox_probe();
     log_debug("sandbox: %s", sandbox_text(&has, text));
     return 0;
 }

@@ -266,8 +266,8 @@ def walls_of(servers: Servers, host: str) -> dict[str, tuple[str, str]]:
 def case_walls(servers: Servers) -> None:
     """Every process that talks to peers is behind its walls, and works there; `off` is off."""
     both = f'REQUEST EXP ".*" {control_ip("s")}:{PORT}\n'
-    servers.start("s", publisher7('ALLOW EXP ".*"\nEXEC "sleep 600"\n'))
-    servers.start("r1", subscriber7("r1", both))
+    servers.start("s", publisher7('ALLOW EXP ".*"\nEXEC "sleep 600"\n'), "--debug")
+    servers.start("r1", subscriber7("r1", both), "--debug")
     servers.start("r2", subscriber7("r2", both), "--no-sandbox")
     servers.start("r3", subscriber7("r3", both + "SET ldmd.sandbox off\n"))
     await_receiving(servers)
@@ -279,6 +279,9 @@ def case_walls(servers: Servers) -> None:
     assert said is not None
     behind = ("0" if "no seccomp" in said[1] else "2", "0" if said[1].count("no ") == 2 else "1")
     print(f"# {said[1]}", flush=True)
+    for host in ("s", "r1"):
+        entered = re.findall(r" sandbox: (.*)", servers.log(host))
+        expect(set(entered) == {said[1]}, f"{host} entered {entered}, the kernel has {said[1]}")
     want = {"ldmd": free, "sleep": free, "mldm": behind, "up7": behind, "up6": behind}
     expect(walls_of(servers, "s") == want, f"publisher: {walls_of(servers, 's')}, not {want}")
     want = {"ldmd": free, "down7": behind, "down6": behind}
