@@ -13,27 +13,14 @@
 #include "common/conftext.h"
 #include "common/feedtype.h"
 #include "common/words.h"
-#include "pathrest.h"
+#include "conf_impl.h"
 
 #define FIELDS_MAX 10
 #define INCLUDE_DEPTH_MAX 8
 #define ENTRIES_MAX 4096u
 
-struct parser {
-    struct conf *c;
-    const char *name;
-    unsigned line;
-    int depth;
-    bool may_include;
-    FILE *errors;
-    const struct parser *outer; /* the file that includes this one */
-    dev_t device;               /* which file this is */
-    ino_t inode;
-};
-
-static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
-    __attribute__((format(printf, 4, 5)));
-static void complain(struct parser *p, const char *found, const char *valid, const char *why, ...)
+void conf_complain(const struct parser *p, const char *found, const char *valid, const char *why,
+                   ...)
 {
     p->c->nerrors++;
     va_list ap;
@@ -53,7 +40,7 @@ static bool get_feed(struct parser *p, const char *text, uint32_t *out)
     char *valid = strstr(why, "; valid: ");
     if (valid)
         *valid = '\0';
-    complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
+    conf_complain(p, text, "a feedtype such as NGRID, ANY or ANY-EXP", "%s", why);
     return false;
 }
 
@@ -63,7 +50,7 @@ static bool get_text(struct parser *p, const char *text, const char *what, char 
         snprintf(out, CONF_TEXT, "%s", text);
         return true;
     }
-    complain(p, text, what, "%s", text[0] == '\0' ? "empty" : "too long");
+    conf_complain(p, text, what, "%s", text[0] == '\0' ? "empty" : "too long");
     return false;
 }
 
@@ -86,7 +73,7 @@ static bool split_port(struct parser *p, char *text, unsigned long min, uint16_t
         return true;
     unsigned long v;
     if (!get_number(colon + 1, 65535, &v) || v < min) {
-        complain(p, text, "a port of at most 65535 after the colon", "%s", "");
+        conf_complain(p, text, "a port of at most 65535 after the colon", "%s", "");
         return false;
     }
     *colon = '\0';
@@ -104,7 +91,7 @@ static bool get_addr(struct parser *p, char *text, const char *what, struct in_a
 {
     if (inet_pton(AF_INET, text, out) == 1)
         return true;
-    complain(p, text, what, "%s", "");
+    conf_complain(p, text, what, "%s", "");
     return false;
 }
 
@@ -114,7 +101,7 @@ static bool get_ere(struct parser *p, const char *text, bool ignore_case, struct
 
     if (ere_compile(out, text, ignore_case, why, sizeof why) == 0)
         return true;
-    complain(p, text, "an extended regular expression", "%s", why);
+    conf_complain(p, text, "an extended regular expression", "%s", why);
     return false;
 }
 
@@ -137,7 +124,7 @@ static bool get_endpoint(struct parser *p, const char *sw, const char *port, con
 
     ok = get_text(p, port, "the name of a switch port, or dummy", port_out) && ok;
     if (!get_number(vlan, 4094, &v)) {
-        complain(p, vlan, "a VLAN id from 0 (none) to 4094", "%s", "");
+        conf_complain(p, vlan, "a VLAN id from 0 (none) to 4094", "%s", "");
         ok = false;
     }
     *vlan_out = (uint16_t)v;
@@ -155,7 +142,7 @@ static void entry_exec(struct parser *p, char **f, int n)
 
     (void)n;
     if (!argv) {
-        complain(p, f[1], "a command in double quotes", "%s", why);
+        conf_complain(p, f[1], "a command in double quotes", "%s", why);
         return;
     }
     c->execs = xgrow(c->execs, &c->nexecs, sizeof *c->execs);
@@ -175,8 +162,8 @@ static void entry_request(struct parser *p, char **f, int n)
         if (c->requests[i].feed == r.feed && c->requests[i].port == r.port &&
             strcmp(c->requests[i].ere, r.ere) == 0 &&
             strcasecmp(c->requests[i].host, r.host) == 0) {
-            complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
-                     "the same REQUEST is there already");
+            conf_complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
+                          "the same REQUEST is there already");
             ok = false;
         }
     if (!ok)
@@ -237,7 +224,8 @@ static void entry_multicast(struct parser *p, char **f, int n)
                     get_addr(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]",
                              &m.group.sin_addr);
     if (group_ok && !IN_MULTICAST(ntohl(m.group.sin_addr.s_addr))) {
-        complain(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]", "%s", "");
+        conf_complain(p, f[2], "a multicast address (224.0.0.0 to 239.255.255.255)[:port]", "%s",
+                      "");
         group_ok = false;
     }
     m.group.sin_port = htons(group_port);
@@ -250,7 +238,7 @@ static void entry_multicast(struct parser *p, char **f, int n)
                       &m.fmtp_addr) &&
              ok;
         if (!get_number(f[4], 32, &subnet)) {
-            complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
+            conf_complain(p, f[4], "the prefix length of the FMTP subnet, 0 to 32", "%s", "");
             ok = false;
         }
         m.subnet_len = (uint8_t)subnet;
@@ -262,8 +250,8 @@ static void entry_multicast(struct parser *p, char **f, int n)
     m.line = p->line;
     for (size_t i = 0; i < c->nmulticasts; i++)
         if ((c->multicasts[i].feed & m.feed) != 0) {
-            complain(p, f[1], "MULTICAST entries without common feeds", "%s",
-                     "overlaps an earlier MULTICAST entry");
+            conf_complain(p, f[1], "MULTICAST entries without common feeds", "%s",
+                          "overlaps an earlier MULTICAST entry");
             return;
         }
     c->multicasts = xgrow(c->multicasts, &c->nmulticasts, sizeof m);
@@ -282,8 +270,9 @@ static bool get_iface(struct parser *p, const char *text, struct conf_receive *r
         snprintf(r->iface_name, sizeof r->iface_name, "%s", text);
         return true;
     }
-    complain(p, text, "this host's IPv4 address on the path (NIC1), or the name of that interface",
-             "%s", "");
+    conf_complain(p, text,
+                  "this host's IPv4 address on the path (NIC1), or the name of that interface",
+                  "%s", "");
     return false;
 }
 
@@ -302,8 +291,8 @@ static void entry_receive(struct parser *p, char **f, int n)
     for (size_t i = 0; ok && i < c->nreceives; i++)
         if ((c->receives[i].feed & r.feed) != 0 && c->receives[i].port == r.port &&
             strcasecmp(c->receives[i].host, r.host) == 0) {
-            complain(p, f[1], "RECEIVE entries of one host without common feeds",
-                     "overlaps an earlier RECEIVE entry");
+            conf_complain(p, f[1], "RECEIVE entries of one host without common feeds",
+                          "overlaps an earlier RECEIVE entry");
             ok = false;
         }
     if (!ok)
@@ -320,10 +309,11 @@ static void set_feed_rate(struct parser *p, char **f, const struct conf_settings
 
     r.bps = r.is_path ? set->path_rate_bps : set->r_mc_bps;
     if (!r.is_path && strcasecmp(f[1], "fmtp.r_mc_bps") != 0) {
-        complain(p, f[3], "fmtp.key_file, fmtp.r_mc_bps, ldm7.nic or path.rate_bps with a feedtype",
-                 "%s has one value for all", f[1]);
+        conf_complain(p, f[3],
+                      "fmtp.key_file, fmtp.r_mc_bps, ldm7.nic or path.rate_bps with a feedtype",
+                      "%s has one value for all", f[1]);
     } else if (c->nfeed_rates >= ENTRIES_MAX) {
-        complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
+        conf_complain(p, f[3], "at most 4096 rates of feeds", "%s", "");
     } else if (get_feed(p, f[3], &r.feed)) {
         c->feed_rates = xgrow(c->feed_rates, &c->nfeed_rates, sizeof r);
         c->feed_rates[c->nfeed_rates - 1] = r;
@@ -337,7 +327,7 @@ static void set_feed_text(struct parser *p, char **f, bool is_nic)
 
     snprintf(t.text, sizeof t.text, "%s", f[2]);
     if (c->nfeed_texts >= ENTRIES_MAX) {
-        complain(p, f[3], "at most 4096 keys and NICs of feeds", "%s", "");
+        conf_complain(p, f[3], "at most 4096 keys and NICs of feeds", "%s", "");
     } else if (get_feed(p, f[3], &t.feed)) {
         c->feed_texts = xgrow(c->feed_texts, &c->nfeed_texts, sizeof t);
         c->feed_texts[c->nfeed_texts - 1] = t;
@@ -351,9 +341,9 @@ static void entry_set(struct parser *p, char **f, int n)
     enum conf_set_result r = conf_set(set, f[1], f[2], valid, sizeof valid);
 
     if (r == CONF_SET_NAME)
-        complain(p, f[1], valid, "unknown setting");
+        conf_complain(p, f[1], valid, "unknown setting");
     else if (r == CONF_SET_VALUE)
-        complain(p, f[2], valid, "value of %s", f[1]);
+        conf_complain(p, f[2], valid, "value of %s", f[1]);
     else if (n > 3 && strcasecmp(f[1], "fmtp.key_file") == 0)
         set_feed_text(p, f, false);
     else if (n > 3 && strcasecmp(f[1], "ldm7.nic") == 0)
@@ -372,8 +362,8 @@ static void entry_include(struct parser *p, char **f, int n)
 
     (void)n;
     if (!p->may_include || p->depth >= INCLUDE_DEPTH_MAX) {
-        complain(p, f[1], "files included by each other, eight deep at most",
-                 "INCLUDE nested too deeply");
+        conf_complain(p, f[1], "files included by each other, eight deep at most",
+                      "INCLUDE nested too deeply");
         return;
     }
     char path[4096];
@@ -382,7 +372,7 @@ static void entry_include(struct parser *p, char **f, int n)
     else
         n = snprintf(path, sizeof path, "%.*s/%s", (int)(slash - p->name), p->name, f[1]);
     if (n < 0 || (size_t)n >= sizeof path)
-        complain(p, f[1], "a shorter path", "%s", "");
+        conf_complain(p, f[1], "a shorter path", "%s", "");
     else
         load_file(p, path, f[1]);
 }
@@ -450,22 +440,24 @@ static void take_line(struct parser *p, char *line)
     if (n == 0)
         return;
     if (n < 0) {
-        complain(p, fields[0], n == -1 ? "at most 8 fields" : "a closing double quote", "%s", "");
+        conf_complain(p, fields[0], n == -1 ? "at most 8 fields" : "a closing double quote", "%s",
+                      "");
         return;
     }
     for (size_t i = 0; i < NKEYWORDS && !k; i++)
         if (strcasecmp(fields[0], keywords[i].name) == 0)
             k = &keywords[i];
     if (!k || indented)
-        complain(p, fields[0],
-                 "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
-                 "column",
-                 "%s", !k ? "unknown keyword" : "indented keyword");
+        conf_complain(
+            p, fields[0],
+            "EXEC, REQUEST, ALLOW, ACCEPT, INCLUDE, MULTICAST, RECEIVE or SET in the first "
+            "column",
+            "%s", !k ? "unknown keyword" : "indented keyword");
     else if (n < k->min || n > k->max || (k->handle == entry_multicast && n > 3 && n < 8) ||
              (k->handle == entry_receive && n == 5))
-        complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
+        conf_complain(p, fields[0], k->usage, "%d field%s after it", n - 1, n == 2 ? "" : "s");
     else if (entries(p->c) >= ENTRIES_MAX)
-        complain(p, fields[0], "at most 4096 entries", "%s", "");
+        conf_complain(p, fields[0], "at most 4096 entries", "%s", "");
     else
         k->handle(p, fields, n);
 }
@@ -500,12 +492,13 @@ static void load_file(struct parser *p, const char *path, const char *found)
     }
     for (const struct parser *o = p; o; o = o->outer)
         if (o->inode != 0 && o->inode == inner.inode && o->device == inner.device) {
-            complain(p, found, "a file that does not include itself", "%s includes itself", path);
+            conf_complain(p, found, "a file that does not include itself", "%s includes itself",
+                          path);
             return;
         }
     char *text = conftext_read(path, &why);
     if (!text) {
-        complain(p, found, "a readable configuration file", "%s: %s", path, why);
+        conf_complain(p, found, "a readable configuration file", "%s: %s", path, why);
         return;
     }
     parse_text(&inner, text);
@@ -518,89 +511,13 @@ static void set_defaults(struct conf *c)
     conf_set_defaults(&c->set);
 }
 
-static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint64_t otherwise)
-{
-    for (size_t i = c->nfeed_rates; i-- > 0;)
-        if (c->feed_rates[i].is_path == is_path && (feed & ~c->feed_rates[i].feed) == 0)
-            return c->feed_rates[i].bps;
-    return otherwise;
-}
-
-/* The text of the last setting that is of the whole feed; or `otherwise`. */
-static const char *text_of(const struct conf *c, uint32_t feed, bool is_nic, const char *otherwise)
-{
-    for (size_t i = c->nfeed_texts; i-- > 0;)
-        if (c->feed_texts[i].is_nic == is_nic && (feed & ~c->feed_texts[i].feed) == 0)
-            return c->feed_texts[i].text;
-    return otherwise;
-}
-
-/* A path begins at a numbered port and a VLAN. */
-static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE *errors)
-{
-    struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
-    const char *why;
-
-    struct path_endpoint root;
-    if (conf_has_path(c, m) && !path_endpoint_set(&root, m->switch_id, m->port_id, m->vlan, &why))
-        complain(&p, m->switch_id, "an endpoint of the path service, or dummy",
-                 "port %s, VLAN %u: %s", m->port_id, m->vlan, why);
-}
-
-/* An interface that is made has a name, an address and no other user. */
-static void check_nic(struct conf *c, size_t entry, FILE *errors)
-{
-    const struct conf_multicast *m = &c->multicasts[entry];
-    struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
-    char name[32];
-
-    if (m->nic[0] == '\0')
-        return;
-    bool makes = conf_makes_vlan(c, m);
-    snprintf(name, sizeof name, makes ? "%s.%u" : "%s", m->nic, m->vlan);
-    if (makes && (m->fmtp_addr.s_addr == htonl(INADDR_ANY) || m->subnet_len == 0))
-        complain(&p, name, "fmtpAddr and a subnetLen of at least 1 for the interface of ldm7.nic",
-                 "%s", "no address");
-    else if (makes && strlen(name) > 15)
-        complain(&p, name, "at most 15 characters of ldm7.nic, a dot and the VLAN", "%s", "");
-    for (size_t i = 0; i < entry; i++)
-        if (strcmp(c->multicasts[i].nic, m->nic) == 0 &&
-            (!makes || c->multicasts[i].vlan == m->vlan))
-            complain(&p, name, "an interface of its own for each MULTICAST entry", "%s",
-                     "an earlier entry has it");
-}
-
-/* What can be said only when all is read. */
-static void settle(struct conf *c, FILE *errors)
-{
-    if (c->set.time_offset_s < 0)
-        c->set.time_offset_s = c->set.max_latency_s;
-    for (size_t i = 0; i < c->nmulticasts; i++) {
-        struct conf_multicast *m = &c->multicasts[i];
-        uint64_t all = c->set.path_rate_bps;
-
-        m->r_mc_bps = rate_of(c, m->feed, false, c->set.r_mc_bps);
-        m->path_rate_bps =
-            rate_of(c, m->feed, true, all != CONF_PATH_RATE_AS_FMTP ? all : m->r_mc_bps);
-        check_endpoint(c, m, errors);
-        memcpy(m->key_file, text_of(c, m->feed, false, c->set.key_file), sizeof m->key_file);
-        memcpy(m->nic, text_of(c, m->feed, true, c->set.nic), sizeof m->nic);
-        check_nic(c, i, errors);
-    }
-    for (size_t i = 0; i < c->nreceives; i++) {
-        c->receives[i].r_mc_bps = rate_of(c, c->receives[i].feed, false, c->set.r_mc_bps);
-        memcpy(c->receives[i].key_file, text_of(c, c->receives[i].feed, false, c->set.key_file),
-               sizeof c->receives[i].key_file);
-    }
-}
-
 int conf_load(struct conf *c, const char *path, FILE *errors)
 {
     struct parser p = {.c = c, .name = path, .depth = -1, .may_include = true, .errors = errors};
 
     set_defaults(c);
     load_file(&p, path, path);
-    settle(c, errors);
+    conf_settle(c, errors);
     return c->nerrors == 0 ? 0 : -1;
 }
 
@@ -612,7 +529,7 @@ int conf_parse(struct conf *c, const char *name, const char *text, size_t n, FIL
     set_defaults(c);
     memcpy(copy, text, n);
     parse_text(&p, copy);
-    settle(c, errors);
+    conf_settle(c, errors);
     free(copy);
     return c->nerrors == 0 ? 0 : -1;
 }
