@@ -99,8 +99,8 @@ class OwnBookings(Protocol):
     def booking(self, name: str) -> Booking:
         """Return the reservation of a path. Raises ServiceError 404."""
 
-    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
-        """Reserve a path for later."""
+    def book(self, wish: PathWish, start_s: float, most: int = ...) -> tuple[Booking, bool]:
+        """Reserve a path for later; its workgroup may have `most`."""
 
     def cancel(self, name: str) -> None:
         """Give up a reservation."""
@@ -375,7 +375,7 @@ class FederatedBookings:
         self._check_room(request.connection)
         # Noted before: should this controller die now, the booking is still asked about.
         self._note(request)
-        self._own.book(wish, request.start_s)
+        self._own.book(wish, request.start_s, MOST_OF_A_DOMAIN)
         return Done()
 
     def _check_room(self, connection: Connection) -> None:

@@ -19,6 +19,7 @@ from controller.service.views import PathWish
 LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
 KIND = "booking"  # of the store's documents
 MOST_BOOKINGS = 1000  # of a domain: each is looked at when another one is planned
+MOST_OF_A_WORKGROUP = 100  # of these: so none takes the others' places, nor those at other domains
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,11 @@ class BookingRequests:
             raise unknown_reservation(name)
         return booking
 
-    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
+    def book(
+        self, wish: PathWish, start_s: float, most: int = MOST_OF_A_WORKGROUP
+    ) -> tuple[Booking, bool]:
         """Book a path with its leaves from `start_s` to the wish's end; return whether it is new.
+        The wish's workgroup may have `most`.
 
         Raises ServiceError 409, 422, 503, 507.
         """
@@ -76,13 +80,7 @@ class BookingRequests:
                 return known, False
             if wish.name in state.paths or state.holds.open_of(wish.name) is not None:
                 raise name_in_use(wish.name)
-            if len(self._calendar) >= MOST_BOOKINGS:
-                raise ServiceError(
-                    409,
-                    "no-number-left",
-                    "Too many reservations",
-                    f"found {MOST_BOOKINGS} reservations; valid: fewer, so end one first",
-                )
+            self._check_room(wish.workgroup, most)
             path = replace(state.new_path(wish), leaves=wish.leaves)
             live = [*state.paths.values(), *(h.new for h in state.holds.open() if h.new)]
             named = {path.name: path for path in live}  # a hold's is the larger one
@@ -101,6 +99,17 @@ class BookingRequests:
             len(booking.path.leaves),
         )
         return booking, True
+
+    def _check_room(self, workgroup: str, most: int) -> None:
+        of_group = sum(booking.path.workgroup == workgroup for booking in self._calendar)
+        found = ""
+        if of_group >= most:
+            found = f"found {of_group} reservations of workgroup '{workgroup}'"
+        elif len(self._calendar) >= MOST_BOOKINGS:
+            found = f"found {MOST_BOOKINGS} reservations"
+        if found:
+            detail = f"{found}; valid: fewer, so end one first"
+            raise ServiceError(409, "no-number-left", "Too many reservations", detail)
 
     def cancel(self, name: str) -> None:
         """Forget a booking that has not begun. Raises ServiceError 404, 503, 507."""

@@ -36,7 +36,11 @@ from controller.paths.plan import (
     set_macs,
 )
 from controller.paths.queues import QueueDriver, QueueError
-from controller.service.booking_requests import BookingRequests, Installer
+from controller.service.booking_requests import (
+    MOST_OF_A_WORKGROUP,
+    BookingRequests,
+    Installer,
+)
 from controller.service.changes import ChangeRunner
 from controller.service.events import EventKind, EventLog
 from controller.service.hold_requests import HoldRequests
@@ -356,9 +360,11 @@ class PathService:
         """Return the reservation of a path. Raises ServiceError 404."""
         return self._bookings.existing(name)
 
-    def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
+    def book(
+        self, wish: PathWish, start_s: float, most: int = MOST_OF_A_WORKGROUP
+    ) -> tuple[Booking, bool]:
         """Reserve a path for later; see BookingRequests.book."""
-        return self._bookings.book(wish, start_s)
+        return self._bookings.book(wish, start_s, most)
 
     def cancel(self, name: str) -> None:
         """Give up a reservation; see BookingRequests.cancel."""

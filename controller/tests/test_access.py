@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from controller.api.auth import Access
+from controller.service.booking_requests import MOST_OF_A_WORKGROUP
 from controller.service.events import EventKind
 from controller.service.workgroups import (
     Grant,
@@ -145,6 +146,60 @@ def test_holds_are_the_workgroups_own(site: Site) -> None:
     assert response.json()["leaves"] == [{**LEAF, "state": "up"}]
     bad = {**body, "id": "i", "path": {**PATH, "leaves": [{**LEAF, "switch": "s3"}]}}
     assert_problem(site["unidata"].post("/v1/holds", json=bad), 403, "switch 's3'")
+
+
+def reservation(site: Site, name: str, number: int = 0, **changes: Any) -> dict[str, Any]:
+    """The number says which hour from now."""
+    start = site.rig.clock.now + 3600 * (number + 1)
+    times = {"start_time": start, "end_time": start + 3600}
+    return {**PATH, "name": name, "rate_bps": 0, "leaves": [], **times, **changes}
+
+
+def test_no_workgroup_takes_all_reservations(site: Site) -> None:
+    for number in range(MOST_OF_A_WORKGROUP):
+        made = site["unidata"].post(
+            "/v1/reservations", json=reservation(site, f"R{number}", number)
+        )
+        assert made.status_code == 201
+    last = reservation(site, "last", MOST_OF_A_WORKGROUP)
+    response = site["unidata"].post("/v1/reservations", json=last)
+    assert_problem(response, 409, "found 100 reservations of workgroup 'unidata'; valid: fewer")
+    again = site["unidata"].post("/v1/reservations", json=reservation(site, "R3", 3))
+    assert again.status_code == 200
+    for number in range(2):
+        body = reservation(site, f"S{number}", number, root={**ROOT, "vlan": 900})
+        assert site["other"].post("/v1/reservations", json=body).status_code == 201
+    assert site["unidata"].delete("/v1/reservations/R3").status_code == 204
+    assert site["unidata"].post("/v1/reservations", json=last).status_code == 201
+
+
+def test_others_do_not_see_a_reservation(site: Site) -> None:
+    """Neither its name nor its workgroup nor its times, whatever they ask for."""
+    secret = reservation(site, "secret-name", 7)
+    assert site["unidata"].post("/v1/reservations", json=secret).status_code == 201
+    for response in (
+        site["other"].get("/v1/reservations/secret-name"),
+        site["other"].delete("/v1/reservations/secret-name"),
+    ):
+        assert_problem(response, 404, "nothing is reserved for path 'secret-name'")
+    assert site["other"].get("/v1/reservations").json() == []
+    start = f"{secret['start_time']:.3f}"
+    vlan = {**ROOT, "vlan": 900}
+    for url, body in (
+        ("/v1/reservations", {**secret, "root": vlan}),
+        ("/v1/reservations", {**secret, "name": "mine"}),
+        ("/v1/paths", {**PATH, "name": "secret-name", "root": vlan}),
+        ("/v1/paths", {**PATH, "name": "mine"}),
+        ("/v1/holds", {"id": "i", "hold_s": 60, "path": {**PATH, "name": "mine", "leaves": []}}),
+        ("/v1/holds", {"id": "j", "hold_s": 60, "path": {**PATH, "name": "secret-name",
+                                                          "root": vlan, "leaves": []}}),
+    ):  # fmt: skip
+        response = site["other"].post(url, json=body)
+        assert response.status_code == 409, (url, body, response.text)
+        named = body.get("name") or body["path"]["name"]
+        for word in ("secret-name", "unidata", start):
+            assert word not in response.text or word == named, response.text
+    assert len(site["ops"].get("/v1/reservations").json()) == 1
 
 
 def test_rate_limits() -> None:
