@@ -57,7 +57,8 @@ class CarouselRun(CellRun):
         for host in (self.publisher, *self.subscribers):
             self._directory(host).mkdir(parents=True)
         size = self.cell.carousel.file_bytes
-        self._file(self.publisher).write_bytes(carousel.content(self.cell.seed, size))
+        with self._file(self.publisher).open("wb") as file:
+            file.writelines(carousel.content(self.cell.seed, size))
         self.tune_in_at = carousel.tune_ins(self.cell.carousel, self.subscribers, self.cell.seed)
         self.tuned_in: dict[str, float] = {}  # when they did, epoch seconds
         self.throttle = self._slow_down()

@@ -5,7 +5,7 @@ command lines, and when each receiver tunes in. Pure."""
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,6 +19,7 @@ HEADERS_BYTES: Final = 44  # IP 20, UDP 8, LCT 12, FEC payload id 4
 ETHERNET_BYTES: Final = 14
 DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # per cent, of fcast-send
 RS_K, RS_SYMBOLS = 200, 255  # of a block
+PIECE_BYTES: Final = 1 << 20  # of whole words of the generator: the pieces are those of one draw
 NAME: Final = "file"  # of the file, at the sender and at receivers
 
 
@@ -61,9 +62,11 @@ def tune_ins(carousel: Carousel, hosts: Sequence[str], seed: int) -> dict[str, f
     return found
 
 
-def content(seed: int, size_bytes: int) -> bytes:
-    """Return the file's bytes."""
-    return random.Random(f"downpour file {seed}").randbytes(size_bytes)
+def content(seed: int, size_bytes: int) -> Iterator[bytes]:
+    """Yield the file's bytes in pieces: a file may be larger than the memory."""
+    dice = random.Random(f"downpour file {seed}")
+    for at in range(0, size_bytes, PIECE_BYTES):
+        yield dice.randbytes(min(PIECE_BYTES, size_bytes - at))
 
 
 def packet_rate_bps(carousel: Carousel, rate_bps: int) -> int:

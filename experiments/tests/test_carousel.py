@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import random
 import re
 import statistics
 from pathlib import Path
@@ -118,7 +119,21 @@ def test_a_file_in_place_of_a_trace() -> None:
     found = trace_input.of_file(5000)
     assert (found.products, found.size_bytes, found.largest_bytes) == (1, 5000, 5000)
     assert found.text.split()[0] == "5000"
-    assert carousel.content(1, 5000) == carousel.content(1, 5000) != carousel.content(2, 5000)
+    one, again, other = (b"".join(carousel.content(seed, 5000)) for seed in (1, 1, 2))
+    assert one == again != other
+
+
+@pytest.mark.parametrize("size", [0, 1, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20 + 7])
+def test_a_large_file_is_made_in_pieces(size: int) -> None:
+    """The bytes are those of one draw, and no piece is large."""
+    pieces = list(carousel.content(3, size))
+    assert b"".join(pieces) == random.Random("downpour file 3").randbytes(size)
+    assert max(map(len, pieces), default=0) <= 2**20
+
+
+def test_the_size_of_a_file_is_no_memory() -> None:
+    """Its first bytes of 10 TB come at once."""
+    assert len(next(carousel.content(3, 10**13))) == 2**20
 
 
 def test_periodic_loss_is_read_back() -> None:

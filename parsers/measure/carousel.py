@@ -14,6 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
+from scipy import stats
+
 from common.contracts import ARRIVED_COMMENT
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import Value, absent
@@ -23,7 +26,8 @@ from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters
 from parsers.read.fcast_log import CarouselReceiver, CarouselSender
 
-CERTAIN: Final = 1 - 1e-9  # of the formula's distribution: beyond it rounds are not counted
+UNLIKELY: Final = 1e-12  # of the formula's distribution: longer times are not counted
+MOST_TERMS: Final = 1_000_000  # of its sum: more are taken several at a time
 NAMES: Final = (
     "listening_time",
     "listening_max",
@@ -47,19 +51,18 @@ class CarouselData:
 
 def expected_files(k: int, groups: int, loss: float) -> float:
     """Return the mean listening time in files, of groups of k symbols any k of which restore the
-    group (MSR-TR-99-14, 5). Counts whole rounds: stopping inside one is up to 1/k shorter."""
-    group, last, mean, term = 0.0, 0.0, 0.0, (1 - loss) ** k
-    x = 0
-    while last < CERTAIN:
-        group += term
-        whole = min(1.0, group) ** groups
-        mean += (whole - last) * (k + x) / k
-        last = whole
-        term *= loss * (k + x) / (x + 1)
-        x += 1
-        if term < 1e-300 and x > k:
-            break
-    return mean
+    group (MSR-TR-99-14, 5); loss below 1. Counts whole rounds: stopping inside one is up to 1/k
+    shorter."""
+    if loss <= 0:
+        return 1.0
+    # A group loses a number of symbols before its kth arrives; the slowest group decides.
+    lost = stats.nbinom(k, 1 - loss)
+    most = int(lost.isf(UNLIKELY / groups))
+    step = 1 + most // MOST_TERMS
+    seen = np.arange(step // 2, most + 1, step)
+    with np.errstate(divide="ignore"):  # the logarithm of 0, where all groups want more
+        mean = step * -np.expm1(groups * np.log1p(-lost.sf(seen))).sum()
+    return float((k + mean) / k)
 
 
 def source_symbols(data: CarouselData, file_bytes: int) -> int | None:

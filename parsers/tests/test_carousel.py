@@ -62,6 +62,14 @@ def test_what_the_programs_say() -> None:
     assert (receiver.file_s, receiver.file_received, receiver.file_useful) == (1.1, 1126, 1026)
 
 
+@pytest.mark.parametrize("loss", [0.95, 0.99, 0.999_999])
+def test_the_formula_where_nearly_all_is_lost(loss: float) -> None:
+    """(1 - loss)^k is below the smallest number there. Of one group: 1 / (1 - loss) by hand."""
+    one = expected_files(255, 1, loss)
+    assert one == pytest.approx(1 / (1 - loss), rel=1e-4)
+    assert one < expected_files(255, 400, loss) < 2 * one
+
+
 @pytest.mark.parametrize("cut", [1, 40, 120])
 def test_half_a_log_says_nothing(cut: int) -> None:
     assert parse_sender(SENT[:-cut]) is None
