@@ -4,6 +4,7 @@ way, in which order they came, how often, and as what."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -37,6 +38,7 @@ DISORDER: Final[Mapping[Clock, Limits]] = {
 }
 COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
 LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
+CERTAINTY: Final = 0.99  # that a sample's share is no accident of one or two packets
 UNTOUCHED: Final = Limits(0.0, 0.0, "no station on the way writes into packets but a router")
 
 
@@ -167,7 +169,15 @@ class InFlight:
             return Check(name, "pass", 0, 0, f"none of {packets} sampled packets")
         share = total / max(1, packets)
         text = f"{total} of {packets} sampled packets ({share:.2e}): " + _listed(wrong)
-        return Check(name, limits.status(share), 0, total, text)
+        status = limits.status(share)
+        if (
+            status == "fail"
+            and limits is not COPIES
+            and not is_certain(total, packets, limits.fail)
+        ):
+            status = "warn"
+            text += f"; too few to be {100 * CERTAINTY:g} % sure of more than {limits.fail:g}"
+        return Check(name, status, 0, total, text)
 
     def _content(self) -> Check:
         wrong: dict[str, str] = {}
@@ -210,6 +220,17 @@ class InFlight:
             text = f"{check.text}; the watcher itself missed {self.unseen}"
             return Check(NAMES[4], "warn", check.asked, check.found, text)
         return check
+
+
+def is_certain(count: int, packets: int, share: float) -> bool:
+    """Whether `count` of a sample of `packets` are more than a run with that share would show, but
+    for one time in a hundred (binomial distribution; share above 0 and below 1)."""
+
+    def logarithm(n: int) -> float:
+        ways = math.lgamma(packets + 1) - math.lgamma(n + 1) - math.lgamma(packets - n + 1)
+        return ways + n * math.log(share) + (packets - n) * math.log1p(-share)
+
+    return math.fsum(math.exp(logarithm(n)) for n in range(count)) > CERTAINTY
 
 
 def _listed(wrong: Mapping[str, int]) -> str:
