@@ -10,6 +10,8 @@ PY := .venv/bin/python
 FRONT_DOOR := python3 -B tools/front_door.py
 # What was written on the command line: values go through the environment, never into a recipe.
 GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(firstword $(origin $(name)))),$(name)))
+# They are text: make itself would run a `$(shell ...)` in one.
+$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name)))$(eval export $(name)))
 is_on = $(filter-out 0 no false off,$(strip $(1)))
 
 .PHONY: help

@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 PYTHON: Final = ROOT / ".venv/bin/python"
 EXIT_USAGE: Final = 2
 NO: Final = ("", "0", "no", "false", "off")
+YES: Final = ("1", "yes", "true", "on")
 MEANINGS: Final = {
     1: "a cell failed, products differ, or a metric is outside its band",
     3: "a verdict is invalid: do not trust the figures",
@@ -126,6 +127,14 @@ class Variable:
     check: Callable[[str], str] = _any
     flag: bool = False
     many: bool = False
+
+    def valid_instead(self, value: str) -> str:
+        """Return what would be valid instead of a value; "" for a good one."""
+        if self.flag and not is_on(value):
+            return ""
+        if self.flag:
+            return "" if value.strip().lower() in YES else f"{YES[0]} or {NO[1]}"
+        return self.check(value)
 
     def words(self, value: str) -> list[str]:
         """Return the words of the command line."""
@@ -360,7 +369,7 @@ def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, 
                 f"{listed[target.need]}"
             )
         for name, value in values.items():
-            if valid := target.variables[name].check(value):
+            if valid := target.variables[name].valid_instead(value):
                 raise Wrong(f"{name}: found '{value}'; valid: {valid}")
         _refuse_without_root(goal, environment)
 

@@ -81,6 +81,8 @@ def make(place: Path, *words: str, code: int = 0) -> tuple[int, str, list[str] |
         (["experiment-lossy", "N=3"], "found N; valid: "),
         (["experiment-losy"], "found experiment 'losy'; valid: background, "),
         (["experiment-losy", "DRY_RUN=1"], "(nearest: lossy)"),
+        (["experiment-lossy", "DRY_RUN=maybe"], "DRY_RUN: found 'maybe'; valid: 1 or 0"),
+        (["experiment-lossy", "TRACE=$(shell touch made)"], "found '$(shell touch made)'; valid"),
         (["experimet-lossy"], "found target 'experimet-lossy'; valid: see make help (nearest: ex"),
         (["experiment-lossy", "RECEIVERS=abc"], "RECEIVERS: found 'abc'; valid: a whole number"),
         (["experiment-lossy", "DURATION=1h"], "DURATION: found '1h'; valid: a number"),
@@ -123,6 +125,9 @@ def test_bad_input_is_refused_before_anything_runs(
         (["regression", "SUMMARY=a 'b'.md"], ["regression", "--summary", "a 'b'.md"]),
         (["lab", "N=3", "STUDENT=O'Brien; \"B\""],
          ["lab", "start", "3", "--student", "O'Brien; \"B\""]),
+        (["lab", "N=3", "STUDENT=$(shell touch made)$$(touch made)`touch made`$@ ${HOME}"],
+         ["lab", "start", "3", "--student",
+          "$(shell touch made)$$(touch made)`touch made`$@ ${HOME}"]),
         (["lab-check", "N=1", "DIR=/tmp/my lab"], ["lab", "check", "1", "--dir", "/tmp/my lab"]),
         (["virtual-kernel", "NO_DOWNLOAD=1"], ["virtual", "kernel", "--no-download"]),
     ],
@@ -133,6 +138,7 @@ def test_values_reach_the_program_unchanged(
     (checkout / "my own runs").mkdir()
     code, said, called = make(checkout, *words)
     assert (code, called) == (0, ["-m", "downpour", *expected]), said
+    assert not (checkout / "made").exists()  # no value was run
 
 
 def test_a_trace_whose_name_has_blanks(checkout: Path) -> None:
