@@ -42,6 +42,18 @@ def test_shell_scripts() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_no_shell_script_writes_to_a_name_in_tmp_that_others_know() -> None:
+    """Anybody may have put a link there. (A test's own root has nobody else.)"""
+    found = [
+        f"{script.relative_to(ROOT)}: {line.strip()}"
+        for script in shell_scripts()
+        if not script.is_relative_to(ROOT / "tests")
+        for line in script.read_text().splitlines()
+        if re.search(r"(>|\btee |\b-o )\s*[\"']?/(var/)?tmp/[\w.-]+", line)
+    ]
+    assert not found, "\n".join(found)
+
+
 def test_hooks_are_of_this_checkout() -> None:
     repositories = YAML(typ="safe").load(HOOKS)["repos"]
     assert [one["repo"] for one in repositories] == ["local"]

@@ -54,6 +54,15 @@ def test_valid_by_githubs_schema(path: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
+def test_a_pull_requests_code_finds_no_token(path: Path) -> None:
+    """actions/checkout would leave it in the checkout's .git/config."""
+    checkouts = [s for s in steps(path) if s.get("uses", "").startswith("actions/checkout@")]
+    assert checkouts
+    for step in checkouts:
+        assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
 def test_actions_are_pinned_to_commits(path: Path) -> None:
     used = [step["uses"] for step in steps(path) if "uses" in step]
     assert used
