@@ -19,7 +19,7 @@ KEY: Final = re.compile(
 # Files and numberings that no reader has.
 DANGLING: Final = re.compile(
     r"mpup-ldm7|drfsm\.txt|fcast\.txt|m2c-sequencer|seeds-check|science\.md|design card"
-    r"|\breference \d",
+    r"|\breference \d|\bin the reference\b",
     re.IGNORECASE,
 )
 

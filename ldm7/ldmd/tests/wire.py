@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ldmd's bytes on the wire, against an independent encoder and decoder, over loopback.
 
-Usage: wire.py LDMD TOOLS_DIRECTORY. No privileges. Expected bytes: RFC 5531 and the captures of the
-original programs in the reference, sections 3.4 and 4.1.
+Usage: wire.py LDMD TOOLS_DIRECTORY. No privileges. Expected bytes: RFC 5531, and what LDM-6.13.17
+sent to these programs.
 """
 
 from __future__ import annotations
