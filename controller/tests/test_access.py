@@ -185,7 +185,7 @@ def test_others_do_not_see_a_reservation(site: Site) -> None:
     assert site["other"].get("/v1/reservations").json() == []
     start = f"{secret['start_time']:.3f}"
     vlan = {**ROOT, "vlan": 900}
-    for url, body in (
+    asked: list[tuple[str, dict[str, Any]]] = [
         ("/v1/reservations", {**secret, "root": vlan}),
         ("/v1/reservations", {**secret, "name": "mine"}),
         ("/v1/paths", {**PATH, "name": "secret-name", "root": vlan}),
@@ -193,7 +193,8 @@ def test_others_do_not_see_a_reservation(site: Site) -> None:
         ("/v1/holds", {"id": "i", "hold_s": 60, "path": {**PATH, "name": "mine", "leaves": []}}),
         ("/v1/holds", {"id": "j", "hold_s": 60, "path": {**PATH, "name": "secret-name",
                                                           "root": vlan, "leaves": []}}),
-    ):  # fmt: skip
+    ]  # fmt: skip
+    for url, body in asked:
         response = site["other"].post(url, json=body)
         assert response.status_code == 409, (url, body, response.text)
         named = body.get("name") or body["path"]["name"]
