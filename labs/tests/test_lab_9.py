@@ -134,7 +134,7 @@ def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
 
 def stands_in(source: CellOfRun, run: Path, **factors: object) -> None:
     """A measured cell as one with other levels, in a run of its own."""
-    name = "-".join(map(str, factors.values()))
+    name = "-".join(map(str, (*factors.values(), source.described["repeat"])))
     target = run / f"2099-{name}/cells" / source.path.name
     shutil.copytree(source.path, target)
     described = json.loads((target / "cell.json").read_text())
@@ -180,9 +180,11 @@ def test_a_harmless_period(copy: tuple[Lab, Work], period: str, hint: str) -> No
     lab, work = copy
     count = right_answers(work)["periodic_groups"]
     number = eval(period, {"groups": count})
-    for order in ("sequential", "shuffle"):
-        of = cell(work, "periodic", order="shuffle")
-        stands_in(of, work.directory / "runs/periodic", order=order, loss_period=number)
+    measured = [c for c in cells(work.directory, "periodic") if c.factors["order"] == "shuffle"]
+    assert len(measured) == 2
+    for of in measured:
+        for order in ("sequential", "shuffle"):
+            stands_in(of, work.directory / "runs/periodic", order=order, loss_period=number)
     write_answers(work, {"periodic_loss": number})
     assert judged(lab, work, "periodic") == (Status.FAILED, hint)
 
