@@ -27,6 +27,7 @@ from common.command_line import (
     group,
     number,
     run,
+    unknown,
     whole,
 )
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
@@ -460,6 +461,9 @@ def purge_command(options: PurgeOptions) -> int:
     from topologies.emulate import lifecycle
 
     _need_root()
+    there = lifecycle.live_runs()
+    if options.run_id not in there:
+        raise Failure(unknown("run", options.run_id, there or ["none: nothing of a run is here"]))
     lifecycle.purge(options.run_id)
     return EXIT_OK
 

@@ -182,6 +182,33 @@ def test_without_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         assert error.count("\n") == 1 and "found user id 1000; valid: root" in error
 
 
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (
+            ("geni5-12ab34", "x-ldm6"),
+            "found run 'geni5-12ab3'; valid: geni5-12ab34, x-ldm6 (nearest",
+        ),
+        ((), "found run 'geni5-12ab3'; valid: none: nothing of a run is here"),
+    ],
+)
+def test_purge_of_what_is_not_there(
+    there: tuple[str, ...],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    purged: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(lifecycle, "live_runs", lambda: there)
+    monkeypatch.setattr(lifecycle, "purge", purged.append)
+    assert cli.main(["purge", "geni5-12ab3"]) == 2
+    assert said in capsys.readouterr().err and not purged
+    if there:
+        assert cli.main(["purge", there[0]]) == 0
+        assert purged == [there[0]]
+
+
 def test_unknown_topology_and_parameter(capsys: pytest.CaptureFixture[str]) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root: `up` refuses earlier without")
