@@ -27,7 +27,7 @@ static uint64_t codes_bytes(const struct fcast_fti *fti, const struct fcast_part
 {
     const uint64_t k = p->large;
 
-    return fti->fec == FCAST_RS ? 2 * 33 * k * (RS_N_MAX - k) : 0;
+    return fti->fec == FCAST_RS ? k * 2 * 33 * (RS_N_MAX - k) : 0;
 }
 
 uint64_t fcast_reception_bytes(const struct fcast_fti *fti)

@@ -356,7 +356,7 @@ static void read_ahead(struct fcast_sender *s)
     const size_t most = s->group_count ? AHEAD_BYTES / size / s->group_count : 0;
 
     s->ahead_most = most < AHEAD ? (uint32_t)most : AHEAD;
-    s->ahead = s->ahead_most > 1 ? malloc(s->group_count * s->ahead_most * size) : NULL;
+    s->ahead = s->ahead_most > 1 ? malloc((size_t)s->group_count * s->ahead_most * size) : NULL;
     for (uint32_t i = 0; s->ahead && i < s->group_count; i++)
         s->groups[i].ahead = s->ahead + (size_t)i * s->ahead_most * size;
 }

@@ -399,11 +399,10 @@ static bool sort(const struct fcast_shelf *s, struct sorting *t)
 }
 
 /* The source blocks of a group, in order, from its k blocks. */
-static int make_group(struct fcast_shelf *s, uint32_t group, const uint8_t *const blocks[],
-                      const unsigned ids[], uint8_t *out)
+static int make_group(struct fcast_shelf *s, uint32_t group, uint32_t k,
+                      const uint8_t *const blocks[], const unsigned ids[], uint8_t *out)
 {
     const size_t size = s->cfg.fti.symbol_bytes;
-    const uint32_t k = fcast_block_k(&s->partition, group);
     uint8_t *made[RS_N_MAX];
     bool is_whole = true;
 
@@ -450,7 +449,7 @@ static int decode_group(struct fcast_shelf *s, struct sorting *t, uint32_t nth, 
             blocks[i] = t->read + at * size;
         }
     }
-    return make_group(s, group, blocks, ids, out);
+    return make_group(s, group, k, blocks, ids, out);
 }
 
 /* A crowd in place: read, sorted, decoded, written back. Short groups move it towards the

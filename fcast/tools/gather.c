@@ -11,7 +11,7 @@ struct run {
     uint64_t at;
     size_t len;
     struct run *next; /* of its bucket, or of the free ones */
-    uint8_t *bytes;   /* NULL: not needed yet */
+    uint8_t *bytes;
 };
 
 struct gather {
@@ -19,6 +19,7 @@ struct gather {
     size_t run_bytes, memory_bytes;
     struct run *runs, **buckets; /* by file and end */
     struct run *free;            /* the last one first: its bytes are in the caches */
+    uint8_t *bytes;              /* of all runs; a page that no run has filled takes no memory */
 };
 
 /* How many runs there are for so many streams: none is shorter than two pages. */
@@ -27,7 +28,7 @@ static uint32_t runs_for(size_t memory_bytes, uint32_t streams)
     uint32_t count = STREAMS_MIN;
 
     while (count < STREAMS_MAX && count < streams + SPARE &&
-           memory_bytes / (2 * count) >= 2 * (size_t)PAGE)
+           memory_bytes / ((size_t)2 * count) >= 2 * (size_t)PAGE)
         count *= 2;
     return count;
 }
@@ -38,14 +39,16 @@ static int make_runs(struct gather *g, uint32_t streams)
     uint32_t count = runs_for(g->memory_bytes, streams);
 
     g->runs = calloc(count, sizeof *g->runs);
-    g->buckets = calloc(count, sizeof *g->buckets);
-    if (!g->runs || !g->buckets)
+    g->buckets = calloc(count, sizeof(struct run *));
+    g->run_bytes = g->memory_bytes / count / PAGE * PAGE;
+    g->bytes = malloc(count * g->run_bytes);
+    if (!g->runs || !g->buckets || !g->bytes)
         return -1;
     g->count = count;
     g->victim = 0;
-    g->run_bytes = g->memory_bytes / count / PAGE * PAGE;
     g->free = NULL;
     for (uint32_t i = 0; i < count; i++) {
+        g->runs[i].bytes = g->bytes + i * g->run_bytes;
         g->runs[i].next = g->free;
         g->free = &g->runs[i];
     }
@@ -54,8 +57,7 @@ static int make_runs(struct gather *g, uint32_t streams)
 
 static void free_runs(struct gather *g)
 {
-    for (uint32_t i = 0; g->runs && i < g->count; i++)
-        free(g->runs[i].bytes);
+    free(g->bytes);
     free(g->runs);
     free(g->buckets);
 }
@@ -133,8 +135,6 @@ static struct run *begin(struct gather *g, struct gather_file *f, uint64_t at)
         g->victim = (g->victim + 1) & (g->count - 1);
     }
     struct run *r = g->free;
-    if (!r->bytes && !(r->bytes = malloc(g->run_bytes)))
-        return NULL;
     g->free = r->next;
     r->file = f;
     r->at = at;

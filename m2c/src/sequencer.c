@@ -62,7 +62,7 @@ int m2c_plan_init(struct m2c_plan *p, const struct m2c_wave *w, uint64_t start_n
         .pdus = pdus,
     };
     const size_t count = (size_t)p->intervals * p->layers;
-    struct m2c_tile **order = reallocarray(NULL, count, sizeof *order);
+    struct m2c_tile **order = reallocarray(NULL, count, sizeof(struct m2c_tile *));
     p->tiles = reallocarray(NULL, count, sizeof *p->tiles);
     if (!order || !p->tiles) {
         free(order);
@@ -73,7 +73,7 @@ int m2c_plan_init(struct m2c_plan *p, const struct m2c_wave *w, uint64_t start_n
     cut_tiles(p, w);
     for (size_t i = 0; i < count; i++)
         order[i] = &p->tiles[i];
-    qsort(order, count, sizeof *order, by_importance);
+    qsort(order, count, sizeof(struct m2c_tile *), by_importance);
     uint32_t next = 0;
     for (size_t i = 0; i < count; i++) {
         const uint32_t left = pdus - next;
