@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -88,13 +88,27 @@ def main(options: RegressionOptions) -> int:
     outcome = replace(outcome, started=stamp, took_s=time.monotonic() - began)
     _tell(outcome, options)
     if proposal is not None and not outcome.problem:
-        _propose(proposal, path, file.bands, outcome, options.tolerance)
+        if why := undecided(run, failed):
+            valid = "a run whose cells all ended and can be trusted"
+            print(f"*** --update-bands: found {why}; valid: {valid}", file=sys.stderr)
+        else:
+            _propose(proposal, path, file.bands, outcome, options.tolerance)
     if outcome.ok:
         return EXIT_OK
     reasons = [] if outcome.problem or outcome.failed else taken_by_others(run, outcome)
     if reasons:
         print(f"NOT DECIDED, this machine was too busy: {'; '.join(reasons)}")
     return EXIT_INVALID if reasons else EXIT_FAILED
+
+
+def undecided(run: Path, failed: Iterable[str]) -> str:
+    """Return why no bands may be made of a run: cells that failed, or whose verdict is invalid,
+    whatever the bands say of them. Empty: they may. Raises RunError."""
+    found = [f"{cell} failed" for cell in sorted(failed)]
+    for cell, measured in sorted(_metrics(run)["cells"].items()):
+        if measured.get("values", {}).get("verdict_invalid", {}).get("value") == 1:
+            found.append(f"the verdict of {cell} is invalid")
+    return "; ".join(found)
 
 
 def taken_by_others(run: Path, outcome: Outcome) -> list[str]:

@@ -344,6 +344,23 @@ def test_a_proposal_is_a_new_file_and_shown(
     assert cli.main([*argv[:-1], str(own)]) == 2
 
 
+@pytest.mark.parametrize("broken", ["invalid", "failed"])
+def test_no_bands_are_proposed_of_a_run_that_decides_nothing(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    """Bands that say nothing of the verdict must not let its figures in."""
+    own, new = tmp_path / "own.yaml", tmp_path / "new.yaml"
+    own.write_text("experiment: regression\nbands:\n  - {metric: ffdr, low: 1, reason: why}\n")
+    if broken == "failed":
+        (run / "manifest.json").write_text('{"failed": {"ldm6-x": {"reason": "no end"}}}')
+    else:
+        (run / "metrics.json").write_text(json.dumps(metrics("virtual", 10, verdict_invalid=1)))
+    cli.main(["regression", "--run", str(run), "--bands", str(own), "--update-bands", str(new)])
+    assert not new.exists()
+    said = "ldm6-x failed; valid: a run" if broken == "failed" else "the verdict of ldm6-x is inva"
+    assert f"--update-bands: found {said}" in capsys.readouterr().err
+
+
 def test_a_cell_that_failed_is_an_error_beside_the_bands(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
