@@ -18,9 +18,9 @@ from typing import Final
 
 from common.shell import die_with_parent
 from virtual import kernel_cache, kernel_fetch, kernel_file, kernel_source
-from virtual.kernel_cache import CACHE, CONFIG, KERNEL_FILE, Build, Kernel, find_kernel, sha256_of
+from virtual.kernel_cache import CACHE, CONFIG, Build, Kernel, find_kernel, sha256_of
 from virtual.kernel_estimate import learnt
-from virtual.kernel_fetch import Progress, Source
+from virtual.kernel_fetch import PinError, Progress, Source
 from virtual.kernel_progress import Printer
 from virtual.kernel_source import EditError, KernelError, NoSourceError
 
@@ -87,8 +87,8 @@ def ensure_kernel(
     progress: Progress | None = None, *, source: Path | None = None, download: bool = True
 ) -> Kernel:
     """The cached kernel; else the one in the release's file that DOWNPOUR_KERNEL names; else one
-    that is built now, from `source` if given, else from the newest source that /usr/src or (with
-    `download`) Debian's archive has. Raises KernelError."""
+    that is built now, from `source` if given, else from the pinned source of Debian's archive (with
+    `download`), the newest there, or that of /usr/src. Raises KernelError."""
     say = progress if progress is not None else Printer(sys.stderr)
 
     def waits() -> None:
@@ -96,15 +96,15 @@ def ensure_kernel(
 
     def usable() -> Kernel | None:
         kernel = find_kernel()
-        if kernel is None or kernel.seccomp or not download or KERNEL_FILE in os.environ:
+        if kernel is None or kernel.seccomp or not download or kernel_cache.kernel_file_given():
             return kernel
         return None  # a newer source would make a faster one
 
     digest = kernel_cache.current_digest()
     if source is None and (found := usable()) is not None:
         return found
-    if source is None and (given := os.environ.get(KERNEL_FILE)):
-        return kernel_file.install_kernel(Path(given))
+    if source is None and (given := kernel_cache.kernel_file_given()):
+        return kernel_file.install_kernel(given)
     if source is None and kernel_cache.waited_for_machine_build(waits):
         found = usable()
         if found is not None:
@@ -144,7 +144,10 @@ def _from_best_source(digest: str, download: bool, say: Progress) -> Kernel:
 
 
 def _from_archive(digest: str, say: Progress) -> Kernel:
-    """The newest source of the archive that our edits and options fit. Raises KernelError."""
+    """The pinned source of the archive; where it is not to be had any more, or the newest is asked
+    for, the newest that our edits and options fit. Raises KernelError."""
+    if not kernel_cache.wants_newest() and (kernel := _from_pinned(digest, say)) is not None:
+        return kernel
     skipped: list[tuple[int, ...]] = []
     first: KernelError | None = None
     while True:
@@ -159,6 +162,23 @@ def _from_archive(digest: str, say: Progress) -> Kernel:
             say(f"{error}; trying the source before it")
             first = first or error
             skipped.append(source.series)
+
+
+def _from_pinned(digest: str, say: Progress) -> Kernel | None:
+    """The kernel of the pinned source; None where that is not to be had here, or does not fit."""
+    began = time.monotonic()
+    try:
+        source = kernel_fetch.fetch_pinned(kernel_cache.sources_directory(), say)
+    except PinError as error:
+        say(f"{error}: taking the newest source; digits of results may differ")
+        return None
+    except KernelError:  # asking for the newest says why
+        return None
+    try:
+        return _from_source(source, digest, time.monotonic() - began, say)
+    except EditError as error:
+        say(f"{error}: taking the newest source; digits of results may differ")
+        return None
 
 
 def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> Kernel:

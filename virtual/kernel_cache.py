@@ -27,10 +27,12 @@ from typing import IO, Any, Final, Literal
 from common.places import OWN, PREFIXES
 from virtual import kernel_source
 from virtual.cores import cache_directory
+from virtual.kernel_fetch import PINNED
 from virtual.kernel_source import DROP_INS, KernelError
 
 CONFIG: Final = DROP_INS / "downpour.config"
-KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use
+KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use, or NEWEST
+NEWEST: Final = "newest"
 COMPRESSED: Final = ".xz"  # how the file of a release ends
 CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache there is
 # Root's builds go here; users only read it.
@@ -41,12 +43,21 @@ PACKAGED: Final = tuple(prefix / OWN for prefix in PREFIXES)
 @dataclass(frozen=True)
 class Kernel:
     """A built kernel. `version` as "7.2.11"; `digest` of what we put in; `seccomp`: it can run
-    programs without ptrace (twice as fast)."""
+    programs without ptrace (twice as fast); `source_sha256` of its source, `sha256` its own, as
+    far as they are known."""
 
     path: Path
     version: str
     digest: str
     seccomp: bool
+    source_sha256: str = ""
+    sha256: str = ""
+
+    @classmethod
+    def of(cls, path: Path, build: Build) -> Kernel:
+        """Return the kernel at a place, as its digest file describes it."""
+        known = (build.version, build.digest, build.seccomp, build.source_sha256, build.sha256)
+        return cls(path, *known)
 
 
 @dataclass(frozen=True)
@@ -178,11 +189,24 @@ def built_in(directory: Path) -> tuple[Kernel, Build] | None:
     path = directory / "linux"
     if not os.access(path, os.X_OK):
         return None
-    return Kernel(path, build.version, build.digest, build.seccomp), build
+    return Kernel.of(path, build), build
 
 
-def _version_key(entry: tuple[Kernel, Build]) -> list[int]:
-    return [int(n) for n in entry[0].version.split(".")]
+def _preference(entry: tuple[Kernel, Build]) -> tuple[bool, list[int]]:
+    """The kernel of the pinned source goes before newer ones, unless the newest is asked for."""
+    pinned = entry[1].source_sha256 == PINNED.sha256 and not wants_newest()
+    return pinned, [int(n) for n in entry[0].version.split(".")]
+
+
+def wants_newest() -> bool:
+    """Whether DOWNPOUR_KERNEL asks for the newest source instead of the pinned one."""
+    return os.environ.get(KERNEL_FILE) == NEWEST
+
+
+def kernel_file_given() -> Path | None:
+    """The file that DOWNPOUR_KERNEL names, if it names one."""
+    given = os.environ.get(KERNEL_FILE)
+    return Path(given) if given and given != NEWEST else None
 
 
 def fits(build: Build, digest: str = "") -> bool:
@@ -194,21 +218,23 @@ def fits(build: Build, digest: str = "") -> bool:
 
 
 def cached(directory: Path, digest: str = "") -> list[tuple[Kernel, Build]]:
-    """The kernels of a directory that `fits` (with `digest`), the newest first."""
+    """The kernels of a directory that `fits` (with `digest`), the one of the pinned source first,
+    then the newest."""
     found = [built_in(path) for path in directory.glob("*-*") if not path.name.startswith(".")]
     return sorted(
         (entry for entry in found if entry is not None and fits(entry[1], digest)),
-        key=_version_key,
+        key=_preference,
         reverse=True,
     )
 
 
 def find_kernel() -> Kernel | None:
-    """The first kernel that fits in the order above, of several in a place the newest; None if
+    """The first kernel that fits in the order above, of several in a place that of the pinned
+    source, else the newest; None if
     there is none. Builds nothing. A machine without a compiler (a container, a student's seat)
     takes what another's has built. KernelError if DOWNPOUR_KERNEL names none that fits."""
-    if given := os.environ.get(KERNEL_FILE):
-        return named_kernel(Path(given))
+    if given := kernel_file_given():
+        return named_kernel(given)
     own = current_digest() if compiler() else ""
     for directory in read_directories():
         packaged = directory.parent in PACKAGED
@@ -272,7 +298,7 @@ def named_kernel(file: Path) -> Kernel | None:
             f"{KERNEL_FILE}: found '{file}', which cannot be executed; valid: a built kernel, or a "
             f"release's file (its name ends in {COMPRESSED})"
         )
-    return Kernel(file.resolve(), build.version, build.digest, build.seccomp)
+    return Kernel.of(file.resolve(), build)
 
 
 def _installed(build: Build) -> Kernel | None:
@@ -347,4 +373,4 @@ def store(work: Path, kernel: Path, config: Path | None, build: Build) -> Kernel
     if place.exists():
         place.rename(work / "replaced")
     result.rename(place)
-    return Kernel(place / "linux", build.version, build.digest, build.seccomp)
+    return Kernel.of(place / "linux", build)

@@ -2,13 +2,15 @@
 """Where the kernel's source comes from: a file, /usr/src, or Debian's archive. No root needed.
 
 Only the kernels from 6.16 on can run a guest's programs without ptrace ("seccomp mode"), which
-makes a system call twice as fast; stable distributions have older ones. So the newest source that
-Debian has packaged is fetched, by apt with directories of its own: the machine's stay as they are.
+makes a system call twice as fast; stable distributions have older ones. So a source that Debian has
+packaged is fetched, by apt with directories of its own: the machine's stay as they are. Digits of
+results depend on the kernel, so it is the pinned source, by its SHA-256; the newest is an option.
 apt verifies the signature with the keys of the machine's debian-archive-keyring.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -72,6 +74,33 @@ class Source:
     def title(self) -> str:
         """Its version, as exactly as the file says."""
         return self.package_version or ".".join(map(str, self.series))
+
+
+@dataclass(frozen=True)
+class Pin:
+    """One package of a kernel source, byte for byte."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+# The kernel that the documentation's figures were measured with. A new pin is a new measurement.
+PINNED: Final = Pin(
+    "linux-source-7.3",
+    "7.3.4-1~bpo13+1",
+    "703e369ddd4cce971452f5a593ee55df3a5c10c83caf0fa0df039633ed181ee3",
+)
+
+
+class PinError(KernelError):
+    """The pinned source cannot be had; the text says why."""
+
+
+def is_pinned(path: Path, pin: Pin = PINNED) -> bool:
+    """Tell whether a file is the pinned source, byte for byte."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest() == pin.sha256
 
 
 def source_of(path: Path) -> Source:
@@ -236,8 +265,22 @@ def machine_mirror() -> str:
 def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Source:
     """The newest source that Debian has packaged, but no series in `skip`, as a file in `store`;
     what was fetched before is taken without asking the archive. Raises KernelError."""
+    return _fetch(store, progress, skip, None)
+
+
+def fetch_pinned(store: Path, progress: Progress, pin: Pin = PINNED) -> Source:
+    """The pinned source in the same way, and no other bytes. Raises PinError where there is an
+    archive that has not got it, else KernelError."""
+    return _fetch(store, progress, (), pin)
+
+
+def _fetch(store: Path, progress: Progress, skip: Sequence[Version], pin: Pin | None) -> Source:
     store.mkdir(parents=True, exist_ok=True)
-    kept = newest(p for p in store.glob("*.deb") if source_of(p).series not in skip)
+    kept = newest(
+        p
+        for p in store.glob("*.deb")
+        if (source_of(p).series not in skip if pin is None else is_pinned(p, pin))
+    )
     if kept is not None:
         return kept
     if shutil.which("apt-get") is None:
@@ -257,18 +300,23 @@ def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Sour
                 choice = [
                     entry for entry in apt.sources()
                     if source_of(Path(f"{entry[0]}.tar.xz")).series not in skip
+                    and (pin is None or entry[:2] == (pin.name, pin.version))
                 ]  # fmt: skip
+                if not choice and pin is not None:
+                    raise PinError(f"{SUITE} has no {pin.name} {pin.version} any more")
                 if not choice:
                     raise KernelError(f"{SUITE} has no other kernel source")
                 name, version, size = choice[0]
                 progress(f"fetching {name} {version}, {size >> 20} MB")
                 file = apt.download(name, version, size, progress)
+                if pin is not None and not is_pinned(file, pin):
+                    raise PinError(f"found other bytes than SHA-256 {pin.sha256} in {file.name}")
                 target = store / file.name
                 file.rename(target)
                 return source_of(target)
             except KernelError as error:
                 complaints.append(f"{mirror}: {error}")
-    raise KernelError("; ".join(complaints))
+    raise (KernelError if pin is None else PinError)("; ".join(complaints))
 
 
 def unpack(source: Source, tree: Path) -> None:

@@ -224,6 +224,38 @@ def test_fetched_newer_source_is_preferred(machine: Machine) -> None:
     assert find_kernel() == new != old
 
 
+def test_the_pinned_source_comes_before_newer_ones(machine: Machine) -> None:
+    newer = machine.source("7.3", seccomp=True, folder=machine.tmp)
+    pinned = machine.source("7.2", seccomp=True, folder=machine.tmp)
+    machine.monkeypatch.setattr(kernel_fetch, "fetch", lambda *_args: kernel_fetch.source_of(newer))
+    machine.monkeypatch.setattr(
+        kernel_fetch, "fetch_pinned", lambda *_args: kernel_fetch.source_of(pinned)
+    )
+    pin = kernel_fetch.Pin("", "", kernel_cache.sha256_of(pinned))
+    machine.monkeypatch.setattr(kernel_cache, "PINNED", pin)
+    kernel = machine.ensure()
+    assert (kernel.version, kernel.source_sha256) == ("7.2.4", pin.sha256)
+    machine.monkeypatch.setenv("DOWNPOUR_KERNEL", "newest")
+    machine.ensure(source=newer)
+    found = find_kernel()
+    assert found is not None and found.version == "7.3.4"
+    machine.monkeypatch.delenv("DOWNPOUR_KERNEL")
+    assert find_kernel() == kernel, "the newer one is there, and not asked for"
+
+
+def test_a_pinned_source_that_is_gone_gives_way_to_the_newest(machine: Machine) -> None:
+    newer = machine.source("7.3", seccomp=True, folder=machine.tmp)
+
+    def gone(*_args: object) -> kernel_fetch.Source:
+        raise kernel_fetch.PinError("the suite has no such source any more")
+
+    machine.monkeypatch.setattr(kernel_fetch, "fetch", lambda *_args: kernel_fetch.source_of(newer))
+    machine.monkeypatch.setattr(kernel_fetch, "fetch_pinned", gone)
+    assert machine.ensure().version == "7.3.4"
+    said = "no such source any more: taking the newest source; digits of results may differ"
+    assert any(said in text for text in machine.said)
+
+
 def test_source_that_the_edits_do_not_fit_gives_way_to_the_one_before(machine: Machine) -> None:
     new = machine.source("7.9", seccomp=True, folder=machine.tmp)
     top = machine.tmp / "linux-source-7.9"

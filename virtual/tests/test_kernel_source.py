@@ -3,13 +3,24 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from virtual import kernel_fetch, kernel_source
-from virtual.kernel_fetch import Source, installed, mirror_in, newest, offered, source_of
+from virtual.kernel_fetch import (
+    Pin,
+    PinError,
+    Source,
+    installed,
+    mirror_in,
+    newest,
+    offered,
+    source_of,
+)
 from virtual.kernel_source import EDITS, FILES, Edit, EditError, KernelError, edited
 
 EDIT = Edit("net/Makefile", "obj-y += b.o\n", "obj-y += ours.o\n", "it is ours")
@@ -250,6 +261,25 @@ def test_fetch_asks_the_mirror_then_the_public_archive_and_keeps_the_file(archiv
     assert len((archive / "asked").read_text().splitlines()) == 3, "it was there"
     older = kernel_fetch.fetch(store, said.append, [(7, 3)])
     assert (older.series, older.package_version) == ((7, 2), "7.2.9-1")
+
+
+def test_the_pinned_source_is_fetched_and_no_other_bytes(archive: Path) -> None:
+    """The played archive has 7.3.4-1, four letters and a line's end."""
+    sha256 = hashlib.sha256(b"data\n").hexdigest()
+    pin = Pin("linux-source-7.2", "7.2.9-1", sha256)
+    said: list[str] = []
+    source = kernel_fetch.fetch_pinned(archive / "store", said.append, pin)
+    assert source.path.name == "linux-source-7.2_7.2.9-1_all.deb", "not the newest"
+    asked = (archive / "asked").read_text()
+    assert kernel_fetch.fetch_pinned(archive / "store", said.append, pin) == source
+    assert (archive / "asked").read_text() == asked, "it was there"
+    other = dataclasses.replace(pin, sha256="0" * 64)
+    with pytest.raises(PinError, match="found other bytes than SHA-256 0000"):
+        kernel_fetch.fetch_pinned(archive / "empty", said.append, other)
+    assert list((archive / "empty").iterdir()) == []
+    gone = dataclasses.replace(pin, version="7.2.8-1")
+    with pytest.raises(PinError, match="has no linux-source-7.2 7.2.8-1 any more"):
+        kernel_fetch.fetch_pinned(archive / "empty", said.append, gone)
 
 
 def test_fetch_that_fails_quotes_apt(archive: Path, monkeypatch: pytest.MonkeyPatch) -> None:
