@@ -5,7 +5,8 @@ Four wings, each of which imports only from those above it:
 
 `base`: what all others share.
     `factors`, `metric_units`: names, units and labels of factors and metrics.
-    `intervals`: estimates, confidence intervals, tests.
+    `intervals`: estimates, confidence intervals, tests; `moving_block` makes those within a run,
+    `power` says what they could have seen.
     `jsonfiles`, `problems`, `times`: JSON files, lines that cannot be read, time stamps.
 
 `read`: text in, records out; pure, never raises for a bad line of a log. One module for a format:
@@ -20,11 +21,11 @@ Four wings, each of which imports only from those above it:
 
 `measure`: records in, numbers out; pure but for `run_files`, `evaluate`.
     One cell: `summary` (all metrics), from `metrics` (the papers' equations), `deliveries`,
-    `file_sets`, `set_throughput`, `series` (over time), `repaired`; of a carousel
+    `file_sets`, `set_throughput`, `series` and `pieces` (over time), `repaired`; of a carousel
     `carousel` and `storage`. With subscribers that come and
     go: `join_leave`, from `subscriptions`.
     Many cells: `sweep` (points), `comparison` (LDM7 beside LDM6), `verdicts`, `paper` (published
-    values), `claims` (with `saving`); `sweep_json`.
+    values), `claims` (with `saving`, `undecided`); `sweep_json`.
     Several runs: `agreement` (points), `side_by_side` (cells, to the last digit).
     Files: `run_files` reads a run directory, `evaluate` measures all of it.
 

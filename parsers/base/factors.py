@@ -3,9 +3,9 @@
 point of metrics.json and an axis of a figure may name.
 
 A level is a JSON scalar in the unit of the factor's name (bit/s, ms, a probability for `loss`).
-Two of the factors are no property of a cell: `subscriber` takes a metric at one receiver instead of
-over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
-(MPUP16 III-B).
+Three of the factors are no property of a cell: `subscriber` takes a metric at one receiver instead
+of over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
+(MPUP16 III-B), `first_s` ends the same run earlier.
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ FACTORS: dict[str, Factor] = {
             "file_set_bytes", "File-set size G", "G", "MB", 1e6, _SIZES, whole=True, least=1,
             valid="a size above 0: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB",
         ),
+        Factor("first_s", "Length of the run", "first", "s", valid="seconds, 0 or more"),
     )
 }  # fmt: skip
 

@@ -4,29 +4,30 @@
 All intervals are two-sided 95 % confidence intervals. What is repeated is the whole run, with
 another seed: over n repeats the interval is Student's t with n - 1 degrees of freedom. Comparisons
 use that repeats of a number have the same seed (the same trace, the same losses): where two
-quantities share repeats, the interval is of their differences repeat by repeat. Within one run
-(file-sets) distributions are skewed and the interval is a bootstrap's. One run has no interval.
-The formulas are SciPy's.
+quantities share repeats, the interval is of their differences repeat by repeat. Within one run the
+interval is a moving-block bootstrap's over time; two runs of one trace draw the same blocks. A run
+that is too short for it has no interval.
 """
 
 from __future__ import annotations
 
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from parsers.base import moving_block
+from parsers.base.moving_block import Interval, OverTime
+
 CONFIDENCE = 0.95
 ONE_RUN = "one run: no interval"
 APART = "ends of the intervals against each other (wider than 95 %)"
-BCA_AT_MOST = 400  # values; the jackknife of BCa costs their square
-RESAMPLES = 1999
-SEED = 20150615  # of every bootstrap: the same values give the same interval
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Estimate:
     """A quantity in its SI unit with its 95 % interval. n = 1: low = high = mean.
 
     `values` are the single runs', and `repeats` says which repeat each is of (empty: not known, or
-    not of repeats). `mean` of a bootstrap is the statistic of all values.
+    not of repeats). `mean` of a bootstrap is the statistic of all values. `over_time`: of one run,
+    what its metric is made of; then n counts its pieces.
     """
 
     mean: float
@@ -44,6 +46,7 @@ class Estimate:
     method: str
     values: tuple[float, ...] = ()
     repeats: tuple[int, ...] = ()
+    over_time: OverTime | None = field(default=None, compare=False, repr=False)
 
     @property
     def has_interval(self) -> bool:
@@ -78,52 +81,66 @@ def _half_width(values: Sequence[float]) -> float:
     return t_quantile(n - 1) * deviation / math.sqrt(n)
 
 
-@cache
+_confidence = ContextVar("confidence", default=CONFIDENCE)
+
+
+@contextmanager
+def at_confidence(share: float) -> Iterator[None]:
+    """Make intervals over repeats with another confidence: of who looks more than once."""
+    token = _confidence.set(share)
+    try:
+        yield
+    finally:
+        _confidence.reset(token)
+
+
 def t_quantile(degrees: float) -> float:
-    """The factor of a two-sided 95 % interval with that many degrees of freedom."""
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, degrees))
+    """The factor of a two-sided interval, of 95 % if nothing else is asked for, with that many
+    degrees of freedom."""
+    return _t_quantile(degrees, _confidence.get())
 
 
-def bootstrap(
-    values: Sequence[float],
-    statistic: Callable[..., Any],
-    name: str,
-    *,
-    resamples: int = RESAMPLES,
-) -> Estimate:
-    """The interval of a statistic (`np.median`, `iqr`; must take `axis`) of values within one run.
+@cache
+def _t_quantile(degrees: float, confidence: float) -> float:
+    return float(stats.t.ppf(0.5 + confidence / 2, degrees))
 
-    Bias-corrected and accelerated up to BCA_AT_MOST values, above percentile, always with the same
-    seed. The values are taken as independent. ValueError without values.
-    """
+
+def of_run(value: float, repeat: int, over_time: OverTime) -> Estimate:
+    """Return a metric of one run with the interval that its pieces give, if they do."""
+    found = over_repeats([value], [repeat])
+    interval = moving_block.interval_of(over_time)
+    if interval is None:
+        return replace(found, over_time=over_time)
+    return replace(
+        found,
+        low=interval.low,
+        high=interval.high,
+        n=over_time.pieces,
+        method=_blocks(interval, over_time.pieces),
+        over_time=over_time,
+    )
+
+
+def _blocks(found: Interval, pieces: int) -> str:
+    return f"moving-block bootstrap over time, {pieces} pieces in blocks of {found.block}"
+
+
+def bootstrap(values: Sequence[float], statistic: Callable[..., Any], name: str) -> Estimate:
+    """The interval of a statistic (`np.median`, `iqr`; must take `axis`) of values within one run,
+    in order of time, by moving blocks. ValueError without values."""
     if not len(values):
         raise ValueError("no values")
     data = np.asarray(values, dtype=float)
     point = float(statistic(data, axis=-1))
     n = len(data)
-    if n == 1:
-        return Estimate(point, point, point, 1, f"{name} of one value: no interval")
-    if float(np.ptp(data)) == 0.0:
+    if n > 1 and float(np.ptp(data)) == 0.0:
         return Estimate(point, point, point, n, f"{name} of {n} equal values")
-    for kind, label in (("BCa", "BCa"), ("percentile", "percentile")):
-        if kind == "BCa" and n > BCA_AT_MOST:
-            continue
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a degenerate BCa says so by NaN: next method
-            found = stats.bootstrap(
-                (data,),
-                statistic,
-                n_resamples=resamples,
-                batch=max(1, 2_000_000 // n),
-                confidence_level=CONFIDENCE,
-                method=kind,
-                vectorized=True,
-                rng=np.random.default_rng(SEED),
-            ).confidence_interval
-        low, high = float(found.low), float(found.high)
-        if math.isfinite(low) and math.isfinite(high):
-            return Estimate(point, low, high, n, f"bootstrap ({label}) of the {name} of {n} values")
-    raise AssertionError("the percentile bootstrap of finite values is finite")
+    interval = moving_block.interval_of_statistic(data, statistic)
+    if interval is None:
+        few = "one value" if n == 1 else f"{n} values"
+        return Estimate(point, point, point, 1, f"{name} of {few}: no interval")
+    method = f"moving-block bootstrap (blocks of {interval.block}) of the {name} of {n} values"
+    return Estimate(point, interval.low, interval.high, n, method)
 
 
 def iqr(values: Any, axis: int = -1) -> Any:
@@ -144,17 +161,41 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
     one); else Welch's t for two samples, whose seeds differ; of bootstraps the ends are set against
     each other, which is wider than 95 %. One run each has no interval."""
     pairs = common(a, b)
-    if len(pairs) >= 2 or (pairs and min(a.n, b.n) == 1):
-        found = over_repeats([x - y for _, x, y in pairs], [repeat for repeat, _, _ in pairs])
-        if found.n == 1:
-            return found
-        return replace(found, method=f"paired t over {found.n} repeats of equal seed")
+    if (runs := _same_run(a, b)) and (found := moving_block.interval_of_difference(*runs)):
+        return _of_blocks(a.mean - b.mean, found, a, runs[0])
+    if len(a.values) == len(b.values) == len(pairs) == 1 and min(a.n, b.n) > 1:
+        low, high = a.low - b.high, a.high - b.low
+        return Estimate(a.mean - b.mean, low, high, min(a.n, b.n), APART)
+    if len(pairs) >= 2 or (pairs and min(len(a.values), len(b.values)) == 1):
+        paired = over_repeats([x - y for _, x, y in pairs], [repeat for repeat, _, _ in pairs])
+        if paired.n == 1:
+            return paired
+        return replace(paired, method=f"paired t over {paired.n} repeats of equal seed")
     mean = a.mean - b.mean
-    if a.n < 2 or b.n < 2:
+    if a.n < 2 or b.n < 2 or 1 in (len(a.values), len(b.values)):
         return Estimate(mean, mean, mean, 1, ONE_RUN)
     if not (a.values and b.values):
         return Estimate(mean, a.low - b.high, a.high - b.low, min(a.n, b.n), APART)
     return _welch(a, b)
+
+
+def _same_run(a: Estimate, b: Estimate) -> tuple[OverTime, OverTime] | None:
+    """What two metrics of one run each are made of, where both are of the same repeat."""
+    if len(a.values) != 1 or len(b.values) != 1 or a.repeats != b.repeats:
+        return None
+    return None if a.over_time is None or b.over_time is None else (a.over_time, b.over_time)
+
+
+def _of_blocks(mean: float, found: Interval, of: Estimate, run: OverTime) -> Estimate:
+    method = f"paired {_blocks(found, run.pieces)}"
+    return Estimate(mean, found.low, found.high, run.pieces, method, (mean,), of.repeats)
+
+
+def within_repeats(found: Estimate) -> Estimate:
+    """Return the estimate without what its single run's pieces tell of it."""
+    if found.over_time is None:
+        return found
+    return over_repeats(found.values, found.repeats)
 
 
 def _welch(a: Estimate, b: Estimate) -> Estimate:
@@ -173,9 +214,12 @@ def _welch(a: Estimate, b: Estimate) -> Estimate:
 
 def ratio(a: Estimate, b: Estimate) -> Estimate | None:
     """a / b: the geometric mean of the paired ratios with the t interval of their logarithms; None
-    if a value is not above 0. Without shared repeats: Welch's t of the logarithms."""
+    if a value is not above 0. Without shared repeats: Welch's t of the logarithms. One run each of
+    the same repeat: a bootstrap over the blocks that both have."""
     if min(*a.values, *b.values, a.mean, b.mean) <= 0.0:
         return None
+    if (runs := _same_run(a, b)) and (blocks := moving_block.interval_of_ratio(*runs)):
+        return _of_blocks(a.mean / b.mean, blocks, a, runs[0])
     if not (a.values and b.values):
         if min(a.low, b.low) <= 0.0:
             return None

@@ -2,13 +2,16 @@
 """Do the points of a sweep bear a paper's qualitative claim out?
 
 A claim is held or not held only where 95 % intervals decide it; else it is not decidable, with the
-reason. What the values alone would say is told then. A claim about several lines or pairs of points
-is held if it is for every one of them, and not held if it fails for one.
+reason, with what would decide it, and with why this run does not. Every claim says which difference
+its intervals could have seen. What is ordered is compared by ratios, repeat by repeat, since all
+metrics are above 0; by differences only where one is 0. A claim about several lines or pairs of
+points is held if it is for every one of them, and not held if it fails for one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,8 +19,10 @@ from parsers.base import intervals
 from parsers.base.factors import FACTORS, Scalar, show
 from parsers.base.intervals import Estimate
 from parsers.base.metric_units import METRICS
+from parsers.measure import undecided
 from parsers.measure.saving import Saving, saving
 from parsers.measure.sweep import (
+    APART,
     EVERYTHING,
     Line,
     Point,
@@ -28,6 +33,8 @@ from parsers.measure.sweep import (
     shown,
     varying,
 )
+from parsers.measure.undecided import Decider
+from parsers.read.cell_files import NO_CPU
 from parsers.read.published import OVER_A_FACTOR, Claim
 
 Verdict = Literal["held", "not held", "not decidable"]
@@ -40,6 +47,8 @@ FLAT_AT_MOST = 0.1  # change over the range, of the mean
 EQUAL_AT_MOST = 0.1  # difference, of the counterpart
 TREND_P = 0.05
 RANKED_FROM = 6  # repeats; with fewer no p of Wilcoxon's test is below 0.05
+NO_CELL = "no cell was run under these conditions"
+NO_MORE = "it was asked for no more: --until-decided adds repeats"  # this run
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,9 @@ class Part:
     verdict: Verdict
     numbers: str
     reason: str
+    sees: str = ""  # which difference its intervals could have seen; "": there is none
+    decider: Decider | None = None  # what would decide it, if nothing does
+    at: tuple[Mapping[str, Scalar], ...] = ()  # levels of the cells that it is about
 
 
 @dataclass(frozen=True)
@@ -59,11 +71,47 @@ class ClaimResult:
     numbers: str  # figures with units, in one line
     reason: str  # why the verdict is what it is
     parts: tuple[Part, ...] = ()
+    decides: str = ""  # what would decide it, and why this run does not, if nothing does
+
+    @property
+    def is_decided(self) -> bool:
+        """Tell whether the claim is held or not held."""
+        return self.verdict != NOT_DECIDABLE
+
+    @property
+    def open(self) -> tuple[Part, ...]:
+        """Return the parts that more repeats would decide, if the claim is not decided."""
+        if self.is_decided:
+            return ()
+        return tuple(p for p in self.parts if p.decider is not None and p.decider.by_repeats)
 
 
-def judge(claims: Sequence[Claim], points: Sequence[Point]) -> tuple[ClaimResult, ...]:
-    """Every claim by the points of a run."""
-    return tuple(_judge(claim, points) for claim in claims)
+def judge(
+    claims: Sequence[Claim], points: Sequence[Point], no_more: str = NO_MORE
+) -> tuple[ClaimResult, ...]:
+    """Every claim by the points of a run. `no_more`: why the run has no more repeats."""
+    return tuple(_explained(_judge(claim, points), no_more) for claim in claims)
+
+
+def _explained(found: ClaimResult, no_more: str) -> ClaimResult:
+    """Say of an undecided claim what would decide it."""
+    if found.is_decided:
+        return found
+    deciders = [p.decider for p in found.parts if p.decider is not None]
+    decider = undecided.most(deciders) if deciders else _without_value(found.reason)
+    why = f"; this run: {no_more}" if decider.by_repeats else ""
+    return replace(found, decides=f"{decider.text}{why}")
+
+
+def _without_value(reason: str) -> Decider:
+    """What would give a metric a value that this run could not."""
+    if reason == NO_CELL:
+        return Decider("a run that has such cells would")
+    if reason == NO_CPU:
+        return Decider("a native run on a quiet machine would: guests have no processor to measure")
+    if "is invalid" in reason:
+        return Decider("a run that can be trusted would: on a quiet machine, or in virtual time")
+    return Decider("a run that measures it would")
 
 
 def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
@@ -110,7 +158,7 @@ def _nothing(claim: Claim, points: Sequence[Point]) -> str:
     """Why there is nothing to judge."""
     there = select(points, claim.where, (claim.over,))
     if not there:
-        return "no cell was run under these conditions"
+        return NO_CELL
     if excluded := [name for p in there for name in p.excluded]:
         return f"the verdict of {', '.join(excluded)} is invalid"
     reasons = [p.reasons[claim.metric] for p in there if claim.metric in p.reasons]
@@ -132,20 +180,31 @@ def _over(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
         "increases": _monotonic,
         "decreases": _monotonic,
     }
-    return [judges[claim.kind](claim, line) for line in found], ""
+    return [
+        replace(judges[claim.kind](claim, line), at=_levels(claim, line.points)) for line in found
+    ], ""
+
+
+def _levels(claim: Claim, points: Sequence[Point]) -> tuple[Mapping[str, Scalar], ...]:
+    """Levels of the cells that some points are of, and of those they are set against."""
+    cells = [{n: v for n, v in p.factors.items() if n not in APART} for p in points]
+    instead = claim.against.single() if claim.against is not None else {}
+    others = [{**c, **{n: v for n, v in instead.items() if n not in APART}} for c in cells]
+    return tuple(cells + [other for other in others if other not in cells])
 
 
 def _ratios(claim: Claim, line: Line, points: Sequence[Point]) -> Line | None:
     """The line of the ratios to the counterparts; None without any."""
     found = [
-        (x, ratio)
+        (x, ratio, point)
         for x, y, point in zip(line.x, line.y, line.points, strict=True)
         if (other := _other(claim, point, points)) is not None
         and (ratio := intervals.ratio(y, other)) is not None
     ]
     if not found:
         return None
-    return Line(line.label, line.factors, tuple(x for x, _ in found), tuple(r for _, r in found))
+    x, y, of = zip(*found, strict=True)
+    return Line(line.label, line.factors, x, y, of)
 
 
 def _numbers(line: Line) -> list[float]:
@@ -157,7 +216,7 @@ def _range(claim: Claim, line: Line) -> str:
     factor = FACTORS[claim.over]
     ends = [f"{x / factor.scale:g}" for x in (min(_numbers(line)), max(_numbers(line)))]
     unit = f" {factor.shown_unit}" if factor.shown_unit else ""
-    runs = sorted({e.n if e.repeats else 1 for e in line.y})
+    runs = sorted({max(1, len(e.repeats)) for e in line.y})
     repeats = "one run each" if runs == [1] else f"{' to '.join(map(str, runs))} repeats"
     return f"{factor.symbol} = {ends[0]} to {ends[1]}{unit}, {len(line.x)} points, {repeats}"
 
@@ -165,7 +224,9 @@ def _range(claim: Claim, line: Line) -> str:
 def _too_few(claim: Claim, line: Line, needed: int) -> Part:
     values = ", ".join(_shown(claim, e) for e in line.y)
     reason = f"{len(line.x)} of at least {needed} points"
-    return Part(line.label, NOT_DECIDABLE, values, reason)
+    assert claim.over is not None
+    decider = Decider(f"{needed} levels of {FACTORS[claim.over].label} would; this run has fewer")
+    return Part(line.label, NOT_DECIDABLE, values, reason, "", decider)
 
 
 def _shown(claim: Claim, estimate: Estimate) -> str:
@@ -189,13 +250,18 @@ def _linear(claim: Claim, line: Line) -> Part:
         f" {unit}, intercept {metric.show(fit.intercept)}, R² {fit.r2:.4f}; {_range(claim, line)}"
     )
     least = LEAST_R2 if claim.at_least is None else claim.at_least
+    sees = undecided.sees_value(fit.slope, 1 / per, unit)
     if fit.slope.low <= 0 <= fit.slope.high:
-        return Part(line.label, NOT_DECIDABLE, numbers, "the slope's interval includes 0")
+        decider = undecided.repeats(fit.slope, fit.slope.mean)
+        reason = "the slope's interval includes 0"
+        return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, decider)
     if fit.slope.high < 0:
-        return Part(line.label, NOT_HELD, numbers, "it falls")
+        return Part(line.label, NOT_HELD, numbers, "it falls", sees)
     if fit.r2 < least:
-        return Part(line.label, NOT_HELD, numbers, f"R² is below {least:g}: it rises otherwise")
-    return Part(line.label, HELD, numbers, f"R² is at least {least:g} ({fit.slope.method})")
+        reason = f"R² is below {least:g}: it rises otherwise"
+        return Part(line.label, NOT_HELD, numbers, reason, sees)
+    reason = f"R² is at least {least:g} ({fit.slope.method})"
+    return Part(line.label, HELD, numbers, reason, sees)
 
 
 def _flat(claim: Claim, line: Line) -> Part:
@@ -207,17 +273,14 @@ def _flat(claim: Claim, line: Line) -> Part:
     top, bottom = (f(line.y, key=lambda e: e.mean) for f in (max, min))
     span = intervals.difference(top, bottom)
     share = abs(span.mean / mean)
-    if len(set(line.x)) > 2:
-        fit = intervals.regression(_numbers(line), line.y)
-        width = (max(_numbers(line)) - min(_numbers(line))) / abs(mean)
-        change, low, high = (v * width for v in (fit.slope.mean, fit.slope.low, fit.slope.high))
-        if share == 0:  # the same everywhere: a regression has no residuals to go by
-            change = low = high = 0.0
-    elif span.has_interval:
-        change, low, high = (v / abs(mean) for v in (span.mean, span.low, span.high))
-    else:
+    found = _change(line, span, mean)
+    sees = undecided.sees_share(found, 1.0)
+    decider = undecided.repeats(found, limit - max(abs(found.mean), share))
+    if not found.has_interval:
         numbers = f"change {100 * share:.1f} %; {_range(claim, line)}"
-        return Part(line.label, NOT_DECIDABLE, numbers, "two points of one run each")
+        reason = "two points of one run each"
+        return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, decider)
+    change, low, high = found.mean, found.low, found.high
     numbers = (
         f"change over the range {100 * change:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}] %,"
         f" largest less smallest {100 * share:.1f} % of the mean,"
@@ -225,39 +288,86 @@ def _flat(claim: Claim, line: Line) -> Part:
     )
     text = f"{100 * limit:g} %"
     if low > limit or high < -limit:
-        return Part(line.label, NOT_HELD, numbers, f"it changes by more than {text}")
+        return Part(line.label, NOT_HELD, numbers, f"it changes by more than {text}", sees)
     if span.has_interval and span.low / abs(mean) > limit:
-        return Part(line.label, NOT_HELD, numbers, f"two points differ by more than {text}")
+        reason = f"two points differ by more than {text}"
+        return Part(line.label, NOT_HELD, numbers, reason, sees)
     if -limit <= low and high <= limit and share <= limit:
-        return Part(line.label, HELD, numbers, f"within {text}")
-    return Part(line.label, NOT_DECIDABLE, numbers, f"the intervals reach beyond {text}")
+        return Part(line.label, HELD, numbers, f"within {text}", sees)
+    reason = f"the intervals reach beyond {text}"
+    return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, decider)
+
+
+def _change(line: Line, span: Estimate, mean: float) -> Estimate:
+    """The change over a line's range, as a share of its mean."""
+    if len(set(line.x)) < 3:
+        return _scaled(span, 1 / abs(mean))
+    if span.mean == 0:  # the same everywhere: a regression has no residuals to go by
+        return Estimate(0.0, 0.0, 0.0, len(line.x), "the same everywhere")
+    x = _numbers(line)
+    return _scaled(intervals.regression(x, line.y).slope, (max(x) - min(x)) / abs(mean))
+
+
+def _scaled(found: Estimate, scale: float) -> Estimate:
+    """The estimate in another unit."""
+    return replace(
+        found,
+        mean=found.mean * scale,
+        low=found.low * scale,
+        high=found.high * scale,
+        values=tuple(v * scale for v in found.values),
+    )
 
 
 def _monotonic(claim: Claim, line: Line) -> Part:
     if len(line.x) < 2:
         return _too_few(claim, line, 2)
     sign, word = (1, "rises") if claim.kind == "increases" else (-1, "falls")
-    steps = [intervals.difference(b, a) for a, b in zip(line.y, line.y[1:], strict=False)]
+    steps, sees = _steps(line.y)
     values = " → ".join(_shown(claim, e) for e in line.y)
     numbers = f"{values}; {_range(claim, line)}"
     right = sum(sign * s.mean > 0 for s in steps)
     if all(not s.has_interval for s in steps):
-        p = intervals.trend_p([e.mean for e in line.y])
-        rising = sign * (line.y[-1].mean - line.y[0].mean) > 0
-        test = f"one run each: Kendall's trend test, p = {p:.3g}"
-        if p < TREND_P and not rising:
-            return Part(line.label, NOT_HELD, numbers, test)
-        if p < TREND_P and right == len(steps):
-            return Part(line.label, HELD, numbers, f"at every step; {test}")
-        reason = f"it {word} at {right} of {len(steps)} steps; {test}"
-        return Part(line.label, NOT_DECIDABLE, numbers, reason)
-    sure = sum((s.low if sign > 0 else -s.high) > 0 and s.has_interval for s in steps)
-    against = sum((-s.high if sign > 0 else s.low) > 0 and s.has_interval for s in steps)
+        return _by_trend(claim, line, numbers, f"it {word} at {right} of {len(steps)} steps")
+    ends = [(s.low, s.high) if s.has_interval else (-math.inf, math.inf) for s in steps]
+    sure = sum((low if sign > 0 else -high) > 0 for low, high in ends)
+    against = sum((-high if sign > 0 else low) > 0 for low, high in ends)
     if against:
         reason = f"the interval of {against} of {len(steps)} steps says the opposite"
-        return Part(line.label, NOT_HELD, numbers, reason)
+        return Part(line.label, NOT_HELD, numbers, reason, sees)
     reason = f"it {word} at {right} of {len(steps)} steps, by its interval at {sure}"
-    return Part(line.label, HELD if sure == len(steps) else NOT_DECIDABLE, numbers, reason)
+    if sure == len(steps):
+        return Part(line.label, HELD, numbers, reason, sees)
+    unsure = [
+        undecided.repeats(s, s.mean)
+        for s, (low, high) in zip(steps, ends, strict=True)
+        if low <= 0 <= high
+    ]
+    return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, undecided.most(unsure))
+
+
+def _steps(values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
+    """From each value to the next: logarithms of the ratios, and which change they see; of values
+    that are not all above 0 the differences."""
+    pairs = list(zip(values, values[1:], strict=False))
+    ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
+    if len(ratios) < len(pairs):
+        return [intervals.difference(b, a) for a, b in pairs], ""
+    return [undecided.logarithm(ratio) for ratio in ratios], undecided.sees_ratio(ratios)
+
+
+def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
+    """A line of one run each."""
+    sign = 1 if claim.kind == "increases" else -1
+    means = [e.mean for e in line.y]
+    p = intervals.trend_p(means)
+    test = f"one run each: Kendall's trend test, p = {p:.3g}"
+    if p < TREND_P and sign * (means[-1] - means[0]) <= 0:
+        return Part(line.label, NOT_HELD, numbers, test)
+    if p < TREND_P and all(sign * (b - a) > 0 for a, b in zip(means, means[1:], strict=False)):
+        return Part(line.label, HELD, numbers, f"at every step; {test}")
+    decider = undecided.repeats(line.y[0], 0.0)
+    return Part(line.label, NOT_DECIDABLE, numbers, f"{steps}; {test}", "", decider)
 
 
 # -- point against point ----------------------------------------------------------------------
@@ -281,7 +391,8 @@ def _pairs(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
         if other is None:
             lonely.append(label)
             continue
-        parts.append(_compared(claim, label, point.estimates[claim.metric], other))
+        found = _compared(claim, label, point.estimates[claim.metric], other)
+        parts.append(replace(found, at=_levels(claim, [point])))
     without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
     return parts, without
 
@@ -312,7 +423,8 @@ def _savings(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
         if found is None:
             lonely.append(point.label)
         else:
-            parts.append(_saved(claim, point, levels, found))
+            at = _levels(claim.model_copy(update={"against": None}), [point, *others])
+            parts.append(replace(_saved(claim, point, levels, found), at=at))
     without = f"nothing to compare with at {', '.join(lonely)}" if lonely else ""
     return parts, without
 
@@ -330,39 +442,54 @@ def _saved(claim: Claim, point: Point, levels: Sequence[float], found: Saving) -
     )
     if found.bound == "at most" or (found.bound and not found.share.low >= claim.at_least):
         reason = "what was measured does not reach far enough"
-        sure = found.bound == "at most" and found.share.high < claim.at_least
-        return Part(point.label, NOT_HELD if sure else NOT_DECIDABLE, numbers, reason)
+        if found.bound == "at most" and found.share.high < claim.at_least:
+            return Part(point.label, NOT_HELD, numbers, reason)
+        where = "below" if found.bound == "at most" else "above"
+        decider = Decider(f"levels {where} {ends} would; this experiment has none")
+        return Part(point.label, NOT_DECIDABLE, numbers, reason, "", decider)
     text = f"at least {100 * claim.at_least:g} %"
-    return _within(point.label, numbers, found.share, (claim.at_least, None), text)
+    part = _within(point.label, numbers, found.share, (claim.at_least, None), text)
+    return replace(part, sees=undecided.sees_share(found.share, 1.0))
 
 
 def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part:
     both = f"{shown(claim.metric, ours)} against "
     both += shown(claim.against_metric or claim.metric, other)
     if claim.kind == "ratio":
-        quotient = intervals.ratio(ours, other)
-        if quotient is None:
-            return Part(label, NOT_DECIDABLE, both, "no ratio: a value is not above 0")
-        bounds = (claim.at_least, claim.at_most)
-        text = " and ".join(
-            f"{word} {bound:g}"
-            for word, bound in zip(("at least", "at most"), bounds, strict=True)
-            if bound is not None
-        )
-        numbers = f"{both}: ratio {_interval(quotient, 1, '')}"
-        return _within(label, numbers, quotient, bounds, text)
-    found = intervals.difference(ours, other)
+        return _ratio_within(claim, label, both, intervals.ratio(ours, other))
     if claim.kind == "above":
-        return _above(claim, label, both, found, intervals.wilcoxon_p(ours, other))
+        return _above(claim, label, both, ours, other)
+    found = intervals.difference(ours, other)
     limit = EQUAL_AT_MOST if claim.at_most is None else claim.at_most
     if other.mean == 0:
         if found.low == found.high == 0:
             return _within(label, both, found, (0.0, 0.0), "equal")
-        return Part(label, NOT_DECIDABLE, both, "no relative difference to 0")
+        reason = "no relative difference to 0"
+        decider = Decider("a claim about an absolute difference would")
+        return Part(label, NOT_DECIDABLE, both, reason, "", decider)
     relative = abs(other.mean) / 100
     numbers = f"{both}: difference {_interval(found, relative, '%')}"
     bound = limit * abs(other.mean)
-    return _within(label, numbers, found, (-bound, bound), f"within ±{100 * limit:g} %")
+    part = _within(label, numbers, found, (-bound, bound), f"within ±{100 * limit:g} %")
+    return replace(part, sees=undecided.sees_share(found, other.mean))
+
+
+def _ratio_within(claim: Claim, label: str, both: str, quotient: Estimate | None) -> Part:
+    """Is the ratio within its bounds? Decided by logarithms."""
+    if quotient is None:
+        decider = Decider("a run in which both values are above 0 would")
+        reason = "no ratio: a value is not above 0"
+        return Part(label, NOT_DECIDABLE, both, reason, "", decider)
+    bounds = (claim.at_least, claim.at_most)
+    text = " and ".join(
+        f"{word} {bound:g}"
+        for word, bound in zip(("at least", "at most"), bounds, strict=True)
+        if bound is not None
+    )
+    numbers = f"{both}: ratio {_interval(quotient, 1, '')}"
+    low, high = (None if b is None else math.log(b) if b > 0 else -math.inf for b in bounds)
+    part = _within(label, numbers, undecided.logarithm(quotient), (low, high), text)
+    return replace(part, sees=undecided.sees_ratio([quotient]))
 
 
 def _interval(estimate: Estimate, scale: float, unit: str) -> str:
@@ -371,20 +498,33 @@ def _interval(estimate: Estimate, scale: float, unit: str) -> str:
     return f"{text} {unit}".rstrip()
 
 
-def _above(claim: Claim, label: str, both: str, found: Estimate, p: float | None) -> Part:
-    """`p`: of Wilcoxon's test, told where there are enough repeats for it to say anything."""
+def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate) -> Part:
+    """By the ratio; where a value is not above 0, by the difference. With Wilcoxon's test where
+    there are enough repeats for it to say anything."""
     metric = METRICS[claim.metric]
-    numbers = f"{both}: difference {_interval(found, metric.scale, metric.shown_unit)}"
-    if p is not None and found.n >= RANKED_FROM:
+    difference, ratio = intervals.difference(ours, other), intervals.ratio(ours, other)
+    numbers = f"{both}: difference {_interval(difference, metric.scale, metric.shown_unit)}"
+    if ratio is not None:
+        numbers += f", ratio {_interval(ratio, 1, '')}"
+    p = intervals.wilcoxon_p(ours, other)
+    if p is not None and difference.n >= RANKED_FROM:
         numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
+    found, limit = (difference, 0) if ratio is None else (undecided.logarithm(ratio), 1)
+    sees = undecided.sees_ratio([ratio]) if ratio is not None else (
+        undecided.sees_value(difference, metric.scale, metric.shown_unit)
+    )  # fmt: skip
     if not found.has_interval:
         alone = "it would hold" if found.mean > 0 else "it would not hold"
-        return Part(label, NOT_DECIDABLE, numbers, f"{found.method}; by the values alone {alone}")
+        reason = f"{found.method}; by the values alone {alone}"
+        return Part(
+            label, NOT_DECIDABLE, numbers, reason, sees, undecided.repeats(found, found.mean)
+        )
     if found.low > 0:
-        return Part(label, HELD, numbers, f"above 0 ({found.method})")
+        return Part(label, HELD, numbers, f"above {limit} ({found.method})", sees)
     if found.high <= 0:
-        return Part(label, NOT_HELD, numbers, f"not above 0 ({found.method})")
-    return Part(label, NOT_DECIDABLE, numbers, f"the interval includes 0 ({found.method})")
+        return Part(label, NOT_HELD, numbers, f"not above {limit} ({found.method})", sees)
+    reason = f"the interval includes {limit} ({found.method})"
+    return Part(label, NOT_DECIDABLE, numbers, reason, sees, undecided.repeats(found, found.mean))
 
 
 def _within(
@@ -400,12 +540,15 @@ def _within(
     def inside(value: float) -> bool:
         return (low is None or value >= low) and (high is None or value <= high)
 
+    near = min(abs(found.mean - bound) for bound in bounds if bound is not None)
+    decider = undecided.repeats(found, near)
     if not found.has_interval:
         alone = "it would hold" if inside(found.mean) else "it would not hold"
         reason = f"{found.method}; by the values alone {alone} ({text})"
-        return Part(label, NOT_DECIDABLE, numbers, reason)
+        return Part(label, NOT_DECIDABLE, numbers, reason, "", decider)
     if inside(found.low) and inside(found.high):
         return Part(label, HELD, numbers, f"{text} ({found.method})")
     if (low is not None and found.high < low) or (high is not None and found.low > high):
         return Part(label, NOT_HELD, numbers, f"not {text} ({found.method})")
-    return Part(label, NOT_DECIDABLE, numbers, f"the interval is not all {text} ({found.method})")
+    reason = f"the interval is not all {text} ({found.method})"
+    return Part(label, NOT_DECIDABLE, numbers, reason, "", decider)

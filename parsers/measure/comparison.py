@@ -134,7 +134,8 @@ def clocks_of(cells: Iterable[CellMetrics]) -> str:
 def _plain(value: Any) -> Any:
     """Dataclasses and pydantic models to JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        written = [f.name for f in dataclasses.fields(value) if f.metadata.get("written", True)]
+        return {name: _plain(getattr(value, name)) for name in written}
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json")
     if isinstance(value, Mapping):

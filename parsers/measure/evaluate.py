@@ -7,7 +7,7 @@ The report is made of this, and `verify` sets it against the metrics.json that t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -112,8 +112,8 @@ def _transports(
 ) -> Transports:
     cells = list(_summaries(directories, group_bytes, published.file_set_bytes, on_cell))
     groups = group_cells(cells, published.paper, include_invalid=include_invalid)
-    points = sweep.points(cells, include_invalid=include_invalid)
-    judged = claims.judge(published.claims, points)
+    points = sweep.points(cells, include_invalid=include_invalid, by_length=published.by_length)
+    judged = claims.judge(published.claims, points, no_more(manifest.raw))
     beside = headlines(published.paper, points)
     experiment = manifest.name or cells[0].cell.experiment
     document = {
@@ -134,6 +134,20 @@ def _transports(
         beside,
         document,
     )
+
+
+def cell_metrics(directory: Path, published: Published) -> CellMetrics | JoinLeaveMetrics:
+    """Read and measure one complete cell of either kind. Raises `BadFile` or `OSError`."""
+    if join_leave.is_join_leave(read_text(directory / "cell.json")):
+        return join_leave.summarize(load_join_leave(directory))
+    return _summary(directory, metrics.GROUP_BYTES, published.file_set_bytes)
+
+
+def no_more(manifest: Mapping[str, object]) -> str:
+    """Return why a run has no more repeats, by its manifest."""
+    until = manifest.get("until_decided")
+    stopped = until.get("stopped") if isinstance(until, Mapping) else None
+    return stopped if isinstance(stopped, str) else claims.NO_MORE
 
 
 def _summaries(
@@ -173,7 +187,7 @@ def _subscriptions(
         cells.append(join_leave.summarize(load_join_leave(directory)))
         on_cell(directory.name)
     points = sweep.points(cells, include_invalid=include_invalid)
-    judged = claims.judge(published.claims, points)
+    judged = claims.judge(published.claims, points, no_more(manifest.raw))
     beside = headlines(published.paper, points)
     experiment = manifest.name or cells[0].cell.experiment
     document = {

@@ -29,6 +29,7 @@ from parsers.measure.metrics import (
     FmtpMetrics,
     RateSample,
 )
+from parsers.measure.pieces import Pieces, pieces_of
 from parsers.measure.repaired import Repaired, repaired_of
 from parsers.measure.series import (
     Series,
@@ -65,6 +66,7 @@ from parsers.read.ps_log import PsLog
 from parsers.read.sar_log import SarLog, shift_to
 
 LISTED_NAMES = 20
+NOT_WRITTEN = {"written": False}  # of a field: metrics.json is without it
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ class CellMetrics:
     missing: tuple[str, ...]
     virtual: VirtualRun | None = None
     file_sets_by: Mapping[int, tuple[FileSetMetrics, ...]] = field(default_factory=dict)  # other G
+    pieces: Pieces = field(default=Pieces(), compare=False, metadata=NOT_WRITTEN)
 
     @property
     def uninjected(self) -> tuple[Drop, ...]:
@@ -195,6 +198,7 @@ def summarize(
         missing=data.missing,
         virtual=data.virtual,
         file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
+        pieces=pieces_of(cell, sent, receivers),
     )
 
 

@@ -3,13 +3,15 @@
 
 Cells whose verdict is invalid are named and left out, unless they are asked for. A point whose
 factors include `subscriber` holds what one receiver measured, one with `file_set_bytes` what the
-same run gives when it is cut into file-sets of that size; the others hold the cell's metrics.
+same run gives when it is cut into file-sets of that size, one with `first_s` what its first seconds
+give; the others hold the cell's metrics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -22,15 +24,18 @@ from parsers.base.factors import (
     show,
 )
 from parsers.base.intervals import Estimate
-from parsers.base.metric_units import METRICS, Value
+from parsers.base.metric_units import METRICS, Value, absent
+from parsers.base.moving_block import OverTime
 from parsers.measure import latency_parts
 from parsers.measure.join_leave import JoinLeaveCell, JoinLeaveMetrics
+from parsers.measure.pieces import Pieces, of_file_sets
 from parsers.measure.set_throughput import FileSetMetrics, file_set_values
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
 from parsers.read.cell_files import Cell
 from parsers.read.published import Where
 
-APART = ("subscriber", "file_set_bytes")  # no property of a cell: see above
+APART = ("subscriber", "file_set_bytes", "first_s")  # no property of a cell: see above
+SHARES = (8, 4, 2, 1)  # of a run's length, in points of its first seconds
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Measured:
     values: Mapping[str, Value]
     at_subscribers: Mapping[str, Mapping[str, Value]] = field(default_factory=dict)
     file_sets_by: Mapping[int, Sequence[FileSetMetrics]] = field(default_factory=dict)
+    file_sets: Sequence[FileSetMetrics] = ()  # of the usual G; none in a shorter run
+    pieces: Pieces = Pieces()
 
 
 # Of a run that is too short for the first there is the second, which no paper has.
@@ -92,7 +99,13 @@ def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
     if isinstance(metrics, JoinLeaveMetrics):
         return common
     at_subscribers = {r.host: subscriber_values(r) for r in metrics.receivers}
-    return replace(common, at_subscribers=at_subscribers, file_sets_by=metrics.file_sets_by)
+    return replace(
+        common,
+        at_subscribers=at_subscribers,
+        file_sets_by=metrics.file_sets_by,
+        file_sets=metrics.file_sets if metrics.file_sets_complete else (),
+        pieces=metrics.pieces,
+    )
 
 
 def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
@@ -107,10 +120,14 @@ def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
 
 
 def points(
-    cells: Iterable[CellMetrics | JoinLeaveMetrics], *, include_invalid: bool = False
+    cells: Iterable[CellMetrics | JoinLeaveMetrics],
+    *,
+    include_invalid: bool = False,
+    by_length: bool = False,
 ) -> tuple[Point, ...]:
     """All points, in order of their levels; of each, first the cell's own, then file-sets, then
-    subscribers. Cells of different length or clock make different points."""
+    (`by_length`) its first seconds, then subscribers. Cells of different length or clock make
+    different points."""
     ordered = sorted((measured(c) for c in cells), key=lambda c: (c.repeat, c.cell))
     of_run = {name: {c.fixed[name] for c in ordered} for name in ("duration_s", "clock")}
     also = [name for name, levels in of_run.items() if len(levels) > 1]
@@ -121,7 +138,7 @@ def points(
     return tuple(
         point
         for key in sorted(groups, key=lambda k: _order(dict(k)))
-        for point in _points(dict(key), groups[key], include_invalid)
+        for point in _points(dict(key), groups[key], include_invalid, by_length)
     )
 
 
@@ -142,15 +159,19 @@ def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
 
 
 def _points(
-    factors: dict[str, Scalar], cells: Sequence[Measured], include_invalid: bool
+    factors: dict[str, Scalar], cells: Sequence[Measured], include_invalid: bool, by_length: bool
 ) -> Iterator[Point]:
     invalid = [c.cell for c in cells if c.verdict == INVALID]
     used = [c for c in cells if include_invalid or c.cell not in invalid]
     excluded = () if include_invalid else tuple(invalid)
     fixed = {n: v for n, v in cells[0].fixed.items() if n not in factors}
 
-    def point(more: Mapping[str, Scalar], of: Sequence[Mapping[str, Value]]) -> Point:
-        estimates, reasons = _estimates(of, [c.repeat for c in used])
+    def point(
+        more: Mapping[str, Scalar],
+        of: Sequence[Mapping[str, Value]],
+        over_time: Mapping[str, OverTime] = NOTHING,
+    ) -> Point:
+        estimates, reasons = _estimates(of, [c.repeat for c in used], over_time)
         return Point(
             {**factors, **more},
             estimates,
@@ -160,32 +181,69 @@ def _points(
             reasons,
         )
 
-    yield point({}, [c.values for c in used])
+    only = used[0] if len(used) == 1 else None  # no repeats: how sure time makes the figures
+    own = point({}, [c.values for c in used], only.pieces.whole if only else NOTHING)
+    yield _with_file_sets(own, only.file_sets, only.repeat) if only else own
     for size in sorted({size for c in used for size in c.file_sets_by}):
         cut = [c.file_sets_by.get(size, ()) for c in used]
         found = point({"file_set_bytes": size}, [file_set_values(sets) for sets in cut])
-        if len(used) == 1:  # no repeats: how sure its file-sets make the figures
-            found = replace(found, estimates={**found.estimates, **_over_file_sets(cut[0])})
-        yield found
+        yield _with_file_sets(found, cut[0], only.repeat) if only else found
+    for share in SHARES if by_length else ():
+        if first_s := min((_first_s(c.pieces, share) for c in used), default=0.0):
+            yield point({"first_s": first_s}, [_values_of_first(c.pieces, share) for c in used])
     for host in dict.fromkeys(host for c in used for host in c.at_subscribers):
-        yield point({"subscriber": host}, [c.at_subscribers.get(host, {}) for c in used])
+        yield point(
+            {"subscriber": host},
+            [c.at_subscribers.get(host, {}) for c in used],
+            only.pieces.at.get(host, NOTHING) if only else NOTHING,
+        )
 
 
-def _over_file_sets(sets: Sequence[FileSetMetrics]) -> dict[str, Estimate]:
-    values = [s.throughput.value for s in sets if s.throughput.value is not None]
-    if len(values) < 2:
-        return {}
+NOTHING: Mapping[str, OverTime] = {}
+
+
+def _first(pieces: Pieces, share: int) -> int:
+    """How many pieces a share of the run has."""
+    return min((data.pieces for data in pieces.whole.values()), default=0) // share
+
+
+def _first_s(pieces: Pieces, share: int) -> float:
+    return _first(pieces, share) * pieces.piece_s
+
+
+def _values_of_first(pieces: Pieces, share: int) -> dict[str, Value]:
+    """The metrics of the files that were created in the first part of a run."""
+    first = _first(pieces, share)
     return {
-        "throughput_sets": intervals.bootstrap(values, np.mean, "mean"),
-        "throughput_median": intervals.bootstrap(values, np.median, "median"),
-        "throughput_iqr": intervals.bootstrap(values, intervals.iqr, "IQR"),
+        name: absent(METRICS[name].unit, "nothing arrived")
+        if (value := data.value(first)) is None
+        else Value(value, METRICS[name].unit)
+        for name, data in pieces.whole.items()
     }
 
 
+def _with_file_sets(point: Point, sets: Sequence[FileSetMetrics], repeat: int) -> Point:
+    """The point of one run, with the intervals that its file-sets in order of time give."""
+    over_time = of_file_sets(sets)
+    if over_time is None or over_time.pieces < 2:
+        return point
+    values = over_time.top[:, 0].tolist()
+    found = {"throughput_sets": intervals.of_run(sum(values) / len(values), repeat, over_time)}
+    of_values: dict[str, Callable[..., Any]] = {
+        "throughput_median": np.median,
+        "throughput_iqr": intervals.iqr,
+    }
+    for name, statistic in of_values.items():
+        made = intervals.bootstrap(values, statistic, METRICS[name].label.lower())
+        found[name] = replace(made, values=(made.mean,), repeats=(repeat,))
+    return replace(point, estimates={**point.estimates, **found})
+
+
 def _estimates(
-    of: Sequence[Mapping[str, Value]], repeats: Sequence[int]
+    of: Sequence[Mapping[str, Value]], repeats: Sequence[int], over_time: Mapping[str, OverTime]
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """Per metric the estimate over the repeats that have a value, and why others have none."""
+    """Per metric the estimate over the repeats that have a value, and why others have none.
+    `over_time`: of one run, what its metrics are made of."""
     estimates: dict[str, Estimate] = {}
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(n for values in of for n in values):
@@ -196,7 +254,9 @@ def _estimates(
         if missing:
             of_all = f"{len(missing)} of {len(pairs)} repeats: " if len(pairs) > 1 else ""
             reasons[name] = of_all + missing[0]
-        if known:
+        if known and name in over_time:
+            estimates[name] = intervals.of_run(*known[0], over_time[name])
+        elif known:
             estimates[name] = intervals.over_repeats([v for v, _ in known], [r for _, r in known])
     return estimates, reasons
 

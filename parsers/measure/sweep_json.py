@@ -46,8 +46,15 @@ def claim_json(result: ClaimResult) -> dict[str, object]:
         "verdict": result.verdict,
         "numbers": result.numbers,
         "reason": result.reason,
+        "decides": result.decides,
         "parts": [
-            {"label": p.label, "verdict": p.verdict, "numbers": p.numbers, "reason": p.reason}
+            {
+                "label": p.label,
+                "verdict": p.verdict,
+                "numbers": p.numbers,
+                "reason": p.reason,
+                "sees": p.sees,
+            }
             for p in result.parts
         ],
     }

@@ -181,6 +181,7 @@ class Where(Block):
     file_set_bytes: Annotated[
         Levels | None, BeforeValidator(_levels("file_set_bytes")), _SCHEMA
     ] = None
+    first_s: Annotated[Levels | None, BeforeValidator(_levels("first_s")), _SCHEMA] = None
 
     @model_serializer(mode="wrap")
     def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
@@ -297,11 +298,11 @@ class Claim(Block):
 
     linear: over `over`, R2 >= at_least (0.98) and the slope's interval above 0. flat: the change
     over the range is at most at_most (0.1) of the mean. increases, decreases: each step of `over`,
-    by the interval of the paired difference; with `against`, the ratio to the other points does.
+    by the interval of the paired ratio; with `against`, the ratio to the other points does.
 
     With `against` each point at `where` is set against the one that has the levels of `against`
     instead, and `against_metric` if it is given. equal: the interval of the difference within
-    +-at_most (0.1) of the latter; ratio: between at_least and at_most; above: greater.
+    +-at_most (0.1) of the latter; ratio: between at_least and at_most; above: a ratio above 1.
 
     saving: the point at `where` reaches its value with so much less of `over` than the line of the
     points that have the levels of `against` instead, as a share; at least at_least.
@@ -415,6 +416,15 @@ class Published(Block):
             for level in demand.file_set_bytes
         }
         return tuple(sorted(found))
+
+    @property
+    def by_length(self) -> bool:
+        """Does any block ask for a run's first seconds?"""
+        return (
+            any("first_s" in (*figure.by, figure.x) for figure in self.figures)
+            or any(claim.over == "first_s" for claim in self.claims)
+            or any(claim.where.first_s is not None for claim in self.claims)
+        )
 
     @property
     def per_subscriber(self) -> bool:

@@ -211,7 +211,7 @@ def claims_section(results: Sequence[ClaimResult]) -> Section | None:
             r.claim.text,
             part.label,
             part.verdict,
-            "; ".join(filter(None, (part.numbers, part.reason))),
+            "; ".join(filter(None, (part.numbers, part.reason, part.sees))),
         )
         for r in results
         if len(r.parts) > 1
@@ -224,7 +224,8 @@ def claims_section(results: Sequence[ClaimResult]) -> Section | None:
         "The papers' claims",
         (
             f"{', '.join(f'{counts[v]} {v}' for v in counts)}. A claim is held or not held where"
-            " 95 % confidence intervals decide it, else not decidable.",
+            " 95 % confidence intervals decide it, else not decidable. What an interval sees: a"
+            " difference that four of five such runs would find.",
         ),
         (Table("", header, rows, frozenset(header), 34),),
         parts=(one_by_one,) if parts else (),
@@ -232,12 +233,16 @@ def claims_section(results: Sequence[ClaimResult]) -> Section | None:
 
 
 def _claim_numbers(result: ClaimResult) -> str:
+    """Figures and reason; the power; and of an undecided claim what would decide it."""
+    sees = [part.sees for part in result.parts if part.sees]
+    decides = f"what would decide it: {result.decides}" if result.decides else ""
     if len(result.parts) < 2:
-        return "; ".join(t for t in (result.numbers, result.reason) if t)
+        return "; ".join(filter(None, (result.numbers, result.reason, *sees, decides)))
     counts = Counter(part.verdict for part in result.parts)
     summary = ", ".join(f"{counts[v]} {v}" for v in counts)
     decisive = next(p for p in result.parts if p.verdict == result.verdict)
-    return f"{summary}; e.g. {decisive.label}: {decisive.numbers}"
+    example = f"{summary}; e.g. {decisive.label}: {decisive.numbers}"
+    return "; ".join(filter(None, (example, decisive.sees, decides)))
 
 
 def figures_section(drawn: Drawn) -> Section | None:
@@ -260,6 +265,7 @@ def points_section(sweep: Run) -> Section:
     parts = []
     for name, title in (
         ("file_set_bytes", "By size G of the file-sets"),
+        ("first_s", "By length of the run"),
         ("subscriber", "At each subscriber"),
     ):
         if chosen := [p for p in sweep.points if name in p.factors]:

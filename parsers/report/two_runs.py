@@ -27,7 +27,10 @@ from parsers.report.sweep_sections import asked, interval_text
 from parsers.report.wording import labelled
 
 # Parts of manifest.json that say how a run was made; the rest is its outcome or its time.
-MADE_BY = ("level", "git", "kernel", "python", "programs", "sysctls", "machine", "spec")
+MADE_BY = (
+    *("level", "git", "kernel", "virtual_kernel", "python", "programs", "environment"),
+    *("sysctls", "machine", "spec"),
+)
 NOT_SHOWN = ("spec.paper", "spec.claims", "spec.figures", "spec.levels", "machine.load_before")
 LISTED = 60
 

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which difference could an interval have seen, and how many repeats would decide?
+
+Both are about a paired t test at 5 %, two-sided, with a power of 80 %: of five runs of a true
+difference of this size, four have an interval that excludes 0.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Final
+
+import numpy as np
+from scipy import optimize, stats
+
+from parsers.base.intervals import CONFIDENCE, Estimate
+
+POWER: Final = 0.8
+MOST_REPEATS: Final = 1000  # above, a number of repeats is no advice
+# Of normal quantiles, for intervals that are not of repeats.
+_FACTOR: Final = float(stats.norm.ppf(0.5 + CONFIDENCE / 2) + stats.norm.ppf(POWER))
+
+
+@cache
+def least_effect(repeats: int) -> float:
+    """Return the least true mean, in standard deviations of one repeat, that so many repeats see.
+    ValueError below two."""
+    if repeats < 2:
+        raise ValueError(f"{repeats} repeats have no interval")
+    limit = float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1))
+
+    def lacking(effect: float) -> float:
+        return float(stats.nct.sf(limit, repeats - 1, effect * math.sqrt(repeats))) - POWER
+
+    return float(optimize.brentq(lacking, 1e-6, 60.0))
+
+
+def repeats_for(effect: float, spread: float) -> int | None:
+    """Return how many repeats see a true mean `effect` of values with a standard deviation
+    `spread`; None if more than MOST_REPEATS."""
+    if spread <= 0:
+        return 2 if effect else None
+    wanted = abs(effect) / spread
+    if wanted < least_effect(MOST_REPEATS):
+        return None
+    low, high = 2, MOST_REPEATS
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if least_effect(middle) <= wanted else (middle + 1, high)
+    return low
+
+
+def spread_of(found: Estimate) -> float:
+    """Return the standard deviation of one repeat; for an interval that is not of repeats, what
+    gives its width with `n` of them."""
+    if len(found.values) > 1:
+        return float(np.std(found.values, ddof=1))
+    half = (found.high - found.low) / 2
+    return half / float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) * math.sqrt(found.n)
+
+
+def visible(found: Estimate) -> float | None:
+    """Return the least true difference that an interval like this one sees; None without one."""
+    if not found.has_interval:
+        return None
+    if len(found.values) > 1:
+        return least_effect(len(found.values)) * spread_of(found)
+    return _FACTOR * spread_of(found) / math.sqrt(found.n)

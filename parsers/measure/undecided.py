@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In words: what a claim's intervals could have seen, and what would decide it if they do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from parsers.base import power
+from parsers.base.intervals import Estimate
+
+
+@dataclass(frozen=True)
+class Decider:
+    """What would decide a claim. `by_repeats`: more repeats of the same cells."""
+
+    text: str
+    by_repeats: bool = False
+
+
+def logarithm(found: Estimate) -> Estimate:
+    """Return the estimate of the logarithm of a ratio."""
+    low, mean, high = (math.log(max(v, 1e-300)) for v in (found.low, found.mean, found.high))
+    return replace(found, mean=mean, low=low, high=high, values=tuple(map(math.log, found.values)))
+
+
+def sees_ratio(steps: Iterable[Estimate]) -> str:
+    """Which change the worst of some ratios' intervals sees."""
+    seen = [power.visible(logarithm(step)) for step in steps]
+    found = [s for s in seen if s is not None]
+    if not found or len(found) < len(seen):
+        return ""
+    return f"sees a change of {100 * math.expm1(max(found)):.2g} % or more"
+
+
+def sees_share(found: Estimate, scale: float) -> str:
+    """Which difference an interval sees, as a share of `scale`."""
+    seen = power.visible(found)
+    if seen is None or not scale:
+        return ""
+    return f"sees a difference of {100 * seen / abs(scale):.2g} % or more"
+
+
+def sees_value(found: Estimate, scale: float, unit: str) -> str:
+    """Which difference an interval sees, in a unit."""
+    seen = power.visible(found)
+    if seen is None:
+        return ""
+    return f"sees a difference of {seen / scale:.2g} {unit}".rstrip() + " or more"
+
+
+def repeats(found: Estimate, distance: float) -> Decider:
+    """What decides on which side of a limit the value is that is `distance` away from it."""
+    if not found.has_interval:
+        return Decider("two or more repeats of each cell would give an interval", by_repeats=True)
+    if len(found.values) > 1:
+        needed = power.repeats_for(distance, power.spread_of(found))
+        if needed is None:
+            return Decider(
+                f"more than {power.MOST_REPEATS} repeats would: the value lies too near the limit"
+            )
+        have = len(found.values)
+        return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
+    seen = power.visible(found)
+    if seen is None or distance == 0:
+        return Decider("no length of run would: the value lies on the limit")
+    longer = (seen / distance) ** 2
+    if longer > power.MOST_REPEATS:
+        return Decider(f"a run more than {power.MOST_REPEATS} times as long would")
+    return Decider(f"repeats, or a run {max(longer, 1.1):.2g} times as long, would", True)
+
+
+def most(deciders: Iterable[Decider]) -> Decider:
+    """The one that asks for most: what no repeats decide, else the last in order of their text's
+    number."""
+    found = list(deciders)
+    never = [d for d in found if not d.by_repeats]
+    return (never or sorted(found, key=lambda d: _number(d.text)))[-1]
+
+
+def _number(text: str) -> float:
+    numbers = [float(word) for word in text.split() if word.replace(".", "", 1).isdigit()]
+    return numbers[0] if numbers else 0.0

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power against published tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from parsers.base.intervals import Estimate, over_repeats
+from parsers.base.power import least_effect, repeats_for, visible
+
+
+@pytest.mark.parametrize(
+    ("effect", "repeats"),
+    # Paired t test, 5 % two-sided, power 80 % (G*Power 3; Cohen's small, medium, large effect).
+    [(0.2, 199), (0.5, 34), (0.8, 15)],
+)
+def test_repeats_are_those_of_the_table(effect: float, repeats: int) -> None:
+    assert repeats_for(effect, 1.0) == repeats
+    assert repeats_for(3 * effect, 3.0) == repeats
+    assert least_effect(repeats) <= effect < least_effect(repeats - 1)
+
+
+def test_no_number_of_repeats_is_advice() -> None:
+    assert repeats_for(0.01, 1.0) is None
+    assert repeats_for(0.0, 0.0) is None
+    assert repeats_for(0.1, 0.0) == 2
+
+
+def test_what_an_interval_sees() -> None:
+    """34 values with standard deviation 1 see 0.5; a normal interval of +-1.96 sees
+    1.96 + 0.8416 = 2.80 of its standard error of 1."""
+    values = [1.0, -1.0] * 17
+    spread = (34 / 33) ** 0.5
+    found = visible(over_repeats(values))
+    assert found == pytest.approx(0.5 * spread, rel=0.03)
+    assert visible(Estimate(0, -1.96, 1.96, 60, "bootstrap")) == pytest.approx(2.80, abs=0.01)
+    assert visible(over_repeats([1.0])) is None
