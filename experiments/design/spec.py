@@ -103,6 +103,7 @@ class Level(Block):
     drain_timeout_s: Duration | None = None
     repeats: Repeats | None = None
     trace: Text | None = None
+    windows: Truth | None = None
     factors: dict[str, Any] | list[dict[str, Any]] = Field(
         {}, description="levels of factors by name, in every block; a list: other blocks"
     )
@@ -158,6 +159,12 @@ class ExperimentSpec(Spec):
 
     factors: Annotated[tuple[Factors, ...], BeforeValidator(_blocks)] = Field(
         min_length=1, description="one block, or a list of blocks whose cells are put together"
+    )
+    windows: Truth = Field(
+        False,
+        description="each repeat replays another window of one trace, the same window in every "
+        "cell and with losses of its own: the first its beginning, the next ones spread over it; "
+        "a generated trace has trace_seed, else base_seed",
     )
 
 

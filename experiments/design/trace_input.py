@@ -4,6 +4,7 @@ cut to the replay's duration."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 import stat
@@ -92,6 +93,18 @@ class ReplayTrace:
         return found
 
 
+@dataclass(frozen=True)
+class Hours:
+    """A whole trace, of which cells replay the beginning or a window. `file`: what its copy is
+    called; `lasts_s`: how long it is."""
+
+    trace: Trace
+    file: str
+    source: str
+    lasts_s: float
+    model_check: tuple[trace_model.ModelRow, ...] = ()
+
+
 def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
     """`trace`: one of `GENERATED` or a path; `duration_s` None: all of a file, of a model an hour.
 
@@ -99,41 +112,26 @@ def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
     """
     if duration_s is None and trace in GENERATED:
         duration_s = trace_model.HOUR_S
+    hours = read(trace, duration_s, seed)
+    return cut(hours, hours.lasts_s + LAST_GAP_S if duration_s is None else duration_s)
+
+
+def read(trace: str, duration_s: float | None, seed: int) -> Hours:
+    """Read a trace, or generate as many hours as `duration_s` takes. Raises as `prepare`."""
     if trace == PACED and duration_s is not None:
-        return from_paced_model(duration_s, seed)
+        generate, check = paced_hour.generate_paced_hour, paced_hour.paced_check
+        return _generated("paced NGRID model", generate, check, duration_s, seed)
     if trace == MODEL and duration_s is not None:
-        return from_model(duration_s, seed)
+        generate_hour, model_check = trace_model.generate_hour, trace_model.model_check
+        return _generated("NGRID model", generate_hour, model_check, duration_s, seed)
     if trace in FEED_MODELS and duration_s is not None:
-        return from_feed_model(trace, duration_s, seed)
+        from experiments.design import feed_models  # needs a second to load
+
+        feed = feed_models.MODELS[trace.removeprefix(f"{MODEL}:")]
+        return _generated(f"{feed.title} model", feed.generate, feed.check, duration_s, seed)
     if trace.startswith(f"{MODEL}:"):
         raise UsageError(f"trace: found '{trace}'; valid: {valid_traces(trace)}")
     return from_file(Path(trace), duration_s)
-
-
-def from_model(duration_s: float, seed: int) -> ReplayTrace:
-    """Return the first seconds of generated hours, the first checked against the published one."""
-    return _generated(
-        "NGRID model", trace_model.generate_hour, trace_model.model_check, duration_s, seed
-    )
-
-
-def from_paced_model(duration_s: float, seed: int) -> ReplayTrace:
-    """The same of hours whose source has a ceiling."""
-    return _generated(
-        "paced NGRID model",
-        paced_hour.generate_paced_hour,
-        paced_hour.paced_check,
-        duration_s,
-        seed,
-    )
-
-
-def from_feed_model(trace: str, duration_s: float, seed: int) -> ReplayTrace:
-    """The same of another feed or hour, `model:NAME`."""
-    from experiments.design import feed_models  # needs a second to load
-
-    feed = feed_models.MODELS[trace.removeprefix(f"{MODEL}:")]
-    return _generated(f"{feed.title} model", feed.generate, feed.check, duration_s, seed)
 
 
 def _generated(
@@ -142,7 +140,7 @@ def _generated(
     check: Callable[[Sequence[A]], Sequence[trace_model.ModelRow]],
     duration_s: float,
     seed: int,
-) -> ReplayTrace:
+) -> Hours:
     """As many hours as the duration takes. Each has a seed of its own, so the first is the one that
     a shorter run has; each begins when an hour has passed."""
     count = max(1, math.ceil(duration_s / trace_model.HOUR_S))
@@ -158,7 +156,48 @@ def _generated(
         products.sort(key=lambda product: product.time_us)  # an hour's last may be late
     source = f"{model}, seed {seed}" + (f", {count} hours" if count > 1 else "")
     parsed = Trace(source, tuple(products), ())
-    return _cut(parsed, duration_s, file_of(seed), source, tuple(check(hours[0])))
+    lasts_s = count * trace_model.HOUR_S
+    return Hours(parsed, file_of(seed), source, lasts_s, tuple(check(hours[0])))
+
+
+def window_order(count: int, first: int) -> list[int]:
+    """Which of `count` windows of a trace the `first` repeats take: every beginning of the list is
+    spread over the trace (van der Corput's sequence), so that repeats can be added without an end
+    in sight."""
+    found: dict[int, None] = {}
+    number = 0
+    while len(found) < min(count, first):
+        bits = f"{number:b}"[::-1]
+        found.setdefault(int(bits, 2) * count // 2 ** len(bits))
+        number += 1
+    return list(found)
+
+
+def window_count(hours: Hours, duration_s: float) -> int:
+    """Return how many windows of a length a trace has, at least one."""
+    return max(1, int(hours.lasts_s / duration_s + 1e-9))
+
+
+def window(hours: Hours, duration_s: float, repeat: int) -> ReplayTrace:
+    """Return the window of a trace that a repeat replays: the first repeat its beginning. Further
+    repeats than it has windows take them again, with other losses."""
+    count = window_count(hours, duration_s) if repeat else 1
+    place = window_order(count, repeat % count + 1)[-1]
+    if place == 0:
+        return cut(hours, duration_s)
+    products = hours.trace.products
+    begin_us = products[0].time_us + round(place * duration_s * MICROSECONDS)
+    rest = tuple(p for p in products if p.time_us >= begin_us) or products[-1:]
+    end_us = begin_us + duration_s * MICROSECONDS
+    within = tuple(p for p in rest if p.time_us < end_us) or rest[:1]
+    stem, _, suffix = hours.file.rpartition(".")
+    part = dataclasses.replace(
+        hours,
+        trace=Trace(hours.source, within, ()),
+        file=f"{stem}-w{place}.{suffix}",
+        source=f"{hours.source}, from {place * duration_s:g} s",
+    )
+    return cut(part, duration_s)
 
 
 def file_of(seed: int) -> str:
@@ -166,8 +205,9 @@ def file_of(seed: int) -> str:
     return f"trace-{seed}.txt"
 
 
-def from_file(path: Path, duration_s: float | None) -> ReplayTrace:
-    """Read a trace file and cut it. Raises SpecErrors with every broken line (file:line)."""
+def from_file(path: Path, duration_s: float | None) -> Hours:
+    """Read a trace file. Raises SpecErrors with every broken line (file:line), UsageError if it is
+    shorter than `duration_s`."""
     parsed = parse_any_trace(_text_of(path), str(path))
     broken = [p for p in parsed.problems if not p.is_cut_off]
     if broken or not parsed.products:
@@ -178,15 +218,13 @@ def from_file(path: Path, duration_s: float | None) -> ReplayTrace:
             ]
         )
     lasts_s = (parsed.products[-1].time_us - parsed.products[0].time_us) / MICROSECONDS
-    if duration_s is None:
-        duration_s = lasts_s + LAST_GAP_S
-    if duration_s > lasts_s + max(LAST_GAP_S, LAST_GAP_SHARE * lasts_s):
+    if duration_s is not None and duration_s > lasts_s + max(LAST_GAP_S, LAST_GAP_SHARE * lasts_s):
         raise UsageError(
             f"duration: found {duration_s:g} s with {path}, whose products span {lasts_s:g} s; "
             f"valid: at most that, e.g. --duration {max(1, math.ceil(lasts_s))} "
             f"(DURATION={max(1, math.ceil(lasts_s))}), or a longer trace"
         )
-    return _cut(parsed, duration_s, "trace.txt", path.name, ())
+    return Hours(parsed, "trace.txt", path.name, lasts_s)
 
 
 def of_file(size_bytes: int) -> ReplayTrace:
@@ -215,27 +253,23 @@ def _text_of(path: Path) -> str:
     raise SpecErrors([Error(str(path), 1, found, valid)])
 
 
-def _cut(
-    trace: Trace,
-    duration_s: float,
-    file: str,
-    source: str,
-    check: tuple[trace_model.ModelRow, ...],
-) -> ReplayTrace:
-    """The products of the first `duration_s` seconds, counted from the first product."""
-    end_us = trace.products[0].time_us + duration_s * MICROSECONDS
-    kept = [p for p in trace.products if p.time_us < end_us]
+def cut(hours: Hours, duration_s: float) -> ReplayTrace:
+    """The products of the first `duration_s` seconds, counted from the first product. Raises
+    UsageError if that is less than times in traces resolve."""
+    products = hours.trace.products
+    end_us = products[0].time_us + duration_s * MICROSECONDS
+    kept = [p for p in products if p.time_us < end_us]
     if not kept:
         raise UsageError(
             f"duration: found {duration_s:g} s; valid: {MIN_DURATION_S:g} s or more, the "
             "resolution of times in traces"
         )
     return ReplayTrace(
-        file=file,
-        source=source,
+        file=hours.file,
+        source=hours.source,
         text="".join(f"{p.size_bytes} {trace_model.stamp(p.time_us)}\n" for p in kept),
         products=len(kept),
         size_bytes=sum(p.size_bytes for p in kept),
         largest_bytes=max(p.size_bytes for p in kept),
-        model_check=check,
+        model_check=hours.model_check,
     )

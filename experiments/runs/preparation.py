@@ -31,7 +31,7 @@ from experiments.design.spec import (
     JoinLeaveSpec,
     UsageError,
 )
-from experiments.design.trace_input import ReplayTrace
+from experiments.design.trace_input import Hours, ReplayTrace
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
@@ -100,26 +100,48 @@ class Traces:
     def __init__(self, spec: ExperimentSpec, most: int | None) -> None:
         self._spec, self._most = spec, most
         self._given = traces_by_label(spec)
-        self._made: dict[str, dict[int, ReplayTrace]] = {name: {} for name in self._given}
+        self._hours: dict[tuple[str, int], Hours] = {}
+        self._made: dict[tuple[str, int, int], ReplayTrace] = {}
+        self._seeds: dict[str, list[int]] = {name: [] for name in self._given}
 
     def of(self, cell: CellSpec) -> tuple[ReplayTrace, bool]:
         """Return the cell's trace, and whether it is that of another seed (`Planned.borrowed`).
         Raises SpecErrors or UsageError."""
         if size := cell.carousel.file_bytes:
             return trace_input.of_file(size), False
-        spec, given, made = self._spec, self._given[cell.trace], self._made[cell.trace]
-        # A trace file is the same for all seeds.
-        generated = given in GENERATED
-        seed = _seed_of_trace(made, cell.seed, self._most) if generated else 0
-        if generated and spec.trace_seed is not None:
-            seed = spec.trace_seed
+        seed, borrowed = self._seed(cell)
+        part = cell.repeat if self._spec.windows else 0
+        if self._most is not None and part >= self._most:
+            part, borrowed = part % self._most, True
+        key = (cell.trace, seed, part)
+        if key not in self._made:
+            self._made[key] = self._make(cell, seed, part)
+        return self._made[key], borrowed
+
+    def _seed(self, cell: CellSpec) -> tuple[int, bool]:
+        """The seed of a cell's trace, 0 of a file; and whether it stands for another one."""
+        spec = self._spec
+        if self._given[cell.trace] not in GENERATED:  # a file is the same for all seeds
+            return 0, False
+        if spec.trace_seed is not None:
+            return spec.trace_seed, False
+        if spec.windows:
+            return spec.base_seed, False
+        made = self._seeds[cell.trace]
+        seed = _seed_of_trace(made, cell.seed, self._most)
         if seed not in made:
-            trace = trace_input.prepare(given, spec.duration_s, seed)
+            made.append(seed)
+        return seed, seed != cell.seed
+
+    def _make(self, cell: CellSpec, seed: int, part: int) -> ReplayTrace:
+        given, duration_s = self._given[cell.trace], self._spec.duration_s
+        if (cell.trace, seed) not in self._hours:
+            hours = trace_input.read(given, duration_s, seed)
             if cell.trace:
-                file = f"trace-{cell.trace}{f'-{seed}' if generated else ''}.txt"
-                trace = dataclasses.replace(trace, file=file)
-            made[seed] = trace
-        return made[seed], generated and spec.trace_seed is None and seed != cell.seed
+                file = f"trace-{cell.trace}{f'-{seed}' if given in GENERATED else ''}.txt"
+                hours = dataclasses.replace(hours, file=file)
+            self._hours[cell.trace, seed] = hours
+        return trace_input.window(self._hours[cell.trace, seed], duration_s, part)
 
 
 def check_cut(cell: CellSpec, network: Network) -> None:

@@ -18,7 +18,7 @@ from topologies.model.network import Network
 def _hours_made_once() -> Iterator[None]:
     """Generating an hour of products takes two seconds, and its seed decides all of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trace_input, "from_model", functools.cache(trace_input.from_model))
+        patch.setattr(trace_input, "_generated", functools.cache(trace_input._generated))
         yield
 
 

@@ -19,11 +19,12 @@ from experiments.design.spec import (
     find,
     load_as,
 )
-from experiments.design.trace_input import ReplayTrace
+from experiments.design.trace_input import Hours, ReplayTrace
 from experiments.runs import estimates, preparation
 from experiments.runs.cell_process import NativeClock
 from experiments.runs.preparation import Planned
 from experiments.runs.records import Machine
+from parsers.read.trace import Trace, TraceProduct
 from topologies.model.network import Network
 
 MACHINE: Machine = {"cpu": "x", "cores": 2}
@@ -124,12 +125,13 @@ def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch
     """... from few traces and networks, which are made once."""
     made: list[int] = []
 
-    def counted(trace: str, duration_s: float, seed: int) -> ReplayTrace:
+    def counted(trace: str, duration_s: float, seed: int) -> Hours:
         assert (trace, duration_s) == ("model", 3600.0)
         made.append(seed)
-        return dataclasses.replace(TRACE, file=trace_input.file_of(seed), source=f"seed {seed}")
+        products = Trace("", (TraceProduct(100, 0),), ())
+        return Hours(products, trace_input.file_of(seed), f"seed {seed}", 3600.0)
 
-    monkeypatch.setattr(trace_input, "prepare", counted)
+    monkeypatch.setattr(trace_input, "read", counted)
     block = Factors.model_validate(
         {
             **{"protocol": ["ldm7", "ldm6"], "receivers": [1, 2, 4, 8, 24]},

@@ -28,6 +28,7 @@ from experiments.design.spec import (
     find,
     load_as,
 )
+from experiments.runs.preparation import plan
 from parsers.base.factors import Scalar
 
 
@@ -100,6 +101,21 @@ def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
         assert first.seed == second.seed
     assert {(c.repeat, c.seed) for c in cells} == {(n, spec.base_seed + n) for n in range(3)}
     assert {c.level for c in cells} == {"quick"}
+
+
+def test_windows_are_the_same_in_all_cells_and_losses_are_not() -> None:
+    """Repeat 1 replays what it did before there were windows: the beginning of its seed's hour."""
+    planned = plan(lossy(windows=True, repeats=3, duration_s=20.0))
+    by_repeat = {p.cell.repeat: p for p in planned}
+    assert all(p.trace == by_repeat[p.cell.repeat].trace for p in planned)
+    assert [by_repeat[k].cell.seed for k in range(3)] == [2053, 2054, 2055]
+    sources = [by_repeat[k].trace.source for k in range(3)]
+    first = "NGRID model, seed 2053"
+    assert sources == [first, f"{first}, from 1800 s", f"{first}, from 900 s"]
+    alone = plan(lossy(repeats=1, duration_s=20.0))[0]
+    assert by_repeat[0].trace.sha256 == alone.trace.sha256
+    other = plan(lossy(windows=True, trace_seed=7, repeats=1, duration_s=20.0))
+    assert other[0].trace.source == "NGRID model, seed 7"
 
 
 def test_a_factor_takes_the_place_of_its_parameter() -> None:

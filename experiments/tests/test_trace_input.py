@@ -8,7 +8,7 @@ import pytest
 
 from experiments.design import trace_model
 from experiments.design.spec import SpecErrors, UsageError
-from experiments.design.trace_input import prepare
+from experiments.design.trace_input import prepare, read, window, window_count, window_order
 from parsers.read.trace import parse_trace
 
 LINES = """\
@@ -135,3 +135,34 @@ def test_the_model_is_cut_and_checked() -> None:
     assert isinstance(rows, list)
     assert rows[0]["statistic"] == "products (count)"
     assert cut.source == "NGRID model, seed 2053"
+
+
+def test_repeats_are_spread_over_the_windows_of_an_hour() -> None:
+    """Halves of 8 windows, then quarters; of 6: 0, 1/2, 1/4, 3/4 (4.5), 1/8 (0.75: taken), 5/8
+    (3.75: taken), 3/8 (2.25), 7/8 (5.25) of them."""
+    assert window_order(8, 8) == [0, 4, 2, 6, 1, 5, 3, 7]
+    assert window_order(8, 3) == [0, 4, 2]
+    assert window_order(6, 99) == [0, 3, 1, 4, 2, 5]
+    assert window_order(1, 5) == [0]
+
+
+def test_each_repeat_replays_a_window_of_its_own(tmp_path: Path) -> None:
+    """10 s, one product each second: windows of 2.5 s begin at 0, 5, 2.5 and 7.5 s."""
+    path = tmp_path / "trace.txt"
+    path.write_text("".join(f"{100 + s} 201506150000{s:02}.000\n" for s in range(11)))
+    hours = read(str(path), 2.5, 1)
+    assert window_count(hours, 2.5) == 4
+    sizes = [[int(x.split()[0]) for x in window(hours, 2.5, k).text.splitlines()] for k in range(5)]
+    assert sizes == [[100, 101, 102], [105, 106, 107], [103, 104], [108, 109], [100, 101, 102]]
+    assert window(hours, 2.5, 0).text == prepare(str(path), 2.5, 1).text
+    assert window(hours, 2.5, 3).source == "trace.txt, from 7.5 s"
+    assert window(hours, 2.5, 3).file == "trace-w3.txt"
+
+
+def test_a_window_in_which_nothing_comes_begins_with_the_next_product(tmp_path: Path) -> None:
+    path = tmp_path / "trace.txt"
+    path.write_text("1 20150615000000.000\n2 20150615000009.000\n3 20150615000010.000\n")
+    hours = read(str(path), 2.0, 1)
+    assert window_order(window_count(hours, 2.0), 3) == [0, 2, 1]
+    assert window(hours, 2.0, 1).products == 1
+    assert window(hours, 2.0, 1).size_bytes == 2
