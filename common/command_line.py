@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
-from common.quantities import parse_rate_bps, parse_size_bytes
+from common.quantities import parse_rate_bps, parse_size_bytes, parse_time_s
 from common.terminal import never_fail
 
 PROGRAM: Final = "downpour"
@@ -276,6 +276,16 @@ def seconds(text: str | float) -> float:
     if not 0 < value < math.inf:  # also refuses NaN
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: seconds, above 0")
     return value
+
+
+def time_s(text: str | float) -> float:
+    """Return seconds from a time with a unit, such as 2h."""
+    if isinstance(text, float):
+        return text
+    try:
+        return parse_time_s(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"found '{_cut(text)}'; valid: {error}") from None
 
 
 def size_bytes(text: str | int) -> int:

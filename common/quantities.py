@@ -16,6 +16,7 @@ RATE_VALID = (
 SIZE_VALID = "a size above 0: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB, e.g. 600MB"
 LOSS_VALID = "a probability from 0 to 1, or a percentage, e.g. 0.01 or 1%"
 DELAY_VALID = "milliseconds, 0 or more, e.g. 18 or 20.5"
+TIME_VALID = "a time above 0: a number with s, min or h, e.g. 2h"
 
 _RATE_UNITS = {"bps": 1, "kbps": 10**3, "Mbps": 10**6, "Gbps": 10**9}
 _SIZE_UNITS = {
@@ -29,6 +30,8 @@ _SIZE_UNITS = {
 }
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z]+)", re.ASCII)
 _PERCENTAGE = re.compile(r"([0-9]{1,3}(?:\.[0-9]{1,9})?) ?%", re.ASCII)
+_TIME = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) ?(s|min|h)", re.ASCII)
+_TIME_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 MAX_QUANTITY = 10**15
 MAX_DELAY_MS = 60_000
 
@@ -53,6 +56,15 @@ def parse_loss(value: object) -> float:
     if loss is None or not 0 <= loss <= 1:  # also refuses NaN
         raise ValueError(LOSS_VALID)
     return loss
+
+
+def parse_time_s(text: str) -> float:
+    """Seconds from `90s`, `30min` or `2h`; ValueError with the text of what is valid."""
+    match = _TIME.fullmatch(text.strip())
+    value = float(match[1]) * _TIME_UNITS[match[2]] if match else 0.0
+    if value <= 0:
+        raise ValueError(TIME_VALID)
+    return value
 
 
 def parse_delay_ms(value: object) -> float:

@@ -65,6 +65,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | preparation, plan_summary | check cells before anything starts; tell the plan in words |
 | runner, sweep, running_cell | run an experiment; its cells; follow one cell |
 | cell_process | a cell's process, native or in a guest |
+| until_decided | add repeats of the cells whose claims are open |
 | estimates, progress | how long cells take; what is shown meanwhile |
 | records, manifest, digests | what a run writes of itself |
 | resume, repeat | go on with an interrupted run; run one again from its manifest |

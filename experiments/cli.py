@@ -48,6 +48,7 @@ from experiments.runs.options import (
 if TYPE_CHECKING:
     from experiments.design.spec import AnySpec
     from experiments.runs.runner import RunResult
+    from experiments.runs.until_decided import Until
 
 EXIT_CODES: Final = (
     "exit codes: 0 all ran and all products identical; 1 a cell failed, products differ or a "
@@ -236,7 +237,27 @@ def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
         "queue_bytes": options.queue_bytes,
     }
     spec = load(find(name))
-    return override(at_level(spec, options.level), given), level_of(spec, options.level)
+    chosen = at_level(spec, options.level)
+    if options.until_decided:
+        given["repeats"] = _most_repeats(chosen, options)
+    return override(chosen, given), level_of(spec, options.level)
+
+
+def _most_repeats(spec: AnySpec, options: RunChoices) -> int:
+    """Return how many repeats --until-decided may run. Raises UsageError."""
+    from experiments.design.spec import UsageError
+    from experiments.runs.until_decided import LEAST_REPEATS, MOST_REPEATS
+
+    if not spec.claims:
+        raise UsageError(
+            f"--until-decided: found {spec.name}, which has no claims; valid: an experiment with a "
+            "block claims"
+        )
+    most = MOST_REPEATS if options.repeats is None else options.repeats
+    if most < LEAST_REPEATS:
+        valid = f"{LEAST_REPEATS} or more with --until-decided"
+        raise UsageError(f"--repeats: found '{most}'; valid: {valid}")
+    return max(most, spec.repeats) if options.repeats is None else most
 
 
 def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
@@ -253,6 +274,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     from experiments.runs.clocks import clock_of
     from experiments.runs.manifest import machine
     from experiments.runs.progress import make_reporter
+    from experiments.runs.until_decided import first_of
 
     spec, level = _spec(name, options)
     planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
@@ -266,11 +288,15 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     runs = options.runs.resolve()
     clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     known = estimates.read(runs, clock, machine())
+    until = _until(name, options)
+    first = planned if until is None else first_of(planned, until)
     lines = plan_summary.summary(
-        spec, planned, known, order=options.order, clock=clock.name, jobs=clock.jobs
+        spec, first, known, order=options.order, clock=clock.name, jobs=clock.jobs
     )
+    if until is not None:
+        lines.append(plan_summary.until_line(until, spec.repeats))
     if options.dry_run:
-        in_order = ordered(planned, options.order, spec.base_seed)
+        in_order = ordered(first, options.order, spec.base_seed)
         print("\n".join([*lines[:-1], *plan_summary.cell_lines(in_order, known), lines[-1]]))
         runner.check_queues(planned)
         if clock.name == "native":
@@ -292,11 +318,22 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
             clock=clock,
             captures=captures,
             include_invalid=options.include_invalid,
+            until=until,
         ),
     )
     code = _judge(result)
     _conclude(result.path)
     return code
+
+
+def _until(name: str, options: RunChoices) -> Until | None:
+    """Return when a run ends that adds repeats; None for one that does not."""
+    from experiments.design.spec import at_level, find, load
+    from experiments.runs.until_decided import Until
+
+    if not options.until_decided:
+        return None
+    return Until(options.budget, at_level(load(find(name)), options.level).repeats)
 
 
 def _conclude(run: Path) -> None:

@@ -161,6 +161,8 @@ EXPERIMENT: Final = {
     "CAPTURE": Variable("--capture", many=True),
     "SAMPLE": Variable("--sample", many=True),
     "RESUME": Variable("--resume", flag=True),
+    "UNTIL_DECIDED": Variable("--until-decided", flag=True),
+    "BUDGET": Variable("--budget"),
 }  # fmt: skip
 PLACES: Final = {"PREFIX": Variable(""), "DESTDIR": Variable("")}
 LAB: Final = {"N": Variable("", _lab), "DIR": Variable("--dir")}
@@ -432,6 +434,7 @@ def help_text() -> str:
                 "    CLOCK=virtual needs no root: virtual time, in guests (JOBS=2 at once)",
                 "    LEVEL=quick|paper REPEATS=5 ONLY='receivers=8 protocol=ldm7' ORDER=file",
                 "    DURATION=60 RECEIVERS=8 TRACE=FILE SEED=1 QUEUE_BYTES=5000000000",
+                "    UNTIL_DECIDED=1 BUDGET=2h adds repeats until claims are decided",
                 "    DRY_RUN=1 shows the plan; RESUME=1; CAPTURE=LINK; JUNIT=FILE SUMMARY=FILE",
                 "    RUN=DIRECTORY FULL=1 for report",
             ]

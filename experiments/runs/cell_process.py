@@ -415,5 +415,7 @@ class VirtualClock:
                 "version": self.kernel.version,
                 "digest": self.kernel.digest,
                 "mode": "seccomp" if self.kernel.seccomp else "ptrace",
+                "source_sha256": self.kernel.source_sha256,
+                "sha256": self.kernel.sha256,
             },
         }

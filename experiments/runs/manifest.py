@@ -14,10 +14,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common import places
 from experiments.design.selection import Order
 from experiments.design.spec import AnySpec
 from experiments.runs.preparation import Planned
-from experiments.runs.records import GitState, Machine, Manifest, TraceRecord
+from experiments.runs.records import Environment, GitState, Machine, Manifest, TraceRecord
+from virtual.kernel_cache import sha256_of
 
 PACKAGES: Final = (
     "fastapi",
@@ -120,6 +122,20 @@ def machine() -> Machine:
     }
 
 
+def environment(build: Path) -> Environment:
+    """Describe what else may change a digit: libraries, and our own programs as they are built."""
+    try:
+        distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
+    except OSError:
+        distribution = ""
+    found = {name: places.program(name, build) for name in sorted(places.PROGRAMS)}
+    return {
+        "distribution": distribution,
+        "c_library": " ".join(platform.libc_ver()),
+        "programs": {name: sha256_of(path) for name, path in found.items() if path.is_file()},
+    }
+
+
 def traces_of(planned: Sequence[Planned]) -> dict[str, TraceRecord]:
     """Return each trace, with its file in the run's directory and the file's digest."""
     found: dict[str, TraceRecord] = {}
@@ -143,6 +159,7 @@ def build(
     command: Sequence[str],
     order: Order,
     names_in_order: Sequence[str],
+    programs_in: Path = places.BUILD,
 ) -> Manifest:
     """Build the manifest before the first cell runs."""
     cells = [item.cell for item in planned]
@@ -167,4 +184,5 @@ def build(
         "kernel": platform.platform(),
         "sysctls": {name.replace("/", "."): _sysctl(name) for name in SYSCTLS},
         "machine": {**machine(), "load_before": list(os.getloadavg())},
+        "environment": environment(programs_in),
     }

@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal
 
 import typer
 
-from common.command_line import completing, count, number, seconds, size_bytes, whole
+from common.command_line import completing, count, number, seconds, size_bytes, time_s, whole
 from common.places import BUILD, EXPERIMENTS, RUNS
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 from virtual.guest import STALL_S
@@ -110,6 +110,23 @@ class RunChoices(Overrides):
     resume: Annotated[bool, typer.Option("--resume", help="Use the cells of interrupted runs.")] = (
         False
     )
+    until_decided: Annotated[
+        bool,
+        typer.Option(
+            "--until-decided",
+            help="Add repeats of the cells whose claims are open until they are decided, --budget "
+            "ends, or each cell has --repeats (default: 32).",
+        ),
+    ] = False
+    budget: Annotated[
+        float,
+        typer.Option(
+            parser=time_s,
+            metavar="TIME",
+            help="Of real time, after which --until-decided begins no cell.",
+            show_default="2h",
+        ),
+    ] = 7200.0
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
     ] = RUNS

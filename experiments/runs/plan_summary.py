@@ -9,6 +9,7 @@ from common.quantities import duration_text
 from experiments.design.spec import AnySpec
 from experiments.runs.estimates import Estimates
 from experiments.runs.preparation import Planned
+from experiments.runs.until_decided import Until
 from parsers.base.factors import FACTORS, Scalar
 
 
@@ -46,6 +47,14 @@ def summary(
         f"{most / 1e9:.2f} GB for the queues of the largest cell"
     )
     return lines
+
+
+def until_line(until: Until, most: int) -> str:
+    """Return the line of a run that adds repeats."""
+    return (
+        "  then repeats of the cells whose claims are open, until they are decided: at most "
+        f"{most} of each cell, none begun after {duration_text(until.budget_s)}"
+    )
 
 
 def _varied(planned: Sequence[Planned]) -> list[tuple[str, str]]:

@@ -47,6 +47,9 @@ class Reporter(Protocol):
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
         """Tell how many cells run and how long all take."""
 
+    def more(self, cells: int, estimate_s: float) -> None:
+        """Tell that more cells run, and how long these take."""
+
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
@@ -164,6 +167,12 @@ class RunTimes:
         self.total_s = estimate_s / max(1, min(jobs, cells))
         self._waiting_s = estimate_s
 
+    def more(self, cells: int, estimate_s: float) -> None:
+        """Take down that more cells run."""
+        self.cells += cells
+        self.total_s += estimate_s / self.jobs
+        self._waiting_s += estimate_s
+
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
@@ -237,6 +246,10 @@ class PlainReporter:
         self._times.start(cells, estimate_s, jobs)
         at_once = f", {jobs} at once" if jobs > 1 else ""
         self.note(f"{cells} cells{at_once}, about {duration_text(self._times.total_s)}")
+
+    def more(self, cells: int, estimate_s: float) -> None:
+        """Take down that more cells run; their lines show it."""
+        self._times.more(cells, estimate_s)
 
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
@@ -312,6 +325,12 @@ class TerminalReporter:
         self._all = self._progress.add_task(
             "", total=max(1.0, self._times.total_s), label=f"all {cells} cells", left="", text=""
         )
+
+    def more(self, cells: int, estimate_s: float) -> None:
+        """Lengthen the bar of all cells."""
+        self._times.more(cells, estimate_s)
+        if self._all is not None:
+            self._progress.update(self._all, label=f"all {self._times.cells} cells")
 
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST

@@ -48,8 +48,10 @@ class KernelRecord(TypedDict):
     """The guest's kernel."""
 
     version: str
-    digest: str
+    digest: str  # of what goes in beside the source
     mode: str  # seccomp, ptrace
+    source_sha256: str
+    sha256: str  # of the kernel itself
 
 
 class ClockRecord(TypedDict, total=False):
@@ -57,6 +59,21 @@ class ClockRecord(TypedDict, total=False):
 
     clock: str
     virtual_kernel: KernelRecord
+
+
+class Environment(TypedDict):
+    """What else may change a digit. `programs`: SHA-256 of our own, by name."""
+
+    distribution: str
+    c_library: str
+    programs: dict[str, str]
+
+
+class UntilRecord(TypedDict):
+    """Of a run that added repeats until its claims were decided. `stopped`: why it ended."""
+
+    budget_s: float
+    stopped: str
 
 
 class FailedRecord(TypedDict):
@@ -86,6 +103,7 @@ class Manifest(ClockRecord, total=False):
     kernel: str
     sysctls: dict[str, str | None]
     machine: Machine
+    environment: Environment
     # At the end.
     ended: float
     cells_resumed: list[str]
@@ -94,6 +112,7 @@ class Manifest(ClockRecord, total=False):
     failed: dict[str, FailedRecord]
     problems: dict[str, list[str]]
     tcp_congestion_control: dict[str, str]
+    until_decided: UntilRecord
 
 
 class RunRecord(TypedDict, total=False):

@@ -198,6 +198,21 @@ def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
     return found | {f"package {n}": v for n, v in (python.get("packages") or {}).items()}
 
 
+def environment_of(raw: Manifest) -> dict[str, Scalar | None]:
+    """Return what may explain another digit, and need not change any; {} of an older run."""
+    environment = raw.get("environment")
+    if environment is None:
+        return {}
+    kernel = raw.get("virtual_kernel")
+    return {
+        "distribution": environment["distribution"],
+        "C library": environment["c_library"],
+        "processor": raw.get("machine", {}).get("cpu"),
+        **{f"SHA-256 of {n}": v for n, v in environment["programs"].items()},
+        **({"SHA-256 of the guest's kernel": kernel.get("sha256")} if kernel is not None else {}),
+    }
+
+
 def _changes(found: Mapping[str, tuple[Scalar | None, Scalar | None]]) -> list[str]:
     return [f"{name} was {then}, is {now}" for name, (then, now) in found.items()]
 
@@ -285,6 +300,9 @@ def main(options: RepeatOptions) -> int:
     outcome = compare(then, evaluate(again), to_the_digit=both_virtual and not notes)
     if both_virtual and notes:
         notes.append("So the digits need not be the same: error bars decide.")
+    before, after = environment_of(original.raw), environment_of(known)
+    if before and after:
+        notes += [f"Another environment: {text}." for text in _changes(changed(before, after))]
     print(report(_name(original.path), _name(again), outcome, notes), end="")
     return EXIT_OK if outcome.same else EXIT_FAILED
 

@@ -40,6 +40,7 @@ from experiments.runs.sweep import (
     Sweep,
     resumed,
 )
+from experiments.runs.until_decided import Until, UntilDecided, first_of, judge_of
 
 __all__ = [
     "CellResult",
@@ -103,6 +104,7 @@ class RunOptions:
     captures: Captures = NO_CAPTURES
     include_invalid: bool = False  # in the report's statistics
     topology: Path | None = None  # the experiment's own file, if it is no longer where it was
+    until: Until | None = None  # None: every planned cell is run
 
 
 DEFAULTS: Final = RunOptions()
@@ -122,14 +124,20 @@ def run_experiment(
     complete = False
     try:
         with termination_as_interrupt():
-            in_order = ordered(planned, options.order, spec.base_seed)
-            described = _described(spec, planned, in_order, clock, options)
+            first = planned if options.until is None else first_of(planned, options.until)
+            in_order = ordered(first, options.order, spec.base_seed)
+            described = _described(spec, first, in_order, clock, options)
             if is_topology_file(spec.topology):
                 own = options.topology or Path(spec.topology)
                 write_text(run.path / TOPOLOGY_COPY, own.read_text("utf-8"))
             write_json(run.path / "manifest.json", described)
             taken = _taken_over(run, planned, clock, described, reporter) if options.resume else []
-            outcome = _run_cells(run, in_order, taken, clock, described, options, reporter)
+            supply = _supply(run, spec, planned, options, reporter)
+            sweep = _sweep(run, taken, clock, described, options, reporter)
+            sweep.cells([p for p in in_order if p.cell.cell not in taken], supply)
+            outcome = sweep.outcome
+            if supply is not None:
+                described = {**described, **_grown(planned, outcome, in_order, supply, options)}
             described = {**described, **_ended(run, planned, outcome, taken)}
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
@@ -171,6 +179,7 @@ def _described(
         command=options.command,
         order=options.order,
         names_in_order=[p.cell.cell for p in in_order],
+        programs_in=options.build,
     )
     return {**described, **clock.describe()}
 
@@ -189,30 +198,72 @@ def _taken_over(
     return taken
 
 
-def _run_cells(
+def _sweep(
     run: RunDirectory,
-    in_order: Sequence[Planned],
     taken: Sequence[str],
     clock: Clock,
     described: Manifest,
     options: RunOptions,
     reporter: Reporter,
-) -> Outcome:
-    """Run the cells that were not taken over."""
-    known = estimates.read(options.runs, clock, described["machine"])
+) -> Sweep:
+    """Return what runs the cells that were not taken over."""
     sweep = Sweep(
         run,
         clock,
         reporter,
-        estimates=known,
+        estimates=estimates.read(options.runs, clock, described["machine"]),
         described={"git": described["git"], "jobs": clock.jobs},
         keep_work=options.keep_work,
         build=options.build,
         captures=options.captures,
     )
     sweep.outcome.results |= {name: resumed(run, name) for name in taken}
-    sweep.cells([p for p in in_order if p.cell.cell not in taken])
-    return sweep.outcome
+    return sweep
+
+
+def _supply(
+    run: RunDirectory,
+    spec: AnySpec,
+    planned: Sequence[Planned],
+    options: RunOptions,
+    reporter: Reporter,
+) -> UntilDecided | None:
+    """Return where further repeats come from, where they are asked for."""
+    if options.until is None:
+        return None
+    return UntilDecided(
+        planned,
+        options.until,
+        judge_of(spec, run.cells),
+        order=(options.order, spec.base_seed),
+        note=reporter.note,
+    )
+
+
+def _grown(
+    planned: Sequence[Planned],
+    outcome: Outcome,
+    first: Sequence[Planned],
+    supply: UntilDecided,
+    options: RunOptions,
+) -> Manifest:
+    """What the manifest says of the cells that were run, and why there are no more."""
+    assert options.until is not None
+    there = {*outcome.results, *outcome.problems}
+    ran = [p for p in planned if p.cell.cell in there]
+    in_order = [p.cell.cell for p in first if p.cell.cell in there]
+    return {
+        "cells": [p.cell.to_dict() for p in ran],
+        "cells_in_order": [*in_order, *(n for n in there_in_order(outcome) if n not in in_order)],
+        "seeds": sorted({p.cell.seed for p in ran}),
+        "traces": manifest.traces_of(ran),
+        "until_decided": {"budget_s": options.until.budget_s, "stopped": supply.stopped},
+    }
+
+
+def there_in_order(outcome: Outcome) -> list[str]:
+    """Return the names of the cells that ended, in that order."""
+    return list(dict.fromkeys([*outcome.results, *outcome.problems]))
 
 
 def _tell_resumed(

@@ -50,6 +50,20 @@ class Outcome:
         return tuple(cell for cell in self.problems if cell not in self.results)
 
 
+class Supply:
+    """Where further cells come from once those that were planned are under way: from nowhere."""
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether no further cell may begin."""
+        return False
+
+    def more(self, _outcome: Outcome) -> Sequence[Planned]:
+        """Return further cells, by what became of the others. Asked for when a processor is free,
+        and again only when another cell has ended."""
+        return ()
+
+
 class Sweep:
     """The cells that are still to be run, in their order. `described`: what the cells' run.json say
     of this run."""
@@ -75,36 +89,62 @@ class Sweep:
         self._aside: dict[str, Finished] = {}  # cells with an invalid verdict, set aside
         self.outcome = Outcome()
 
-    def cells(self, items: Sequence[Planned]) -> None:
-        """Runs them. Whatever is raised, no cell is left running."""
-        waiting = list(items)
+    def cells(self, items: Sequence[Planned], supply: Supply | None = None) -> None:
+        """Runs them, and what `supply` has then. Whatever is raised, no cell is left running."""
+        supply = supply or Supply()
+        waiting = list(items) or list(supply.more(self.outcome))
         if not waiting:
             self._reporter.note("no cell is left to run")
             return
         self._numbers = {item.cell.cell: n for n, item in enumerate(waiting, start=1)}
-        clock, reporter = self._clock, self._reporter
         try:
-            with reporter:
+            with self._reporter:
                 total_s = sum(self._estimates.of(p) for p in waiting)
-                reporter.total(len(waiting), total_s, clock.jobs)
-                while waiting or self._running:
-                    while waiting and len(self._running) < clock.jobs:
-                        self._start(waiting.pop(0))
-                    time.sleep(looking.every_s(TICK_S))
-                    for name, cell in list(self._running.items()):
-                        ended = cell.step(self._reporting(cell))
-                        if ended is None:
-                            reporter.tick(name, cell.times)
-                            continue
-                        del self._running[name]
-                        if self._settle(name, ended):
-                            waiting.insert(0, cell.planned)
-                        else:
-                            reporter.done(name, failed=name not in self.outcome.results)
+                self._reporter.total(len(waiting), total_s, self._clock.jobs)
+                self._keep_busy(waiting, supply)
         finally:
             with interrupts_deferred():  # a second Ctrl-C does not cut this short
                 for cell in self._running.values():
                     cell.stop()
+
+    def _keep_busy(self, waiting: list[Planned], supply: Supply) -> None:
+        """Keep the processors busy until nothing waits, nothing runs and nothing is supplied."""
+        jobs, ended = self._clock.jobs, 0
+        while waiting or self._running:
+            if supply.is_over:  # what has begun once may be run once more
+                waiting[:] = [item for item in waiting if item.cell.cell in self._runs]
+            while waiting and len(self._running) < jobs:
+                self._start(waiting.pop(0))
+            time.sleep(looking.every_s(TICK_S))
+            ended += self._step(waiting)
+            if not waiting and ended and len(self._running) < jobs:
+                ended = 0
+                waiting += self._added(supply.more(self.outcome))
+
+    def _step(self, waiting: list[Planned]) -> int:
+        """Look at every running cell; what is to be run once more waits again. Return how many
+        have ended."""
+        ended_count = 0
+        for name, cell in list(self._running.items()):
+            ended = cell.step(self._reporting(cell))
+            if ended is None:
+                self._reporter.tick(name, cell.times)
+                continue
+            del self._running[name]
+            if self._settle(name, ended):
+                waiting.insert(0, cell.planned)
+            else:
+                ended_count += 1
+                self._reporter.done(name, failed=name not in self.outcome.results)
+        return ended_count
+
+    def _added(self, items: Sequence[Planned]) -> Sequence[Planned]:
+        """Number further cells, and tell of them."""
+        if items:
+            for item in items:
+                self._numbers.setdefault(item.cell.cell, len(self._numbers) + 1)
+            self._reporter.more(len(items), sum(self._estimates.of(p) for p in items))
+        return items
 
     def _start(self, item: Planned) -> None:
         name = item.cell.cell

@@ -45,6 +45,10 @@ from experiments.runs import (
 from experiments.runs.cell_process import CellProblem
 from experiments.runs.progress import PlainReporter
 from experiments.runs.resume import is_sound
+from experiments.runs.until_decided import Until
+from experiments.tests.test_until_decided import CLAIM
+from parsers.measure.claims import ClaimResult, Part
+from parsers.measure.undecided import Decider
 
 Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
 
@@ -582,6 +586,57 @@ def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> N
     stage.play, stage.played = good, []
     run(tmp_path)
     assert len(stage.played) == 2
+
+
+def played_until(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
+) -> tuple[runner.RunResult, dict[str, Any]]:
+    """Two repeats of both protocols, and up to five more of LDM6 until six cells have ended."""
+    given = override(spec(tmp_path), {"repeats": 5})
+    part = Part("x", "not decidable", "", "", "", Decider("", True), ({"protocol": "ldm6"},))
+    is_open = ClaimResult(CLAIM, "not decidable", "", "", (part,))
+    held = ClaimResult(CLAIM, "held", "", "")
+    monkeypatch.setattr(
+        runner, "judge_of", lambda _spec, _cells: lambda n: [held if len(n) >= 6 else is_open]
+    )
+    what = (given, runner.plan(given))
+    until = Until(3600.0, 1)
+    result = run(tmp_path, what, until=until, **options)
+    return result, json.loads((result.path / "manifest.json").read_text())
+
+
+def test_repeats_are_added_until_claims_are_decided(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result, described = played_until(tmp_path, monkeypatch)
+    names = [f"ldm{p}-m2-r20-p1-n{n}" for n in (1, 2) for p in (7, 6)]
+    assert stage.played == [*names, "ldm6-m2-r20-p1-n3", *(f"ldm6-m2-r20-p1-n{n}" for n in (4, 5))]
+    assert [c["cell"] for c in described["cells"]] == [c.cell for c in result.cells]
+    assert described["cells_in_order"] == stage.played
+    assert described["seeds"] == [2053, 2054, 2055, 2056, 2057]
+    assert described["until_decided"] == {
+        "budget_s": 3600.0,
+        "stopped": "1 of 1 claims are decided",
+    }
+
+
+def test_a_run_until_decided_is_resumed(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted_at_the_sixth(job: Job, out: Path) -> Iterator[dict[str, Any]]:
+        if len(stage.played) == 6:
+            raise KeyboardInterrupt
+        yield from good(job, out)
+
+    stage.play = interrupted_at_the_sixth
+    with pytest.raises(KeyboardInterrupt):
+        played_until(tmp_path, monkeypatch)
+    assert stage.played[5] == "ldm6-m2-r20-p1-n4"
+    stage.play, first, stage.played = good, stage.played[:5], []
+    result, described = played_until(tmp_path, monkeypatch, resume=True)
+    assert sorted(described["cells_resumed"]) == sorted(first)
+    assert len(result.cells) == 7
+    assert stage.played == ["ldm6-m2-r20-p1-n4", "ldm6-m2-r20-p1-n5"]
 
 
 @pytest.mark.usefixtures("stage")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills the cores with further repeats of the cells whose claims are open, until they are decided,
+a budget of real time ends, or there are no more repeats.
+
+Whoever looks at intervals again and again, and stops when one excludes a limit, is wrong more often
+than the interval says. So there are few looks, each after half as many repeats again, and a claim
+counts as decided here only if its 99 % intervals decide it; reports have 95 %.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from common.quantities import duration_text
+from experiments.design.selection import Order, ordered
+from experiments.design.spec import AnySpec
+from experiments.runs.preparation import Planned
+from experiments.runs.sweep import Outcome, Supply
+from parsers.base.factors import Scalar, same
+
+if TYPE_CHECKING:
+    from parsers.measure.claims import ClaimResult
+    from parsers.measure.join_leave import JoinLeaveMetrics
+    from parsers.measure.summary import CellMetrics
+
+MOST_REPEATS: Final = 32  # where the command line names no other number
+LEAST_REPEATS: Final = 2  # one has no interval
+GROWTH: Final = 1.5  # of the repeats from one look to the next
+CONFIDENCE: Final = 0.99
+
+Judge = Callable[[Collection[str]], Sequence["ClaimResult"]]
+
+
+@dataclass(frozen=True)
+class Until:
+    """`budget_s`: real time after which no cell is begun; `repeats`: of each cell at first."""
+
+    budget_s: float
+    repeats: int = LEAST_REPEATS
+
+
+def first_of(planned: Sequence[Planned], until: Until) -> list[Planned]:
+    """Return the cells that are run before the first look."""
+    return [p for p in planned if p.cell.repeat < max(until.repeats, LEAST_REPEATS)]
+
+
+def is_about(levels: Mapping[str, Scalar], item: Planned) -> bool:
+    """Tell whether a cell has these levels of the factors that it has at all."""
+    own = item.cell.factors
+    return all(same(own[name], level) for name, level in levels.items() if name in own)
+
+
+class UntilDecided(Supply):
+    """What is run next. `planned`: every cell of every repeat that may be run; `judge`: the claims
+    by the cells of these names."""
+
+    def __init__(
+        self,
+        planned: Sequence[Planned],
+        until: Until,
+        judge: Judge,
+        *,
+        order: tuple[Order, int],
+        note: Callable[[str], None],
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._planned, self._until, self._judge = list(planned), until, judge
+        self._order, self._note, self._now = order, note, now
+        self._begun_s = now()
+        self._repeats = max(until.repeats, LEAST_REPEATS)
+        self._begun = {p.cell.cell for p in first_of(planned, until)}
+        self.stopped = ""  # why no more cells are run
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether the budget has ended."""
+        over = self._now() - self._begun_s >= self._until.budget_s
+        if over and not self.stopped:
+            self.stopped = f"its budget of {duration_text(self._until.budget_s)} ended"
+        return over
+
+    def more(self, outcome: Outcome) -> list[Planned]:
+        """Return further cells of the claims that are open by the results so far."""
+        if self.is_over or not outcome.results:
+            return []
+        found = self._judge(sorted(outcome.results))
+        levels = [at for claim in found for part in claim.open for at in part.at]
+        undecided = sum(not claim.is_decided for claim in found)
+        told = f"{len(found) - undecided} of {len(found)} claims are decided"
+        if not levels:
+            self.stopped = "more repeats would not decide the rest" if undecided else told
+            self._note(told)
+            return []
+        chosen: list[Planned] = []
+        while not chosen and self._repeats < self._most:
+            self._repeats = min(self._most, math.ceil(GROWTH * self._repeats))
+            chosen = [
+                item
+                for item in self._planned
+                if item.cell.repeat < self._repeats
+                and item.cell.cell not in self._begun
+                and item.cell.cell not in outcome.results
+                and any(is_about(at, item) for at in levels)
+            ]
+        self._begun |= {item.cell.cell for item in chosen}
+        self.stopped = "" if chosen else f"it has the {self._most} repeats that it may have"
+        self._note(f"{told}; {len(chosen)} more cells, up to repeat {self._repeats}")
+        return ordered(chosen, *self._order)
+
+    @property
+    def _most(self) -> int:
+        return 1 + max(item.cell.repeat for item in self._planned)
+
+
+def judge_of(spec: AnySpec, cells: Path) -> Judge:
+    """Return a function that judges an experiment's claims by complete cells below `cells`; each
+    cell's logs are read once."""
+    # SciPy needs a second to load, and most runs do not look at their claims.
+    from parsers.base import intervals
+    from parsers.measure import sweep as measured
+    from parsers.measure.claims import judge
+    from parsers.measure.evaluate import cell_metrics
+    from parsers.read.published import Published
+
+    published = Published(paper=spec.paper, claims=spec.claims, figures=spec.figures)
+    known: dict[str, CellMetrics | JoinLeaveMetrics] = {}
+
+    def judged(names: Collection[str]) -> Sequence[ClaimResult]:
+        for name in names:
+            if name not in known:
+                known[name] = cell_metrics(cells / name, published)
+        points = measured.points([known[n] for n in names], by_length=published.by_length)
+        with intervals.at_confidence(CONFIDENCE):
+            return judge(published.claims, points)
+
+    return judged
