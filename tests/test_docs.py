@@ -19,7 +19,7 @@ from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
-from tools.docs import command_tables, decisions, house_graph
+from tools.docs import artifact, command_tables, decisions, house_graph
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.count import MOST_WORDS, table
@@ -153,6 +153,28 @@ def test_words_that_people_wrote_are_few() -> None:
 def test_the_tables_of_commands_are_current() -> None:
     page = command_tables.PAGE.read_text()
     assert command_tables.drawn(page) == page, "`python -m tools.docs.command_tables`"
+
+
+def test_the_tables_of_the_artifact_are_current() -> None:
+    page = artifact.PAGE.read_text()
+    assert artifact.drawn(page) == page, "`python -m tools.docs.artifact`"
+    claims = [line for line in page.splitlines() if line.startswith("| C")]
+    assert len(claims) >= 40
+    assert not [line for line in claims if line.count(" | ") != 5 or not line.split(" | ")[3]]
+
+
+def test_a_reports_claims_are_read() -> None:
+    """Two claims, one with a bar in its text; the table ends with the first line that is none."""
+    report = (
+        "| x | y |\n\n| Claim | verdict | Figures | Source |\n| :--- | :--- | :--- | :--- |\n"
+        "| a \\| b | held | 1; since | s |\n| c | not decidable | 2 | t |\n\n| d | e | f | g |\n"
+    )
+    assert [*artifact.judged(report)] == [
+        ("a \\| b", "held", "1; since", "s"),
+        ("c", "not decidable", "2", "t"),
+    ]
+    page = "| [lossy](a), [lossless](b) | q | from | 2 | 0.6 min | 6 | 6 h |"
+    assert artifact.quick_times(page) == {"lossy": "0.6 min", "lossless": "0.6 min"}
 
 
 def test_the_list_of_decisions_is_current() -> None:

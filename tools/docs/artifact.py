@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of docs/artifact.md: `python -m tools.docs.artifact` writes them.
+
+What is expected comes from files that hold measured values: the bands of the regression, and the
+reports of quick levels below docs/results. Times are those of docs/results/README.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from common.places import ROOT
+from experiments.bounds import bands
+from experiments.design.spec import find, load
+from parsers.base.factors import FACTORS
+from parsers.base.metric_units import METRICS
+from parsers.measure.claims import NOT_DECIDABLE
+from parsers.read.cell_files import NO_CPU
+from parsers.read.published import Claim
+from tools.docs.command_tables import MADE
+
+PAGE: Final = ROOT / "docs/artifact.md"
+RESULTS: Final = ROOT / "docs/results"
+# Their reports are of repeats that replayed other hours; since then repeats are windows of one.
+OTHER_HOURS: Final = frozenset(
+    {"feasibility", "fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"}
+)
+SMOKE: Final = "make regression CLOCK=virtual"
+MOST_LETTERS: Final = 170  # of the expected figures
+
+
+def smoke() -> str:
+    """Return a table of what the smoke test measures, and between which ends."""
+    file = bands.load(bands.path_of("regression"))
+    rows = ["| metric | protocol | expected | because |", "|---|---|---|---|"]
+    for band in file.bands:
+        label = METRICS[band.name].label
+        rows.append(f"| {label} | {band.protocol} | {band} | {_cell(band.reason)} |")
+    return "\n".join(rows) + "\n"
+
+
+def claims() -> str:
+    """Return a table of every claim whose quick level has been run, numbered."""
+    header = "| | claim | command | time | expected | read |"
+    rows = [header, "|---|---|---|---|---|---|"]
+    times = quick_times((RESULTS / "README.md").read_text(encoding="utf-8"))
+    for name in sorted(path.parent.name for path in RESULTS.glob("*/report.md")):
+        found = judged((RESULTS / name / "report.md").read_text(encoding="utf-8"))
+        known = {_plain(claim.text): claim for claim in load(find(name)).claims}
+        command = f"`make experiment-{name} CLOCK=virtual`"
+        if name in OTHER_HOURS:
+            continue
+        for text, verdict, figures, source in found:
+            if _plain(text) not in known:
+                continue
+            read = _read(known[_plain(text)])
+            number = f"C{len(rows) - 1}"
+            claim = f"{_cell(text)} ({_cell(source)})"
+            expected = f"{verdict}: {_short(figures)}{_more(verdict, figures)}"
+            row = (number, claim, command, times.get(name, ""), expected, read)
+            rows.append(f"| {' | '.join(row)} |")
+    return "\n".join(rows) + "\n"
+
+
+def judged(report: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yield claim, verdict, figures and source of each row of a report's table of claims."""
+    lines = iter(report.splitlines())
+    for line in lines:
+        if line.startswith("| Claim | verdict |"):
+            next(lines)
+            break
+    for line in lines:
+        if not line.startswith("| "):
+            return
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        yield cells[0], cells[1], cells[2], cells[3]
+
+
+def quick_times(page: str) -> dict[str, str]:
+    """Return the times of quick levels by experiment."""
+    found: dict[str, str] = {}
+    for line in page.splitlines():
+        if line.startswith("| ["):
+            cells = [cell.strip() for cell in line.split("|")]
+            found |= dict.fromkeys(re.findall(r"\[([a-z0-9-]+)\]", cells[1]), cells[5])
+    return found
+
+
+def _read(claim: Claim) -> str:
+    """Which figures decide a claim."""
+    metric = METRICS[claim.metric].label
+    if claim.over is not None:
+        return f"{metric}, {claim.kind} over {FACTORS[claim.over].label}"
+    return f"{metric}, {claim.kind}"
+
+
+def _short(figures: str) -> str:
+    """The figures without reasons, as far as a cell has room."""
+    text = figures.partition("; ")[0] if "e.g." not in figures else figures.split("e.g. ", 1)[1]
+    return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS].rpartition(' ')[0]} …"
+
+
+def _more(verdict: str, figures: str) -> str:
+    """What decides a claim that its quick level left open."""
+    if verdict != NOT_DECIDABLE:
+        return ""
+    if NO_CPU in figures:
+        return "; a native run has processors to measure"
+    return "; `UNTIL_DECIDED=1` adds repeats"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\\\s]+", " ", text.replace("\\", "")).strip()
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def drawn(page: str) -> str:
+    """Return the page with its tables made anew."""
+    tables = {"smoke": smoke, "claims": claims}
+    return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(drawn(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
