@@ -2,9 +2,9 @@
 """Fills the cores with further repeats of the cells whose claims are open, until they are decided,
 a budget of real time ends, or there are no more repeats.
 
-Whoever looks at intervals again and again, and stops when one excludes a limit, is wrong more often
-than the interval says. So there are few looks, each after half as many repeats again, and a claim
-counts as decided here only if its 99 % intervals decide it; reports have 95 %.
+To look at intervals again and again, and to stop when one excludes a limit, is to be wrong more
+often than the interval says. So there are few looks, each after half as many repeats again, and a
+claim counts as decided here only if its 99 % intervals decide it; reports have 95 %.
 """
 
 from __future__ import annotations
