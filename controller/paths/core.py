@@ -180,6 +180,16 @@ class Core:
         return {(hop.link, hop.source): hop for hop in self.hops}
 
     @cached_property
+    def access_index(self) -> Mapping[tuple[str, int], int]:
+        """Return the place of each access port among those of its switch, from 0."""
+        count: dict[str, int] = {}
+        found: dict[tuple[str, int], int] = {}
+        for switch, port in sorted(self.access):
+            found[switch, port] = count.setdefault(switch, 0)
+            count[switch] += 1
+        return found
+
+    @cached_property
     def graph(self) -> nx.DiGraph[str]:
         """Return the switches as a graph. Read only.
 

@@ -20,7 +20,10 @@ PRIORITY_WRONG_VLAN = 100
 PRIORITY_SPOOFED = 200
 PRIORITY_DENIED = 300
 PRIORITY_PATH = 1000
+PRIORITY_UNJOINED = 1010
+PRIORITY_CHANNEL = 1020
 PRIORITY_CROSS = 1100
+PRIORITY_IGMP = 1200
 PRIORITY_LLDP = 2000
 
 
@@ -37,6 +40,9 @@ class Kind(IntEnum):
     SPOOFED = 7  # dropped: right port and VLAN id, source that is not allowed
     WRONG_VLAN = 8  # dropped: at an access port with a VLAN id of no endpoint there, or none
     LLDP = 9  # to the controller
+    CHANNEL = 10  # a channel's frames from the root, or from above
+    UNJOINED = 11  # dropped: of a channel that nobody further down has joined
+    IGMP = 12  # a leaf's reports, to the controller
 
 
 def cookie_of(kind: Kind, number: int = 0) -> int:
@@ -59,14 +65,29 @@ def number_of(cookie: int) -> int:
     return cookie & 0xFFFFFF
 
 
+def channel_group(number: int, channel: int) -> int:
+    """Return the group of a path's channel, counted from 0; `channel_of` reverses it."""
+    return (channel + 1) * (PATH_NUMBER_MAX + 1) + number
+
+
+def channel_of(group: int) -> int | None:
+    """Return the channel that a group is for; None: it is the path's own group."""
+    return group // (PATH_NUMBER_MAX + 1) - 1 if group > PATH_NUMBER_MAX else None
+
+
 CONTROLLER = 0xFFFFFFFD  # OFPP_CONTROLLER: `Output` to it makes a packet-in of the whole frame
 # Groups and meters have no cookie. Ours are numbered like paths; groups beyond belong to others.
 GROUP_NUMBER_MAX = 0xFFFFFF
 # Numbers of paths are meter ids, of which Open vSwitch has 262,144 (its kernel datapath 200,000).
 PATH_NUMBER_MAX = 0xFFFF
 LLDP_METER = 0x10000
+IGMP_METER = 0x10001  # the first one: there is one for each VLAN id of an access port
+IGMP_PORTS_MAX = 32  # access ports of a switch with such meters
+CHANNELS_MAX = GROUP_NUMBER_MAX // (PATH_NUMBER_MAX + 1)
 
+ETH_TYPE_IPV4 = 0x0800
 ETH_TYPE_ARP = 0x0806
+IP_PROTO_IGMP = 2
 BROADCAST = "ff:ff:ff:ff:ff:ff"
 GROUP_BIT = "01:00:00:00:00:00"  # set in multicast and broadcast addresses (IEEE 802)
 NO_GROUP_BIT = "00:00:00:00:00:00"
@@ -94,6 +115,7 @@ class Match:
     eth_dst: EthMatch | None = None
     eth_src: str | None = None
     eth_type: int | None = None
+    ip_proto: int | None = None
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ Multicast never comes from a leaf. What a switch drops is counted by flows of th
 endpoint's port and VLAN id an allowed source with another destination (DENIED), another source
 (SPOOFED); at an access port any other VLAN id or none (WRONG_VLAN); the rest by the table miss.
 Nothing leaves through the port it came from: leaves on one port do not reach each other.
+Channels, which leaves join by IGMP, are in channels.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from controller.paths import lldp
+from controller.paths import channels, lldp
 from controller.paths.core import Core, Endpoint
 from controller.paths.entries import (
     ANY_MULTICAST,
@@ -118,10 +119,8 @@ def _down(
     eth_dst: EthMatch,
     actions: tuple[Action, ...],
 ) -> Iterator[Flow]:
-    at_root = switch == path.root.switch
-    meter = path.number if at_root and path.rate_bps else None
-    for source in (path.root.macs or (None,)) if at_root else (None,):
-        match = Match(in_port=up.port, vlan=up.vlan, eth_dst=eth_dst, eth_src=source)
+    meter = path.number if switch == path.root.switch and path.rate_bps else None
+    for match in channels.from_above(path, switch, up, eth_dst):
         yield Flow(match, PRIORITY_PATH, cookie_of(kind, path.number), actions, meter)
 
 
@@ -185,11 +184,12 @@ def at_switch(
     branches: tuple[Bucket, ...],
     leaves: Iterable[Endpoint],
     below: Mapping[str, Bucket],
+    joined: Mapping[int, tuple[Bucket, ...]],
 ) -> Iterator[Entry]:
-    """Return all entries of a path at a switch.
+    """Return all entries of a path at a switch, but what `channels.reports` gives.
 
     `leaves` are the path's leaves there; `below` maps each MAC of the leaves there and further down
-    to its branch.
+    to its branch, `joined` each channel to the branches that lead to members.
     """
     at = {(leaf.port, leaf.vlan): leaf for leaf in leaves}
     if switch == path.root.switch:
@@ -200,6 +200,8 @@ def at_switch(
     if branches:
         yield group_of(path, branches)
         yield from from_above(path, switch, up)
+        yield from channels.unjoined(path, switch, up)
+        yield from channels.at_switch(path, switch, up, joined)
     for mac, way in below.items():
         yield from to_mac(path, switch, up, mac, way)
     for way in branches:

@@ -150,8 +150,15 @@ def _replacing(old: Entry, new: Entry) -> Command:
     return Command.MODIFY
 
 
+def _place(change: Change) -> tuple[int, str]:
+    """A flow is added after those that take frames from it, and deleted before them."""
+    entry = change.entry
+    priority = entry.priority if isinstance(entry, Flow) else 0
+    return priority if change.command is Command.DELETE else -priority, repr(entry.key)
+
+
 def _in_order(todo: Iterable[Change]) -> tuple[Message, ...]:
-    todo = sorted(todo, key=lambda change: repr(change.entry.key))
+    todo = sorted(todo, key=_place)
     result: list[Message] = []
     for phase in ORDER:
         messages = [

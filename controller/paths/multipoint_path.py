@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import IPv4Address
 from itertools import compress, count
 from operator import is_not
-from typing import TypedDict, TypeVar
+from typing import NamedTuple, NotRequired, TypedDict, TypeVar
 
-from controller.paths.core import Core, Endpoint
+from controller.paths.core import Core, Endpoint, EndpointKey
 
 
 class Algorithm(StrEnum):
@@ -29,6 +31,30 @@ class TreeHop:
     vlan: int
 
 
+@dataclass(frozen=True)
+class Channels:
+    """Groups of a path that each leaf joins for itself, by IGMP: `base` and the `count` - 1 that
+    follow. A leaf gets a group for `leave_latency_ms` after its last host has left it."""
+
+    base: IPv4Address
+    count: int
+    leave_latency_ms: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.count} from {self.base}, leave latency {self.leave_latency_ms} ms"
+
+    def group(self, channel: int) -> IPv4Address:
+        """Return the address of a channel, counted from 0."""
+        return self.base + channel
+
+
+class Member(NamedTuple):
+    """A leaf that has joined a channel, which is counted from 0."""
+
+    channel: int
+    leaf: EndpointKey
+
+
 class EndpointDocument(TypedDict):
     """An endpoint as JSON has it."""
 
@@ -46,6 +72,15 @@ class HopDocument(TypedDict):
     vlan: int
 
 
+class ChannelsDocument(TypedDict):
+    """`Channels`, and the members: [channel, switch, port, VLAN id]."""
+
+    base: str
+    count: int
+    leave_latency_ms: int
+    members: list[tuple[int, str, int, int]]
+
+
 class PathDocument(TypedDict):
     """A `MultipointPath` as the store and holds keep it."""
 
@@ -59,6 +94,7 @@ class PathDocument(TypedDict):
     algorithm: str
     leaf_to_leaf: bool
     end_time: float | None
+    channels: NotRequired[ChannelsDocument | None]
 
 
 @dataclass(frozen=True)
@@ -71,6 +107,9 @@ class MultipointPath:
     it is state: it changes by steps (plan.py), it does not follow from the leaves. A leaf whose
     switch is not in the tree cannot be reached now (replan.py). `end_time` in seconds since
     the epoch.
+
+    With `channels`, a frame to one of those groups reaches the leaves among `members` alone; all
+    other frames reach every leaf. `members` is state, too.
     """
 
     name: str
@@ -83,6 +122,8 @@ class MultipointPath:
     algorithm: Algorithm = Algorithm.SHORTEST
     leaf_to_leaf: bool = False
     end_time: float | None = None
+    channels: Channels | None = None
+    members: frozenset[Member] = frozenset()
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -102,11 +143,13 @@ class MultipointPath:
             "algorithm": self.algorithm.value,
             "leaf_to_leaf": self.leaf_to_leaf,
             "end_time": self.end_time,
+            "channels": channels_to_json(self),
         }
 
     @classmethod
     def from_json(cls, raw: PathDocument) -> MultipointPath:
         """Read what `to_json` gives. Raises KeyError, TypeError, ValueError."""
+        channels, members = channels_from_json(raw.get("channels"))
         return cls(
             name=raw["name"],
             number=raw["number"],
@@ -118,7 +161,39 @@ class MultipointPath:
             algorithm=Algorithm(raw["algorithm"]),
             leaf_to_leaf=raw["leaf_to_leaf"],
             end_time=raw["end_time"],
+            channels=channels,
+            members=members,
         )
+
+
+def channels_to_json(path: MultipointPath) -> ChannelsDocument | None:
+    """Return a path's channels and members as the store keeps them."""
+    if path.channels is None:
+        return None
+    return {
+        "base": str(path.channels.base),
+        "count": path.channels.count,
+        "leave_latency_ms": path.channels.leave_latency_ms,
+        "members": [(member.channel, *member.leaf) for member in sorted(path.members)],
+    }
+
+
+def channels_from_json(
+    raw: ChannelsDocument | None,
+) -> tuple[Channels | None, frozenset[Member]]:
+    """Read what `channels_to_json` gives. Raises KeyError, TypeError, ValueError."""
+    if raw is None:
+        return None, frozenset()
+    members = frozenset(Member(n, (switch, port, vlan)) for n, switch, port, vlan in raw["members"])
+    return Channels(IPv4Address(raw["base"]), raw["count"], raw["leave_latency_ms"]), members
+
+
+def joined_by(members: Iterable[Member]) -> Mapping[EndpointKey, frozenset[int]]:
+    """Return the channels that each leaf has joined."""
+    found: dict[EndpointKey, set[int]] = {}
+    for channel, leaf in members:
+        found.setdefault(leaf, set()).add(channel)
+    return {leaf: frozenset(channels) for leaf, channels in found.items()}
 
 
 def endpoint_to_json(endpoint: Endpoint) -> EndpointDocument:

@@ -9,9 +9,11 @@ other leaves lose no frame and get none twice, wherever a step stops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 
+from controller.paths import channels
 from controller.paths.core import (
     NOTHING_DOWN,
     Bottleneck,
@@ -34,7 +36,6 @@ from controller.paths.entries import (
     Entry,
     Flow,
     Group,
-    ToGroup,
 )
 from controller.paths.forwarding import (
     across,
@@ -50,13 +51,14 @@ from controller.paths.forwarding import (
     way_up,
 )
 from controller.paths.messages import Delta
-from controller.paths.multipoint_path import MultipointPath, TreeHop
+from controller.paths.multipoint_path import Member, MultipointPath, TreeHop, joined_by
 from controller.paths.reservations import (
     Ledger,
     Reservations,
     Tree,
     without,
 )
+from controller.paths.steps import Draft, Step, groups_of
 from controller.paths.trees import hops_to
 
 __all__ = [
@@ -71,116 +73,10 @@ __all__ = [
     "delete_path",
     "entries_of",
     "remove_leaf",
+    "set_channels",
     "set_macs",
     "transition",
 ]
-
-
-@dataclass(frozen=True)
-class Step:
-    """A change of one path. `old` None: the path is new; `new` None: it is deleted."""
-
-    what: str
-    old: MultipointPath | None
-    new: MultipointPath | None
-    phases: tuple[Mapping[str, Delta], ...]
-    ledger: Ledger | None = field(default=None, repr=False, compare=False)
-    version: int = field(default=-1, repr=False, compare=False)
-
-    @property
-    def switches(self) -> frozenset[str]:
-        """Return the switches that get messages."""
-        return frozenset(switch for phase in self.phases for switch in phase)
-
-    @property
-    def undoing(self) -> tuple[Mapping[str, Delta], ...]:
-        """Return the phases that take the switches back."""
-        return tuple(
-            {switch: delta.inverse for switch, delta in phase.items()}
-            for phase in reversed(self.phases)
-        )
-
-    def apply(self, reservations: Reservations) -> None:
-        """Reserve what the step needs.
-
-        Raises ValueError if the reservations have changed since the step was planned.
-        (`reservations.replace(step.new, step.old)` takes it back.)
-        """
-        if self.version != reservations.version:
-            raise ValueError(f"the reservations have changed since this was planned: {self.what}")
-        if self.ledger is not None:
-            reservations.commit(self.ledger)
-        else:
-            reservations.replace(self.old, self.new)
-
-
-class Draft:
-    """Entries that are removed and added, by phase. An entry that is removed and added
-    unchanged is no change."""
-
-    def __init__(self, phases: int) -> None:
-        self._phases: list[dict[str, dict[object, tuple[Entry | None, Entry | None]]]] = [
-            {} for _ in range(phases)
-        ]
-
-    def remove(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
-        """Remove entries in a phase."""
-        slots = self._phases[phase].setdefault(switch, {})
-        for entry in entries:
-            slots[entry.key] = (slots.get(entry.key, (entry, None))[0], None)
-
-    def add(self, phase: int, switch: str, entries: Iterable[Entry]) -> None:
-        """Add entries in a phase."""
-        slots = self._phases[phase].setdefault(switch, {})
-        for entry in entries:
-            slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
-
-    def _keep_with_groups(self) -> None:
-        """Add flows that use a group no earlier than the group, and remove them no later: a switch
-        refuses a flow to a group that it does not have."""
-        for switch in {switch for phase in self._phases for switch in phase}:
-            for index, phase in enumerate(self._phases):
-                for old, new in list(phase.get(switch, {}).values()):
-                    if old is None and isinstance(new, Group):
-                        for earlier in range(index):
-                            self._move(switch, earlier, index, _begins_use)
-                    elif isinstance(old, Group) and new is None:
-                        for later in range(index + 1, len(self._phases)):
-                            self._move(switch, later, index, _ends_use)
-
-    def _move(
-        self,
-        switch: str,
-        source: int,
-        target: int,
-        which: Callable[[Entry | None, Entry | None], bool],
-    ) -> None:
-        slots = self._phases[source].get(switch, {})
-        into = self._phases[target].setdefault(switch, {})
-        for key, (old, new) in list(slots.items()):
-            if which(old, new):
-                del slots[key]
-                there = into.get(key)
-                if there is not None:  # the earlier one's old, the later one's new
-                    old, new = (old, there[1]) if source < target else (there[0], new)
-                into[key] = (old, new)
-
-    def phases(self) -> tuple[Mapping[str, Delta], ...]:
-        """Return the phases that have something to do."""
-        self._keep_with_groups()
-        result = []
-        for slots_of in self._phases:
-            phase: dict[str, Delta] = {}
-            for switch, slots in slots_of.items():
-                changed = [(old, new) for old, new in slots.values() if old != new]
-                if changed:
-                    phase[switch] = Delta(
-                        tuple(old for old, _ in changed if old is not None),
-                        tuple(new for _, new in changed if new is not None),
-                    )
-            if phase:
-                result.append(phase)
-        return tuple(result)
 
 
 # -- entries of a part of a tree, as it is reserved now
@@ -191,20 +87,47 @@ def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
     branches = tree.branches.get(switch)
     if not branches:
         return []
-    path = tree.now
-    return [group_of(path, branches), *from_above(path, switch, tree.up(core, switch))]
+    path, up = tree.now, tree.up(core, switch)
+    dropped = channels.unjoined(path, switch, up)
+    return [group_of(path, branches), *from_above(path, switch, up), *dropped]
+
+
+def channel_entries(core: Core, tree: Tree) -> dict[str, list[Entry]]:
+    """Return by switch what gives the channels to the leaves that have joined them."""
+    return {
+        switch: list(channels.at_switch(tree.now, switch, tree.up(core, switch), joined))
+        for switch, joined in tree.joined.items()
+        if joined
+    }
+
+
+def follow_channels(
+    draft: Draft,
+    phase: int,
+    before: Mapping[str, Iterable[Entry]],
+    after: Mapping[str, Iterable[Entry]],
+) -> None:
+    """Replace what `channel_entries` gave by what it gives now.
+
+    One phase is enough: a switch drops the channels that nobody further down has joined.
+    """
+    for switch, entries in before.items():
+        draft.remove(phase, switch, entries)
+    for switch, entries in after.items():
+        draft.add(phase, switch, entries)
 
 
 def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, Entry]]:
     """Return (switch, entry) of everything else that a served leaf needs."""
     path = tree.now
     up = tree.up(core, leaf.switch)
-    for entry in (*guards(path, leaf), *from_leaf(path, leaf, up)):
+    own = (*guards(path, leaf), *from_leaf(path, leaf, up), *channels.reports(core, path, leaf))
+    for entry in own:
         yield leaf.switch, entry
     if path.leaf_to_leaf:
-        own = branch(core, path, leaf.vlan, leaf.port)
+        own_way = branch(core, path, leaf.vlan, leaf.port)
         for mac, way in tree.below[leaf.switch].items():
-            for entry in across(path, own, leaf.macs, mac, way):
+            for entry in across(path, own_way, leaf.macs, mac, way):
                 yield leaf.switch, entry
     for switch, way in tree.ways(core, leaf):
         up = tree.up(core, switch)
@@ -237,11 +160,14 @@ def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
     branches: dict[str, list[Bucket]] = {path.root.switch: []}
     below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}
     leaves: dict[str, list[Endpoint]] = {path.root.switch: []}
+    joined: dict[str, dict[int, set[Bucket]]] = {path.root.switch: {}}
+    joined_at = joined_by(path.members)
     for tree_hop in path.hops:
         hop = core.hop[tree_hop.link, tree_hop.source]
         into[hop.target] = tree_hop
         up[hop.target] = Bucket(tree_hop.vlan, hop.target_port)
         branches[hop.target], below[hop.target], leaves[hop.target] = [], {}, []
+        joined[hop.target] = {}
         branches[hop.source].append(branch(core, path, tree_hop.vlan, hop.source_port))
     for leaf in path.leaves:
         if leaf.switch not in up:
@@ -251,6 +177,8 @@ def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
         leaves[switch].append(leaf)
         while True:
             below[switch].update(dict.fromkeys(leaf.macs, way))
+            for channel in joined_at.get(leaf.key, ()):
+                joined[switch].setdefault(channel, set()).add(way)
             if switch not in into:
                 break
             hop = core.hop[into[switch].link, into[switch].source]
@@ -258,17 +186,25 @@ def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
             switch = hop.source
     return {
         switch: frozenset(
-            at_switch(
-                path,
-                switch,
-                up[switch],
-                tuple(sorted(branches[switch], key=lambda bucket: bucket.order)),
-                leaves[switch],
-                below[switch],
+            (
+                *at_switch(
+                    path,
+                    switch,
+                    up[switch],
+                    _in_order(branches[switch]),
+                    leaves[switch],
+                    below[switch],
+                    {channel: _in_order(ways) for channel, ways in joined[switch].items()},
+                ),
+                *chain.from_iterable(channels.reports(core, path, at) for at in leaves[switch]),
             )
         )
         for switch in up
     }
+
+
+def _in_order(buckets: Iterable[Bucket]) -> tuple[Bucket, ...]:
+    return tuple(sorted(buckets, key=lambda bucket: bucket.order))
 
 
 def transition(
@@ -301,32 +237,24 @@ def transition(
 
 
 def _feeds(entry: Entry) -> bool:
-    return isinstance(entry, Group) or uses_group(entry)
-
-
-def _begins_use(_old: Entry | None, new: Entry | None) -> bool:
-    return uses_group(new)
-
-
-def _ends_use(old: Entry | None, new: Entry | None) -> bool:
-    return new is None and uses_group(old)
-
-
-def uses_group(entry: Entry | None) -> bool:
-    """Return whether an entry is a flow to a group."""
-    return isinstance(entry, Flow) and any(isinstance(a, ToGroup) for a in entry.actions)
+    return isinstance(entry, Group) or any(groups_of(entry))
 
 
 def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
     """What feeds only the branches that there are before and after."""
-    old = next((e for e in now if isinstance(e, Group)), None)
-    new = next((e for e in then if isinstance(e, Group)), None)
-    if old is None or new is None:
-        return set()
-    both = tuple(bucket for bucket in old.buckets if bucket in new.buckets)
-    if not both:
-        return set()
-    return {Group(old.number, both), *(now & then - {old, new})}
+    groups = {entry.number: entry for entry in then if isinstance(entry, Group)}
+    common: set[Entry] = set()
+    kept: set[int] = set()
+    for old in now:
+        if isinstance(old, Group) and old.number in groups:
+            new = groups[old.number]
+            both = tuple(bucket for bucket in old.buckets if bucket in new.buckets)
+            if both:
+                common.add(Group(old.number, both))
+                kept.add(old.number)
+    flows = (entry for entry in now & then if isinstance(entry, Flow))
+    common.update(flow for flow in flows if kept.issuperset(groups_of(flow)))
+    return common
 
 
 # -- steps
@@ -338,9 +266,11 @@ def create_path(core: Core, reservations: Reservations, path: MultipointPath) ->
     Its number is from `reservations.next_number()`. A root that names no MACs gets the registered
     ones. Raises InvalidEndpoint, Conflict, NoCapacity.
     """
-    if path.leaves or path.hops:
+    if path.leaves or path.hops or path.members:
         raise ValueError("a path is created without leaves; they are added one by one")
     path = replace(path, root=core.with_registered_macs(path.root))
+    if path.channels is not None:
+        channels.check_channels(path.channels)
     check_endpoint(core, path.root)
     _check_free(reservations, path.root)
     access = core.access[path.root.switch, path.root.port]
@@ -376,6 +306,8 @@ def add_leaf(
             f"leaf {leaf} is on the port of the root of path '{path.name}' ({path.root}): "
             "frames never go back to the port they came from"
         )
+    if path.channels is not None:
+        channels.check_reporter(core, leaf)
     tree = reservations.tree(path.name)
     _check_macs(tree, leaf, leaf.macs)
     access = core.access[leaf.switch, leaf.port]
@@ -453,15 +385,21 @@ def remove_leaf(
             body = 1 if gone else 0
             _remove_all(draft, body, leaf_entries(core, tree, leaf))
             uproot(core, draft, tree, gone, body)
-            before = attachment(core, tree, at)
+            before, fed = attachment(core, tree, at), channel_entries(core, tree)
             reservations.leave(ledger, path.name, leaf)
             for tree_hop in gone:
                 reservations.cut(ledger, path.name, tree_hop)
             draft.remove(0, at, before)
             draft.add(0, at, attachment(core, tree, at))
+            follow_channels(draft, 0, fed, channel_entries(core, tree))
         else:
             reservations.leave(ledger, path.name, leaf)
-        new = replace(path, leaves=without(path.leaves, (leaf,)), hops=without(path.hops, gone))
+        new = replace(
+            path,
+            leaves=without(path.leaves, (leaf,)),
+            hops=without(path.hops, gone),
+            members=frozenset(member for member in path.members if member.leaf != key),
+        )
         ledger.set(tree.path, "", new)
     what = f"path '{path.name}': leaf {leaf} removed"
     return Step(what, path, new, draft.phases(), ledger, reservations.version)
@@ -498,7 +436,10 @@ def delete_path(core: Core, reservations: Reservations, path: MultipointPath) ->
         up, branches = tree.up(core, switch), tree.branches[switch]
         leaves = tree.leaves_at.get(switch, {}).values()
         phase = 0 if switch == path.root.switch else 1
-        draft.remove(phase, switch, at_switch(path, switch, up, branches, leaves, below))
+        joined = tree.joined[switch]
+        draft.remove(phase, switch, at_switch(path, switch, up, branches, leaves, below, joined))
+        for leaf in leaves:
+            draft.remove(phase, switch, channels.reports(core, path, leaf))
     what = f"path '{path.name}' deleted"
     return Step(what, path, None, draft.phases(), None, reservations.version)
 
@@ -520,8 +461,10 @@ def set_macs(
     with reservations.trial() as ledger:
         if leaf.switch in tree:
             _remove_all(draft, 0, leaf_entries(core, tree, old))
+        joined = tree.channels.get(key, frozenset())
         reservations.leave(ledger, path.name, old)
         reservations.join(ledger, path.name, leaf)
+        reservations.set_channels(ledger, path.name, key, joined)
         if leaf.switch in tree:
             _add_all(draft, 0, leaf_entries(core, tree, leaf))
         place = path.leaves.index(old)
@@ -529,6 +472,39 @@ def set_macs(
         new = replace(path, leaves=leaves)
         ledger.set(tree.path, "", new)
     what = f"path '{path.name}': leaf {leaf} has MACs {', '.join(leaf.macs) or 'any'}"
+    return Step(what, path, new, draft.phases(), ledger, reservations.version)
+
+
+def set_channels(
+    core: Core,
+    reservations: Reservations,
+    path: MultipointPath,
+    wanted: Mapping[EndpointKey, frozenset[int]],
+) -> Step:
+    """Plan that leaves have joined these channels, counted from 0, and no others; leaves that are
+    not in `wanted` stay as they are.
+
+    Raises KeyError if there is no such leaf, InvalidChannels.
+    """
+    path = current(reservations, path)
+    tree = reservations.tree(path.name)
+    count = 0 if path.channels is None else path.channels.count
+    draft = Draft(1)
+    with reservations.trial() as ledger:
+        before = channel_entries(core, tree)
+        for key, joined in wanted.items():
+            if not joined <= frozenset(range(count)):
+                found = ", ".join(map(str, sorted(joined)))
+                raise channels.InvalidChannels(
+                    f"found channels {found}; path '{path.name}' has {count}, counted from 0"
+                )
+            reservations.set_channels(ledger, path.name, key, joined)
+        follow_channels(draft, 0, before, channel_entries(core, tree))
+        others = frozenset(member for member in path.members if member.leaf not in wanted)
+        new_ones = frozenset(Member(n, key) for key, joined in wanted.items() for n in joined)
+        new = replace(path, members=others | new_ones)
+        ledger.set(tree.path, "", new)
+    what = f"path '{path.name}': channels of {len(wanted)} leaves"
     return Step(what, path, new, draft.phases(), ledger, reservations.version)
 
 

@@ -9,15 +9,17 @@ old and of the new tree never mix.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from controller.paths.core import Core, DownSet, PlanError
+from controller.paths.entries import Entry
 from controller.paths.multipoint_path import MultipointPath, TreeHop, unreached
 from controller.paths.plan import (
-    Draft,
-    Step,
     attachment,
+    channel_entries,
     current,
+    follow_channels,
     graft,
     leaf_entries,
     uproot,
@@ -28,6 +30,7 @@ from controller.paths.reservations import (
     Tree,
     without,
 )
+from controller.paths.steps import Draft, Step
 from controller.paths.trees import hops_to
 
 _BREAK, _FEED, _CLEAN = range(3)
@@ -43,7 +46,10 @@ def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: 
     draft = Draft(3)
     with reservations.trial() as ledger:
         gone = _broken(core, path, down)
+        fed = channel_entries(core, tree)
         _detach(core, reservations, ledger, draft, tree, gone)
+        left = channel_entries(core, tree)
+        follow_channels(draft, _BREAK, fed, left)
         for tree_hop in gone:
             reservations.hold_vlan(ledger, tree_hop.link, tree_hop.vlan)
         grown = _attach(core, reservations, ledger, draft, tree, down)
@@ -54,6 +60,7 @@ def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: 
             reservations.cut(ledger, path.name, tree_hop)
             draft.remove(_FEED, tree_hop.source, before)
             draft.add(_FEED, tree_hop.source, attachment(core, tree, tree_hop.source))
+        _feed_channels(draft, left, channel_entries(core, tree))
         for tree_hop in gone:
             reservations.unhold_vlan(ledger, tree_hop.link, tree_hop.vlan)
         hops = (*without(path.hops, (*gone, *stubs)), *grown)
@@ -118,6 +125,16 @@ def _attach(
         grown += graft(core, reservations, ledger, draft, tree, hops, body=_BREAK, attach=attach)
         fresh.update(hop.target for hop in hops)
     return tuple(grown)
+
+
+def _feed_channels(
+    draft: Draft, left: Mapping[str, list[Entry]], now: Mapping[str, list[Entry]]
+) -> None:
+    """Where channels went on all the time they change with what feeds the new branches."""
+    for switch, entries in now.items():
+        phase = _FEED if switch in left else _BREAK
+        draft.remove(phase, switch, left.get(switch, ()))
+        draft.add(phase, switch, entries)
 
 
 def _stubs(core: Core, tree: Tree, path: MultipointPath) -> list[TreeHop]:

@@ -13,11 +13,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
+from controller.paths.entries import Kind, cookie_of
+
 VERSION = 4
 HEADER = struct.Struct("!BBHI")
 _MULTIPART = struct.Struct("!HH4x")
 _PACKET_IN = struct.Struct("!IHBBQ")
 _TLV = struct.Struct("!HH")
+
+_REPORTS = cookie_of(Kind.IGMP) >> 24  # of flows of any path
 
 PORT_LENGTH = 64
 PORT_STATS_LENGTH = 112
@@ -233,6 +237,12 @@ def packet_in(message: bytes) -> PacketIn:
         if field.field == 0 and len(field.value) == 4:
             return PacketIn(int.from_bytes(field.value, "big"), cookie, frame)
     raise Malformed("PACKET_IN without in_port")
+
+
+def is_report(message: bytes) -> bool:
+    """Return whether a PACKET_IN that `check` has passed is of a flow for leaves' IGMP."""
+    (_, _, _, _, cookie) = _PACKET_IN.unpack_from(message, HEADER.size)
+    return bool(cookie >> 24 == _REPORTS)
 
 
 def flows(body: bytes) -> Iterator[FlowStats]:

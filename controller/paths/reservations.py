@@ -11,7 +11,7 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import filterfalse
 from operator import attrgetter, is_
@@ -26,7 +26,7 @@ from controller.paths.core import (
 )
 from controller.paths.entries import PATH_NUMBER_MAX, Bucket
 from controller.paths.forwarding import branch, way_up
-from controller.paths.multipoint_path import MultipointPath, TreeHop, difference
+from controller.paths.multipoint_path import MultipointPath, TreeHop, difference, joined_by
 
 Direction = tuple[str, str]  # link, node that the direction leaves
 SET_ASIDE = ""  # holder of what is free again but may still be on a switch
@@ -81,6 +81,9 @@ class Tree:
         self.macs: dict[str, Endpoint] = dict.fromkeys(path.root.macs, path.root)
         self.below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}  # switch -> MAC -> way
         self.ids: dict[int, int] = {path.root.vlan: 1}  # VLAN id -> how often the path has it
+        self.channels: dict[EndpointKey, frozenset[int]] = {}  # that a leaf has joined
+        # switch -> channel -> branches to members
+        self.joined: dict[str, dict[int, tuple[Bucket, ...]]] = {path.root.switch: {}}
 
     def __contains__(self, switch: str) -> bool:
         return switch in self.below
@@ -118,16 +121,18 @@ class Change:
     hops_gone: tuple[TreeHop, ...] = ()  # children before parents
     hops_new: tuple[TreeHop, ...] = ()  # parents before children
     leaves_new: tuple[Endpoint, ...] = ()
+    channels: Mapping[EndpointKey, frozenset[int]] = field(default_factory=dict)
 
 
 def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
     """Return whether only leaves, hops and what no switch holds differ."""
-    return (old.name, old.number, old.root, old.rate_bps, old.leaf_to_leaf) == (
+    return (old.name, old.number, old.root, old.rate_bps, old.leaf_to_leaf, old.channels) == (
         new.name,
         new.number,
         new.root,
         new.rate_bps,
         new.leaf_to_leaf,
+        new.channels,
     )
 
 
@@ -255,7 +260,9 @@ class Reservations:
         if old is not None and new is not None and _same_head(old, new):
             leaves_gone, leaves_new = difference(old.leaves, new.leaves)
             hops_gone, hops_new = difference(old.hops, new.hops)
-            change = Change(leaves_gone, tuple(reversed(hops_gone)), hops_new, leaves_new)
+            nothing = {leaf: frozenset[int]() for leaf in joined_by(old.members)}
+            channels = {**nothing, **joined_by(new.members)}
+            change = Change(leaves_gone, tuple(reversed(hops_gone)), hops_new, leaves_new, channels)
             self._change(ledger, old.name, change, new)
             return
         if old is not None:
@@ -264,7 +271,8 @@ class Reservations:
             self.close(ledger, old.name, quarantine=new is None or new.number != old.number)
         if new is not None:
             self.open(ledger, new)
-            self._change(ledger, new.name, Change((), (), new.hops, new.leaves), new)
+            found = Change((), (), new.hops, new.leaves, joined_by(new.members))
+            self._change(ledger, new.name, found, new)
 
     def _change(self, ledger: Ledger, name: str, change: Change, new: MultipointPath) -> None:
         for leaf in change.leaves_gone:
@@ -275,6 +283,9 @@ class Reservations:
             self.extend(ledger, name, hop)
         for leaf in change.leaves_new:
             self.join(ledger, name, leaf)
+        for key, channels in change.channels.items():
+            if key in self._trees[name].leaves:
+                self.set_channels(ledger, name, key, channels)
         ledger.set(self._trees[name].path, "", new)
 
     @contextmanager
@@ -394,6 +405,7 @@ class Reservations:
     def leave(self, ledger: Ledger, name: str, leaf: Endpoint) -> None:
         """Remove a leaf."""
         tree = self._trees[name]
+        self.set_channels(ledger, name, leaf.key, frozenset())
         if leaf.switch in tree:
             self.unserve(ledger, tree, leaf)
         access = self.core.access[leaf.switch, leaf.port]
@@ -414,6 +426,7 @@ class Reservations:
         assert hop.source in tree and hop.target not in tree, f"{hop} does not extend the tree"
         ledger.set(tree.into, hop.target, tree_hop)
         ledger.set(tree.below, hop.target, {})
+        ledger.set(tree.joined, hop.target, {})
         ledger.set(tree.branches, hop.target, ())
         self._add_branch(ledger, tree, hop.source, tree_hop.vlan, hop.source_port)
         ledger.set(tree.ids, tree_hop.vlan, tree.ids.get(tree_hop.vlan, 0) + 1)
@@ -437,6 +450,7 @@ class Reservations:
         self._forget_id(ledger, tree, tree_hop.vlan)
         self._drop_branch(ledger, tree, hop.source, hop.source_port, tree_hop.vlan)
         ledger.drop(tree.branches, hop.target)
+        ledger.drop(tree.joined, hop.target)
         ledger.drop(tree.below, hop.target)
         ledger.drop(tree.into, hop.target)
 
@@ -446,15 +460,50 @@ class Reservations:
         for switch, way in tree.ways(self.core, leaf):
             for mac in leaf.macs:
                 ledger.set(tree.below[switch], mac, way)
+        for channel in tree.channels.get(leaf.key, ()):
+            self._feed(ledger, tree, leaf, channel)
 
     def unserve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
         """Reverse `serve`."""
+        for channel in tree.channels.get(leaf.key, ()):
+            self._starve(ledger, tree, leaf, channel)
         for switch, _ in tree.ways(self.core, leaf):
             for mac in leaf.macs:
                 ledger.drop(tree.below[switch], mac)
         self._drop_branch(ledger, tree, leaf.switch, leaf.port, leaf.vlan)
 
+    def set_channels(
+        self, ledger: Ledger, name: str, key: EndpointKey, channels: frozenset[int]
+    ) -> None:
+        """Replace the channels that a leaf has joined."""
+        tree = self._trees[name]
+        leaf, old = tree.leaves[key], tree.channels.get(key, frozenset())
+        if leaf.switch in tree:
+            for channel in old - channels:
+                self._starve(ledger, tree, leaf, channel)
+            for channel in channels - old:
+                self._feed(ledger, tree, leaf, channel)
+        if channels:
+            ledger.set(tree.channels, key, channels)
+        elif old:
+            ledger.drop(tree.channels, key)
+
     # -- inside
+
+    def _feed(self, ledger: Ledger, tree: Tree, leaf: Endpoint, channel: int) -> None:
+        for switch, way in tree.ways(self.core, leaf):
+            others = tree.joined[switch].get(channel, ())
+            ledger.set(tree.joined[switch], channel, with_bucket(others, way))
+            if others:
+                return
+
+    def _starve(self, ledger: Ledger, tree: Tree, leaf: Endpoint, channel: int) -> None:
+        for switch, way in tree.ways(self.core, leaf):
+            others = without_bucket(tree.joined[switch][channel], way.order)
+            if others:
+                ledger.set(tree.joined[switch], channel, others)
+                return
+            ledger.drop(tree.joined[switch], channel)
 
     def _add_branch(self, ledger: Ledger, tree: Tree, switch: str, vlan: int, port: int) -> None:
         bucket = branch(self.core, tree.now, vlan, port)

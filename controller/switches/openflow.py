@@ -160,6 +160,8 @@ def match_of(datapath: Datapath, match: Match) -> object:
         fields["eth_src"] = match.eth_src
     if match.eth_type is not None:
         fields["eth_type"] = match.eth_type
+    if match.ip_proto is not None:
+        fields["ip_proto"] = match.ip_proto
     return datapath.ofproto_parser.OFPMatch(**fields)
 
 

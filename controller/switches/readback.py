@@ -45,7 +45,7 @@ METER_BAND_DROP = 1
 GROUP_ALL = 0
 OUTPUT, SET_QUEUE, GROUP, SET_FIELD = 0, 21, 22, 25
 APPLY_ACTIONS, METER = 4, 6
-IN_PORT, ETH_DST, ETH_SRC, ETH_TYPE, VLAN_VID = 0, 3, 4, 5, 6
+IN_PORT, ETH_DST, ETH_SRC, ETH_TYPE, VLAN_VID, IP_PROTO = 0, 3, 4, 5, 6, 10
 VLAN_PRESENT = 0x1000
 SET_VLAN = bytes.fromhex("80000c02")  # OXM of an exact VLAN_VID
 
@@ -149,7 +149,7 @@ def flow_of(stats: replies.FlowStats) -> Flow:
 
 def match_of(fields: Iterable[Oxm]) -> Match:
     """Return a match. Raises Foreign."""
-    in_port = vlan = eth_type = None
+    in_port = vlan = eth_type = ip_proto = None
     eth_dst: EthMatch | None = None
     eth_src: str | None = None
     for field in fields:
@@ -166,9 +166,11 @@ def match_of(fields: Iterable[Oxm]) -> Match:
             eth_src = _mac(field.value)
         elif field.field == ETH_TYPE:
             eth_type = number
+        elif field.field == IP_PROTO:
+            ip_proto = number
         else:
             raise Foreign(f"match field {field.field}")
-    return Match(in_port, vlan, eth_dst, eth_src, eth_type)
+    return Match(in_port, vlan, eth_dst, eth_src, eth_type, ip_proto)
 
 
 def action_of(action: Tlv) -> Action:

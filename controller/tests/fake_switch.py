@@ -53,6 +53,7 @@ class Frame:
     src: str
     vlan: int | None
     eth_type: int = 0x0800
+    ip_proto: int | None = None
 
 
 def _number(mac: str) -> int:
@@ -69,6 +70,7 @@ def matches(match: Match, in_port: int, frame: Frame) -> bool:
         match.in_port in (None, in_port)
         and match.vlan in (None, frame.vlan)
         and match.eth_type in (None, frame.eth_type)
+        and match.ip_proto in (None, frame.ip_proto)
         and (match.eth_src is None or _number(match.eth_src) == _number(frame.src))
         and (match.eth_dst is None or _eth_matches(match.eth_dst, frame.dst))
     )

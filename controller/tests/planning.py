@@ -22,6 +22,7 @@ from controller.paths.plan import (
     create_path,
     delete_path,
     remove_leaf,
+    set_channels,
 )
 from controller.paths.replan import reroute
 from controller.paths.reservations import Reservations
@@ -47,6 +48,9 @@ class Desk:
 
     def remove(self, name: str, key: EndpointKey) -> Step:
         return self.take(remove_leaf(self.core, self.reservations, self[name], key))
+
+    def join(self, name: str, wanted: Mapping[EndpointKey, frozenset[int]]) -> Step:
+        return self.take(set_channels(self.core, self.reservations, self[name], wanted))
 
     def delete(self, name: str, *, release: bool = True) -> Step:
         path = self[name]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from ipaddress import IPv4Address
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,6 +24,7 @@ from controller.paths.core import (
 )
 from controller.paths.entries import (
     BROADCAST,
+    CONTROLLER,
     Entry,
     Flow,
     Group,
@@ -30,8 +32,9 @@ from controller.paths.entries import (
     ToGroup,
 )
 from controller.paths.forwarding import base_entries
+from controller.paths.igmp import mac_of
 from controller.paths.messages import Delta
-from controller.paths.multipoint_path import Algorithm, MultipointPath, unreached
+from controller.paths.multipoint_path import Algorithm, Channels, MultipointPath, unreached
 from controller.paths.plan import (
     Step,
     entries_of,
@@ -44,7 +47,10 @@ from controller.tests.fake_switch import FakeNetwork, Frame
 from controller.tests.planning import Desk, changed
 
 MULTICAST = "01:00:5e:01:01:01"
+REPORTS = "01:00:5e:00:00:16"
+CHANNELS = Channels(IPv4Address("232.10.1.254"), 3)  # 01:00:5e:0a:01:fe to 01:00:5e:0a:02:00
 ARP = 0x0806
+IPV4, IGMP = 0x0800, 2
 Held = Mapping[str, Iterable[Entry]]
 Routes = dict[str, dict[Endpoint, tuple[object, ...]]]
 
@@ -84,8 +90,31 @@ def source_of(endpoint: Endpoint) -> str:
     return endpoint.macs[0] if endpoint.macs else mac(0xFFFF)
 
 
-def arrivals(net: FakeNetwork, root: Endpoint) -> Counter[tuple[str, int, int | None]]:
-    frame = Frame(MULTICAST, source_of(root), root.vlan)
+def channel_routes(
+    core: Core, path: MultipointPath, channel: int | None
+) -> dict[Endpoint, tuple[object, ...]]:
+    """The hops to each leaf that is served and has joined the channel (None: any multicast)."""
+    return {
+        leaf: hops
+        for leaf, hops in routes_of(core, path).items()
+        if channel is None or (channel, leaf.key) in path.members
+    }
+
+
+def channels_of(*paths: MultipointPath | None) -> list[tuple[int | None, str]]:
+    """Each channel of any of the paths and its address, and None with that of other multicast."""
+    channels = next((p.channels for p in paths if p is not None and p.channels is not None), None)
+    count = 0 if channels is None else channels.count
+    return [
+        (None, MULTICAST),
+        *((n, mac_of(channels.group(n))) for n in range(count) if channels is not None),
+    ]
+
+
+def arrivals(
+    net: FakeNetwork, root: Endpoint, address: str = MULTICAST
+) -> Counter[tuple[str, int, int | None]]:
+    frame = Frame(address, source_of(root), root.vlan)
     got = net.inject(root.switch, root.port, frame)
     return Counter((switch, port, out.vlan) for switch, port, out in got)
 
@@ -110,15 +139,27 @@ def check_while_under_way(
                 assert used <= groups, (step.what, switch, entry)
         net = network_holding(core, {s: {*base[s], *e} for s, e in state.items()})
         for name in before.keys() | after.keys():
-            olds = routes_of(core, before[name]) if name in before else {}
-            news = routes_of(core, after[name]) if name in after else {}
-            path = before.get(name) or after[name]
-            got = arrivals(net, path.root)
-            assert set(got) <= {leaf.key for leaf in (*olds, *news)}
-            assert all(copies == 1 for copies in got.values()), (step.what, got)
-            for leaf in olds.keys() & news.keys():
-                if olds[leaf] == news[leaf]:
-                    assert got[leaf.key] == 1, (step.what, leaf, got)
+            old, new = before.get(name), after.get(name)
+            for channel, address in channels_of(old, new):
+                check_address(net, old, new, channel, address)
+
+    def check_address(
+        net: FakeNetwork,
+        old: MultipointPath | None,
+        new: MultipointPath | None,
+        channel: int | None,
+        address: str,
+    ) -> None:
+        olds = channel_routes(core, old, channel) if old is not None else {}
+        news = channel_routes(core, new, channel) if new is not None else {}
+        path = old or new
+        assert path is not None
+        got = arrivals(net, path.root, address)
+        assert set(got) <= {leaf.key for leaf in (*olds, *news)}, (step.what, channel, got)
+        assert all(copies == 1 for copies in got.values()), (step.what, channel, got)
+        for leaf in olds.keys() & news.keys():
+            if olds[leaf] == news[leaf]:
+                assert got[leaf.key] == 1, (step.what, channel, leaf, got)
 
     check(held)
     for phase in step.phases:
@@ -135,6 +176,7 @@ def check_forwarding(core: Core, held: Held, path: MultipointPath) -> None:
     leaves = list(routes_of(core, path))
     assert arrivals(net, path.root) == Counter({leaf.key: 1 for leaf in leaves})
     assert len(net.on_links) == len(path.hops)
+    check_channels(core, net, path)
     root = path.root
     for leaf in leaves:
         for address in leaf.macs:
@@ -164,6 +206,22 @@ def check_forwarding(core: Core, held: Held, path: MultipointPath) -> None:
                 assert [(s, p, f.vlan) for s, p, f in got] == expected
 
 
+def check_channels(core: Core, net: FakeNetwork, path: MultipointPath) -> None:
+    """A channel reaches its members alone, over the links that lead to them; reports reach the
+    controller, unless a stranger sends them."""
+    for channel, address in channels_of(path)[1:]:
+        routes = channel_routes(core, path, channel)
+        assert arrivals(net, path.root, address) == Counter({leaf.key: 1 for leaf in routes})
+        assert len(net.on_links) == len({hop for hops in routes.values() for hop in hops})
+    for leaf in routes_of(core, path):
+        report = Frame(REPORTS, source_of(leaf), leaf.vlan, IPV4, IGMP)
+        told = [] if path.channels is None else [(leaf.switch, CONTROLLER, report)]
+        assert net.inject(leaf.switch, leaf.port, report) == told
+        if leaf.macs:
+            strange = Frame(REPORTS, mac(0xEEEE), leaf.vlan, IPV4, IGMP)
+            assert net.inject(leaf.switch, leaf.port, strange) == []
+
+
 def check_reservations(desk: Desk, paths: dict[str, MultipointPath]) -> None:
     core, reservations = desk.core, desk.reservations
     reserved: Counter[tuple[str, str]] = Counter()
@@ -189,6 +247,9 @@ def check_reservations(desk: Desk, paths: dict[str, MultipointPath]) -> None:
     for path in paths.values():
         again.replace(None, path)
     assert all(again.path(name) == reservations.path(name) == path for name, path in paths.items())
+    for name in paths:
+        assert again.tree(name).joined == reservations.tree(name).joined
+        assert again.tree(name).channels == reservations.tree(name).channels
     for hop in core.hops:
         assert again.reserved_bps(hop.link, hop.source) == reservations.reserved_bps(
             hop.link, hop.source
@@ -224,7 +285,8 @@ class Story:
 
     def act(self) -> None:
         draw, desk, core = self.data.draw, self.desk, self.core
-        action = draw(st.sampled_from(["create", *["add"] * 5, "remove", "fail", "macs", "delete"]))
+        often = ["add"] * 5 + ["channels"] * 3
+        action = draw(st.sampled_from(["create", *often, "remove", "fail", "macs", "delete"]))
         try:
             if action == "create" or not self.paths:
                 name = f"p{len(self.paths)}-{desk.reservations.version}"
@@ -234,6 +296,7 @@ class Story:
                     draw(st.sampled_from([0, 4_000_000])),
                     algorithm=draw(st.sampled_from(Algorithm)),
                     leaf_to_leaf=draw(st.booleans()),
+                    channels=draw(st.sampled_from([None, CHANNELS, CHANNELS])),
                 )
                 path = desk[name]
                 self.tell(Step("created", None, path, ({path.root.switch: _all(core, path)},)))
@@ -251,6 +314,9 @@ class Story:
                     assert not down.hits(core.hop[tree_hop.link, tree_hop.source])
             elif action == "delete":
                 self.tell(desk.delete(name))
+            elif leaves and action == "channels":
+                if self.paths[name].channels is not None:
+                    self.tell(desk.join(name, draw(memberships(leaves))))
             elif leaves:
                 leaf = draw(st.sampled_from(leaves))
                 if action == "remove":
@@ -262,6 +328,13 @@ class Story:
                     self.tell(desk.take(step))
         except PlanError:
             check_reservations(desk, self.paths)  # refused: nothing is left of it
+
+
+def memberships(
+    leaves: Iterable[Endpoint],
+) -> st.SearchStrategy[dict[tuple[str, int, int], frozenset[int]]]:
+    keys = st.sampled_from([leaf.key for leaf in leaves])
+    return st.dictionaries(keys, st.frozensets(st.integers(0, 2)), max_size=4)
 
 
 def _all(core: Core, path: MultipointPath) -> Delta:
@@ -308,13 +381,15 @@ def test_adding_and_removing_leaves_everything_as_it_was(data: st.DataObject) ->
 def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> None:
     """As the steps do, but from the two states alone: what a held change needs after a restart."""
     story = Story(data.draw(cores()), data)
-    story.desk.create("p", Endpoint("s1", 91, 99), 0)
+    story.desk.create("p", Endpoint("s1", 91, 99), 0, channels=CHANNELS)
     states: list[MultipointPath | None] = [None, story.desk["p"]]
     for _ in range(6):
         try:
             story.desk.add("p", data.draw(endpoints(story.core)))
         except PlanError:
             continue
+        states.append(story.desk["p"])
+        story.desk.join("p", data.draw(memberships(story.desk["p"].leaves)))
         states.append(story.desk["p"])
     old, new = data.draw(st.sampled_from(states)), data.draw(st.sampled_from(states))
     held = changed(

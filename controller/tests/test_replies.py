@@ -114,6 +114,7 @@ def test_flows_groups_and_meters_become_entries() -> None:
         + flow(oxm_match(IN_PORT_3, ARP), apply_actions(set_vlan(300), set_queue(5), output(2)))
         + flow(oxm_match())
         + flow(oxm_match("80000606 020000000002"))
+        + flow(oxm_match("80000a02 0800", "80001401 02"))
         + flow(oxm_match(), cookie=0xDEAD << 32)  # somebody else's
     )
     groups = group(7, set_vlan(300) + output(2), set_vlan(310) + set_queue(5) + output(3))
@@ -135,6 +136,7 @@ def test_flows_groups_and_meters_become_entries() -> None:
         ),
         Flow(Match(), 1000, COOKIE, ()),
         Flow(Match(eth_dst=EthMatch("02:00:00:00:00:02")), 1000, COOKIE, ()),
+        Flow(Match(eth_type=0x0800, ip_proto=2), 1000, COOKIE, ()),
         Group(7, (Bucket(300, 2), Bucket(310, 3, 5))),
         Meter(7, 20_000, 1000),
     }
@@ -145,7 +147,7 @@ def test_flows_groups_and_meters_become_entries() -> None:
     [
         flow(oxm_match(), idle_s=5),
         flow(oxm_match(), table=1),
-        flow(oxm_match("80001401 06")),  # ip_proto
+        flow(oxm_match("80001001 06")),  # ip_dscp
         flow(oxm_match("80000d04 1000 1000")),  # any VLAN
         flow(oxm_match("00010004 00000001")),  # not OPENFLOW_BASIC
         flow(oxm_match(), struct.pack("!HHB3x", 1, 8, 1)),  # goto table
@@ -193,9 +195,9 @@ def test_counters() -> None:
     assert found.ports == {3: PortCount(Count(1, 100), Count(2, 200), 5, 6)}
 
 
-def packet_in_message(port: int, frame: bytes) -> bytes:
+def packet_in_message(port: int, frame: bytes, cookie: int = COOKIE) -> bytes:
     match = oxm_match(VLAN_101, f"80000004 {port:08x}")
-    head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, COOKIE)
+    head = struct.pack("!IHBBQ", 0xFFFFFFFF, len(frame), 1, 0, cookie)
     return message(10, head + match + b"\0\0" + frame)
 
 
