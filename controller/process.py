@@ -31,6 +31,7 @@ from controller.federation.peers import PeerErrors
 from controller.log import set_up_logging
 from controller.options import PemFiles, RestSettings, Settings, UsageError, read_workgroups
 from controller.service.active_role import Keeper
+from controller.service.channels import ChannelKeeper
 from controller.service.events import EventLog
 from controller.service.monitor import PERIOD_S, Monitor
 from controller.service.service import PathService
@@ -42,6 +43,7 @@ LOG = logging.getLogger("controller.launcher")  # the process's name in its log
 RETRY_S = 2.0
 CLOCK_S = 1.0
 WORKERS = 16
+JOINERS = 4  # paths whose members change at the same time
 STOP_TIMEOUT_S = 0.5
 
 
@@ -104,6 +106,11 @@ class Controller:
             raise UsageError(str(error)) from error
         self._service = self._own if self._joined is None else self._joined.service
         self._monitor = Monitor(self._own, self.switchboard.stats)
+        self._joiners = ThreadPoolExecutor(JOINERS, thread_name_prefix="join")
+        self._channels = ChannelKeeper(self._own, self.switchboard.post, self._joiners.submit)
+        if self._joined is not None:
+            self._channels.tell = self._joined.federation.tell_members
+            self._joined.federation.on_members = self._channels.set_remote
         self._prober = southbound.prober_of(
             settings.network,
             settings.core,
@@ -151,10 +158,13 @@ class Controller:
         )
 
     def _new_app(self) -> FastAPI:
-        routers = [router_of(self._own, self._monitor, compat.COUNTS.all)]
+        routers = [router_of(self._own, self._monitor, self._counts)]
         if self._joined is not None:
             routers.insert(0, self._joined.router)
         return rest.make_app(self._service, self._access, routers)
+
+    def _counts(self) -> dict[str, int]:
+        return {**compat.COUNTS.all(), **self._channels.counts()}
 
     # -- start and stop
 
@@ -225,7 +235,9 @@ class Controller:
             ("retry", partial(_every, RETRY_S, self._retry)),
             ("clock", partial(_every, CLOCK_S, self._own.expire)),
             ("counters", partial(self._monitor.run, threading.Event(), looking.every_s(PERIOD_S))),
+            ("channels", self._channels.run),
         ]
+        self.switchboard.on_report = self._channels.packet_in
         if self._keeper is not None:
             loops.append(("lease", self._keeper.run))
         for name, loop in loops:

@@ -39,6 +39,29 @@ class SwitchId(TypedDict):
     id: int
 
 
+class ChannelMemberAnswer(Place):
+    """A leaf that has joined a group."""
+
+    group: str
+
+
+class ChannelsAnswer(TypedDict):
+    """The groups that leaves join by IGMP, and who has joined."""
+
+    base: str
+    count: int
+    leave_latency_ms: int
+    members: list[ChannelMemberAnswer]
+
+
+class ChannelsBody(TypedDict):
+    """The request for channels."""
+
+    base: str
+    count: int
+    leave_latency_ms: int
+
+
 class PathAnswer(TypedDict):
     """A path; "degraded": a leaf is down."""
 
@@ -54,6 +77,7 @@ class PathAnswer(TypedDict):
     meter: SwitchId | None
     edges: list[EdgeAnswer]
     groups: list[SwitchId]
+    channels: ChannelsAnswer | None
 
 
 class ReservationAnswer(TypedDict):
@@ -119,12 +143,9 @@ class ComparisonAnswer(TypedDict):
     missing: int
 
 
-class EndpointCountsAnswer(TypedDict):
+class EndpointCountsAnswer(Place):
     """Frames that were dropped at an endpoint."""
 
-    switch: str
-    port: int
-    vlan: int
     denied: CountAnswer
     spoofed: CountAnswer
 
@@ -158,6 +179,20 @@ class EnteredAnswer(TypedDict):
     unicast: CountAnswer
 
 
+class MemberCountsAnswer(Place):
+    """What a leaf got of a channel."""
+
+    got: CountAnswer
+
+
+class ChannelCountsAnswer(TypedDict):
+    """What entered of a channel, and what leaves got."""
+
+    group: str
+    entered: CountAnswer
+    leaves: list[MemberCountsAnswer]
+
+
 class CountersAnswer(TypedDict):
     """What a path carried, by leaf and by edge."""
 
@@ -169,6 +204,8 @@ class CountersAnswer(TypedDict):
     root: EndpointCountsAnswer
     leaves: list[LeafCountsAnswer]
     edges: list[EdgeCountsAnswer]
+    channels: list[ChannelCountsAnswer]
+    unjoined: CountAnswer
     silent: list[str]
 
 
@@ -184,4 +221,5 @@ class PathBody(TypedDict):
     leaf_to_leaf: NotRequired[bool]
     end_time: NotRequired[float]
     leaves: NotRequired[list[EndpointDocument]]
+    channels: NotRequired[ChannelsBody]
     start_time: NotRequired[float]

@@ -16,6 +16,7 @@ from controller.api.refused import REFUSED
 from controller.api.schemas import AnyName
 from controller.paths.stats import Count
 from controller.service.counts import (
+    ChannelCounts,
     Comparison,
     EdgeCounts,
     EndpointCounts,
@@ -134,6 +135,38 @@ class EdgeCountsModel(_Model):
         )
 
 
+class MemberCountsModel(_Model):
+    """What a leaf got of a channel."""
+
+    switch: str
+    port: int
+    vlan: int
+    got: CountModel
+
+
+class ChannelCountsModel(_Model):
+    """Frames of a channel that `entered` at the root while some leaf had joined it, and what each
+    leaf got."""
+
+    group: str
+    entered: CountModel
+    leaves: list[MemberCountsModel]
+
+    @classmethod
+    def of(cls, counts: ChannelCounts) -> ChannelCountsModel:
+        """Return the model of a channel's counts."""
+        return cls(
+            group=counts.group,
+            entered=CountModel.of(counts.entered),
+            leaves=[
+                MemberCountsModel(
+                    switch=leaf.switch, port=leaf.port, vlan=leaf.vlan, got=CountModel.of(count)
+                )
+                for leaf, count in counts.leaves
+            ],
+        )
+
+
 class EnteredModel(_Model):
     multicast: CountModel
     unicast: CountModel
@@ -142,6 +175,7 @@ class EnteredModel(_Model):
 class PathCountersModel(_Model):
     """Frames that `entered` at the root, `meter_dropped` of them, and `passed`, the rest.
 
+    `unjoined`: frames of channels that no leaf had joined, dropped at the root.
     `silent`: switches of the path that did not answer. Sums go on when a branch comes or goes, but
     may lack what was counted in the seconds before.
     """
@@ -154,6 +188,8 @@ class PathCountersModel(_Model):
     root: EndpointCountsModel
     leaves: list[LeafCountsModel]
     edges: list[EdgeCountsModel]
+    channels: list[ChannelCountsModel]
+    unjoined: CountModel
     silent: list[str]
 
     @classmethod
@@ -171,6 +207,8 @@ class PathCountersModel(_Model):
             root=EndpointCountsModel.of(counts.root),
             leaves=[LeafCountsModel.of_leaf(leaf) for leaf in counts.leaves],
             edges=[EdgeCountsModel.of(edge) for edge in counts.edges],
+            channels=[ChannelCountsModel.of(channel) for channel in counts.channels],
+            unjoined=CountModel.of(counts.unjoined),
             silent=list(counts.silent),
         )
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -22,7 +22,9 @@ from common.command_line import Failure, command, group, run
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
+from controller.paths.channels import LEAVE_LATENCY_MAX_MS
 from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import Channels
 
 EXIT_NO_ANSWER: Final = 3
 ADDRESS: Final = "DOWNPOUR_PATH_SERVICE"
@@ -145,6 +147,19 @@ def _end(text: str | float) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
+def _channels(text: str | Channels) -> Channels:
+    try:
+        return text if isinstance(text, Channels) else ctl_text.channels_of(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _with_latency(channels: Channels | None, latency_ms: int) -> Channels | None:
+    if channels is None and latency_ms:
+        raise UsageError("found --leave-latency without --channels; valid: both")
+    return None if channels is None else replace(channels, leave_latency_ms=latency_ms)
+
+
 @dataclass(kw_only=True)
 class PathOptions:
     """Which path."""
@@ -191,6 +206,20 @@ class CreateOptions(PathOptions):
     workgroup: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose path it is (admins only).")
     ] = None
+    channels: Annotated[
+        Channels | None,
+        typer.Option(
+            parser=_channels,
+            metavar="GROUP[/COUNT]",
+            help="Groups that leaves join by IGMP, e.g. 232.10.1.0/46.",
+        ),
+    ] = None
+    leave_latency: Annotated[
+        int,
+        typer.Option(
+            metavar="MS", min=0, max=LEAVE_LATENCY_MAX_MS, help="From a leave to its effect."
+        ),
+    ] = 0
 
 
 @command(app, "create", told=told)
@@ -205,6 +234,7 @@ def create_command(options: CreateOptions) -> int:
             algorithm="steiner" if options.steiner else None,
             leaf_to_leaf=options.leaf_to_leaf,
             end_time=options.end,
+            channels=_with_latency(options.channels, options.leave_latency),
         )
         return _tell(made, lambda: _line(made))
 

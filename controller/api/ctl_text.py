@@ -6,17 +6,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from ipaddress import IPv4Address
 
 from controller.api.answers import (
+    ChannelCountsAnswer,
+    ChannelMemberAnswer,
     ComparisonAnswer,
     CountAnswer,
     CountersAnswer,
-    EndpointCountsAnswer,
     PathAnswer,
+    Place,
     WorkgroupAnswer,
 )
 from controller.paths.core import Endpoint
-from controller.paths.multipoint_path import EndpointDocument
+from controller.paths.multipoint_path import Channels, EndpointDocument
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:bps|bit/s)?")
@@ -50,6 +53,16 @@ def rate_of(text: str) -> int:
     if match is None:
         raise ValueError(f"found '{text}'; valid: e.g. 20M, 1.5G, 500k (bit/s), or best-effort")
     return round(float(match[1]) * _UNITS[match[2]])
+
+
+def channels_of(text: str) -> Channels:
+    """Return channels from GROUP or GROUP/COUNT. Raises ValueError, which says what is valid."""
+    group, slash, count = text.partition("/")
+    try:
+        return Channels(IPv4Address(group), int(count) if slash else 1)
+    except ValueError:
+        valid = "valid: GROUP[/COUNT], e.g. 232.10.1.0/46"
+        raise ValueError(f"found '{text}'; {valid}") from None
 
 
 def end_of(text: str, now: float) -> float:
@@ -88,7 +101,7 @@ def time_text(time: float | None) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def place_text(endpoint: EndpointDocument | EndpointCountsAnswer) -> str:
+def place_text(endpoint: EndpointDocument | Place) -> str:
     """Return an endpoint as SWITCH:PORT:VLAN."""
     return f"{endpoint['switch']}:{endpoint['port']}:{endpoint['vlan']}"
 
@@ -155,7 +168,27 @@ def path_text(path: PathAnswer, counters: CountersAnswer) -> str:
         for edge in counters["edges"]
     ]
     lines += ["", table(("EDGE", "VLAN", "SENT", "ARRIVED", "MISSING"), rows_of_edges)]
+    if path["channels"] is not None:
+        lines += ["", _channels_text(counters["channels"], path["channels"]["members"])]
     return "\n".join(lines)
+
+
+def _channels_text(
+    counts: Iterable[ChannelCountsAnswer], members: Iterable[ChannelMemberAnswer]
+) -> str:
+    joined = {(member["group"], place_text(member)) for member in members}
+    rows = [
+        (
+            channel["group"],
+            _count(channel["entered"]),
+            place_text(leaf),
+            "yes" if (channel["group"], place_text(leaf)) in joined else "no",
+            _count(leaf["got"]),
+        )
+        for channel in counts
+        for leaf in channel["leaves"]
+    ]
+    return table(("CHANNEL", "ENTERED", "LEAF", "JOINED", "GOT"), rows)
 
 
 def workgroup_text(workgroup: WorkgroupAnswer) -> str:

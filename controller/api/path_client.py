@@ -22,7 +22,7 @@ from controller.api.answers import (
     WorkgroupAnswer,
 )
 from controller.paths.core import Endpoint
-from controller.paths.multipoint_path import endpoint_to_json
+from controller.paths.multipoint_path import Channels, endpoint_to_json
 from topologies.model.network import Network, Segment
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class PathOptions:
     algorithm: str | None = None  # None: the service's default
     leaf_to_leaf: bool = False
     end_time: float | None = None
+    channels: Channels | None = None
 
 
 DEFAULTS = PathOptions()
@@ -215,9 +216,10 @@ class PathClient:
         algorithm: str | None = None,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
+        channels: Channels | None = None,
     ) -> PathAnswer:
         """Create a path without leaves. `end_time`: epoch seconds."""
-        options = PathOptions(workgroup, algorithm, leaf_to_leaf, end_time)
+        options = PathOptions(workgroup, algorithm, leaf_to_leaf, end_time, channels)
         return self._path("POST", "/v1/paths", _path_body(name, root, rate_bps, options))
 
     def set_end_time(self, name: str, end_time: float | None) -> PathAnswer:
@@ -391,4 +393,11 @@ def _path_body(name: str, root: Endpoint, rate_bps: int, options: PathOptions) -
         body["leaf_to_leaf"] = True
     if options.end_time is not None:
         body["end_time"] = options.end_time
+    if options.channels is not None:
+        channels = options.channels
+        body["channels"] = {
+            "base": str(channels.base),
+            "count": channels.count,
+            "leave_latency_ms": channels.leave_latency_ms,
+        }
     return body

@@ -306,6 +306,7 @@ def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> No
             algorithm=wish.algorithm,
             leaf_to_leaf=wish.leaf_to_leaf,
             end_time=wish.end_time,
+            channels=wish.channels,
         )
         if not who.workgroup.may_see(view.path.workgroup):  # made by another one meanwhile
             raise name_in_use(wish.name)

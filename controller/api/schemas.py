@@ -3,14 +3,17 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.config import JsonDict
 
 from controller.paths.calendar import Booking
+from controller.paths.channels import LEAVE_LATENCY_MAX_MS
 from controller.paths.core import MAX_MACS, Endpoint
-from controller.paths.multipoint_path import Algorithm
+from controller.paths.entries import CHANNELS_MAX
+from controller.paths.multipoint_path import Algorithm, Channels, MultipointPath
 from controller.service.service import HoldView, PathView, PathWish
 from controller.service.workgroups import MAX_NAME_CHARS, NAME_PATTERN, Workgroup
 
@@ -21,6 +24,8 @@ LAST_SECOND = 253402300799.0  # of the year 9999
 _MAC = "02:00:00:00:00:01"
 _ENDPOINT: JsonDict = {"switch": "newy", "port": 3, "vlan": 101, "macs": [_MAC]}
 _LEAF: JsonDict = {"switch": "wash", "port": 3, "vlan": 102, "macs": ["02:00:00:00:00:02"]}
+_OCTET = "(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_CHANNELS: JsonDict = {"base": "232.10.1.0", "count": 46, "leave_latency_ms": 3000}
 _PATH: JsonDict = {"name": "NGRID", "root": _ENDPOINT, "rate_bps": 20_000_000}
 
 
@@ -123,6 +128,58 @@ class LeafModel(EndpointModel):
     state: Literal["up", "down"]
 
 
+class ChannelsModel(_Model):
+    """Multicast groups that each leaf joins and leaves by IGMP (versions 3 and 2): `base` and the
+    `count` - 1 that follow. A leaf gets a group from its first host's report until
+    `leave_latency_ms` after its last host has left (0: at once; more imitates routers). The path's
+    rate is reserved to all leaves, whatever they join; other multicast reaches them all."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, json_schema_extra={"examples": [_CHANNELS]}
+    )
+
+    base: Annotated[str, Field(pattern=rf"^(22[4-9]|23[0-9])([.]{_OCTET}){{3}}$")]
+    count: Annotated[int, Field(strict=True, ge=1, le=CHANNELS_MAX), BeforeValidator(_whole)]
+    leave_latency_ms: Annotated[
+        int, Field(strict=True, ge=0, le=LEAVE_LATENCY_MAX_MS), BeforeValidator(_whole)
+    ] = 0
+
+    def to_channels(self) -> Channels:
+        """Return the channels."""
+        return Channels(IPv4Address(self.base), self.count, self.leave_latency_ms)
+
+
+class MemberModel(_Model):
+    """A leaf that has joined a group."""
+
+    group: str
+    switch: str
+    port: int
+    vlan: int
+
+
+class JoinedChannelsModel(ChannelsModel):
+    """Channels, and which leaves get which."""
+
+    members: list[MemberModel]
+
+    @classmethod
+    def of(cls, path: MultipointPath) -> JoinedChannelsModel | None:
+        """Return the model of a path's channels; None: it has none."""
+        channels = path.channels
+        if channels is None:
+            return None
+        return cls.model_construct(
+            base=str(channels.base),
+            count=channels.count,
+            leave_latency_ms=channels.leave_latency_ms,
+            members=[
+                MemberModel(group=str(channels.group(number)), switch=switch, port=port, vlan=vlan)
+                for number, (switch, port, vlan) in sorted(path.members)
+            ],
+        )
+
+
 class PathRequest(_Model):
     """`rate_bps`: guaranteed; 0: best effort. `workgroup`: whose path it is (admins: any that
     exists; others: their own). `end_time`: epoch seconds at which the path is deleted."""
@@ -136,6 +193,7 @@ class PathRequest(_Model):
     algorithm: Algorithm = Algorithm.SHORTEST
     leaf_to_leaf: Annotated[bool, Field(strict=True)] = False
     end_time: EndTime | None = None
+    channels: ChannelsModel | None = None
 
     def to_wish(self, workgroup: str, leaves: tuple[Endpoint, ...] = ()) -> PathWish:
         """Return the wish for the path, owned by `workgroup`."""
@@ -148,6 +206,7 @@ class PathRequest(_Model):
             leaf_to_leaf=self.leaf_to_leaf,
             end_time=self.end_time,
             leaves=leaves,
+            channels=None if self.channels is None else self.channels.to_channels(),
         )
 
 
@@ -289,6 +348,7 @@ class PathModel(_Model):
     meter: MeterModel | None
     edges: list[EdgeModel]
     groups: list[GroupModel]
+    channels: JoinedChannelsModel | None
 
     @classmethod
     def of(cls, view: PathView) -> PathModel:
@@ -326,6 +386,7 @@ class PathModel(_Model):
                 for edge in view.edges
             ],
             groups=[GroupModel(switch=s, id=path.number) for s in view.group_switches],
+            channels=JoinedChannelsModel.of(path),
         )
 
 

@@ -219,7 +219,8 @@ class FederatedBookings:
 
     def _tree_of(self, wish: PathWish, taken: Mapping[str, set[int]]) -> Tree:
         """Return the tree of domains of a wish. Raises Refusal."""
-        tree = Tree(wish.root, wish.rate_bps, wish.algorithm.value)
+        algorithm = wish.algorithm.value
+        tree = Tree(wish.root, wish.rate_bps, algorithm, channels=wish.channels)
         for leaf in wish.leaves:
             if not self._is_here(leaf):
                 tree = grown(self._domains, tree, leaf, taken)
@@ -371,6 +372,7 @@ class FederatedBookings:
             algorithm=algorithm_of(segment.algorithm),
             end_time=request.end_s,
             leaves=segment.leaves,
+            channels=segment.channels,
         )
         self._check_room(request.connection)
         # Noted before: should this controller die now, the booking is still asked about.

@@ -30,6 +30,8 @@ from controller.federation.values import (
     Book,
     Commit,
     Connection,
+    Done,
+    Members,
     Problem,
     Query,
     Refused,
@@ -100,6 +102,8 @@ class Federation:
             for name in domains.names
         }
         self._thread = threading.Thread(target=self._run, name="federation", daemon=True)
+        # Takes what the leaves behind a hand-off have joined: whether there is such a leaf.
+        self.on_members: Callable[[str, EndpointKey, frozenset[int]], bool] = lambda *_: False
 
     def start(self) -> None:
         """Take part from now on."""
@@ -197,10 +201,37 @@ class Federation:
         if isinstance(request, AskBooking) and request.connection.coordinator == self.home:
             self._running_participant()
             return self.bookings.is_booked(sender, request)
+        if isinstance(request, Members):
+            return self._members(sender, request)
         if request.connection.coordinator != sender:
             detail = f"'{request.connection}' is not a connection of domain '{sender}'"
             raise ServiceError(403, "not-allowed", "Not allowed", detail)
         return self._take_part(request)
+
+    def tell_members(self, path: str, root: Endpoint, channels: frozenset[int]) -> bool:
+        """Tell the domain that a segment's frames come from what its leaves have joined; return
+        whether that knows now."""
+        hand_off = self.domains.hand_off_at(root.switch, root.port)
+        coordinator, colon, name = path.partition(":")
+        if hand_off is None or not colon:
+            return True
+        connection = Connection(coordinator, name)
+        members = Members(connection, hand_off.link, root.vlan, channels)
+        try:
+            return isinstance(self._exchange(hand_off.other(self.home), members), Done)
+        except NoReply:
+            return False
+
+    def _members(self, sender: str, request: Members) -> Reply:
+        participant = self._running_participant()
+        hand_off = self.domains.hand_offs.get(request.link)
+        if hand_off is None or set(hand_off.ports) != {sender, self.home}:
+            detail = f"'{request.link}' is no link between '{sender}' and '{self.home}'"
+            raise ServiceError(403, "not-allowed", "Not allowed", detail)
+        port = hand_off.ports[self.home]
+        leaf = (port.node, port.number, request.vlan)
+        name = participant.path_name(request.connection)
+        return Done() if self.on_members(name, leaf, request.channels) else Unknown()
 
     def _take_part(self, request: Request) -> Reply:
         participant = self._running_participant()
@@ -208,8 +239,8 @@ class Federation:
             started = time.monotonic()
             if isinstance(request, Query):
                 return participant.query(request)
-            if isinstance(request, AskBooking):
-                return Unknown()  # its sender would coordinate it
+            if isinstance(request, (AskBooking, Members)):
+                return Unknown()  # its sender would coordinate it, or be at a hand-off
             if isinstance(request, (Book, Unbook)):
                 reply = self.bookings.handle(
                     request, lambda asked: participant.check(asked.connection, asked.segment)
@@ -430,7 +461,7 @@ class Federation:
                     continue
                 tree = record.tree
                 if found is not None and tree.is_of(
-                    Tree(found.root, found.rate_bps, found.algorithm)
+                    Tree(found.root, found.rate_bps, found.algorithm, channels=found.channels)
                 ):
                     continue
                 if record.tree.entries or record.wanted:

@@ -88,6 +88,7 @@ class ServicePaths:
                     workgroup=peer,
                     algorithm=algorithm_of(segment.algorithm),
                     leaves=segment.leaves,
+                    channels=segment.channels,
                 )
             else:
                 own = self._service.path(path).path
@@ -99,6 +100,7 @@ class ServicePaths:
                     algorithm=own.algorithm,
                     leaf_to_leaf=own.leaf_to_leaf,
                     leaves=segment.leaves,
+                    channels=own.channels,
                 )
             self._service.hold(hold_id, wish, until)
 
@@ -158,7 +160,7 @@ class ServicePaths:
 def segment_of(path: MultipointPath) -> Segment:
     """Return a path of this domain as a segment."""
     leaves = tuple(sorted(path.leaves))
-    return Segment(path.root, path.rate_bps, leaves, path.algorithm.value)
+    return Segment(path.root, path.rate_bps, leaves, path.algorithm.value, path.channels)
 
 
 def problem_of(error: ServiceError) -> Problem:

@@ -123,7 +123,9 @@ def _add_reads(
         if not who.workgroup.may_see(own.workgroup):
             raise unknown_path(name)
         record = federation.record(name)
-        tree = record.tree if record is not None else Tree(own.root, own.rate_bps)
+        algorithm = own.algorithm.value
+        empty = Tree(own.root, own.rate_bps, algorithm, channels=own.channels)
+        tree = record.tree if record is not None else empty
         lost = federation.lost(name)
         return DomainPathModel(
             path=name,

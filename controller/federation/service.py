@@ -20,7 +20,7 @@ from controller.federation.records import Record
 from controller.federation.trees import Domains, Tree
 from controller.paths.calendar import Booking
 from controller.paths.core import Endpoint, EndpointKey
-from controller.paths.multipoint_path import Algorithm, Edge
+from controller.paths.multipoint_path import Algorithm, Channels, Edge
 from controller.service.problems import ServiceError
 from controller.service.service import PathService
 from controller.service.views import HoldView, PathView, PathWish
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class FederatedView(PathView):
-    """A path with its leaves in all domains."""
+    """A path with its leaves in all domains, and the members of its channels in this one."""
 
     def __init__(
         self, own: PathView, domains: Domains, record: Record, lost: Iterable[str]
@@ -46,6 +46,11 @@ class FederatedView(PathView):
                 *(leaf for leaf in own.path.leaves if not is_at_hand_off(domains, leaf)),
                 *record.tree.all_leaves,
                 *record.wanted,
+            ),
+            members=frozenset(
+                member
+                for member in own.path.members
+                if domains.hand_off_at(*member.leaf[:2]) is None
             ),
         )
 
@@ -142,6 +147,7 @@ class FederatedService:
         algorithm: Algorithm = Algorithm.SHORTEST,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
+        channels: Channels | None = None,
     ) -> tuple[PathView, bool]:
         """Create a path without leaves; see PathService.create."""
         self._check_no_hand_off(root)
@@ -153,6 +159,7 @@ class FederatedService:
             algorithm=algorithm,
             leaf_to_leaf=leaf_to_leaf,
             end_time=end_time,
+            channels=channels,
         )
         return self._seen(view), is_new
 
@@ -190,7 +197,8 @@ class FederatedService:
             if not at_hand_off and (shared := sorted(set(near.macs) & set(leaf.macs))):
                 detail = f"MAC {shared[0]} of leaf {leaf} is already at {near}"
                 raise ServiceError(422, "invalid-endpoint", "Invalid endpoint", detail)
-        empty = Tree(path.root, path.rate_bps, path.algorithm.value)
+        algorithm = path.algorithm.value
+        empty = Tree(path.root, path.rate_bps, algorithm, channels=path.channels)
         self._federation.add_leaf(name, empty, leaf)
         return self.path(name), True
 

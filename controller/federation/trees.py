@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from controller.federation.values import Problem, Segment
 from controller.paths.core import MAX_MACS, Endpoint
+from controller.paths.multipoint_path import Channels
 from topologies.model.network import Link, Network, Port
 from topologies.model.paths import (
     NoPath,
@@ -100,11 +101,12 @@ class Tree:
     algorithm: str = "shortest"
     entries: dict[str, Entry] = field(default_factory=dict)  # parents before children
     leaves: dict[str, tuple[Endpoint, ...]] = field(default_factory=dict)
+    channels: Channels | None = None
 
     def is_of(self, other: Tree) -> bool:
         """Return whether both are trees of the same path."""
-        mine = (self.root, self.rate_bps, self.algorithm)
-        return mine == (other.root, other.rate_bps, other.algorithm)
+        mine = (self.root, self.rate_bps, self.algorithm, self.channels)
+        return mine == (other.root, other.rate_bps, other.algorithm, other.channels)
 
     @property
     def all_leaves(self) -> tuple[Endpoint, ...]:
@@ -203,7 +205,13 @@ def segments_of(domains: Domains, tree: Tree) -> dict[str, Segment]:
         leaves[parent].append(Endpoint(near.node, near.number, entry.vlan, behind))
         macs[parent] |= macs[name]
     return {
-        name: Segment(roots[name], tree.rate_bps, tuple(sorted(leaves[name])), tree.algorithm)
+        name: Segment(
+            roots[name],
+            tree.rate_bps,
+            tuple(sorted(leaves[name])),
+            tree.algorithm,
+            tree.channels,
+        )
         for name in order
     }
 

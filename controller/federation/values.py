@@ -17,6 +17,8 @@ from typing import Annotated, Literal
 from pydantic import Field, TypeAdapter, ValidationError
 
 from controller.paths.core import MAX_MACS, Endpoint
+from controller.paths.entries import CHANNELS_MAX
+from controller.paths.multipoint_path import Channels
 
 MAX_LEAVES = 4096  # of one segment
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
@@ -49,6 +51,7 @@ class Segment:
     rate_bps: Annotated[int, Field(ge=0, le=1_000_000_000_000)]
     leaves: Annotated[tuple[Endpoint, ...], Field(max_length=MAX_LEAVES)]
     algorithm: Annotated[str, Field(max_length=32)] = "shortest"
+    channels: Channels | None = None
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -108,6 +111,21 @@ class Query:
     kind: Literal["query"] = "query"
 
 
+@dataclass(frozen=True)
+class Members:
+    """To the domain at the other end of a hand-off link, from which frames come with `vlan`: what
+    leaves here, and behind, have joined of the connection's channels, counted from 0."""
+
+    connection: Connection
+    link: Annotated[str, Field(max_length=200)]
+    vlan: Annotated[int, Field(ge=1, le=4094)]
+    channels: Annotated[
+        frozenset[Annotated[int, Field(ge=0, lt=CHANNELS_MAX)]], Field(max_length=CHANNELS_MAX)
+    ]
+    version: Version = 1  # says nothing: the last one counts
+    kind: Literal["members"] = "members"
+
+
 Seconds = Annotated[float, Field(gt=0, lt=1e11)]  # since the epoch
 
 
@@ -143,7 +161,7 @@ class AskBooking:
 
 BookingRequest = Book | Unbook | AskBooking
 Request = Annotated[
-    Reserve | Commit | Release | Query | BookingRequest, Field(discriminator="kind")
+    Reserve | Commit | Release | Query | Members | BookingRequest, Field(discriminator="kind")
 ]
 
 
@@ -172,7 +190,8 @@ class Unknown:
 
 Reply = Annotated[Done | Refused | Unknown, Field(discriminator="kind")]
 
-_REQUEST: TypeAdapter[Reserve | Commit | Release | Query | BookingRequest] = TypeAdapter(Request)
+AnyRequest = Reserve | Commit | Release | Query | Members | BookingRequest
+_REQUEST: TypeAdapter[AnyRequest] = TypeAdapter(Request)
 _REPLY: TypeAdapter[Done | Refused | Unknown] = TypeAdapter(Reply)
 
 
@@ -186,7 +205,7 @@ def reply_json(reply: Reply) -> bytes:
     return _REPLY.dump_json(reply)
 
 
-def read_request(body: bytes) -> Reserve | Commit | Release | Query | BookingRequest:
+def read_request(body: bytes) -> AnyRequest:
     """Parse a request. Raises FederationError, which says where the body is wrong."""
     try:
         request = _REQUEST.validate_json(body)

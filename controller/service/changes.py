@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from controller.paths.core import EndpointKey, PlanError
-from controller.paths.entries import Group
+from controller.paths.entries import Group, channel_group
 from controller.paths.forwarding import base_entries
 from controller.paths.messages import Delta
 from controller.paths.multipoint_path import MultipointPath, edges_of, trimmed
@@ -233,8 +233,10 @@ class ChangeRunner:
         for step in steps:
             path = _path_of(step)
             if path.name not in self._state.paths:
-                for switch in step.switches:
-                    self._group_changes.pop((switch, path.number), None)
+                count = 0 if path.channels is None else path.channels.count
+                groups = [path.number, *(channel_group(path.number, n) for n in range(count))]
+                for place in itertools.product(step.switches, groups):
+                    self._group_changes.pop(place, None)
 
     def _repair(self, name: str) -> None:
         """Retry the path's switches that are in an unknown state, for a repeated request.

@@ -8,6 +8,9 @@ readings before and after the change may not be in its sums. So totals are "at l
 missing at a leaf is told exactly, but only since the counters that it is worked out from began
 (`since`).
 
+A frame of a channel counts at each place with the path's other multicast, and for itself
+(`ChannelCounts`). What is missing is told of the other multicast alone.
+
 Counts of several switches are not read at one instant: frames on their way show as missing until
 the next reading.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 
 from controller.paths.core import Core, Endpoint
 from controller.paths.entries import (
@@ -23,6 +27,8 @@ from controller.paths.entries import (
     Group,
     Kind,
     Meter,
+    ToGroup,
+    channel_of,
     kind_of,
 )
 from controller.paths.multipoint_path import Edge, MultipointPath, edges_of
@@ -81,10 +87,21 @@ class EdgeCounts:
 
 
 @dataclass(frozen=True)
+class ChannelCounts:
+    """Frames of a group that `entered` at the root while some leaf had joined it, and what each
+    leaf got of them; leaves that neither joined nor got any are left out."""
+
+    group: str
+    entered: Count
+    leaves: tuple[tuple[Endpoint, Count], ...]
+
+
+@dataclass(frozen=True)
 class PathCounts:
     """Frames that entered at the root, `dropped` of them by the meter, and `passed`, the rest.
 
-    `silent`: switches of the path that did not answer.
+    `channels`: those that were ever joined. `unjoined`: frames of channels that no leaf had joined,
+    dropped at the root before the meter. `silent`: switches of the path that did not answer.
     """
 
     name: str
@@ -94,6 +111,8 @@ class PathCounts:
     dropped: Count
     leaves: tuple[LeafCounts, ...]
     edges: tuple[EdgeCounts, ...]
+    channels: tuple[ChannelCounts, ...]
+    unjoined: Count
     silent: tuple[str, ...]
 
     @property
@@ -127,10 +146,12 @@ def readings_of(core: Core, path: MultipointPath, stats: Mapping[str, SwitchStat
                 case Group():
                     group = counted.groups.get(entry.number)
                     if group is not None and len(group.buckets) == len(entry.buckets):
-                        add(("group", switch), group.total)
+                        channel = channel_of(entry.number)
+                        own = () if channel is None else (channel,)
+                        add(("group", switch, *own), group.total)
                         for bucket, count in zip(entry.buckets, group.buckets, strict=True):
-                            add(("branch", switch, *bucket.order), count)
-                case Meter():
+                            add(("branch", switch, *bucket.order, *own), count)
+                case Meter() if entry.number == path.number:
                     meter = counted.meters.get(entry.number)
                     if meter is not None:
                         add(("dropped",), meter.dropped)
@@ -140,6 +161,10 @@ def readings_of(core: Core, path: MultipointPath, stats: Mapping[str, SwitchStat
 def _flow_counters(switch: str, flow: Flow) -> Iterator[CounterId]:
     kind = kind_of(flow.cookie)
     port, vlan = flow.match.in_port, flow.match.vlan
+    if kind is Kind.CHANNEL:
+        groups = (action.group for action in flow.actions if isinstance(action, ToGroup))
+        yield from ((kind, switch, port, vlan, channel_of(group)) for group in groups)
+        return
     yield kind, switch, port, vlan
     if kind is Kind.UNICAST_DOWN and flow.match.eth_dst is not None:
         yield kind, switch, flow.match.eth_dst.value
@@ -227,6 +252,27 @@ def _counts(
         known = ledger.counters.get(counter)
         return NOTHING if known is None else known.total
 
+    numbers = range(0 if path.channels is None else path.channels.count)
+
+    def multicast(kind: str | Kind, *place: str | int) -> Count:
+        """What was counted of the path's own group, or its flow, and of all channels."""
+        own = "branch" if kind == "branch" else Kind.DATA_DOWN
+        counts = (total(kind, *place, number) for number in numbers)
+        return reduce(_sum, counts, total(own, *place))
+
+    def channel_counts() -> Iterator[ChannelCounts]:
+        for number in numbers:
+            entered = total(Kind.CHANNEL, root.switch, root.port, root.vlan, number)
+            got = [(leaf, total("branch", *leaf.key, number)) for leaf in path.leaves]
+            leaves = tuple(
+                (leaf, count)
+                for leaf, count in got
+                if count != NOTHING or (number, leaf.key) in path.members
+            )
+            if leaves or entered != NOTHING:
+                assert path.channels is not None
+                yield ChannelCounts(str(path.channels.group(number)), entered, leaves)
+
     def dropped_at(endpoint: Endpoint) -> tuple[Count, Count]:
         place = (endpoint.switch, endpoint.port, endpoint.vlan)
         return total(Kind.DENIED, *place), total(Kind.SPOOFED, *place)
@@ -239,7 +285,7 @@ def _counts(
         return LeafCounts(
             leaf,
             *dropped_at(leaf),
-            multicast=total(*here),
+            multicast=multicast(*here),
             unicast=unicast,
             sent=_sum(total(Kind.UP, *leaf.key), total(Kind.ARP, *leaf.key)),
             compared=_compare(ledger, ("group", root.switch), here, now),
@@ -249,18 +295,21 @@ def _counts(
         into = ("branch", edge.source, edge.source_port, edge.vlan)
         out = (Kind.DATA_DOWN, edge.target, edge.target_port, edge.vlan)
         compared = _compare(ledger, into, out, now)
-        return EdgeCounts(edge, total(*into), total(*out), compared)
+        arrived = multicast(Kind.CHANNEL, *out[1:])
+        return EdgeCounts(edge, multicast(*into), arrived, compared)
 
     edges = edges_of(core, path)
     switches = {root.switch, *(edge.target for edge in edges)}
     return PathCounts(
         path.name,
         EndpointCounts(root, *dropped_at(root)),
-        entered_multicast=total(Kind.DATA_DOWN, root.switch, root.port, root.vlan),
+        entered_multicast=multicast(Kind.CHANNEL, root.switch, root.port, root.vlan),
         entered_unicast=total(Kind.UNICAST_DOWN, root.switch, root.port, root.vlan),
         dropped=total("dropped"),
         leaves=tuple(leaf_counts(leaf) for leaf in path.leaves),
         edges=tuple(edge_counts(edge) for edge in edges),
+        channels=tuple(channel_counts()),
+        unjoined=total(Kind.UNJOINED, root.switch, root.port, root.vlan),
         silent=tuple(sorted(switches - stats.keys())),
     )
 

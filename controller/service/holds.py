@@ -35,6 +35,7 @@ def _request(wish: PathWish) -> str:
         "leaf_to_leaf": wish.leaf_to_leaf,
         "end_time": wish.end_time,
         "leaves": [endpoint_to_json(leaf) for leaf in sorted(wish.leaves)],
+        **({} if wish.channels is None else {"channels": str(wish.channels)}),
     }
     return json.dumps(raw, separators=(",", ":"), sort_keys=True)
 

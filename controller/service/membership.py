@@ -200,8 +200,9 @@ class Membership:
         """
         known = self._endpoints.get(key)
         if known is not None and _same_groups(known.watched, watched):
-            known.watched = watched
-            self._forget_strangers(key, known)
+            if known.watched != watched:
+                known.watched = watched
+                self._forget_strangers(key, known)
             return
         self.unwatch(key)
         endpoint = _Endpoint(watched, next(self._order), self._set.robustness)
@@ -378,11 +379,11 @@ class Membership:
             self._end(key, endpoint, number)
 
     def _forget_strangers(self, key: EndpointKey, endpoint: _Endpoint) -> None:
-        macs = endpoint.watched.macs
+        macs = frozenset(endpoint.watched.macs)
         if not macs:
             return
         for number, channel in list(endpoint.channels.items()):
-            for mac in [mac for mac in channel.hosts if mac not in (*macs, UNKNOWN)]:
+            for mac in channel.hosts.keys() - macs - {UNKNOWN}:
                 endpoint.drop(number, mac)
             if not channel.hosts and channel.leaves_s is None:
                 self._end(key, endpoint, number)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from controller.paths.calendar import Booking
 from controller.paths.core import Endpoint, EndpointKey
-from controller.paths.multipoint_path import Algorithm
+from controller.paths.multipoint_path import Algorithm, Channels
 from controller.service.events import EventLog
 from controller.service.views import HoldView, PathView, PathWish
 
@@ -45,6 +45,7 @@ class PathRequests(Protocol):
         algorithm: Algorithm = Algorithm.SHORTEST,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
+        channels: Channels | None = None,
     ) -> tuple[PathView, bool]:
         """Create a path without leaves."""
 

@@ -20,19 +20,20 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
 from controller.paths.calendar import Booking
 from controller.paths.core import Core, Endpoint, EndpointKey, core_of
 from controller.paths.entries import Entry
-from controller.paths.multipoint_path import Algorithm, MultipointPath
+from controller.paths.multipoint_path import Algorithm, Channels, MultipointPath
 from controller.paths.plan import (
     Step,
     add_leaf,
     create_path,
     delete_path,
     remove_leaf,
+    set_channels,
     set_macs,
 )
 from controller.paths.queues import QueueDriver, QueueError
@@ -194,13 +195,23 @@ class PathService:
         algorithm: Algorithm = Algorithm.SHORTEST,
         leaf_to_leaf: bool = False,
         end_time: float | None = None,
+        channels: Channels | None = None,
     ) -> tuple[PathView, bool]:
         """Create a path without leaves; return it and whether it is new.
 
         `end_time`: epoch seconds. Raises ServiceError 409, 422, 502, 503, 504.
         """
         root = self.core.with_registered_macs(root)
-        wish = PathWish(name, root, rate_bps, workgroup, algorithm, leaf_to_leaf, end_time)
+        wish = PathWish(
+            name,
+            root,
+            rate_bps,
+            workgroup,
+            algorithm,
+            leaf_to_leaf,
+            end_time,
+            channels=channels,
+        )
 
         def plan() -> Step | None:
             self.state.check_end_time(end_time)
@@ -294,6 +305,27 @@ class PathService:
         data = {"leaf": str(wanted), "macs": len(wanted.macs)}
         return self._runner.change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)[0]
 
+    def channel_paths(self) -> dict[str, MultipointPath]:
+        """Return the paths with channels, by name."""
+        paths = list(self.state.paths.values())
+        return {path.name: path for path in paths if path.channels is not None}
+
+    def set_channels(self, name: str, wanted: Mapping[EndpointKey, frozenset[int]]) -> None:
+        """Let leaves get these channels of the path and no others; skip leaves that are gone.
+
+        Raises ServiceError 404, 409, 503, 504, 507.
+        """
+
+        def plan() -> Step | None:
+            old = self.state.existing(name)
+            self.state.check_not_held(name)
+            there = {key: wanted[key] for key in wanted if self.state.leaf_of(old, key) is not None}
+            step = set_channels(self.core, self.state.reservations, old, there)
+            return None if step.new == old else step
+
+        data = {"leaves": len(wanted), "channels": sum(map(len, wanted.values()))}
+        self._runner.change(name, plan, EventKind.PATH_CHANGED, data, may_undo=False)
+
     def set_end_time(self, name: str, end_time: float | None) -> PathView:
         """Set when the path ends (epoch seconds; None: never). Raises ServiceError 404, 409, 422,
         503."""
@@ -379,6 +411,7 @@ class PathService:
             algorithm=path.algorithm,
             leaf_to_leaf=path.leaf_to_leaf,
             end_time=path.end_time,
+            channels=path.channels,
         )
 
     # -- links and switches come and go

@@ -152,6 +152,7 @@ class PathState:
             algorithm=wish.algorithm,
             leaf_to_leaf=wish.leaf_to_leaf,
             end_time=wish.end_time,
+            channels=wish.channels,
         )
 
     def check_end_time(self, end_time: float | None) -> None:

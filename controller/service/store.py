@@ -11,6 +11,7 @@ of a domain share the file; the `lease` row says which may write (active_role.py
 from __future__ import annotations
 
 import contextlib
+import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
@@ -24,12 +25,15 @@ from controller.paths.multipoint_path import (
     EndpointDocument,
     MultipointPath,
     TreeHop,
+    channels_from_json,
+    channels_to_json,
     endpoint_from_json,
     endpoint_to_json,
     trimmed,
 )
 
 SCHEMA_VERSION = 1
+CHANNELS = "channels"  # the kind of documents that have a path's channels, by its number
 BUSY_TIMEOUT_MS = 5000
 LOG_PAGES = 64
 PAGE_BYTES = 4096
@@ -64,6 +68,7 @@ CREATE TABLE lease (
 """
 
 
+NO_CHANNELS = channels_from_json(None)
 NO_GENERATION = -1  # no lease ever has it: a store that is fenced with it is only read
 
 
@@ -202,6 +207,12 @@ class Store:
                     "SELECT path, link, source, vlan FROM hop ORDER BY sequence"
                 ):
                     hops.setdefault(path, []).append(TreeHop(link, source, vlan))
+                channels = {
+                    int(key): channels_from_json(json.loads(body))
+                    for key, body in execute(
+                        "SELECT key, body FROM document WHERE kind = ?", (CHANNELS,)
+                    )
+                }
                 paths = [
                     MultipointPath(
                         name=name,
@@ -214,6 +225,8 @@ class Store:
                         algorithm=Algorithm(algorithm),
                         leaf_to_leaf=bool(leaf_to_leaf),
                         end_time=end_time,
+                        channels=channels.get(number, NO_CHANNELS)[0],
+                        members=channels.get(number, NO_CHANNELS)[1],
                     )
                     for (
                         number,
@@ -231,7 +244,7 @@ class Store:
                 ]
                 holds = [HoldRow(*row) for row in execute("SELECT * FROM hold ORDER BY id")]
                 blocked = [Blocked(*row) for row in execute("SELECT * FROM blocked")]
-        except (sqlite3.Error, ValueError, TypeError) as error:
+        except (sqlite3.Error, ValueError, TypeError, KeyError) as error:
             raise StoreError(self._text(error)) from error
         return Loaded(tuple(paths), tuple(holds), tuple(blocked))
 
@@ -270,8 +283,7 @@ class Store:
         execute = self._connection.execute
         if new is None:
             if old is not None:
-                for table, column in (("path", "number"), ("leaf", "path"), ("hop", "path")):
-                    execute(f"DELETE FROM {table} WHERE {column} = ?", (old.number,))
+                self._delete_rows(old.number)
             return
         if old is None or _row(old) != _row(new):
             execute("INSERT OR REPLACE INTO path VALUES (?,?,?,?,?,?,?,?,?,?,?)", _row(new))
@@ -296,13 +308,21 @@ class Store:
             "INSERT INTO hop (path, link, source, vlan) VALUES (?,?,?,?)",
             [(new.number, hop.link, hop.source, hop.vlan) for hop in change.hops_added],
         )
+        before = (None, frozenset()) if old is None else (old.channels, old.members)
+        if (new.channels, new.members) != before:
+            body = json.dumps(channels_to_json(new), separators=(",", ":"))
+            self.put_document(CHANNELS, str(new.number), body)
 
     def rewrite(self, number: int, path: MultipointPath | None) -> None:
         """Write all rows of a path's number anew (None: it has none), whatever is there."""
-        for table, column in (("path", "number"), ("leaf", "path"), ("hop", "path")):
-            self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        self._delete_rows(number)
         if path is not None:
             self.replace(None, path)
+
+    def _delete_rows(self, number: int) -> None:
+        for table, column in (("path", "number"), ("leaf", "path"), ("hop", "path")):
+            self._connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
+        self.delete_document(CHANNELS, str(number))
 
     def put_hold(self, row: HoldRow) -> None:
         """Write a hold."""

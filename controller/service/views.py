@@ -12,6 +12,7 @@ from operator import attrgetter
 from controller.paths.core import Core, Endpoint, EndpointKey
 from controller.paths.multipoint_path import (
     Algorithm,
+    Channels,
     Edge,
     MultipointPath,
     edges_of,
@@ -31,6 +32,7 @@ class PathWish:
     leaf_to_leaf: bool = False
     end_time: float | None = None
     leaves: tuple[Endpoint, ...] = ()
+    channels: Channels | None = None
 
     def differences(self, path: MultipointPath) -> str:
         """Return how `path` differs, in words; '' if it does not.
@@ -44,6 +46,7 @@ class PathWish:
             ("rate_bps", path.rate_bps, self.rate_bps),
             ("algorithm", path.algorithm.value, self.algorithm.value),
             ("leaf_to_leaf", path.leaf_to_leaf, self.leaf_to_leaf),
+            ("channels", path.channels or "none", self.channels or "none"),
         ]
         if self.end_time is not None:
             pairs.append(("end_time", path.end_time, self.end_time))

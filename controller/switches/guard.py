@@ -101,6 +101,7 @@ class Inlet:
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
         self._packet_ins = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)
+        self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # so that none costs a probe
         self._others = Bucket(MESSAGES_PER_S, MESSAGE_BURST)
         self._first = b""
 
@@ -131,7 +132,8 @@ class Inlet:
         if kind is Type.FLOW_REMOVED:  # never asked for
             return Verdict(kind, False)
         if kind is Type.PACKET_IN:
-            if self._packet_ins.take(now_s):
+            bucket = self._reports if replies.is_report(message) else self._packet_ins
+            if bucket.take(now_s):
                 return Verdict(kind)
             self._counts.add("packet_ins_dropped")
             return Verdict(kind, False)

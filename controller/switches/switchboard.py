@@ -127,6 +127,7 @@ class Switchboard(Generic[D]):
         self._role_xids: dict[int, str] = {}  # role requests that were not answered yet
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.on_packet_in: PacketIn | None = None  # called by the framework's threads
+        self.on_report: PacketIn | None = None  # likewise, of what leaves report by IGMP
         self.on_event: Callable[[Event], None] | None = None  # beside `events`; must not block
         self.on_duplicate: Callable[[], object] = lambda: None  # a claim was refused
 
@@ -319,8 +320,9 @@ class Switchboard(Generic[D]):
         packet = replies.packet_in(message)
         with self._lock:
             name = self._name_of(datapath)
-        if name is not None and self.on_packet_in is not None:
-            self.on_packet_in(name, packet)
+        take = self.on_report if replies.is_report(message) else self.on_packet_in
+        if name is not None and take is not None:
+            take(name, packet)
 
     def _name_of(self, datapath: D) -> str | None:
         name = self._names.get(datapath.id) if datapath.id is not None else None

@@ -7,6 +7,7 @@ import json
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from controller.api.counters import router_of
 from controller.api.path_client import PathClient, PathEvent
 from controller.api.server import Server, listen_unix
 from controller.paths.core import Endpoint
+from controller.paths.multipoint_path import Channels
 from controller.tests.fake_switch import Frame
 from controller.tests.rig import Rig
 from controller.tests.sample import MAC_1, MAC_3A, MAC_3B
@@ -93,6 +95,24 @@ def test_show_compares_what_entered_with_what_leaves_got(run: Run, rig: Rig) -> 
     assert shown["path"]["name"] == shown["counters"]["name"] == "NGRID"
 
 
+def test_channels(run: Run, rig: Rig) -> None:
+    """Frames of the second of two groups, which s3 has joined."""
+    asked = ["--channels", "232.10.1.0/2", "--leave-latency", "3000"]
+    run("create", "p", "--root", "s1:1:101", "--rate", "20M", *asked)
+    run("add", "p", "s3:9:103")
+    channels = rig.service.path("p").path.channels
+    assert channels == Channels(IPv4Address("232.10.1.0"), 2, 3000)
+    rig.service.set_channels("p", {("s3", 9, 103): frozenset([1])})
+    for _ in range(3):
+        rig.net.inject("s1", 1, Frame("01:00:5e:0a:01:01", MAC_1, 101))
+    rig.clock.now += 2
+    last = [line.split("  ") for line in run("show", "p")[1].splitlines()[-2:]]
+    assert [[cell.strip() for cell in line if cell] for line in last] == [
+        ["CHANNEL", "ENTERED", "LEAF", "JOINED", "GOT"],
+        ["232.10.1.1", "3 frames 0.0 MB", "s3:9:103", "yes", "3 frames 0.0 MB"],
+    ]
+
+
 def test_picture(run: Run, rig: Rig, tmp_path: Path) -> None:
     with_path(run)
     run("create", "other", "--root", "s2:9:202", "--rate", "best-effort")
@@ -132,6 +152,7 @@ def test_names_that_mean_something_to_dot_are_only_names() -> None:
         "end_time": None,
         "meter": None,
         "groups": [],
+        "channels": None,
         "rate_bps": 0,
         "root": {"switch": "a\\", "port": 1, "vlan": 2, "macs": []},
         "leaves": [{"switch": "b", "port": 1, "vlan": 3, "macs": [], "state": "down"}],
@@ -164,6 +185,14 @@ def test_refusals_are_told_and_change_the_exit_code(run: Run) -> None:
         (
             ["create", "x", "--root", "s1:1:1", "--rate", "1M", "--end", "soon"],
             "found 'soon'; valid: +90m",
+        ),
+        (
+            ["create", "x", "--root", "s1:1:1", "--rate", "1M", "--channels", "232.10.1.0/x"],
+            "found '232.10.1.0/x'; valid: GROUP[/COUNT], e.g. 232.10.1.0/46",
+        ),
+        (
+            ["create", "x", "--root", "s1:1:1", "--rate", "1M", "--leave-latency", "9"],
+            "found --leave-latency without --channels; valid: both",
         ),
         (["frobnicate"], "downpour paths: found command 'frobnicate'; valid: list, show"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 
+from controller.paths.entries import Kind, cookie_of
 from controller.paths.replies import Malformed, Type
 from controller.switches.guard import (
     Bucket,
@@ -33,6 +34,16 @@ def test_packet_ins_above_the_rate_are_dropped_and_counted() -> None:
     assert 2990 <= passed <= 3010  # a burst of 1000, 2000 in the second
     assert counts.all()["packet_ins_dropped"] == 10_000 - passed
     assert inlet.judge(message(2, b"ping"), 101.0).passes  # others are not concerned
+
+
+def test_reports_leave_link_probes_alone() -> None:
+    """However many hosts report at once."""
+    inlet = Inlet(Counts())
+    report = packet_in_message(3, b"report", cookie_of(Kind.IGMP, 7))
+    probe = packet_in_message(3, b"probe", cookie_of(Kind.LLDP))
+    passed = sum(inlet.judge(report, 100.0 + n / 10_000).passes for n in range(10_000))
+    assert 2990 <= passed <= 3010
+    assert all(inlet.judge(probe, 101.0).passes for _ in range(1000))
 
 
 def test_other_messages_above_the_rate_are_waited_with() -> None:

@@ -8,15 +8,18 @@ import re
 import struct
 import time
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
 
 from controller.api.answers import PathAnswer
 from controller.api.path_client import PathClient, PathClientError
+from controller.paths import igmp
 from controller.paths.entries import Flow, Kind, kind_of
 from controller.paths.forwarding import base_entries
-from controller.paths.multipoint_path import MultipointPath
+from controller.paths.igmp import Filter, Record, Report
+from controller.paths.multipoint_path import Channels, MultipointPath
 from controller.paths.plan import entries_of
 from controller.tests import process
 from controller.tests.ovs_bench import (
@@ -230,6 +233,41 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
             for part in (lambda shown: (*shown["leaves"], *shown["edges"]))(path.counters("NGRID"))
         ),
     )
+
+
+def test_hosts_join_channels_by_igmp(bench: Bench) -> None:
+    """Reports as frames of hosts; a report of a MAC that the leaf does not have joins nothing."""
+    base = IPv4Address("232.10.1.254")
+    first = "01:00:5e:0a:01:fe"
+
+    def say(switch: str, mac: str, vlan: int, what: Filter) -> None:
+        frame = igmp.frame_of(Report(3, (Record(what, base),)), mac, vlan=vlan)
+        bench.sockets[f"x-{switch}"].send(frame)
+
+    with bench.client() as client:
+        client.create_path("layers", ROOT, RATE, channels=Channels(base, 3))
+        for leaf in (LEAF_2, LEAF_3, LEAF_4):
+            client.add_leaf("layers", leaf)
+        bench.expect(EVERYONE, "s1", MULTICAST, MAC_1, 101)
+        bench.expect([], "s1", first, MAC_1, 101)
+        say("s2", MAC_4, 102, Filter.TO_EXCLUDE)
+        say("s3", MAC_3A, 103, Filter.TO_EXCLUDE)
+        bench.expect([("s3", 103)], "s1", first, MAC_1, 101)
+        say("s4", MAC_4, 104, Filter.TO_EXCLUDE)
+        bench.expect([("s3", 103), ("s4", 104)], "s1", first, MAC_1, 101)
+        say("s3", MAC_3A, 103, Filter.TO_INCLUDE)
+        bench.expect([("s4", 104)], "s1", first, MAC_1, 101)
+        assert client.get("layers")["state"] == "up"
+        bench.vsctl("del-controller", "s2")
+        process.wait_until("degraded", lambda: client.get("layers")["state"] == "degraded")
+        for what in ("del-flows", "del-groups", "del-meters"):
+            bench.ofctl(what, "s2")
+        bench.vsctl("set-controller", "s2", *bench.targets)
+        process.wait_until("up", lambda: client.get("layers")["state"] == "up")
+        bench.expect([("s4", 104)], "s1", first, MAC_1, 101)
+        client.delete_path("layers")
+    for switch in CORE.dpids:
+        assert bench.groups(switch) == bench.meters(switch) == []
 
 
 def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathClient) -> None:

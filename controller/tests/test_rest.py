@@ -53,6 +53,7 @@ def test_whole_life_of_a_path(rig: Rig) -> None:
         "meter": {"switch": "s1", "id": 1},
         "edges": [],
         "groups": [],
+        "channels": None,
     }
     response = rig.http.post("/v1/paths/NGRID/leaves", json=LEAF)
     assert response.status_code == 201

@@ -15,8 +15,10 @@ import pytest
 from controller.paths.entries import (
     TABLE_MISS,
     Flow,
+    Kind,
     Match,
     Meter,
+    cookie_of,
 )
 from controller.paths.messages import (
     Barrier,
@@ -412,6 +414,18 @@ def test_packet_ins_are_handed_on_with_the_name_of_the_switch(board: Board) -> N
     board.connected(datapath, {})
     board.packet_in(datapath, raw)
     assert seen == [("s1", PacketIn(3, COOKIE, b"frame"))]
+
+
+def test_reports_are_handed_on_apart(board: Board) -> None:
+    seen: list[Any] = []
+    cookie = cookie_of(Kind.IGMP, 7)
+    datapath = FakeDatapath(1, silent)
+    board.connected(datapath, {})
+    board.packet_in(datapath, packet_in_message(3, b"report", cookie))  # to nobody yet
+    board.on_report = lambda name, packet: seen.append((name, packet))
+    board.packet_in(datapath, packet_in_message(3, b"report", cookie))
+    board.packet_in(datapath, packet_in_message(3, b"probe"))
+    assert seen == [("s1", PacketIn(3, cookie, b"report"))]
 
 
 def test_lists_without_a_closing_barrier_are_a_bug(board: Board) -> None:
