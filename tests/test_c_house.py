@@ -48,7 +48,7 @@ def test_wings_stand_on_floors() -> None:
             "ldm7/ldmd/mldm.c",
             '#include "wire.h"',
             'ldm7/ldmd/mldm.c:2: found #include "wire.h" of fmtp/src; '
-            "valid: headers of ldm7/ldmd, fmtp/include, ldm7/common, ldm7/queue, sandbox",
+            "valid: headers of ldm7/ldmd, fmtp/include, ldm7/common, ldm7/queue, common/c, sandbox",
         ),
         (
             "ldm7/queue/pq.c",

@@ -22,6 +22,7 @@
 #include <sys/uio.h>
 #include <time.h>
 
+#include "fmtp_counters.h"
 #include "net/address.h"
 #include "net/key_file.h"
 
@@ -191,6 +192,7 @@ struct fmtp_server_stats {
     uint64_t ahead;       /* requests about products that were not offered yet: forged datagrams
                              reach a receiver, or it is hostile */
     size_t receivers, retained;
+    uint64_t retained_bytes;
     size_t extended;             /* receivers that speak extension 1 */
     size_t handshakes;           /* connections amid the key exchange now */
     unsigned pdu_bytes;          /* in use */
@@ -237,6 +239,15 @@ bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
 void fmtp_server_finish(struct fmtp_server *s);
 /* Counters since the opening, and what is connected now. */
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out);
+/* A place for a receiver, as long as it is connected. */
+struct fmtp_receiver_place {
+    struct sockaddr_storage address; /* AF_UNSPEC: nobody's */
+    struct fmtp_peer_counters counts;
+};
+/* Fills out with the first `room` places; returns how many there are (max_receivers). It goes over
+ * all products that are retained. */
+size_t fmtp_server_get_receivers(struct fmtp_server *s, struct fmtp_receiver_place *out,
+                                 size_t room);
 
 /* ------------------------------------------------------------------ receiving side */
 

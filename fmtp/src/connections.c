@@ -129,6 +129,21 @@ size_t fmtp_server_let_go(struct fmtp_server *s, uint32_t up_to)
     return n;
 }
 
+size_t fmtp_server_get_receivers(struct fmtp_server *s, struct fmtp_receiver_place *out,
+                                 size_t room)
+{
+    fmtp_sender_count_held(s->core, tp_now_ns());
+    for (size_t i = 0; i < room && i < s->cfg.max_receivers; i++) {
+        const struct conn *c = s->by_peer[i];
+        out[i].address.ss_family = AF_UNSPEC;
+        if (!c)
+            continue;
+        out[i].address = c->addr;
+        fmtp_sender_peer_counters(s->core, (int)i, &out[i].counts);
+    }
+    return s->cfg.max_receivers;
+}
+
 size_t fmtp_server_disconnect(struct fmtp_server *s, const struct sockaddr_storage *host,
                               size_t keep)
 {

@@ -409,6 +409,7 @@ void fmtp_sender_get_stats(const struct fmtp_sender *s, struct fmtp_server_stats
     *out = s->stats;
     out->receivers = s->npeers;
     out->retained = s->retained;
+    out->retained_bytes = s->retained_bytes;
     for (size_t i = 0; i < s->cfg.max_peers; i++)
         out->alone += s->peers[i] && s->accounts[s->peers[i]->account].alone;
 }

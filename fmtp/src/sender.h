@@ -149,6 +149,10 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 
 /* Counters alone: no counts of what is connected or retained now. */
 const struct fmtp_server_stats *fmtp_sender_counts(const struct fmtp_sender *s);
+/* What each peer holds back at now_ns, for: */
+void fmtp_sender_count_held(struct fmtp_sender *s, uint64_t now_ns);
+void fmtp_sender_peer_counters(const struct fmtp_sender *s, int peer,
+                               struct fmtp_peer_counters *out);
 /* Everything but .receivers' address related fields is filled. */
 void fmtp_sender_get_stats(const struct fmtp_sender *s, struct fmtp_server_stats *out);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What peers hold back: products that were multicast and wait for their acknowledgement.
+ * What peers hold back, and their counters: products that were multicast and wait for their
+ * acknowledgement.
  */
 #include <string.h>
 
@@ -30,7 +31,10 @@ static void count(struct fmtp_sender *s, const struct product *p, uint64_t now_n
     for (size_t i = set_next(p->unfinished_set, n, 0); i < n;
          i = set_next(p->unfinished_set, n, i + 1)) {
         struct held *h = &s->held_by[i];
+        h->products++;
         h->bytes += p->size;
+        if (now_ns > p->left_ns && now_ns - p->left_ns > h->since_ns)
+            h->since_ns = now_ns - p->left_ns;
         if (!p->acked_ns)
             continue;
         h->behind.products++;
@@ -101,4 +105,31 @@ int fmtp_sender_laggard(struct fmtp_sender *s, uint64_t now_ns, struct fmtp_held
     if (s->held_by[worst].bytes > out->bytes)
         out->bytes = s->held_by[worst].bytes;
     return worst;
+}
+
+void fmtp_sender_count_held(struct fmtp_sender *s, uint64_t now_ns)
+{
+    memset(s->held_by, 0, s->cfg.max_peers * sizeof *s->held_by);
+    for (size_t i = 0; i <= s->hash_mask; i++)
+        for (const struct product *p = s->hash[i]; p; p = p->chain)
+            if (p->multicasted)
+                count(s, p, now_ns);
+}
+
+void fmtp_sender_peer_counters(const struct fmtp_sender *s, int number,
+                               struct fmtp_peer_counters *out)
+{
+    const struct peer *peer = s->peers[number];
+    const struct held *h = &s->held_by[number];
+
+    *out = peer->counts;
+    out->pinned_products = h->products;
+    out->pinned_bytes = h->bytes;
+    out->pinned_seconds = h->since_ns;
+    out->behind_products = h->behind.products;
+    out->behind_bytes = h->behind.bytes;
+    out->behind_seconds = h->behind.behind_ns;
+    out->rtt_seconds = peer->rtt_ns;
+    out->extended = peer->extended;
+    out->alone = s->accounts[peer->account].alone;
 }

@@ -113,8 +113,10 @@ static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool r
     if (peer->head_sent && fmtp_requests_at(&peer->queue, 0)->index == index)
         save_rest(s, peer);
     size_t found = fmtp_requests_purge(&peer->queue, peer->head_sent ? 1 : 0, index, reject);
-    if (found && reject)
+    if (found && reject) {
         s->stats.rejects++;
+        peer->counts.rejects++;
+    }
     update_active(s, number);
     return found;
 }
@@ -436,6 +438,7 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint
         bytes -= len;
         if (r->flags == FMTP_RETX_DATA) {
             s->stats.retx_blocks++;
+            peer->counts.stream_blocks++;
             s->stats.retx_bytes += len - FMTP_HEADER_LEN;
             if (r->end - r->seq > block_bytes(s)) {
                 r->seq += block_bytes(s);

@@ -153,6 +153,7 @@ static int reject(struct fmtp_sender *s, int number, uint32_t index)
     struct fmtp_request r = {.index = index, .flags = FMTP_RETX_REJ};
 
     s->stats.rejects++;
+    s->peers[number]->counts.rejects++;
     return fmtp_peers_answer(s, number, &r);
 }
 
@@ -202,6 +203,7 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     struct product *p = fmtp_sender_lookup(s, h->index);
 
     s->stats.repair_requests++;
+    s->peers[number]->counts.requests++;
     if (!p)
         return no_product(s, number, h);
     if (h->seqnum >= fmtp_fec_groups(p->nblocks, s->cfg.fec_k))
@@ -229,7 +231,7 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
 static void acknowledged(struct fmtp_sender *s, int number, struct product *p, uint32_t lost,
                          uint64_t now_ns)
 {
-    const struct peer *peer = s->peers[number];
+    struct peer *peer = s->peers[number];
 
     if (lost == FMTP_END_FAILED) {
         if (!fmtp_sender_finish(p, number))
@@ -245,6 +247,8 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
         p->acked_ns = now_ns;
     /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage, or
      * it came late. */
+    if (peer->extended && lost <= p->nblocks)
+        peer->counts.lost_blocks += lost;
     if (peer->extended && lost <= p->nblocks / 2) {
         fmtp_accounts_heard(s, peer->account, p->nblocks, lost);
         if (!fmtp_accounts_alone(s, peer->account, 0)) {
@@ -254,6 +258,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
     }
     if (fmtp_sender_finish(p, number)) {
         s->stats.acks++;
+        peer->counts.acks++;
         fmtp_peers_forget(s, number, p->index);
     }
 }
@@ -272,6 +277,7 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
         return 0;
     case FMTP_RETX_REQ:
         s->stats.retx_requests++;
+        s->peers[number]->counts.requests++;
         if (h->payloadlen == 0 || (p && h->seqnum >= p->size))
             return bad_message(s);
         break;

@@ -108,6 +108,7 @@ struct peer {
     struct fmtp_requests queue;
     size_t head_sent; /* bytes of the message at the head that left already */
     uint64_t popped;  /* entries of the queue that are gone */
+    struct fmtp_peer_counters counts;
     struct answered answered[ANSWERED];
     size_t rest_at, rest_len;
     uint8_t rest[]; /* of a half-sent message whose product was let go meanwhile */
@@ -115,7 +116,8 @@ struct peer {
 
 /* What a peer holds back: in all, and of that what others have acknowledged. */
 struct held {
-    uint64_t bytes;
+    size_t products;
+    uint64_t bytes, since_ns; /* since_ns: of the oldest */
     struct fmtp_held behind;
 };
 

@@ -359,13 +359,19 @@ static void multicast(struct fmtp_sender *s, size_t size, uint64_t now_ns)
     drain(s, now_ns, &extra);
 }
 
-static void acknowledge(struct fmtp_sender *s, int p, uint32_t index, uint64_t now_ns)
+static void acknowledge_with(struct fmtp_sender *s, int p, uint32_t index, uint32_t lost,
+                             uint64_t now_ns)
 {
-    struct fmtp_header h = {index, 0, 0, FMTP_RETX_END};
+    struct fmtp_header h = {index, lost, 0, FMTP_RETX_END};
     uint8_t bytes[FMTP_HEADER_LEN];
 
     fmtp_header_put(bytes, &h);
     assert_int_equal(fmtp_sender_peer_input(s, p, bytes, sizeof bytes, now_ns), 0);
+}
+
+static void acknowledge(struct fmtp_sender *s, int p, uint32_t index, uint64_t now_ns)
+{
+    acknowledge_with(s, p, index, 0, now_ns);
 }
 
 /* The third product that only the silent one lacks is too many; without others there is no bound.
@@ -392,6 +398,39 @@ static void test_laggard_by_products(void **state)
     fmtp_sender_peer_remove(s, silent);
     assert_int_equal(nreleased, 3);
     assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
+    fmtp_sender_free(s);
+}
+
+/* What a peer pins and what others have of that; what it asked for and lost. */
+static void test_counters_of_a_peer(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int quick = peer(s, true), silent = peer(s, true);
+    struct fmtp_peer_counters c;
+
+    (void)state;
+    for (unsigned i = 0; i < 3; i++)
+        multicast(s, 1000, i * 100 * MS);
+    assert_int_equal(ask(s, quick, 0, 0, 0, 1, 1, 300 * MS), 0);
+    acknowledge_with(s, quick, 0, 4, 350 * MS);
+    fmtp_sender_count_held(s, 400 * MS);
+    fmtp_sender_peer_counters(s, silent, &c);
+    assert_int_equal(c.pinned_products, 3);
+    assert_int_equal(c.pinned_bytes, 3000);
+    assert_int_equal(c.pinned_seconds, 400 * MS);
+    assert_int_equal(c.behind_products, 1);
+    assert_int_equal(c.behind_bytes, 1000);
+    assert_int_equal(c.behind_seconds, 50 * MS);
+    assert_int_equal(c.acks + c.requests + c.lost_blocks, 0);
+    assert_true(c.extended);
+    fmtp_sender_peer_counters(s, quick, &c);
+    assert_int_equal(c.pinned_products, 2);
+    assert_int_equal(c.pinned_bytes, 2000);
+    assert_int_equal(c.pinned_seconds, 300 * MS);
+    assert_int_equal(c.behind_products, 0);
+    assert_int_equal(c.acks, 1);
+    assert_int_equal(c.requests, 1);
+    assert_int_equal(c.lost_blocks, 4);
     fmtp_sender_free(s);
 }
 
@@ -473,6 +512,7 @@ int main(void)
         cmocka_unit_test(test_paced_streams),
         cmocka_unit_test(test_no_peer_hoards),
         cmocka_unit_test(test_memory_is_bounded),
+        cmocka_unit_test(test_counters_of_a_peer),
         cmocka_unit_test(test_laggard_by_products),
         cmocka_unit_test(test_laggard_by_bytes_and_time),
         cmocka_unit_test(test_laggard_in_total),

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "confine.h"
+#include "counters.h"
 #include "feeds.h"
 #include "lane.h"
 #include "places.h"
@@ -65,6 +66,7 @@ struct children {
         void *ctx;
     } hooks[CHILDREN_HOOKS_MAX];
     unsigned nhooks;
+    uint64_t failures; /* of entries' processes */
 };
 
 static struct children *the_children; /* for is_alive in a forked child */
@@ -206,10 +208,11 @@ static int run_mldm(struct children *c, const struct child *what)
     const struct conf_multicast *entry = &c->opt->conf->multicasts[what->entry];
     int control_fd = c->controls[what->entry].own, rc = 1;
 
+    struct stats_page *page = counters_mldm(c->opt, entry);
     if (lane_make(c->opt, entry) < 0)
         subscribers_refuse_waiting(control_fd);
     else if (confine(c, what) == 0)
-        rc = mldm_run(c->opt, entry, control_fd);
+        rc = mldm_run(c->opt, entry, control_fd, page);
     lane_remove();
     return rc;
 }
@@ -222,6 +225,8 @@ static int run_child(struct children *c, const struct child *what, int fd)
 
     if (what->kind == KIND_MLDM)
         return run_mldm(c, what);
+    struct stats_page *page =
+        what->kind != KIND_DOWN7 ? NULL : counters_down7(c->opt, &conf->receives[what->entry]);
     if (confine(c, what) < 0)
         return 1;
     if (what->kind == KIND_CLIENT)
@@ -229,7 +234,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
-    case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry]);
+    case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry], page);
     default: return run_exec(conf->execs[what->entry].argv);
     }
 }
@@ -369,6 +374,11 @@ struct children_count children_count(const struct children *c)
     return n;
 }
 
+uint64_t children_failures(const struct children *c)
+{
+    return c->failures;
+}
+
 uint64_t children_refused(const struct children *c)
 {
     return places_refused(c->places);
@@ -380,6 +390,9 @@ static void ended(struct child *ch, int status, uint64_t now)
 {
     const char *name = kind_names[ch->kind];
 
+    if (ch->kind == KIND_MLDM || ch->kind == KIND_DOWN7)
+        counters_remove(the_children->opt, name, ch->pid);
+    the_children->failures += ch->kind != KIND_CLIENT && status != 0;
     if (WIFSIGNALED(status))
         log_error("%s process %d was ended by signal %d", name, (int)ch->pid, WTERMSIG(status));
     else if (WEXITSTATUS(status) != 0)

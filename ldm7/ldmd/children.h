@@ -33,6 +33,8 @@ struct children_count {
 };
 /* How many processes there are. */
 struct children_count children_count(const struct children *c);
+/* How many processes of entries were killed or ended with another status than 0. */
+uint64_t children_failures(const struct children *c);
 /* How many connections the limits refused. */
 uint64_t children_refused(const struct children *c);
 /* Reaps what ended; starts again what is due. When to call again at the latest. */

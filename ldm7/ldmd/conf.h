@@ -112,6 +112,7 @@ struct conf_settings {
     uint64_t path_timeout_s;          /* path.timeout_s (30): how long a subscriber waits for it */
     uint64_t path_grace_s;            /* path.grace_s (30): leaves found there stay so long */
     bool sandbox;                     /* ldmd.sandbox on|off (on): see confine.h */
+    bool stats;                       /* ldmd.stats on|off (on): see counters.h */
     char congestion_control[16];      /* ldm6.congestion_control (empty: the kernel's default) */
 };
 #define CONF_PATH_RATE_AS_FMTP UINT64_MAX

@@ -96,6 +96,22 @@ static void log_stats(const struct down7 *d)
              s.mac_failures);
 }
 
+static void show_counters(struct down7 *d)
+{
+    struct client_counters fmtp = d->before;
+
+    if (!d->page || (!counters_due(&d->pace, d->ds.loop.now_ns) && d->shown == d->ds.state))
+        return;
+    if (d->fmtp)
+        counters_add_client(&fmtp, d->fmtp);
+    d->shown = d->ds.state;
+    d->counts.receiving = d->receiving;
+    d->counts.fallback = d->fallback.pid > 0;
+    d->counts.in_flight_products = d->nflights + (d->reservation ? 1 : 0);
+    d->counts.awaited_products = d->session.nmissed;
+    counters_put_down7(d->page, &d->counts, &fmtp);
+}
+
 /* ------------------------------------------------------------------ subscription */
 
 static bool parse_endpoint(const char *text, struct sockaddr_in *out)
@@ -199,6 +215,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
              d->rcv->host, feedtype_format(r->feed, feed, sizeof feed), r->group, r->server, addr,
              r->prefix_len);
     downstream_feeding(&d->ds);
+    d->counts.sessions++;
     d->backlog = BACKLOG_NOT_YET;
     d->has_first = d->told_forged = false;
     progress_start(&d->progress);
@@ -302,8 +319,10 @@ static void ended_session(void *ctx)
 
     log_stats(d);
     loop_del(&d->ds.loop, &d->fmtp_src);
-    if (d->fmtp)
+    if (d->fmtp) {
+        counters_add_client(&d->before, d->fmtp);
         fmtp_client_close(d->fmtp);
+    }
     d->fmtp = NULL;
     down7_drop_flights(d);
     rpc_stream_end(&d->ds.peer.in); /* a product cut off is noted as missed before saving */
@@ -342,6 +361,8 @@ static uint64_t tend(void *ctx, uint64_t now)
         test = fmtp_by;
     if ((d->nflights || d->reservation) && now + LOOK_NS < test)
         test = now + LOOK_NS;
+    if (d->page && counters_deadline(&d->pace) < test)
+        test = counters_deadline(&d->pace);
     return d->session.dirty && save_at < test ? save_at : test;
 }
 
@@ -357,6 +378,7 @@ static void after_turn(void *ctx)
 {
     struct down7 *d = ctx;
 
+    show_counters(d);
     if (d->ds.loop.got_chld) {
         d->ds.loop.got_chld = false;
         fallback_reap(&d->fallback);
@@ -371,7 +393,7 @@ static void after_turn(void *ctx)
     log_stats(d);
 }
 
-int down7_run(const struct options *opt, const struct conf_receive *rcv)
+int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page)
 {
     static const struct downstream_role role = {.prog = "down7",
                                                 .reply_s = SUBSCRIBE_S,
@@ -385,9 +407,11 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
                                                          .product_abort = down7_product_abort}};
     static struct down7 d;
 
-    d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}};
-    if (downstream_open(&d.ds, opt, &role, &d, rcv->host, rcv->port) < 0)
+    d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}, .page = page};
+    if (downstream_open(&d.ds, opt, &role, &d, rcv->host, rcv->port) < 0) {
+        stats_close(page);
         return 1;
+    }
     feedtype_format(rcv->feed, d.feed, sizeof d.feed);
     if (!session_path(d.path, sizeof d.path, opt->queue, rcv->host, rcv->port, d.feed))
         d.path[0] = '\0';
@@ -409,5 +433,6 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv)
     progress_free(&d.progress);
     session_free(&d.session);
     downstream_close(&d.ds);
+    stats_close(page);
     return 0;
 }

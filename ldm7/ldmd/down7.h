@@ -7,6 +7,7 @@
 #define LDMD_DOWN7_H
 
 #include "common/feedtype.h"
+#include "counters.h"
 #include "downstream.h"
 #include "fallback.h"
 #include "fmtp.h"
@@ -67,6 +68,11 @@ struct down7 {
     uint8_t *region;
     bool is_backlog, is_wanted;
     uint32_t index;
+    struct stats_page *page; /* NULL: none */
+    struct counters_pace pace;
+    struct down7_counters counts;
+    struct client_counters before; /* of FMTP, in earlier sessions */
+    enum downstream_state shown;
 };
 
 /* Is info->signature not the MD5 of the data? */

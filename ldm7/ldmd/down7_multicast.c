@@ -49,11 +49,13 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     enum pq_status st = pq_reserve(d->ds.queue, &sig, size, &region, &r);
     if (st == PQ_DUP) {
         char hex[33];
+        d->counts.duplicates++;
         log_warn("Duplicate product: sig=%s, size=%u", signature_format(&sig, hex), size);
         progress_settled(&d->progress, index, &sig);
         return NULL;
     }
     if (st != PQ_OK) {
+        d->counts.rejected++;
         log_warn("no room for product %u of %u bytes: %s", index, size, pq_strerror(st));
         if (st == PQ_FULL)
             down7_request_missed(d, index);
@@ -97,9 +99,25 @@ static void reject(struct down7 *d, struct flight **at)
 {
     uint32_t index = (*at)->index;
 
+    d->counts.rejected++;
     pq_discard(d->ds.queue, (*at)->reservation);
     drop_flight(d, at);
     down7_request_missed(d, index);
+}
+
+static void count_received(struct down7 *d, uint32_t bytes, uint32_t retx_blocks, double delay_s)
+{
+    struct down7_counters *c = &d->counts;
+    uint64_t delay_us = delay_s > 0 ? (uint64_t)(delay_s * 1e6) : 0;
+
+    c->multicast_products++;
+    c->multicast_bytes += bytes;
+    c->repaired_products += retx_blocks > 0;
+    c->latency_seconds += delay_us;
+    c->negative_latencies += delay_s < 0;
+    if (delay_us > c->latency_max_seconds)
+        c->latency_max_seconds = delay_us;
+    c->last_product_timestamp_seconds = counters_timestamp();
 }
 
 void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s)
@@ -130,6 +148,10 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
     drop_flight(d, at);
     progress_settled(&d->progress, index, &info.signature);
     d->session.dirty = true;
+    if (st == PQ_OK)
+        count_received(d, info.size, retx_blocks, delay_s);
+    else
+        d->counts.duplicates++;
     char line[PRODUCT_LINE_MAX], hex[33];
     if (st == PQ_OK)
         log_info("Received: {delay: %.6f s, index: %u, retrans: %u, info: \"%s\"}", delay_s, index,
@@ -144,6 +166,7 @@ void down7_missed(void *ctx, uint32_t index)
     struct down7 *d = ctx;
     struct flight **at = find_flight(d, index);
 
+    d->counts.missed++;
     log_note("Missed: index=%u", index);
     if (*at) {
         pq_discard(d->ds.queue, (*at)->reservation);

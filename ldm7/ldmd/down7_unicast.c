@@ -155,6 +155,19 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     return true;
 }
 
+static void count_inserted(struct down7 *d, enum pq_status st)
+{
+    struct down7_counters *c = &d->counts;
+
+    if (st != PQ_OK) {
+        ++*(st == PQ_DUP ? &c->duplicates : &c->rejected);
+        return;
+    }
+    ++*(d->is_backlog ? &c->backlog_products : &c->backstop_products);
+    *(d->is_backlog ? &c->backlog_bytes : &c->backstop_bytes) += d->info.size;
+    c->last_product_timestamp_seconds = counters_timestamp();
+}
+
 bool down7_product_end(void *ctx)
 {
     struct down7 *d = ctx;
@@ -163,10 +176,12 @@ bool down7_product_end(void *ctx)
         char line[PRODUCT_LINE_MAX];
         product_line_format(&d->info, line, sizeof line);
         if (d->ds.opt->conf->set.verify_md5 && down7_md5_differs(&d->info, d->region)) {
+            d->counts.rejected++;
             log_error("digest differs from the signature: %s", line);
             pq_discard(d->ds.queue, d->reservation);
         } else {
             enum pq_status st = pq_commit(d->ds.queue, d->reservation, &d->info, 0);
+            count_inserted(d, st);
             if (st == PQ_OK)
                 log_info("%s: %s", origin_of(d), line);
             else
@@ -207,6 +222,7 @@ bool down7_no_such_product(struct down7 *d, struct xin *args)
     if (!xin_done(args))
         return false;
     if (session_remove_missed(&d->session, index)) {
+        d->counts.unavailable++;
         log_peer_warn(d->rcv->host, "No such product at %s: index=%u", d->rcv->host, index);
         progress_settled(&d->progress, index, NULL);
     }

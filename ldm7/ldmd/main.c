@@ -21,6 +21,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "confine.h"
+#include "counters.h"
 #include "keys.h"
 #include "lane.h"
 #include "notify.h"
@@ -252,8 +253,19 @@ static void pass_signals_on(struct loop *loop, struct children *children)
     loop->got_hup = loop->got_usr2 = loop->got_usr1 = false;
 }
 
+static void show_counters(struct stats_page *page, const struct children *c)
+{
+    struct children_count is = children_count(c);
+
+    if (page)
+        counters_put_ldmd(page, &(struct ldmd_counters){.connections = is.clients,
+                                                        .entries = is.entries,
+                                                        .refused = children_refused(c),
+                                                        .failures = children_failures(c)});
+}
+
 static void serve(struct loop *loop, struct children *children, struct acceptor *acceptor,
-                  struct notify *manager)
+                  struct notify *manager, struct stats_page *page)
 {
     children_start(children, now_ns());
     notify_say(manager, "READY=1");
@@ -265,6 +277,7 @@ static void serve(struct loop *loop, struct children *children, struct acceptor 
 
         for (unsigned i = 1; i < sizeof next / sizeof next[0]; i++)
             first = next[i] < first ? next[i] : first;
+        show_counters(page, children);
         loop->got_chld = false;
         loop_once(loop, first);
         pass_signals_on(loop, children);
@@ -302,7 +315,10 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
     struct notify manager;
     notify_open(&manager, now_ns());
     children_on_fork(children, forget_manager, &manager);
-    serve(&loop, children, acceptor, &manager);
+    counters_sweep(opt);
+    struct stats_page *page = counters_ldmd(opt, a->port);
+    serve(&loop, children, acceptor, &manager, page);
+    stats_close(page);
     acceptor_close(acceptor);
     close(listen_fd);
     children_end(children);

@@ -19,6 +19,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "common/product_line.h"
+#include "counters.h"
 #include "fmtp.h"
 #include "keys.h"
 #include "pim.h"
@@ -50,6 +51,9 @@ struct mldm {
     uint32_t next_index;
     bool at_end;
     uint64_t told_ahead, tell_ahead_ns;
+    struct stats_page *page; /* NULL: none */
+    struct counters_pace pace;
+    struct mldm_counters counts;
     char feed[FEEDTYPE_TEXT_MAX];
 };
 
@@ -220,6 +224,9 @@ static void offer(struct mldm *m, const struct pq_view *v)
         return;
     }
     m->next_index++;
+    m->counts.offered_products++;
+    m->counts.offered_bytes += copy.info.size;
+    m->counts.last_product_timestamp_seconds = counters_timestamp();
     if (offered != index) /* cannot happen: both count from the same first index */
         log_error("product index %u is recorded as %u", offered, index);
 }
@@ -276,6 +283,19 @@ static void on_fmtp(void *ctx, uint32_t events)
         m->loop.stop = true;
     }
     tell_ahead(m);
+}
+
+/* When to call again: what a receiver holds back grows older by itself. */
+static uint64_t show_counters(struct mldm *m, uint64_t now)
+{
+    if (!m->page)
+        return LOOP_FOREVER;
+    if (counters_due(&m->pace, now)) {
+        m->counts.queued_products = pq_last_seq(m->queue) - m->cursor;
+        counters_put_mldm(m->page, &m->counts, m->fmtp);
+    }
+    uint64_t due = counters_deadline(&m->pace);
+    return due == LOOP_FOREVER && !TAILQ_EMPTY(&m->flights) ? now + NS_PER_S : due;
 }
 
 static void log_stats(const struct mldm *m)
@@ -384,23 +404,27 @@ static bool start(struct mldm *m, int control_fd)
     return true;
 }
 
-int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd)
+int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd,
+             struct stats_page *page)
 {
-    struct mldm m = {.opt = opt, .entry = entry};
+    struct mldm m = {.opt = opt, .entry = entry, .page = page};
     int rc = 1;
 
     log_set_prog("mldm");
     TAILQ_INIT(&m.flights);
-    if (loop_open(&m.loop) < 0)
+    if (loop_open(&m.loop) < 0) {
+        stats_close(page);
         return 1;
+    }
     if (start(&m, control_fd) &&
         loop_add(&m.loop, &m.queue_src, pq_notify_fd(m.queue), EPOLLIN, on_queue, &m) == 0 &&
         loop_add(&m.loop, &m.fmtp_src, fmtp_server_fd(m.fmtp), EPOLLIN, on_fmtp, &m) == 0) {
         while (!m.loop.stop) {
             bool more = pump(&m);
             uint64_t due = subscribers_tend(m.subscribers, m.loop.now_ns);
+            uint64_t show = show_counters(&m, m.loop.now_ns);
 
-            loop_once(&m.loop, more ? 0 : due);
+            loop_once(&m.loop, more ? 0 : show < due ? show : due);
             if (m.loop.got_usr1) {
                 m.loop.got_usr1 = false;
                 log_stats(&m);
@@ -420,5 +444,6 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
     if (m.queue)
         pq_close(m.queue);
     loop_close(&m.loop);
+    stats_close(page);
     return rc;
 }

@@ -13,6 +13,8 @@
 #include "peer.h"
 #include "visitors.h"
 
+struct stats_page; /* counters.h */
+
 struct options {
     const char *queue; /* path of the product queue */
     struct conf *conf;
@@ -41,12 +43,13 @@ int upstream_run(const struct upstream_env *env, int fd);
 /* ------------------------------------------------------------------ the others */
 
 /* The multicast sender of a MULTICAST entry; control_fd: the socket that mldm_subscribe() asks
- * by. */
-int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd);
+ * by. page: where it counts, or NULL; it closes that. */
+int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd,
+             struct stats_page *page);
 /* The LDM6 downstream of a REQUEST entry. */
 int down6_run(const struct options *opt, const struct conf_request *req);
 /* The LDM7 downstream of a RECEIVE entry. */
-int down7_run(const struct options *opt, const struct conf_receive *rcv);
+int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page);
 
 /* What a subscription needs of mldm: that the subscriber may connect, from which address. */
 struct mldm_request {

@@ -147,7 +147,15 @@ def life(site: Site) -> None:
     before = pid_file.read_text()
     site.ok("restart")
     expect(pid_file.read_text() != before, "another process")
+    expect("\nldmd port=" in site.ok("stats"), "counters")
+    shown = site.ok("stats", "--prometheus").splitlines()
+    expect(
+        f'downpour_ldmd_refused_total{{program="ldmd",port="{site.port}"}} 0' in shown, f"{shown}"
+    )
+    expect("# TYPE downpour_queue_products gauge" in shown, "the queue's counters")
+    site.no(2, 'stats: found "-x"; valid: --prometheus', "stats", "-x")
     expect(site.ok("stop") == "ldmd has ended\n", "stop")
+    expect("\nldmd port=" not in site.ok("stats"), "counters of an ldmd that has ended")
     site.no(1, "ldmd does not run", "stop")
     expect(not pid_file.exists(), "no process file")
     pid_file.write_text(f"{os.getpid()}\n")
