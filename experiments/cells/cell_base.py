@@ -20,7 +20,7 @@ from typing import Final, TypedDict
 
 from common.files import tail
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
-from experiments.cells import queue_place, samplers, surveillance
+from experiments.cells import counters_log, queue_place, samplers, surveillance
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
 from experiments.cells.events import Event
 from experiments.cells.fidelity import Fidelity
@@ -328,6 +328,8 @@ class CellBase:
         hosts = [host.name for host in self.network.hosts]
         sysstat.start(self.publisher, hosts, every, max(2, round(most / every)))
         sampled: dict[str, Callable[[], str]] = {"ps.log": self._ps}
+        if "counters" in self.job.captures.samples:
+            sampled[counters_log.FILE] = counters_log.CountersLog(self.queues).sample
         for name, (interface, classid) in shapers.items():
             sampled[name] = partial(self._shaper, interface, classid)
         for name, function in sampled.items():

@@ -136,7 +136,8 @@ class RunChoices(Overrides):
         typer.Option(
             metavar="WHAT",
             help="Also record: hosts (sar at every host, not at the publisher alone), pidstat "
-            "(each program). It costs processor time, which the verdict counts.",
+            "(each program), counters (what ldmd's processes count: what receivers pin, lag, "
+            "repairs). It costs processor time, which the verdict counts.",
         ),
     ] = field(default_factory=list)
     capture: Annotated[
