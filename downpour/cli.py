@@ -35,6 +35,7 @@ from controller.api import ctl
 from downpour import skeleton
 from experiments import cli as experiments
 from labs import cli as labs
+from monitor import cli as monitor
 from parsers import cli as parsers
 from topologies import cli as topologies
 from virtual import cli as virtual
@@ -149,6 +150,7 @@ def _without(room: typer.Typer, name: str) -> typer.Typer:
 def _compose() -> None:
     for room in (experiments, parsers, topologies):
         app.add_typer(_without(room.app, "verify"))
+    app.add_typer(monitor.app, name="monitor", rich_help_panel=EXPERIMENTS)
     app.add_typer(topologies.topology, name="topology", rich_help_panel=NETWORKS)
     app.add_typer(ctl.app, name="paths", rich_help_panel=NETWORKS)
     app.add_typer(virtual.app, name="virtual", rich_help_panel=NETWORKS)

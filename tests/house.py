@@ -153,6 +153,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "parsers.measure",
         "virtual",
     ),
+    "monitor": ("common",),
     "downpour": (
         "common",
         "topologies",
@@ -162,6 +163,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "experiments",
         "bench",
         "labs",
+        "monitor",
     ),
 }
 ROOMS: Final = tuple(dict.fromkeys(place.split(".")[0] for place in MAY_IMPORT))

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that keep what runs counted: `downpour monitor ...`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from common.command_line import Failure, command, group
+from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+
+if TYPE_CHECKING:
+    from monitor.store import Source, Store
+
+app = group("Keep what the programs of runs counted (--sample counters), and export it.")
+
+StoreFile = Annotated[
+    Path, typer.Option("--store", metavar="FILE", help="Where it is kept (SQLite).")
+]
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Make one line and an exit code of what goes wrong in a command."""
+    from monitor.sources import SourceError
+    from monitor.store import StoreError
+
+    try:
+        yield
+    except (SourceError, StoreError) as error:
+        raise Failure(str(error), EXIT_USAGE) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+        raise Failure(text, EXIT_FAILED) from error
+
+
+@dataclass(kw_only=True)
+class ImportOptions:
+    """Of `monitor import`."""
+
+    what: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN|FILE...",
+            help="A run, a cell, its counters.jsonl, OpenMetrics text with time stamps, or CSV.",
+        ),
+    ]
+    store: StoreFile = Path("monitor.db")
+
+
+@command(app, "import", told=told)
+def import_command(options: ImportOptions) -> int:
+    """Add recordings to the store. What is there already counts once."""
+    from monitor.sources import recordings
+    from monitor.store import Store
+
+    store = Store(options.store)
+    left_out = 0
+    try:
+        for path in options.what:
+            for name, clock, recording in recordings(path):
+                store.put(name, clock, recording)
+                count = sum(len(points.values) for points in recording.points.values())
+                print(f"{name} ({clock}): {len(recording.points)} series, {count} values")
+                if recording.bad:
+                    left_out += recording.bad
+                    print(f"{path}: left out {recording.bad} lines: {recording.first_bad}",
+                          file=sys.stderr)  # fmt: skip
+    finally:
+        store.close()
+    return EXIT_FAILED if left_out else EXIT_OK
+
+
+def _source(store: Store, wanted: str | None) -> Source:
+    sources = {source.name: source for source in store.sources()}
+    if wanted is None and len(sources) == 1:
+        return next(iter(sources.values()))
+    if wanted not in sources:
+        names = ", ".join(sources) or "none: the store is empty"
+        raise Failure(f"--source: found {wanted or 'nothing'}; valid: {names}", EXIT_USAGE)
+    return sources[wanted]
+
+
+@dataclass(kw_only=True)
+class ExportOptions:
+    """Of `monitor export`."""
+
+    store: StoreFile = Path("monitor.db")
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
+    ] = None
+    format: Annotated[
+        Literal["openmetrics", "csv"],
+        typer.Option(help="openmetrics: for Prometheus and VictoriaMetrics."),
+    ] = "openmetrics"
+
+
+@command(app, "export", told=told)
+def export_command(options: ExportOptions) -> int:
+    """Print a recording."""
+    from monitor import openmetrics, table
+    from monitor.store import Store, StoreError
+
+    if not options.store.is_file():
+        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
+    store = Store(options.store)
+    try:
+        recording = store.recording(_source(store, options.source).id)
+    finally:
+        store.close()
+    if options.format == "csv":
+        table.write(recording, sys.stdout)
+    else:
+        sys.stdout.writelines(openmetrics.lines(recording))
+    return EXIT_OK

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A recording as OpenMetrics text with time stamps, which Prometheus (`promtool tsdb
+create-blocks-from openmetrics`) and VictoriaMetrics import, and back. The text cannot say that a
+series is GONE: it has no more samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from itertools import groupby
+from typing import Final, TextIO
+
+from prometheus_client.core import Metric
+from prometheus_client.openmetrics.parser import text_fd_to_metric_families
+
+from monitor.recording import (
+    GONE,
+    MOST_SERIES,
+    MOST_VALUE,
+    SAMPLED,
+    Points,
+    Recording,
+    Series,
+    labels_of,
+    shown,
+)
+
+PREFIX: Final = "downpour_"
+REPEAT_US: Final = 60_000_000  # Prometheus forgets a value after five minutes
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+_MICRO: Final = 6
+
+
+class TextError(Exception):
+    """Text that is no OpenMetrics, or that a recording cannot hold. One line."""
+
+
+def metric_name(series: Series) -> str:
+    """Return the name of a series' samples."""
+    return f"{PREFIX}{series.name}{'_total' if series.kind == 'counter' else ''}"
+
+
+def repeated(points: Points, sampled: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield the points, and between them the value that still holds, at times when a sample was
+    taken, so that none is older than REPEAT_US."""
+    at, last_us, last = 0, 0, GONE
+    for time_us, value in [*points, (MOST_VALUE, GONE)]:
+        while at < len(sampled) and sampled[at] < time_us:
+            if last != GONE and sampled[at] >= last_us + REPEAT_US:
+                last_us = sampled[at]
+                yield last_us, last
+            at += 1
+        if time_us != MOST_VALUE and value != GONE:
+            yield time_us, value
+        last_us, last = time_us, value
+
+
+def _sample_lines(series: Series, points: Points, sampled: list[int]) -> Iterator[str]:
+    labels = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in series.labels)
+    name = metric_name(series) + (f"{{{labels}}}" if labels else "")
+    for time_us, value in repeated(points, sampled):
+        yield f"{name} {shown(value, series.decimals)} {shown(time_us, _MICRO)}\n"
+
+
+def lines(recording: Recording) -> Iterator[str]:
+    """Yield the text of a recording line by line."""
+    sampled = sorted({t for s, p in recording.points.items() if s.name == SAMPLED for t, _ in p})
+    every = sorted(recording.points.items(), key=lambda item: item[0].key)
+    for name, members in groupby(every, key=lambda item: item[0].name):
+        group = list(members)
+        first = group[0][0]
+        yield f"# TYPE {PREFIX}{name} {first.kind}\n"
+        yield f"# HELP {PREFIX}{name} {first.help.translate(_ESCAPES)}\n"
+        for series, points in group:
+            yield from _sample_lines(series, points, sampled)
+    yield "# EOF\n"
+
+
+# -- back ------------------------------------------------------------------------------------------
+def _time_us(stamp: object, name: str) -> int:
+    if stamp is None:
+        raise TextError(f"{name}: found a sample without a time stamp; valid: one with")
+    return round(Decimal(str(stamp)) * 1_000_000)
+
+
+def _family(family: Metric, recording: Recording) -> None:
+    kind = "counter" if family.type == "counter" else "gauge"
+    samples = [s for s in family.samples if not s.name.endswith("_created")]
+    # As many decimals as its most exact value needs: what was written comes back.
+    exact = [Decimal(repr(float(s.value))) for s in samples]
+    if not all(value.is_finite() and 0 <= value <= MOST_VALUE for value in exact):
+        raise TextError(f"{family.name}: found a value that is negative, too large or no number")
+    decimals = max((-int(v.normalize().as_tuple().exponent) for v in exact), default=0)
+    decimals = min(max(decimals, 0), 9)
+    for sample, value in zip(samples, exact, strict=True):
+        series = Series(
+            family.name.removeprefix(PREFIX),
+            kind,
+            decimals,
+            family.documentation,
+            labels_of(sample.labels),
+        )
+        if series not in recording.points and len(recording.points) >= MOST_SERIES:
+            raise TextError(f"found more than {MOST_SERIES} series")
+        number = min(round(value * 10**decimals), MOST_VALUE)
+        recording.of(series).add(_time_us(sample.timestamp, sample.name), number)
+
+
+def read(file: TextIO) -> Recording:
+    """Return what OpenMetrics text says. TextError."""
+    recording = Recording()
+    try:
+        families: Iterable[Metric] = text_fd_to_metric_families(file)  # type: ignore[no-untyped-call]
+        for family in families:
+            _family(family, recording)
+    except UnicodeDecodeError:
+        raise
+    except (ValueError, OverflowError) as error:
+        raise TextError(f"no OpenMetrics text: {error}") from None
+    return recording

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recordings in SQLite: sources, their series, and blocks of points (`columns`).
+
+What comes twice, or late, counts once: a point is told by its series and its time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from monitor.columns import BlockError, Numbers, decode, encode, merge
+from monitor.recording import Points, Recording, Series, labels_of
+
+VERSION: Final = 1
+BLOCK: Final = 4096  # points in a full block
+_SCHEMA: Final = """
+CREATE TABLE source (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, clock TEXT NOT NULL) STRICT;
+CREATE TABLE series (id INTEGER PRIMARY KEY, source INTEGER NOT NULL REFERENCES source,
+  name TEXT NOT NULL, labels TEXT NOT NULL, kind TEXT NOT NULL, decimals INTEGER NOT NULL,
+  help TEXT NOT NULL, UNIQUE (source, name, labels)) STRICT;
+CREATE TABLE block (series INTEGER NOT NULL REFERENCES series, first_us INTEGER NOT NULL,
+  last_us INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (series, first_us)) STRICT, WITHOUT ROWID;
+"""
+
+
+class StoreError(Exception):
+    """A file that is no store, or a damaged one. One line."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where series come from. `clock`: native or virtual, which are never drawn on one axis."""
+
+    id: int
+    name: str
+    clock: str
+
+
+def _numbers(points: Points) -> tuple[Numbers, Numbers]:
+    times = np.frombuffer(points.times_us, np.int64)
+    values = np.frombuffer(points.values, np.int64)
+    order = np.argsort(times, kind="stable")
+    return times[order], values[order]
+
+
+class Store:
+    """One file. `path` None: in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        try:
+            self._db = sqlite3.connect(path or ":memory:", isolation_level=None)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
+                self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+            elif version != VERSION:
+                raise StoreError(f"{path}: found version {version}; valid: {VERSION}")
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: {error}") from None
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            yield
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: {error}") from None
+        finally:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+
+    def put(self, name: str, clock: str, recording: Recording) -> None:
+        """Add a recording to the source of that name, all of it or nothing. StoreError."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO source (name, clock) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (name, clock),
+            )
+            ((source, known),) = self._db.execute(
+                "SELECT id, clock FROM source WHERE name = ?", (name,)
+            )
+            if known != clock:
+                raise StoreError(f"source {name}: found clock {clock}; valid: {known}, as before")
+            for series, points in recording.points.items():
+                if len(points.times_us):
+                    self._add(self._series_id(source, series), _numbers(points))
+
+    def _series_id(self, source: int, series: Series) -> int:
+        labels = json.dumps(series.labels)
+        self._db.execute(
+            "INSERT INTO series (source, name, labels, kind, decimals, help) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+            (source, series.name, labels, series.kind, series.decimals, series.help),
+        )
+        ((number, kind, decimals),) = self._db.execute(
+            "SELECT id, kind, decimals FROM series WHERE source = ? AND name = ? AND labels = ?",
+            (source, series.name, labels),
+        )
+        if (kind, decimals) != (series.kind, series.decimals):
+            raise StoreError(
+                f"series {series.name}: found {series.kind} with {series.decimals} decimals; "
+                f"valid: {kind} with {decimals}, as before"
+            )
+        return int(number)
+
+    def _add(self, series: int, points: tuple[Numbers, Numbers]) -> None:
+        """Points in order of time. Blocks that they touch are made anew, and before these blocks
+        that are not much larger than what comes: a point is written anew some twelve times until
+        its block is full, however many come at once."""
+        first_us, total = int(points[0][0]), len(points[0])
+        rows = []
+        for first, last, count, data in self._db.execute(
+            "SELECT first_us, last_us, count, data FROM block WHERE series = ? "
+            "ORDER BY first_us DESC",
+            (series,),
+        ):
+            if last < first_us and (count >= BLOCK or count > 2 * total):
+                break
+            rows.append((first, data))
+            total += count
+        parts = [self._decoded(data) for _, data in rows]
+        times, values = merge([*parts, points])
+        self._db.executemany(
+            "DELETE FROM block WHERE series = ? AND first_us = ?",
+            [(series, first) for first, _ in rows],
+        )
+        self._db.executemany(
+            "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
+            [
+                (series, int(t[0]), int(t[-1]), len(t), encode(t, values[at : at + BLOCK]))
+                for at in range(0, len(times), BLOCK)
+                for t in (times[at : at + BLOCK],)
+            ],
+        )
+
+    def _decoded(self, data: bytes) -> tuple[Numbers, Numbers]:
+        try:
+            return decode(data)
+        except BlockError as error:
+            raise StoreError(f"{self._path}: a damaged block: {error}") from None
+
+    def sources(self) -> list[Source]:
+        """Return all sources."""
+        return [Source(*row) for row in self._select("SELECT id, name, clock FROM source")]
+
+    def _select(self, query: str, parameters: tuple[object, ...] = ()) -> list[Any]:
+        try:
+            return self._db.execute(query, parameters).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{self._path}: {error}") from None
+
+    def series(
+        self, source: int, name: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> dict[int, Series]:
+        """Return number -> series: of that name, with at least these labels."""
+        wanted = set(labels_of(labels or {}))
+        found = {}
+        for number, own, text, kind, decimals, about in self._db.execute(
+            "SELECT id, name, labels, kind, decimals, help FROM series "
+            "WHERE source = ? AND (?2 IS NULL OR name = ?2)",
+            (source, name),
+        ):
+            series = Series(own, kind, decimals, about, tuple(map(tuple, json.loads(text))))
+            if wanted <= set(series.labels):
+                found[number] = series
+        return found
+
+    def points(
+        self, series: int, from_us: int = 0, to_us: int = 2**63 - 1
+    ) -> tuple[Numbers, Numbers]:
+        """Return times and values from the last one at or before `from_us` up to `to_us`."""
+        rows = self._select(
+            "SELECT data FROM block WHERE series = ?1 AND first_us <= ?3 AND last_us >= coalesce("
+            "(SELECT max(first_us) FROM block WHERE series = ?1 AND first_us <= ?2), 0) "
+            "ORDER BY first_us",
+            (series, from_us, to_us),
+        )
+        parts = [self._decoded(data) for (data,) in rows]
+        if not parts:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        times = np.concatenate([t for t, _ in parts])
+        values = np.concatenate([v for _, v in parts])
+        first = max(int(np.searchsorted(times, from_us, side="right")) - 1, 0)
+        last = int(np.searchsorted(times, to_us, side="right"))
+        return times[first:last], values[first:last]
+
+    def recording(self, source: int) -> Recording:
+        """Return all of a source."""
+        recording = Recording()
+        for number, series in self.series(source).items():
+            points = recording.of(series)
+            times, values = self.points(number)
+            points.times_us.frombytes(times.tobytes())
+            points.values.frombytes(values.tobytes())
+        return recording

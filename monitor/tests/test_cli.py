@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`downpour monitor`: a run into the store, out of it as text, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from common.command_line import run
+from monitor.cli import app
+
+LINES = (
+    '{"series":0,"name":"queue_products","kind":"gauge","decimals":0,"labels":{"host":"uva"},'
+    '"help":"Products."}\n'
+    '{"time_us":1000000,"values":[[0,5]]}\n'
+    '{"time_us":2000000,"values":[[0,6]]}\n'
+)
+Called = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Called:
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(app, [*arguments, "--store", str(tmp_path / "m.db")])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def make_run(tmp_path: Path, lines: str = LINES) -> Path:
+    """A run of two cells, one of them virtual, and a third without samples."""
+    top = tmp_path / "runs/lossy/20261123T1600"
+    for name, clock in (("a", "native"), ("b", "virtual")):
+        (top / "cells" / name / "logs").mkdir(parents=True)
+        (top / "cells" / name / "logs/counters.jsonl").write_text(lines)
+        (top / "cells" / name / "cell.json").write_text(json.dumps({"clock": clock}))
+    (top / "cells/c").mkdir()
+    return top
+
+
+def test_a_run_in_and_out(tmp_path: Path, called: Called) -> None:
+    top = make_run(tmp_path)
+    shown = (
+        "lossy/20261123T1600/a (native): 2 series, 4 values\n"
+        "lossy/20261123T1600/b (virtual): 2 series, 4 values\n"
+    )
+    for _ in range(2):  # again: nothing counts twice
+        assert called("import", str(top)) == (0, shown, "")
+    code, _, error = called("export")
+    assert code == 2
+    assert error == (
+        "--source: found nothing; valid: lossy/20261123T1600/a, lossy/20261123T1600/b\n"
+    )
+    code, text, _ = called("export", "--source", "lossy/20261123T1600/b")
+    assert code == 0
+    assert text.splitlines()[:4] == [
+        "# TYPE downpour_queue_products gauge",
+        "# HELP downpour_queue_products Products.",
+        'downpour_queue_products{host="uva"} 5 1.000000',
+        'downpour_queue_products{host="uva"} 6 2.000000',
+    ]
+    code, text, _ = called("export", "--source", "lossy/20261123T1600/a", "--format", "csv")
+    assert text.splitlines()[:3] == [
+        "time_s,metric,host,value",
+        "1.000000,queue_products,uva,5",
+        "2.000000,queue_products,uva,6",
+    ]
+
+
+def test_exports_are_imported(tmp_path: Path, called: Called) -> None:
+    called("import", str(make_run(tmp_path) / "cells/a"))
+    for name, form in (("x.csv", "csv"), ("x.om", "openmetrics")):
+        code, text, _ = called("export", "--source", "a", "--format", form)
+        assert code == 0
+        (tmp_path / name).write_text(text)
+        code, out, error = called("import", str(tmp_path / name))
+        assert (code, out, error) == (0, "x (native): 2 series, 4 values\n", "")
+        (tmp_path / name).rename(tmp_path / f"{name}.done")
+
+
+def test_lines_left_out_are_told(tmp_path: Path, called: Called) -> None:
+    top = make_run(tmp_path, LINES + "junk\n")
+    code, _, error = called("import", str(top / "cells/a"))
+    assert code == 1
+    assert error.startswith(f"{top}/cells/a: left out 1 lines: found 'junk': ")
+
+
+def test_what_is_refused(tmp_path: Path, called: Called) -> None:
+    (tmp_path / "bytes.om").write_bytes(b"\xff\xfe")
+    (tmp_path / "wrong.csv").write_text("a,b\n")
+    (tmp_path / "empty").mkdir()
+    for name, said in (
+        ("bytes.om", "found bytes that are no text"),
+        ("wrong.csv", "line 1: found no column time_s"),
+        ("empty", "found no logs/counters.jsonl; valid: a run made with --sample counters"),
+        ("nowhere", "No such file"),
+    ):
+        code, _, error = called("import", str(tmp_path / name))
+        assert code in (1, 2)
+        assert said in error
+        assert error.count("\n") == 1
+    (tmp_path / "m.db").unlink()
+    code, _, error = called("export")
+    assert (code, error.count("\n")) == (2, 1)

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store: what comes late, twice or in another order counts once; damage is one line."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from monitor.recording import GONE, Points, Recording, Series
+from monitor.store import BLOCK, Store, StoreError
+
+ACKS = Series("acks", "counter", 0, "Done.", (("host", "uva"), ("receiver", "10.0.0.1")))
+LAG = Series("lag_seconds", "gauge", 9, "Lag.", (("host", "uva"),))
+
+
+def recorded(*points: tuple[int, int], series: Series = ACKS) -> Recording:
+    recording = Recording()
+    for time_us, value in points:
+        recording.of(series).add(time_us, value)
+    return recording
+
+
+def all_of(store: Store, name: str = "run") -> dict[Series, list[tuple[int, int]]]:
+    (source,) = (s for s in store.sources() if s.name == name)
+    return {series: list(points) for series, points in store.recording(source.id).points.items()}
+
+
+def test_late_and_repeated_points_count_once() -> None:
+    """In pieces, shuffled and each twice, over several blocks: as if at once."""
+    rng = random.Random(11)
+    every = [(10 * i, rng.choice((GONE, i))) for i in range(3 * BLOCK)]
+    pieces = [every[i : i + 700] for i in range(0, len(every), 700)] * 2
+    rng.shuffle(pieces)
+    store = Store(None)
+    for piece in pieces:
+        rng.shuffle(piece)
+        store.put("run", "virtual", recorded(*piece))
+    assert all_of(store) == {ACKS: every}
+
+
+def test_appending_second_by_second(tmp_path: Path) -> None:
+    store = Store(tmp_path / "m.db")
+    for i in range(300):
+        store.put("run", "native", recorded((i, i)))
+    other = Store(tmp_path / "m.db")  # another process may read meanwhile
+    assert all_of(other) == {ACKS: [(i, i) for i in range(300)]}
+    ((blocks,),) = store._select("SELECT count(*) FROM block")
+    assert blocks < 12
+
+
+def test_a_window_begins_with_the_value_that_holds() -> None:
+    store = Store(None)
+    store.put("run", "native", recorded(*((i, i // 10) for i in range(0, 10 * 5000, 10))))
+    ((number, series),) = store.series(1, "acks", {"host": "uva"}).items()
+    assert series == ACKS
+    for start, end in ((0, 5), (15, 30), (40_955, 40_985), (49_995, 60_000)):
+        times, values = store.points(number, start, end)
+        first = min(start // 10 * 10, 49_990)
+        assert times.tolist() == [t for t in range(first, end + 1, 10) if t < 50_000]
+        assert values.tolist() == [t // 10 for t in times.tolist()]
+    assert store.series(1, "acks", {"host": "ucar"}) == {}
+    assert store.points(99)[0].size == 0
+
+
+def test_sources_are_apart() -> None:
+    store = Store(None)
+    store.put("a", "native", recorded((1, 1)))
+    store.put("b", "virtual", recorded((1, 2)))
+    assert (all_of(store, "a"), all_of(store, "b")) == ({ACKS: [(1, 1)]}, {ACKS: [(1, 2)]})
+    with pytest.raises(StoreError, match="source a: found clock virtual; valid: native"):
+        store.put("a", "virtual", recorded((2, 2)))
+
+
+def test_all_or_nothing() -> None:
+    store = Store(None)
+    store.put("run", "native", recorded((1, 1)))
+    wrong = recorded((2, 2))
+    wrong.points[Series("acks", "gauge", 0, "", ACKS.labels)] = recorded((3, 3)).points[ACKS]
+    with pytest.raises(StoreError, match="found gauge with 0 decimals; valid: counter with 0"):
+        store.put("run", "native", wrong)
+    assert all_of(store) == {ACKS: [(1, 1)]}
+
+
+def test_files_that_are_no_store(tmp_path: Path) -> None:
+    (tmp_path / "junk").write_bytes(b"junk" * 1000)
+    with pytest.raises(StoreError, match="not a database"):
+        Store(tmp_path / "junk")
+    with sqlite3.connect(tmp_path / "other") as other:
+        other.execute("CREATE TABLE t (x)")
+    with pytest.raises(StoreError, match="found version 0; valid: 1"):
+        Store(tmp_path / "other")
+    store = Store(tmp_path / "damaged")
+    store.put("run", "native", recorded((1, 1)))
+    store._db.execute("UPDATE block SET data = x'00'")
+    with pytest.raises(StoreError, match="a damaged block: found 1 bytes"):
+        store.recording(1)
+
+
+def test_nothing_is_put_for_a_series_without_points() -> None:
+    store = Store(None)
+    recording = recorded((1, 5), series=LAG)
+    recording.points[ACKS] = Points()
+    store.put("run", "native", recording)
+    assert all_of(store) == {LAG: [(1, 5)]}
