@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TIME_CHARS = 18 }; /* YYYYMMDDhhmmss.mmm */
+enum { MS_CHARS = 18, US_CHARS = 21 }; /* YYYYMMDDhhmmss.mmm, YYYYMMDDhhmmss.uuuuuu */
 
 static bool is_digit(char c)
 {
@@ -36,11 +36,11 @@ static int64_t days_in(int64_t year, int64_t month)
     return month == 2 && leap ? 29 : days[month - 1];
 }
 
-static bool parse_time(const char *s, size_t len, int64_t *ms)
+static bool parse_time(const char *s, size_t len, int64_t *us)
 {
-    if (len != TIME_CHARS || s[14] != '.')
+    if ((len != MS_CHARS && len != US_CHARS) || s[14] != '.')
         return false;
-    for (size_t i = 0; i < TIME_CHARS; i++)
+    for (size_t i = 0; i < len; i++)
         if (i != 14 && !is_digit(s[i]))
             return false;
     int64_t year = number(s, 4), month = number(s + 4, 2), day = number(s + 6, 2);
@@ -48,8 +48,8 @@ static bool parse_time(const char *s, size_t len, int64_t *ms)
     if (year < 1970 || month < 1 || month > 12 || day < 1 || day > days_in(year, month) ||
         hour > 23 || minute > 59 || second > 59)
         return false;
-    *ms = (((days_from_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000 +
-          number(s + 15, 3);
+    *us = (((days_from_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second) * 1000000;
+    *us += len == US_CHARS ? number(s + 15, 6) : number(s + 15, 3) * 1000;
     return true;
 }
 
@@ -89,8 +89,8 @@ struct state {
     FILE *errors;
     long bad;
     size_t line;
-    int64_t last_ms;
-    char last[TIME_CHARS + 1];
+    int64_t last_us;
+    char last[US_CHARS + 1];
     bool any;
 };
 
@@ -123,18 +123,19 @@ static bool parse_line(struct state *st, const char *s, size_t len, struct trace
     while (at < len && is_blank(s[at]))
         at++;
     if (!parse_size(s + size_at, size_end - size_at, &e->size_bytes) ||
-        !parse_time(s + at, len - at, &e->time_ms)) {
+        !parse_time(s + at, len - at, &e->time_us)) {
         complain(st, s, len, form, "");
         return false;
     }
-    if (st->any && e->time_ms < st->last_ms) {
+    if (st->any && e->time_us < st->last_us) {
         complain(st, s, len, "a time not before that of the product above, ", st->last);
         return false;
     }
     e->line = (uint32_t)st->line;
     st->any = true;
-    st->last_ms = e->time_ms;
-    memcpy(st->last, s + at, TIME_CHARS);
+    st->last_us = e->time_us;
+    memcpy(st->last, s + at, len - at);
+    st->last[len - at] = '\0';
     return true;
 }
 
@@ -180,7 +181,7 @@ void trace_cut(struct trace *t, int64_t duration_ms)
 {
     size_t keep = 0;
     uint64_t bytes = 0;
-    while (keep < t->count && t->entries[keep].time_ms - t->entries[0].time_ms < duration_ms)
+    while (keep < t->count && t->entries[keep].time_us - t->entries[0].time_us < duration_ms * 1000)
         bytes += t->entries[keep++].size_bytes;
     t->count = keep;
     t->total_bytes = bytes;

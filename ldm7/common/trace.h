@@ -2,10 +2,10 @@
  *
  * Traces of product metadata, in the papers' format: one product per line,
  *   size YYYYMMDDhhmmss.mmm
- * size in bytes (1 to 4294967295), time in UTC. Times may repeat, never go back. Blank lines and
- * lines that begin with # are skipped; a carriage return at the end of a line is ignored. The real
- * hour of NGRID has no empty products and no time that goes back, so both are errors: they mean a
- * damaged file.
+ * size in bytes (1 to 4294967295), time in UTC, also with six decimals. Times may repeat, never go
+ * back. Blank lines and lines that begin with # are skipped; a carriage return at the end of a line
+ * is ignored. The real hour of NGRID has no empty products and no time that goes back, so both are
+ * errors: they mean a damaged file.
  */
 #ifndef LDM_TRACE_H
 #define LDM_TRACE_H
@@ -18,7 +18,7 @@
 #define TRACE_ERRORS_SHOWN 20
 
 struct trace_entry {
-    int64_t time_ms; /* since 1970-01-01 00:00:00 UTC */
+    int64_t time_us; /* since 1970-01-01 00:00:00 UTC */
     uint32_t size_bytes;
     uint32_t line; /* of the file, from 1 */
 };

@@ -60,7 +60,7 @@ static void sleep_until(int64_t ns)
 
 static int64_t due_ns(const struct run *r, size_t i)
 {
-    double ms = (double)(r->t->entries[i].time_ms - r->t->entries[0].time_ms);
+    double ms = (double)(r->t->entries[i].time_us - r->t->entries[0].time_us) / 1000;
     return r->start_ns + (int64_t)llround(ms * 1e6 / r->o->scale);
 }
 

@@ -22,9 +22,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     uint64_t total = 0;
     for (size_t i = 0; i < t.count; i++) {
         total += t.entries[i].size_bytes;
-        if (!t.entries[i].size_bytes || (i && t.entries[i].time_ms < t.entries[i - 1].time_ms) ||
-            t.entries[i].time_ms < 0 ||
-            t.entries[i].time_ms >= INT64_C(253402300800000)) /* year 10000 */
+        if (!t.entries[i].size_bytes || (i && t.entries[i].time_us < t.entries[i - 1].time_us) ||
+            t.entries[i].time_us < 0 ||
+            t.entries[i].time_us >= INT64_C(253402300800000000)) /* year 10000 */
             abort();
     }
     if (total != t.total_bytes)

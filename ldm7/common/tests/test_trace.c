@@ -39,12 +39,12 @@ static void test_good(void **state)
     assert_int_equal(bad, 0);
     assert_int_equal(t.count, 3);
     assert_int_equal(t.entries[0].size_bytes, 90654);
-    assert_int_equal(t.entries[0].time_ms, INT64_C(1434326400009));
+    assert_int_equal(t.entries[0].time_us, INT64_C(1434326400009000));
     assert_int_equal(t.entries[0].line, 2);
     assert_int_equal(t.entries[1].size_bytes, 1);
     assert_int_equal(t.entries[1].line, 4);
     assert_int_equal(t.entries[2].size_bytes, 4294967295u);
-    assert_int_equal(t.entries[2].time_ms - t.entries[0].time_ms, 3600468);
+    assert_int_equal(t.entries[2].time_us - t.entries[0].time_us, INT64_C(3600468000));
     assert_int_equal(t.total_bytes, INT64_C(90654) + 1 + 4294967295);
     free(e);
     /* first time + 3600.468 s is the third product's own time: not before it */
@@ -73,14 +73,16 @@ static void test_calendar(void **state)
         long bad;
         free(errors_of(text, strlen(text), &t, &bad));
         assert_int_equal(bad, 0);
-        assert_int_equal(t.entries[0].time_ms, good[i].s * 1000);
+        assert_int_equal(t.entries[0].time_us, good[i].s * 1000000);
         trace_free(&t);
     }
     static const char *const wrong[] = {
-        "20150229000000.000", "21000229000000.000", "20151301000000.000", "20150001000000.000",
-        "20150132000000.000", "20150100000000.000", "20150101240000.000", "20150101006000.000",
-        "20150101000060.000", "19691231235959.999", "20150615000000",     "20150615000000.0",
-        "20150615000000,009", "2015061500000a.009", "20150615000000.0099"};
+        "20150229000000.000",   "21000229000000.000",    "20151301000000.000",
+        "20150001000000.000",   "20150132000000.000",    "20150100000000.000",
+        "20150101240000.000",   "20150101006000.000",    "20150101000060.000",
+        "19691231235959.999",   "20150615000000",        "20150615000000.0",
+        "20150615000000,009",   "2015061500000a.009",    "20150615000000.0099",
+        "20150615000000.00900", "20150615000000.00900a", "20150615000000.0090000"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char text[64];
         snprintf(text, sizeof text, "5 %s\n", wrong[i]);
@@ -90,6 +92,32 @@ static void test_calendar(void **state)
         assert_int_equal(bad, 1);
         assert_null(t.entries);
     }
+}
+
+static void test_microseconds(void **state)
+{
+    (void)state;
+    static const char text[] = "1 20150615000000.009\n"
+                               "1 20150615000000.009000\n"
+                               "1 20150615000000.010250\n"
+                               "1 20150615000000.010\n";
+    struct trace t;
+    long bad;
+    char *e = errors_of(text, sizeof text - 1, &t, &bad);
+    assert_int_equal(bad, 1);
+    assert_string_equal(
+        e,
+        "t.txt:4: found \"1 20150615000000.010\"; valid: a time not before that of the product above, 20150615000000.010250\n");
+    free(e);
+    e = errors_of(text, 69, &t, &bad); /* three lines */
+    assert_int_equal(bad, 0);
+    assert_int_equal(t.count, 3);
+    assert_int_equal(t.entries[1].time_us, t.entries[0].time_us);
+    assert_int_equal(t.entries[2].time_us - t.entries[0].time_us, 1250);
+    trace_cut(&t, 1);
+    assert_int_equal(t.count, 2);
+    trace_free(&t);
+    free(e);
 }
 
 static void test_all_errors_at_once(void **state)
@@ -189,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
         cmocka_unit_test(test_calendar),
+        cmocka_unit_test(test_microseconds),
         cmocka_unit_test(test_all_errors_at_once),
         cmocka_unit_test(test_twenty_errors_are_shown),
         cmocka_unit_test(test_empty),
