@@ -10,6 +10,7 @@ from labs.checking import Context, Outcome, failed, passed
 from labs.live import LiveNetwork, Seen, Traffic
 
 PATH: Final = "lesson"
+FEED: Final = "NGRID"  # whose path the servers of step 8 make
 FRAMES: Final = 30
 HOSTS: Final = ("north", "west", "east", "lake")
 SWITCH_OF: Final = {"north": "c2", "west": "c3", "east": "c4", "lake": "c4"}
@@ -154,17 +155,20 @@ def vlan(context: Context) -> Outcome:
 def refusal(context: Context) -> Outcome:
     """Check the answer: the HTTP status of a refused path."""
     answer = context.number("refused_with_status")
-    first = context.words("leaves")[0]
-    root, ends = endpoints_of(context.live.network, lane=2)
-    tried = f"asked for a path of {TOO_FAST_BPS / 1e6:g} Mbit/s to {first} on lane 2"
+    mine = context.words("leaves")
+    # Step 8 uses the publisher's segment and that of the first leaf.
+    last = mine[-1]
+    (source, *_) = (h for h in HOSTS if h not in mine and SWITCH_OF[h] != SWITCH_OF[last])
+    _, ends = endpoints_of(context.live.network, lane=2)
+    tried = f"asked for a path of {TOO_FAST_BPS / 1e6:g} Mbit/s from {source} to {last} on lane 2"
     expected = f"your answer: status {answer:g}"
     status = 0
     try:
         with service(context.live) as client:
             name = "lab-check-2"
-            client.create_path(name, root, TOO_FAST_BPS)
+            client.create_path(name, ends[f"{source}.2"], TOO_FAST_BPS)
             try:
-                client.add_leaf(name, ends[f"{first}.2"])
+                client.add_leaf(name, ends[f"{last}.2"])
             except PathClientError as error:
                 status = error.status
             finally:
@@ -174,3 +178,31 @@ def refusal(context: Context) -> Outcome:
     if status == answer:
         return passed(tried, expected, f"status {status}")
     return failed(tried, expected, "another status", "other")
+
+
+def subscription(context: Context) -> Outcome:
+    """Check that the servers made a path with the first leaf, and that leaf's own interface."""
+    first = context.words("leaves")[0]
+    live = context.live
+    root, ends = endpoints_of(live.network, lane=2)
+    leaf, nic = ends[f"{first}.2"], live.network.host(first).path_nic(2).interface
+    interface = f"{nic}.{leaf.vlan}"
+    tried = f"GET /v1/paths/{FEED}, and the addresses of {first}"
+    expected = f"a leaf at {leaf.switch}, and {interface} from which pub answers"
+    try:
+        with service(live) as client:
+            found = client.get(FEED)
+    except PathClientError as error:
+        return failed(tried, expected, f"status {error.status}: {error.detail}", "no-path")
+    if leaf.key not in {(x["switch"], x["port"], x["vlan"]) for x in found["leaves"]}:
+        return failed(tried, expected, f"{len(found['leaves'])} leaves, not this one", "no-leaf")
+    shown = live.emulation.run(first, ["ip", "-o", "-4", "address"]).stdout
+    own = [line.split()[3] for line in shown.splitlines() if line.split()[1] == interface]
+    if not own:
+        by_hand = f" vlan{leaf.vlan} " in shown
+        text = f"no address on {interface}"
+        return failed(tried, expected, text, "by-hand" if by_hand else "no-interface")
+    publisher = live.network.publisher.path_nic(2).ip
+    answers = live.ping(first, publisher)
+    text = f"{own[0]} on {interface}; {answers} answers of {publisher}"
+    return passed(tried, expected, text) if answers else failed(tried, expected, text, "silent")

@@ -19,3 +19,19 @@ api paths -d "{\"name\":\"big\",\"root\":{\"switch\":\"c1\",\"port\":$south,\"vl
 status=$(api paths/big/leaves -o /dev/null -w '%{http_code}' -d "$(endpoint $first 1)")
 api paths/big -X DELETE
 sed -i "s/^refused_with_status:.*/refused_with_status: $status/" answers.yaml
+
+# Step 8: servers of LDM7 on lane 2.
+own=VLAN_${first^^}; a=$((VLAN_PUB + 1)); b=$((${!own} + 1))
+@pub ip link delete vlan$a; @$first ip link delete vlan$b
+cat >publisher.conf <<end
+MULTICAST NGRID $GROUP2:38800 10.10.2.1 24 $a c1 $south
+ALLOW NGRID .*
+SET ldm7.nic pub-nic3
+SET fmtp.r_mc_bps 2000000
+SET path.service unix:$REST
+SET path.rate_bps 5000000
+end
+echo "RECEIVE NGRID 10.20.0.2:388 $first-nic3 $(switch_of $first) $(port $(switch_of $first) sw-$first) $b" >subscriber.conf
+@pub ldm publisher.conf
+@$first ldm subscriber.conf
+sleep 2
