@@ -54,6 +54,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | disk_throttle | slow a disk down by control groups |
 | sysstat | binary records of sysstat, programs by pidstat |
 | background_traffic | competing TCP flows |
+| pauses | a receiver that cannot keep up: its programs stand still now and then |
 | queue_place | where product queues lie: in memory or on disk |
 | run_directory | directories of runs and cells: complete or absent |
 

@@ -31,6 +31,7 @@ from experiments.cells.cell_logs import (
     LineCounter,
 )
 from experiments.cells.job import REPLAYING, Job
+from experiments.cells.pauses import Pauses
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import (
     burst_loss,
@@ -385,7 +386,7 @@ class CellRun(CellBase):
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
             await_whole_second(self.emulation.facts.clock)
-            self._insert_and_wait()
+            self._insert_with_pauses()
             write_json(self.out / "counters-end.json", self.emulation.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product
         if self.background is not None:
@@ -403,6 +404,21 @@ class CellRun(CellBase):
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
             asked.things[f"{host} programs"] = "1 x bash, 1 x hostlag, 1 x ldmd"
+        if cell.pause_ms:  # a look may find them standing still
+            asked.free.add(f"{self.subscribers[0]} scheduling")
+
+    def _insert_with_pauses(self) -> None:
+        """Replay, while the first receiver's programs stand still for a part of each second."""
+        if not self.cell.pause_ms:
+            self._insert_and_wait()
+            return
+        slow, clock = self.subscribers[0], self.emulation.facts.clock
+        pauses = Pauses(self.daemons[slow].pid, self.cell.pause_ms)
+        try:
+            self._insert_and_wait()
+        finally:
+            pauses.stop()
+        self.settings.append(pauses.read_back(slow, clock))
 
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]
@@ -530,6 +546,7 @@ class CellRun(CellBase):
                 "feed": cell.feed,
                 **(asdict(cell.carousel) if cell.carousel.file_bytes else {}),
                 **({"loss_period": cell.loss_period} if cell.loss_period else {}),
+                **({"pause_ms": cell.pause_ms} if cell.pause_ms else {}),
                 **dict(cell.settings),
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,

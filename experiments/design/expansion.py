@@ -127,6 +127,7 @@ class CellSpec:
     loss_period: int  # every nth datagram is lost; 0: `loss`
     clock_offset_ms: float  # of receivers' programs, beyond the publisher's
     clock_offset_i_ms: tuple[float, ...] | None  # by receiver
+    pause_ms: float  # of the first receiver, in each second
     carousel: Carousel
 
     @property
@@ -380,6 +381,7 @@ def build_cell(
         loss_period=fixed.loss_period,
         clock_offset_ms=fixed.clock_offset_ms,
         clock_offset_i_ms=fixed.clock_offset_i_ms and fixed.clock_offset_i_ms[: chosen.m],
+        pause_ms=fixed.pause_ms,
         carousel=_carousel(fixed),
     )
 

@@ -56,6 +56,7 @@ Period = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 Crowd = Annotated[int, Field(strict=True, ge=1, le=4096)]
 Iops = Annotated[int, Field(strict=True, ge=0, le=1_000_000)]
 OffsetMs = Annotated[float, Field(ge=-10_000, le=10_000, allow_inf_nan=False), NO_TRUTH]
+PauseMs = Annotated[float, Field(ge=0, le=900, allow_inf_nan=False), NO_TRUTH]
 RttMs = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False), NO_TRUTH]
 BurstPackets = Annotated[float, Field(ge=1, le=10_000, allow_inf_nan=False), NO_TRUTH]
 Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
@@ -151,6 +152,7 @@ class Factors(Block):
     storage: tuple[Storage, ...] | None = Field(default=None, min_length=1)
     crowd: tuple[Crowd, ...] | None = Field(default=None, min_length=1)
     clock_offset_ms: tuple[OffsetMs, ...] | None = Field(default=None, min_length=1)
+    pause_ms: tuple[PauseMs, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -187,6 +189,7 @@ PARAMETER_FACTORS: Final = {
     "storage": "",
     "crowd": "b",
     "clock_offset_ms": "off",
+    "pause_ms": "pause",
 }
 
 
@@ -354,6 +357,12 @@ class Parameters(Block):
     )
     clock_offset_i_ms: tuple[OffsetMs, ...] | None = Field(
         None, min_length=1, description="clock_offset_ms of each receiver"
+    )
+    pause_ms: PauseMs = Field(
+        0.0,
+        description="how long in each second the first receiver's ldmd stands still while products "
+        "are on their way: a receiver that cannot keep up (DRFSM21 2.1); what arrives meanwhile "
+        "waits in its UDP buffer, b_rcv, and what does not fit is lost",
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

@@ -495,6 +495,8 @@ def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Fact
     if (offset or any(fixed.clock_offset_i_ms or ())) and "fcast" in block.protocol:
         place: Place = ("factors", number, "protocol")
         reports.add(place, "protocol fcast with a clock offset", "ldm7 or ldm6")
+    if any(block.pause_ms or (fixed.pause_ms,)) and "fcast" in block.protocol:
+        reports.add(("factors", number, "protocol"), "protocol fcast with pause_ms", "ldm7 or ldm6")
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
@@ -533,13 +535,14 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
         for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms"):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
-        if offset := spec.parameters.clock_offset_ms:
-            place: Place = ("parameters", "clock_offset_ms")
-            reports.add(place, f"clock_offset_ms {offset:g}", "0: not with kind join-leave")
+        for name in ("clock_offset_ms", "pause_ms"):
+            if value := getattr(spec.parameters, name):
+                valid = "0: not with kind join-leave"
+                reports.add(("parameters", name), f"{name} {value:g}", valid)
         if spec.parameters.shaped_by != "cell":
             reports.add(("parameters", "shaped_by"), "shaped_by: ldmd", "cell with kind join-leave")
         if flows := spec.parameters.background_flows:
-            place = ("parameters", "background_flows")
+            place: Place = ("parameters", "background_flows")
             reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")
     else:
         _check_factors(reports, spec)

@@ -37,6 +37,7 @@ OURS = (
     "migration",
     "high-rate",
     "borrowing",
+    "slow-receiver",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 

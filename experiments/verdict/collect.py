@@ -106,6 +106,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=(congested(network) if cell.background_flows or cell.rate_i_bps else frozenset()),
+        paused=everyone[0] if cell.pause_ms else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,
         drain_s=seen.times["drained"] - seen.times["insertion_ended"],

@@ -189,10 +189,14 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
         return []
     name = "blocks received twice"
     twice = {h: s.duplicate_blocks for h, s in known.items() if s.duplicate_blocks}
+    # What it asks for when it runs again may be in its buffer already.
+    on_purpose = twice.pop(evidence.paused, 0) if evidence.paused else 0
     blocks = sum(s.blocks for s in known.values())
     total = sum(twice.values())
     share = total / max(1, blocks)
     text = f"{total} of {blocks}" + "".join(f"; {h} {n}" for h, n in list(twice.items())[:8])
+    if on_purpose:
+        text += f"; {evidence.paused}, which stands still on purpose, {on_purpose}"
     if evidence.f_rcv < 1:  # equation 2: tau_rcv ends before the product does
         text += f"; f_rcv {evidence.f_rcv:g} asks for blocks that are on their way"
         return [Check(name, "pass", None, total, text)]

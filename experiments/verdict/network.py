@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from common.contracts import MULTICAST_PROTOCOLS
@@ -72,7 +73,9 @@ def drops(evidence: Evidence) -> list[Check]:
     # The interface counts what its qdisc drops once more.
     repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
     wanted = [d for d in lost if _interface(d) in evidence.congested and d not in shaper]
-    elsewhere = [d for d in lost if d not in shaper and d not in repeated and d not in wanted]
+    overflow = [d for d in lost if _buffers_on_purpose(evidence, d)]
+    told = [*shaper, *repeated, *wanted, *overflow]
+    elsewhere = [d for d in lost if d not in told]
     packets = _expected_packets(evidence)
     checks = [
         _unless_varied(
@@ -110,14 +113,26 @@ def drops(evidence: Evidence) -> list[Check]:
     return checks
 
 
+def _buffers_on_purpose(evidence: Evidence, drop: Drop) -> bool:
+    """Tell whether a receiver's UDP buffer was to overflow. `_socket_drops` has it, too."""
+    return drop.what == "UDP rcvbuf_errors" and (
+        drop.place == evidence.paused or "b_rcv" in evidence.varied
+    )
+
+
 def _socket_drops(evidence: Evidence, packets: int) -> Check:
     by_host = {host: s.socket_drops for host, s in evidence.receivers.items() if s is not None}
-    return _drop_check(
+    on_purpose = by_host.pop(evidence.paused, 0) if evidence.paused else 0
+    check = _drop_check(
         "drops of FMTP's UDP sockets",
         [f"{host}: {dropped}" for host, dropped in by_host.items() if dropped],
         sum(by_host.values()),
         packets,
     )
+    if not on_purpose:
+        return check
+    own = f"{evidence.paused}, which stands still on purpose: {on_purpose}"
+    return replace(check, text=f"{own}; others: {check.text}")
 
 
 def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> Check:

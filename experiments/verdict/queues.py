@@ -95,7 +95,7 @@ def _sockets(evidence: Evidence) -> Check:
         if stats is not None and stats.rcvbuf_granted_bytes > 0:
             limit, host = RMEM_PER_RCVBUF * stats.rcvbuf_granted_bytes, host_of(receiver)
             granted[host] = min(limit, granted.get(host, limit))
-    known = [host for host in granted if host in evidence.sockets]
+    known = [h for h in granted if h in evidence.sockets and h != evidence.paused]
     if evidence.protocol != "ldm7" or not known:
         return Check(name, "n/a", None, None, "no FMTP receiver's buffer was sampled")
     worst = max(known, key=lambda host: evidence.sockets[host] / granted[host])

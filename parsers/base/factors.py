@@ -181,6 +181,10 @@ FACTORS: dict[str, Factor] = {
             "clock_offset_ms", "Offset of the receivers' clocks", "offset", "ms",
             least=-10_000, most=10_000, valid="milliseconds from -10000 to 10000",
         ),
+        Factor(
+            "pause_ms", "Pause of the first receiver in each second", "pause", "ms",
+            most=900, valid="milliseconds from 0 to 900",
+        ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
         Factor(

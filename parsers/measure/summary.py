@@ -454,7 +454,18 @@ def _identical(cell: Cell, data: CellData, content: Mapping[str, ContentCheck]) 
 def _drops(data: CellData) -> tuple[tuple[Drop, ...], bool]:
     if data.counters_start is None or data.counters_end is None:
         return (), False
-    return drops_between(data.counters_start, data.counters_end, data.lossy_links), True
+    found = drops_between(data.counters_start, data.counters_end, data.lossy_links)
+    return tuple(with_purpose(data.cell, drop) for drop in found), True
+
+
+def with_purpose(cell: Cell, drop: Drop) -> Drop:
+    """Return the drop as asked for where a UDP buffer was to overflow: its size varies, or the
+    receiver, the first, stands still in each second."""
+    paused = cell.subscribers[0] if cell.parameters.get("pause_ms") else None
+    on_purpose = "b_rcv" in cell.factors or drop.place == paused
+    if drop.what == "UDP rcvbuf_errors" and on_purpose:
+        return dataclasses.replace(drop, injected=True)
+    return drop
 
 
 def _receiver(

@@ -173,6 +173,7 @@ class Where(Block):
     clock_offset_ms: Annotated[
         Levels | None, BeforeValidator(_levels("clock_offset_ms")), _SCHEMA
     ] = None
+    pause_ms: Annotated[Levels | None, BeforeValidator(_levels("pause_ms")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None

@@ -20,6 +20,7 @@ _UNITS = {
     "loss": "share",
     "rtt_ms": "ms",
     "clock_offset_ms": "ms",
+    "pause_ms": "ms",
     "file_set_bytes": "bytes",
 }
 

@@ -24,7 +24,9 @@ from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import Value, absent
 from parsers.measure.comparison import group_cells, mean_of
 from parsers.measure.run_files import load_cell
-from parsers.measure.summary import CellMetrics, summarize
+from parsers.measure.summary import CellMetrics, summarize, with_purpose
+from parsers.read.cell_files import Cell
+from parsers.read.counters import Drop
 from parsers.report.document import render_text
 from parsers.report.drawing import Plot
 from parsers.report.publish import Written, write_report
@@ -499,6 +501,23 @@ def test_verdict_is_on_top(tmp_path: Path, verdict: str | None, shown: str) -> N
         assert metrics_of(run)["cells"][LDM6.name]["values"]["verdict_invalid"]["value"] == (
             verdict == "invalid"
         )
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "what", "asked_for"),
+    [
+        ({"parameters": {"pause_ms": 100.0}}, "uva", "UDP rcvbuf_errors", True),
+        ({"parameters": {"pause_ms": 100.0}}, "umd", "UDP rcvbuf_errors", False),
+        ({"parameters": {"pause_ms": 100.0}}, "uva", "interface rx_dropped", False),
+        ({"factors": {"b_rcv": 100_000}}, "umd", "UDP rcvbuf_errors", True),
+        ({}, "uva", "UDP rcvbuf_errors", False),
+    ],
+)
+def test_a_buffer_that_was_to_overflow(
+    changes: dict[str, Any], place: str, what: str, asked_for: bool
+) -> None:
+    cell = Cell.model_construct(subscribers=("uva", "umd"), **changes)
+    assert with_purpose(cell, Drop(place, what, 7, injected=False)).injected == asked_for
 
 
 @pytest.mark.usefixtures("no_plots")

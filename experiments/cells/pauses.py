@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A receiver that cannot keep up: its ldmd stands still for a part of each second (SIGSTOP), so
+that what arrives waits in its UDP buffer, and what does not fit is lost there (DRFSM21 2.1)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import threading
+import time
+from typing import Final
+
+from experiments.cells import samplers
+from experiments.design.shaping import Setting
+from topologies.emulate.facts import Clock
+
+PERIOD_S: Final = 1.0
+# How much longer or shorter pauses may be in the mean. Native threads wake late on a busy machine.
+TOLERANCE_MS: Final[dict[Clock, float]] = {"native": 10.0, "virtual": 0.1}
+
+
+def programs(ancestor: int) -> list[int]:
+    """Return `ancestor` and what descends from it."""
+    found = samplers.descendants(ancestor)
+    if found is None:
+        argv = ["ps", "-e", "-o", "pid,ppid"]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=20, check=True)
+        lines = samplers.family(done.stdout.splitlines(), ancestor)
+        found = [int(line.split()[0]) for line in lines]
+    return found
+
+
+class Pauses:
+    """Stops the programs below `ancestor` for `pause_ms` of each second, from its making until
+    `stop`, after which they run."""
+
+    def __init__(self, ancestor: int, pause_ms: float) -> None:
+        self._ancestor, self._pause_ms = ancestor, pause_ms
+        self._lengths_ms: list[float] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._ending.wait(max(0.0, due - time.monotonic())):
+            stopped = self._signal(programs(self._ancestor), signal.SIGSTOP)
+            begin = time.monotonic()
+            cut_short = self._ending.wait(self._pause_ms / 1000)
+            self._signal(stopped, signal.SIGCONT)
+            if not cut_short:
+                self._lengths_ms.append(1000 * (time.monotonic() - begin))
+            due += PERIOD_S
+
+    @staticmethod
+    def _signal(pids: list[int], number: signal.Signals) -> list[int]:
+        reached = []
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+                reached.append(pid)
+        return reached
+
+    def stop(self) -> None:
+        """End the pauses; the programs run on."""
+        self._ending.set()
+        self._thread.join()
+
+    def read_back(self, host: str, clock: Clock) -> Setting:
+        """Compare the mean length of the pauses with what was asked, after `stop`."""
+        name, found = f"{host} pause in each second, ms", self._lengths_ms
+        mean = statistics.fmean(found) if found else None
+        return Setting(name, self._pause_ms, mean, TOLERANCE_MS[clock])
