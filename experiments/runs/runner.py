@@ -40,7 +40,13 @@ from experiments.runs.sweep import (
     Sweep,
     resumed,
 )
-from experiments.runs.until_decided import Until, UntilDecided, first_of, judge_of
+from experiments.runs.until_decided import (
+    Until,
+    UntilDecided,
+    first_of,
+    judge_of,
+    repeat_by_repeat,
+)
 
 __all__ = [
     "CellResult",
@@ -126,6 +132,8 @@ def run_experiment(
         with termination_as_interrupt():
             first = planned if options.until is None else first_of(planned, options.until)
             in_order = ordered(first, options.order, spec.base_seed)
+            if options.until is not None:
+                in_order = repeat_by_repeat(in_order)
             described = _described(spec, first, in_order, clock, options)
             if is_topology_file(spec.topology):
                 own = options.topology or Path(spec.topology)

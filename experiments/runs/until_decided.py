@@ -49,6 +49,12 @@ def first_of(planned: Sequence[Planned], until: Until) -> list[Planned]:
     return [p for p in planned if p.cell.repeat < max(until.repeats, LEAST_REPEATS)]
 
 
+def repeat_by_repeat(planned: Sequence[Planned]) -> list[Planned]:
+    """Return the cells with those of a repeat together: a budget that ends leaves whole repeats,
+    which can be compared."""
+    return sorted(planned, key=lambda item: item.cell.repeat)
+
+
 def is_about(levels: Mapping[str, Scalar], item: Planned) -> bool:
     """Tell whether a cell has these levels of the factors that it has at all."""
     own = item.cell.factors
@@ -110,7 +116,7 @@ class UntilDecided(Supply):
         self._begun |= {item.cell.cell for item in chosen}
         self.stopped = "" if chosen else f"it has the {self._most} repeats that it may have"
         self._note(f"{told}; {len(chosen)} more cells, up to repeat {self._repeats}")
-        return ordered(chosen, *self._order)
+        return repeat_by_repeat(ordered(chosen, *self._order))
 
     @property
     def _most(self) -> int:

@@ -620,6 +620,15 @@ def test_repeats_are_added_until_claims_are_decided(
     }
 
 
+def test_an_early_end_leaves_whole_repeats(
+    tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = override(spec(tmp_path), {"repeats": 8, "seed": 4})
+    monkeypatch.setattr(runner, "judge_of", lambda _spec, _cells: lambda _names: [])
+    run(tmp_path, (given, runner.plan(given)), until=Until(3600.0, 8), order="random")
+    assert [name[-1] for name in stage.played] == [n for n in "12345678" for _ in "76"]
+
+
 def test_a_run_until_decided_is_resumed(
     tmp_path: Path, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:

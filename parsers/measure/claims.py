@@ -105,9 +105,9 @@ def _explained(found: ClaimResult, no_more: str) -> ClaimResult:
 
 def _without_value(reason: str) -> Decider:
     """What would give a metric a value that this run could not."""
-    if reason == NO_CELL:
+    if NO_CELL in reason:
         return Decider("a run that has such cells would")
-    if reason == NO_CPU:
+    if NO_CPU in reason:
         return Decider("a native run on a quiet machine would: guests have no processor to measure")
     if "is invalid" in reason:
         return Decider("a run that can be trusted would: on a quiet machine, or in virtual time")

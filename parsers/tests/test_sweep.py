@@ -394,6 +394,14 @@ def test_every_undecided_claim_says_what_would_decide_it(
     assert said in found.decides
 
 
+def test_what_a_short_run_lacks_is_told_as_well() -> None:
+    """Without file-sets a claim about them is judged by the whole run, whose reasons say so."""
+    asked = claim("increases", where={"loss": 0.5}).model_copy(update={"metric": "throughput_sets"})
+    found = one(asked, sweep({("ldm6", 4): (1.0,)}))
+    assert found.reason.endswith("since there is no throughput, mean of sets")
+    assert found.decides == "a run that has such cells would"
+
+
 def test_one_run_of_one_trace_decides_by_its_time() -> None:
     """Latencies vary twentyfold over an hour's pieces, but LDM7's are half of LDM6's in each."""
     latency = np.random.default_rng(3).uniform(1, 20, 60)[:, None]
