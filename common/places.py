@@ -64,6 +64,8 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "fmtp-send": "fmtp/fmtp-send",
     "hostlag": "experiments/lag/hostlag",
     "ldmd": "ldm7/ldmd/ldmd",
+    "m2c-recv": "m2c/m2c-recv",
+    "m2c-send": "m2c/m2c-send",
     "pqcat": "ldm7/pqcat",
     "pqcreate": "ldm7/pqcreate",
     "pqinsert": "ldm7/pqinsert",

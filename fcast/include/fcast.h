@@ -73,6 +73,13 @@ uint64_t fcast_sender_repair_bytes(const struct fcast_sender *s);
 /* Writes the next datagram to out (FCAST_DATAGRAM_MAX bytes); returns its length. 0: all cycles are
  * done, or the stores fail (stats). */
 size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out);
+/* For layered multicast, which decides itself what goes when: the only object's encoding symbols,
+ * in an order that takes the blocks in turn. */
+uint64_t fcast_sender_symbols(const struct fcast_sender *s);
+/* The datagram with one of them, from 0; its length. 0: the stores fail (stats). */
+size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out);
+/* Congestion control information of the datagrams to come, instead of a sequence number. */
+void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci);
 /* A datagram that says that the session ends. 0: the protocol has none (seed). */
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);
 void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_stats *out);
@@ -154,9 +161,11 @@ struct fcast_receiver;
 struct fcast_receiver *fcast_receiver_new(const struct fcast_receiver_config *cfg);
 /* Calls drop() with keep for what is incomplete. */
 void fcast_receiver_free(struct fcast_receiver *r);
-/* A datagram came; `source` tells senders apart. */
-void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
+/* A datagram came; `source` tells senders apart. Is it of the session? */
+bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns);
+/* The first word of a datagram's congestion control information. false: it is no ALC packet. */
+bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci);
 /* Does the carousel have nothing more for this receiver (its last descriptor says that it is
  * complete, and all that it names is here; seed: a file is here)? */
 bool fcast_receiver_has_all(const struct fcast_receiver *r);

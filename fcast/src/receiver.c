@@ -502,7 +502,7 @@ static void take_payload(struct fcast_receiver *r, const struct lct_header *h, c
 }
 
 /* A datagram of 1999. */
-static void take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes, size_t len,
+static bool take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes, size_t len,
                       uint64_t now_ns)
 {
     struct fcast_seed_header h;
@@ -513,45 +513,53 @@ static void take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *
     if (!fcast_seed_get(bytes, len, &h, &block, &block_bytes) ||
         !fcast_seed_fti(&h, block_bytes, &fti)) {
         r->stats.malformed++;
-        return;
+        return false;
     }
     if (!is_of_session(r, source, r->cfg.has_tsi ? h.file_id : 0, now_ns)) {
         r->stats.stray++;
-        return;
+        return false;
     }
     r->stats.received++;
     r->heard_ns = now_ns;
     count_psn(r, (uint16_t)h.sequence);
     if (fcast_is_done(r, h.file_id)) {
         r->stats.redundant++;
-        return;
+        return true;
     }
     struct fcast_object *o = object_of(r, h.file_id, &fti, now_ns);
     if (o)
         take_symbol(r, o, (struct fcast_symbol){h.group, h.index}, block, block_bytes, now_ns);
+    return true;
 }
 
-void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
+bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci)
+{
+    struct lct_header h;
+
+    if (lct_get(bytes, len, &h) != LCT_OK)
+        return false;
+    *cci = h.cci;
+    return true;
+}
+
+bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns)
 {
     struct lct_header h;
 
-    if (r->cfg.protocol == FCAST_PROTOCOL_SEED) {
-        take_seed(r, source, bytes, len, now_ns);
-        return;
-    }
-
+    if (r->cfg.protocol == FCAST_PROTOCOL_SEED)
+        return take_seed(r, source, bytes, len, now_ns);
     if (lct_get(bytes, len, &h) != LCT_OK) {
         r->stats.malformed++;
-        return;
+        return false;
     }
     if (r->auth && !fcast_auth_verify(r->auth, bytes, len, &h)) {
         r->stats.forged++;
-        return;
+        return false;
     }
     if (!is_of_session(r, source, h.tsi, now_ns)) {
         r->stats.stray++;
-        return;
+        return false;
     }
     r->stats.received++;
     r->heard_ns = now_ns;
@@ -566,13 +574,14 @@ void fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
         }
     }
     if (len - h.len <= FCAST_PAYLOAD_ID)
-        return;
+        return true;
     bool is_fdt = r->cfg.protocol == FCAST_PROTOCOL_FLUTE && h.toi == 0;
     if (is_fdt ? !is_new_fdt(r, &h) : fcast_is_done(r, h.toi)) {
         r->stats.redundant++;
-        return;
+        return true;
     }
     take_payload(r, &h, bytes + h.len, len - h.len, now_ns);
+    return true;
 }
 
 uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r)

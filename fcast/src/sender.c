@@ -69,7 +69,8 @@ struct fcast_sender {
     uint32_t control_symbol, since_control, control_gap; /* datagrams; the gap changes each time */
     uint64_t control_mean, control_random;
     bool is_committed, is_done;
-    uint32_t sequence;
+    uint32_t sequence, cci;
+    bool has_cci; /* instead of the sequence */
     struct fcast_sender_stats stats;
 };
 
@@ -399,7 +400,7 @@ int fcast_sender_commit(struct fcast_sender *s)
 static size_t put_header(struct fcast_sender *s, const struct object *o, bool is_last, uint8_t *out,
                          uint8_t **mac)
 {
-    const struct lct_header h = {.cci = (uint16_t)s->sequence++,
+    const struct lct_header h = {.cci = s->has_cci ? s->cci : (uint16_t)s->sequence++,
                                  .tsi = s->cfg.tsi,
                                  .toi = o ? o->toi : 0,
                                  .codepoint = o ? o->fti.fec : 0,
@@ -546,18 +547,18 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-/* The symbol of a group that this index sends. Source symbols come first, in order. The repair
+/* The symbol of a group that an index sends. Source symbols come first, in order. The repair
  * symbols of LDPC are spread: those of neighbouring rows know of few of the lost source symbols. */
-static uint32_t id_of(const struct fcast_sender *s, const struct group *g)
+static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint32_t index)
 {
     uint32_t repair = g->n - g->k, step = (uint32_t)(repair * 0.6180339887);
 
-    if (s->index < g->k || s->cfg.fec == FCAST_RS)
-        return s->index;
+    if (index < g->k || s->cfg.fec == FCAST_RS)
+        return index;
     while (step > 1 && common_divisor(step, repair) != 1)
         step--;
     step += step == 0;
-    return g->k + (uint32_t)((uint64_t)(s->index - g->k) * step % repair);
+    return g->k + (uint32_t)((uint64_t)(index - g->k) * step % repair);
 }
 
 /* Computes the repair symbols when the first is due: who receives all source symbols needs none,
@@ -591,7 +592,7 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
             break;
         }
         const struct object *o = &s->objects[g->object];
-        uint32_t id = id_of(s, g);
+        uint32_t id = id_of(s, g, s->index);
         bool is_source = id < g->k;
         if (!is_source && !encode_group(s, g))
             break;
@@ -601,6 +602,39 @@ size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out)
         s->stats.repair += !is_source;
     }
     return len;
+}
+
+uint64_t fcast_sender_symbols(const struct fcast_sender *s)
+{
+    uint64_t sum = 0;
+
+    for (uint32_t i = 0; i < s->group_count; i++)
+        sum += s->groups[i].n;
+    return sum;
+}
+
+size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out)
+{
+    const uint32_t least = s->groups[s->group_count - 1].n; /* the last blocks are the small ones */
+    const uint64_t even = (uint64_t)s->group_count * least;
+    const uint32_t turn = number < even ? s->group_count : s->objects[0].partition.large_blocks;
+    const uint64_t at = number < even ? number : number - even;
+    const uint32_t index = (uint32_t)(at / turn) + (number < even ? 0 : least);
+    struct group *g = &s->groups[at % turn];
+    const uint32_t id = id_of(s, g, index);
+    const bool is_source = id < g->k;
+
+    if (!is_source && !encode_group(s, g))
+        return 0;
+    s->stats.source += is_source;
+    s->stats.repair += !is_source;
+    return put_symbol(s, &s->objects[g->object], g, (struct fcast_symbol){g->block, id}, out);
+}
+
+void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci)
+{
+    s->has_cci = true;
+    s->cci = cci;
 }
 
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out)

@@ -10,15 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "content.h"
-#include "datadir.h"
-#include "location.h"
-#include "log_limit.h"
+#include "arrival.h"
 #include "loop/loop.h"
 #include "net/batch_in.h"
 #include "net/sockets.h"
 #include "options.h"
-#include "place.h"
 #include "seed.h"
 #include "tool/confine.h"
 
@@ -62,142 +58,13 @@ struct run {
     struct fcast_receiver_config cfg;
     uint8_t key[TP_KEY_BYTES];
     bool satellite, no_sandbox, has_variant;
-    uint64_t timeout_ns, rcvbuf_bytes, max_unpacked_bytes;
+    uint64_t timeout_ns, rcvbuf_bytes;
     struct keeping keeping;
-    const char *dir_path;
-    struct datadir dir;
-    struct places places;
-    struct log_limit *log;
+    struct arrival arrival;
     struct fcast_receiver *core;
     int fd, status_fd;
     struct tp_batch_in *in;
-    uint64_t now_ns, begun_ns, bytes;
 };
-
-/* ------------------------------------------------------------------ objects */
-
-static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
-                              const struct fcast_fti *fti, struct fcast_place *out)
-{
-    struct run *run = ctx;
-    enum fcast_begin answer = place_open(&run->places, source, tsi, toi, fti, out);
-
-    const char *why = run->places.why ? run->places.why : strerror(errno);
-    uint64_t more;
-    if (answer == FCAST_REFUSE && !run->places.error &&
-        log_limit_take(run->log, "sender", why, 1, run->now_ns, &more))
-        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: no place: %s (once a minute)\n",
-                (unsigned long long)toi, (unsigned long long)fti->length, why);
-    return answer;
-}
-
-enum stored { STORED, WRONG_DIGEST, NOT_TAKEN, NO_ROOM };
-
-static const enum stored results[] = {[CONTENT_GOOD] = STORED,
-                                      [CONTENT_WRONG] = WRONG_DIGEST,
-                                      [CONTENT_REFUSED] = NOT_TAKEN,
-                                      [CONTENT_FAILED] = NO_ROOM};
-
-/* Makes the object's own file the data's, if it can be. *moved: whether it was. */
-static enum stored move(struct run *run, struct content_job *job, const char *name, bool *moved)
-{
-    struct datadir_new there;
-
-    *moved = false;
-    if (content_is_packed(job->meta) || !place_may_move(job->ctx, job->at, job->bytes) ||
-        datadir_aim(&run->dir, name, &there, job->why, sizeof job->why) < 0)
-        return STORED;
-    job->written = job->bytes;
-    enum stored result = job->meta->has_digest ? results[content_copy(job)] : STORED;
-    int error = errno;
-    if (result == STORED)
-        *moved = place_move(job->ctx, job->at, job->bytes, there.dir_fd, there.name);
-    close(there.dir_fd);
-    errno = error;
-    return result;
-}
-
-/* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why in the job. */
-static enum stored store(struct run *run, struct content_job *job, const char *name)
-{
-    struct datadir_new fresh;
-    bool moved;
-    enum stored result = move(run, job, name, &moved);
-
-    if (moved || result != STORED)
-        return result;
-    const unsigned long refused = run->dir.refused;
-    if (places_note_copy(&run->places, name) < 0)
-        return NO_ROOM;
-    errno = 0;
-    if (datadir_new(&run->dir, name, &fresh, job->why, sizeof job->why) < 0) {
-        int error = errno;
-        places_forget_copy(&run->places);
-        errno = error;
-        /* What a sender can bring about by a name must not end the program. */
-        bool is_of_name = error == ENAMETOOLONG || error == EACCES || error == EPERM;
-        return run->dir.refused > refused || !error || is_of_name ? NOT_TAKEN : NO_ROOM;
-    }
-    job->fd = fresh.fd;
-    result = results[content_copy(job)];
-    int error = errno;
-    char why[256];
-    if (datadir_new_finish(&fresh, result == STORED, why, sizeof why) < 0 && result == STORED) {
-        error = errno;
-        result = error == EISDIR ? NOT_TAKEN : NO_ROOM;
-        snprintf(job->why, sizeof job->why, "%.*s", (int)sizeof job->why - 1, why);
-    }
-    places_forget_copy(&run->places);
-    errno = error;
-    return result;
-}
-
-static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
-                            uint64_t at, uint64_t bytes)
-{
-    struct run *run = ctx;
-    char name[FCAST_NAME_MAX];
-    struct content_job job = {.read = place_read,
-                              .ctx = place,
-                              .at = at,
-                              .bytes = bytes,
-                              .meta = meta,
-                              .most_bytes = run->max_unpacked_bytes,
-                              .fd = -1,
-                              .why = "Content-Location is no path"};
-    enum stored result =
-        fcast_location_get(meta->location, name, sizeof name) ? store(run, &job, name) : NOT_TAKEN;
-
-    if (result == NO_ROOM && !run->places.error)
-        run->places.error = errno ? errno : EIO;
-    place_close(&run->places, place, result == STORED, result == NO_ROOM);
-    if (result == WRONG_DIGEST || result == NOT_TAKEN)
-        fprintf(stderr, "fcast-recv: toi=%llu bytes=%llu: %s\n", (unsigned long long)toi,
-                (unsigned long long)bytes, job.why);
-    if (result != STORED)
-        return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
-    run->bytes += job.written;
-    struct fcast_receiver_stats st;
-    fcast_receiver_get_stats(run->core, &st);
-    printf("toi=%llu bytes=%llu seconds=%.3f received=%llu lost=%llu useful=%llu digest=%s "
-           "name=%s\n",
-           (unsigned long long)toi, (unsigned long long)job.written,
-           (double)(run->now_ns - run->begun_ns) / 1e9, (unsigned long long)st.received,
-           (unsigned long long)st.lost, (unsigned long long)st.useful,
-           meta->has_digest ? "good" : "none", name);
-    fflush(stdout);
-    return FCAST_STORED;
-}
-
-static void drop(void *ctx, uint64_t toi, void *place, bool keep)
-{
-    struct run *run = ctx;
-
-    (void)toi;
-    place_close(&run->places, place, false, keep);
-    if (keep)
-        places_bound(&run->places, run->cfg.max_bytes);
-}
 
 /* ------------------------------------------------------------------ options */
 
@@ -263,7 +130,7 @@ static bool take_bound(struct run *run, int option)
         break;
     case OPTION_MAX_BYTES: run->cfg.max_bytes = parse_number("--max-bytes", optarg, 1, most); break;
     case OPTION_MAX_UNPACKED:
-        run->max_unpacked_bytes = parse_number("--max-unpacked", optarg, 1, most);
+        run->arrival.max_unpacked_bytes = parse_number("--max-unpacked", optarg, 1, most);
         break;
     case OPTION_RCVBUF:
         run->rcvbuf_bytes = parse_number("--rcvbuf", optarg, 4096, 1000000000);
@@ -326,19 +193,6 @@ static void take_option(struct run *run, int option)
     }
 }
 
-/* What earlier processes left. */
-static void clean(struct run *run)
-{
-    char name[FCAST_NAME_MAX + 8], why[256];
-    pid_t pid;
-
-    if (places_left_copy(&run->places, name, sizeof name, &pid) &&
-        datadir_remove_begun(&run->dir, name, pid, why, sizeof why) < 0)
-        fprintf(stderr, "fcast-recv: '%s/%s', half made: %s\n", run->dir_path, name, why);
-    places_forget_copy(&run->places);
-    places_bound(&run->places, run->cfg.max_bytes);
-}
-
 static void take_arguments(struct run *run, int argc, char **argv)
 {
     for (int c; (c = next_option(argc, argv, options)) != -1;)
@@ -351,24 +205,13 @@ static void take_arguments(struct run *run, int argc, char **argv)
         die_usage("--protocol seed with --key-file; valid: fcast or flute with a key");
     if (optind + 1 != argc)
         die_usage("found %d directories; valid: one DIR", argc - optind);
-    run->dir_path = argv[optind];
-    int fd = open(run->dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || datadir_open(&run->dir, run->dir_path) < 0)
-        die_usage("directory '%s': %s", run->dir_path, strerror(errno));
-    run->dir.own = ".fcast";
-    if (places_open(&run->places, fd) < 0) {
-        if (errno == EWOULDBLOCK)
-            die("'%s': another fcast-recv uses it; valid: a directory for each", run->dir_path);
-        die("'%s/.fcast': %s", run->dir_path, strerror(errno));
-    }
-    close(fd);
-    clean(run);
+    arrival_open(&run->arrival, argv[optind], run->cfg.max_bytes);
     run->cfg.protocol = run->session.protocol;
     if (run->cfg.protocol == FCAST_PROTOCOL_SEED && !run->has_variant)
         run->cfg.rs_kind = FCAST_SEED_RS;
-    run->places.keeping = run->keeping;
-    run->places.keeping.rs_kind = run->cfg.rs_kind;
-    run->places.keeping.has_header = run->cfg.protocol == FCAST_PROTOCOL_FCAST;
+    run->arrival.places.keeping = run->keeping;
+    run->arrival.places.keeping.rs_kind = run->cfg.rs_kind;
+    run->arrival.places.keeping.has_header = run->cfg.protocol == FCAST_PROTOCOL_FCAST;
     run->cfg.has_tsi = run->session.has_tsi;
     run->cfg.tsi = run->session.tsi;
 }
@@ -380,7 +223,7 @@ static void enter_sandbox(const struct run *run)
     struct sandbox s;
 
     sandbox_init(&s, false);
-    sandbox_path(&s, run->dir_path, SANDBOX_FILES | SANDBOX_MOVE | SANDBOX_DIRECTORIES);
+    sandbox_path(&s, run->arrival.dir_path, SANDBOX_FILES | SANDBOX_MOVE | SANDBOX_DIRECTORIES);
     confine(&s, run->no_sandbox);
 }
 
@@ -395,14 +238,10 @@ static void open_all(struct run *run)
         die("%s", err.text);
     tp_set_rcvbuf(run->fd, run->rcvbuf_bytes);
     run->in = tp_batch_in_new(run->fd);
-    run->cfg.ctx = run;
-    run->cfg.begin = begin;
-    run->cfg.done = done;
-    run->cfg.drop = drop;
-    run->core = fcast_receiver_new(&run->cfg);
+    arrival_serve(&run->arrival, &run->cfg);
+    run->core = run->arrival.core = fcast_receiver_new(&run->cfg);
     explicit_bzero(run->key, sizeof run->key);
-    run->log = log_limit_new(16, 60 * SECOND_NS);
-    if (!run->in || !run->core || !run->log)
+    if (!run->in || !run->core)
         die("out of memory");
 }
 
@@ -423,7 +262,7 @@ static void take(void *ctx, const uint8_t *bytes, size_t len, const struct socka
 {
     struct run *run = ctx;
 
-    fcast_receiver_datagram(run->core, number_of(from), bytes, len, run->now_ns);
+    fcast_receiver_datagram(run->core, number_of(from), bytes, len, run->arrival.now_ns);
 }
 
 /* Why it is to end before all is here, for people; NULL: go on. */
@@ -434,9 +273,9 @@ static const char *why_end(const struct run *run)
 
     if (!run->satellite && fcast_receiver_is_closed(run->core))
         return "the sender ended the session before all files were here";
-    if (heard_ns < run->begun_ns)
-        heard_ns = run->begun_ns;
-    if (!run->timeout_ns || run->now_ns < heard_ns + run->timeout_ns)
+    if (heard_ns < run->arrival.begun_ns)
+        heard_ns = run->arrival.begun_ns;
+    if (!run->timeout_ns || run->arrival.now_ns < heard_ns + run->timeout_ns)
         return NULL;
     snprintf(text, sizeof text, "nothing came of the session for %llu s (--timeout)",
              (unsigned long long)(run->timeout_ns / SECOND_NS));
@@ -449,18 +288,18 @@ static void receive(struct run *run)
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
     const char *why = NULL;
 
-    run->begun_ns = run->now_ns = tp_now_ns();
-    while (!stop_requested && !run->places.error && !why) {
+    run->arrival.begun_ns = run->arrival.now_ns = tp_now_ns();
+    while (!stop_requested && !run->arrival.places.error && !why) {
         poll(&p, 1, WAIT_MS);
-        run->now_ns = tp_now_ns();
+        run->arrival.now_ns = tp_now_ns();
         tp_batch_in_read(run->in, take, run);
-        if (!run->places.error && !run->satellite && fcast_receiver_has_all(run->core))
+        if (!run->arrival.places.error && !run->satellite && fcast_receiver_has_all(run->core))
             return;
         why = why_end(run);
     }
-    if (run->places.error)
-        fprintf(stderr, "fcast-recv: '%s': %s; what came waits in %s/.fcast\n", run->dir_path,
-                strerror(run->places.error), run->dir_path);
+    if (run->arrival.places.error)
+        fprintf(stderr, "fcast-recv: '%s': %s; what came waits in %s/.fcast\n",
+                run->arrival.dir_path, strerror(run->arrival.places.error), run->arrival.dir_path);
     else if (why)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
@@ -506,20 +345,20 @@ static void print_summary(const struct run *run, bool complete)
         "files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
         "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
         "decoded_blocks=%llu restored=%llu wrong=%llu unstored=%llu store_errors=%llu socket_drops=%llu ",
-        N(objects_done), (unsigned long long)run->bytes, N(received), N(lost), N(out_of_order),
-        N(redundant), N(stray), N(malformed), N(forged), N(conflicting), N(refused), N(evicted),
-        N(decoded), N(restored), N(objects_wrong), N(objects_unstored), N(store_errors),
-        (unsigned long long)tp_socket_drops(run->fd));
+        N(objects_done), (unsigned long long)run->arrival.bytes, N(received), N(lost),
+        N(out_of_order), N(redundant), N(stray), N(malformed), N(forged), N(conflicting),
+        N(refused), N(evicted), N(decoded), N(restored), N(objects_wrong), N(objects_unstored),
+        N(store_errors), (unsigned long long)tp_socket_drops(run->fd));
 #undef N
-    print_disk(&run->places, run->status_fd);
-    printf("seconds=%.3f result=%s\n", (double)(run->now_ns - run->begun_ns) / 1e9,
+    print_disk(&run->arrival.places, run->status_fd);
+    printf("seconds=%.3f result=%s\n", (double)(run->arrival.now_ns - run->arrival.begun_ns) / 1e9,
            complete ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)
 {
     static struct run run = {.rcvbuf_bytes = 16 << 20,
-                             .max_unpacked_bytes = UINT64_C(4) << 30,
+                             .arrival = {.max_unpacked_bytes = UINT64_C(4) << 30},
                              .fd = -1,
                              .keeping = {.crowd = 4, .memory_bytes = 64 << 20},
                              .cfg = {.max_bytes = UINT64_C(128) << 30}};
@@ -533,14 +372,12 @@ int main(int argc, char **argv)
     receive(&run);
     struct fcast_receiver_stats st;
     fcast_receiver_get_stats(run.core, &st);
-    bool complete = fcast_receiver_has_all(run.core) && !run.places.error && !st.objects_unstored;
+    bool complete =
+        fcast_receiver_has_all(run.core) && !run.arrival.places.error && !st.objects_unstored;
     print_summary(&run, complete);
     fcast_receiver_free(run.core);
-    if (complete)
-        places_forget_done(&run.places);
-    places_close(&run.places);
+    arrival_close(&run.arrival, complete);
     tp_batch_in_free(run.in);
-    log_limit_free(run.log);
     check_output();
     return complete ? EXIT_SUCCESS : EXIT_INCOMPLETE;
 }

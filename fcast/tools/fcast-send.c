@@ -3,25 +3,21 @@
  * fcast-send: sends files as a carousel, to any number of receivers that tune in.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <openssl/evp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "file_at.h"
 #include "gzip.h"
-#include "location.h"
 #include "loop/loop.h"
 #include "net/batch_out.h"
 #include "net/sockets.h"
 #include "options.h"
 #include "seed.h"
+#include "source.h"
 #include "tool/confine.h"
 
 enum {
@@ -64,21 +60,16 @@ static const char usage[] =
     "Exit status: 0 when all rounds were sent or a signal came, 1 on failure, 2 on\n"
     "wrong usage.\n";
 
-struct file {
-    int fd;
-    const char *path;
-};
-
 struct run {
     struct session session;
     struct fcast_sender_config cfg;
     struct sockaddr_storage from;
     unsigned ttl;
     uint8_t key[TP_KEY_BYTES];
-    const char *cache, *sdp;
+    const char *sdp;
+    struct cache cache;
     bool no_sandbox, jitter, gzip, no_digest, has_fec, has_variant;
-    int cache_fd;
-    struct file *files;
+    struct source_file *files;
     int count;
     uint64_t bytes, jitter_state;
     struct tp_batch_out out;
@@ -91,73 +82,14 @@ struct run {
 
 /* ------------------------------------------------------------------ files */
 
-static int read_file(void *ctx, uint64_t at, void *bytes, size_t len)
-{
-    return file_read_at(((const struct file *)ctx)->fd, at, bytes, len);
-}
-
-static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
-{
-    return file_read_at(((const struct run *)ctx)->cache_fd, at, bytes, len);
-}
-
-static int write_cache(void *ctx, uint64_t at, const void *bytes, size_t len)
-{
-    const struct run *run = ctx;
-    int result = file_write_at(run->cache_fd, at, bytes, len), error = errno;
-
-    if (result < 0)
-        fprintf(stderr, "fcast-send: --cache '%s': %s\n", run->cache, strerror(error));
-    errno = error;
-    return result;
-}
-
-static void digest(const struct file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST])
-{
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    static uint8_t buffer[1 << 16];
-    bool good = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
-
-    for (uint64_t at = 0; good && at < bytes;) {
-        size_t n = bytes - at < sizeof buffer ? (size_t)(bytes - at) : sizeof buffer;
-        if (file_read_at(f->fd, at, buffer, n) < 0)
-            die("'%s': %s", f->path, strerror(errno));
-        good = EVP_DigestUpdate(ctx, buffer, n) == 1;
-        at += n;
-    }
-    if (!good || EVP_DigestFinal_ex(ctx, out, NULL) != 1)
-        die("SHA-256 failed");
-    EVP_MD_CTX_free(ctx);
-}
-
-/* A file without name in --cache. */
-static int new_cache(const struct run *run)
-{
-    int fd = open(run->cache, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-
-    if (fd < 0)
-        die_usage("--cache '%s': %s", run->cache, strerror(errno));
-    return fd;
-}
-
-/* Takes the disk's room for repair symbols before they are computed. */
-static void reserve_cache(const struct run *run)
-{
-    uint64_t bytes = fcast_sender_repair_bytes(run->sender);
-
-    if (bytes && fallocate(run->cache_fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
-        die("--cache '%s', %llu bytes of repair symbols: %s", run->cache, (unsigned long long)bytes,
-            strerror(errno));
-}
-
 /* Packs the file if that makes it smaller; returns the bytes to send. */
-static uint64_t pack(const struct run *run, struct file *f, struct fcast_meta *meta)
+static uint64_t pack(const struct run *run, struct source_file *f, struct fcast_meta *meta)
 {
-    int fd = new_cache(run);
+    int fd = cache_file(run->cache.folder);
     uint64_t packed;
 
     if (gzip_pack(f->fd, meta->length, fd, &packed) < 0)
-        die("'%s': gzip into --cache '%s': %s", f->path, run->cache, strerror(errno));
+        die("'%s': gzip into --cache '%s': %s", f->path, run->cache.folder, strerror(errno));
     if (packed >= meta->length) {
         close(fd);
         return meta->length;
@@ -168,30 +100,22 @@ static uint64_t pack(const struct run *run, struct file *f, struct fcast_meta *m
     return packed;
 }
 
-static void add_file(struct run *run, struct file *f)
+static void add_file(struct run *run, struct source_file *f)
 {
     const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
-    struct fcast_meta meta = {.has_digest = !run->no_digest};
-    struct stat st;
+    struct fcast_meta meta;
     uint64_t toi;
 
-    if (fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode))
-        die_usage("'%s': not a regular file", f->path);
-    if (!fcast_location_put(name, meta.location, sizeof meta.location))
-        die_usage("'%s': the name is too long", f->path);
-    if (meta.has_digest)
-        digest(f, (uint64_t)st.st_size, meta.digest);
-    meta.has_length = true;
-    meta.length = (uint64_t)st.st_size;
+    source_describe(f, !run->no_digest, &meta);
     const uint64_t bytes = run->gzip ? pack(run, f, &meta) : meta.length;
-    const struct fcast_store source = {f, read_file, NULL};
+    const struct fcast_store source = source_store(f);
     if (fcast_sender_add(run->sender, &meta, bytes, &source, &toi) < 0)
-        die("'%s', %lld bytes: %s", f->path, (long long)st.st_size,
+        die("'%s', %llu bytes: %s", f->path, (unsigned long long)meta.length,
             errno != EFBIG ? strerror(errno)
             : run->cfg.protocol == FCAST_PROTOCOL_SEED
                 ? "too large; --protocol seed has 4 GiB, less about 200 bytes"
                 : "too large for this code; larger --symbol or --k help");
-    run->bytes += (uint64_t)st.st_size;
+    run->bytes += meta.length;
     fprintf(stderr, "fcast-send: toi=%llu bytes=%llu%s", (unsigned long long)toi,
             (unsigned long long)meta.length, meta.encoding[0] ? "" : " ");
     if (meta.encoding[0])
@@ -306,7 +230,7 @@ static void take_option(struct run *run, int option)
         run->cfg.key = run->key;
         run->cfg.key_len = sizeof run->key;
         break;
-    case OPTION_CACHE: run->cache = optarg; break;
+    case OPTION_CACHE: run->cache.folder = optarg; break;
     case OPTION_SDP: run->sdp = optarg; break;
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
@@ -350,14 +274,9 @@ static void take_arguments(struct run *run, int argc, char **argv)
     if (run->session.protocol == FCAST_PROTOCOL_SEED)
         settle_seed(run);
     run->files = xcalloc((size_t)run->count, sizeof *run->files);
-    for (int i = 0; i < run->count; i++) {
-        const char *path = argv[optind + i];
-        /* O_NONBLOCK: a FIFO must not stop us. */
-        run->files[i] = (struct file){open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path};
-        if (run->files[i].fd < 0)
-            die_usage("'%s': %s", path, strerror(errno));
-    }
-    run->cache_fd = new_cache(run);
+    for (int i = 0; i < run->count; i++)
+        run->files[i] = source_open(argv[optind + i]);
+    run->cache.fd = cache_file(run->cache.folder);
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -472,14 +391,14 @@ static void prepare(struct run *run)
     /* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
     const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
     run->cfg.expires = expires < UINT32_MAX ? expires : UINT32_MAX;
-    run->cfg.repair = (struct fcast_store){run, read_cache, write_cache};
+    run->cfg.repair = cache_store(&run->cache);
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)
         die("this code cannot be: %s", strerror(errno));
     explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);
-    reserve_cache(run);
+    cache_reserve(&run->cache, fcast_sender_repair_bytes(run->sender));
     if (fcast_sender_commit(run->sender) < 0)
         die("descriptor: %s", strerror(errno));
     run->session.source = run->from;
@@ -493,7 +412,7 @@ int main(int argc, char **argv)
 
     program = "fcast-send";
     run.ttl = 1;
-    run.cache = "/var/tmp";
+    run.cache.folder = "/var/tmp";
     run.cfg = (struct fcast_sender_config){
         .fec = FCAST_TRIANGLE, .overhead = 0.5, .order = FCAST_SHUFFLE};
     run.out = (struct tp_batch_out){.fd = -1, .pace = {.rate_bps = 10000000}};

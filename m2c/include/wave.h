@@ -6,10 +6,14 @@
  *
  * Layer 0 is the base channel, which never rests. Layer l of 1 to `layers` is the active channel
  * with the l-th lowest rate.
+ *
+ * Static layers are for comparison: each has a channel of its own, at the rate that the wave's
+ * layer has when a slot starts, and none ever rests.
  */
 #ifndef M2C_WAVE_H
 #define M2C_WAVE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define M2C_WAVE_FACTOR 0.75 /* P: what one slot leaves of a rate */
@@ -25,13 +29,15 @@ struct m2c_wave_config {
     double quiescence_s;       /* QD: what a leave may take at most; 0: 300 */
     double factor;             /* P, of (0, 1); 0: M2C_WAVE_FACTOR */
     unsigned layers;           /* N: channels besides the base that are active at a time */
+    bool is_static;            /* rates do not fall */
 };
 
 struct m2c_wave {
     struct m2c_wave_config cfg; /* with the defaults filled in */
-    unsigned quiescent;         /* Q: slots in which a channel rests */
-    unsigned channels;          /* T: without the base channel, whose number is T */
+    unsigned quiescent;         /* Q: slots in which a channel rests; static: 0 */
+    unsigned channels;          /* T: without the base channel, whose number is T; static: N */
     unsigned base_per_slot;     /* L: packets of the base channel in a slot */
+    unsigned slots;             /* of a cycle, before CTSI begins anew: T; static: 256 */
 };
 
 /* 0, or -1 with errno EINVAL for a wave that cannot be: no layer, more than M2C_LAYERS_MAX, a
@@ -73,8 +79,10 @@ int m2c_wave_layer(const struct m2c_wave *w, unsigned channel, uint64_t slot);
 /* When a receiver that hears the layers 0 to layer - 1 from the slot's start joins `layer` to hear
  * just `packets_per_s` then: its tau of [0, 1], or -1 if the rate is reached in no moment of it. */
 double m2c_wave_join_tau(const struct m2c_wave *w, unsigned layer, double packets_per_s);
+/* How many sequence numbers the channel has. */
+uint32_t m2c_wave_psn_count(const struct m2c_wave *w, unsigned channel);
 /* When the channel that is `layer` in the slot becomes quiescent and is to be left, in ns;
- * UINT64_MAX: the base channel, never. */
+ * UINT64_MAX: the base channel and static ones, never. */
 uint64_t m2c_wave_leave_ns(const struct m2c_wave *w, unsigned layer, uint64_t slot);
 
 #endif

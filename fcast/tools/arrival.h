@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Objects on their way to files: what a receiver's core asks of the program that it is in.
+ */
+#ifndef FCAST_TOOLS_ARRIVAL_H
+#define FCAST_TOOLS_ARRIVAL_H
+
+#include "datadir.h"
+#include "place.h"
+
+struct arrival {
+    uint64_t max_unpacked_bytes; /* of a file that is sent as gzip; set before */
+    const char *dir_path;
+    struct datadir dir;
+    struct places places;
+    struct log_limit *log;
+    struct fcast_receiver *core; /* set by the caller */
+    uint64_t now_ns, begun_ns;   /* the same */
+    uint64_t bytes;              /* of the files that are here */
+    struct fcast_fti fti;        /* of the object that began last */
+    uint64_t max_bytes;          /* of all that is incomplete */
+};
+
+/* Opens the directory and removes what an earlier process left half made. Ends the program if it
+ * cannot. */
+void arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes);
+/* Sets the receiver's functions. */
+void arrival_serve(struct arrival *a, struct fcast_receiver_config *cfg);
+/* is_complete: nothing of the session waits for another process. After fcast_receiver_free(). */
+void arrival_close(struct arrival *a, bool is_complete);
+
+#endif

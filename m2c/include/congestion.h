@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Congestion control of a receiver: which channels to join and to leave. Sans-I/O: packets' headers
+ * and the time go in, joins and leaves come out.
+ *
+ * webrc: RFC 3738, section 3.2, to the letter, with its recommended values and rules.
+ * m2c: our reading of M2C10, whose own algorithm (2009) was not to be had: additive increase,
+ * multiplicative decrease and slow start of a fair rate, which the joined rate follows.
+ * static: the same fair rate with layers whose rates do not fall, so it leaves the top one when
+ * packets are lost. For comparison.
+ */
+#ifndef M2C_CONGESTION_H
+#define M2C_CONGESTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wave.h"
+
+enum m2c_cc_kind { M2C_CC_WEBRC, M2C_CC_M2C, M2C_CC_STATIC };
+
+/* Congestion control information of a packet, short format (RFC 3738, 5.1). */
+struct m2c_cci {
+    unsigned ctsi, channel; /* 8 bits each */
+    uint32_t psn;           /* 16 bits */
+};
+struct m2c_cci m2c_cci_get(uint32_t word);
+uint32_t m2c_cci_put(struct m2c_cci c);
+
+struct m2c_cc_config {
+    enum m2c_cc_kind kind;
+    struct m2c_wave wave;      /* of the session; static with M2C_CC_STATIC, and only then */
+    double most_packets_per_s; /* MRR: 0: what the sender sends */
+};
+
+/* Why a receiver is to leave the session (RFC 3738, 3.2.3.8). */
+enum m2c_cc_end {
+    M2C_CC_GOES_ON,
+    M2C_CC_SILENT, /* no packet for long */
+    M2C_CC_STUCK   /* packets, but the time slot does not change */
+};
+
+struct m2c_change {
+    bool joins; /* or leaves */
+    unsigned channel;
+};
+
+struct m2c_cc_stats {
+    uint64_t received, lost, reordered, late; /* packets; late: of channels that it has left */
+    uint64_t loss_events, joins, leaves, join_timeouts, slots;
+    unsigned layers;         /* joined now, besides the base */
+    bool is_slow_start;      /* webrc: the start-up */
+    double target_per_s;     /* packets/s: webrc: TRATE; m2c, static: the fair rate */
+    double received_per_s;   /* average; webrc: TRR */
+    double loss_probability; /* webrc: LOSSP */
+    double rtt_s;            /* ARTT */
+};
+
+struct m2c_cc;
+
+/* Joins the base channel. NULL with errno: EINVAL, ENOMEM. cfg is copied. */
+struct m2c_cc *m2c_cc_new(const struct m2c_cc_config *cfg, uint64_t now_ns);
+void m2c_cc_free(struct m2c_cc *cc);
+/* A packet of the session came. One whose numbers cannot be changes nothing. */
+void m2c_cc_packet(struct m2c_cc *cc, struct m2c_cci cci, uint64_t now_ns);
+/* To be called at m2c_cc_deadline() at the latest. */
+void m2c_cc_time(struct m2c_cc *cc, uint64_t now_ns);
+uint64_t m2c_cc_deadline(const struct m2c_cc *cc);
+/* The next join or leave to do; false: there is none now. */
+bool m2c_cc_change(struct m2c_cc *cc, struct m2c_change *out);
+/* After anything but M2C_CC_GOES_ON nothing more is joined. */
+enum m2c_cc_end m2c_cc_ended(const struct m2c_cc *cc);
+void m2c_cc_get_stats(const struct m2c_cc *cc, struct m2c_cc_stats *out);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A fair rate by additive increase, multiplicative decrease and slow start, which the joined rate
+ * follows: `m2c` waits for the wave to fall, `static` leaves its top layer. Our reading of M2C10,
+ * which says no more than that; the numbers are this project's.
+ */
+#include <math.h>
+
+#include "cc_impl.h"
+
+/* AIMD of a small decrease (M2C10's reference 12), as the joined rate cannot halve soon. It would
+ * be TCP's equal with an increase of 0.3125; with the least losses that joins make, it is so with
+ * this (m2c/tests/test_fairness.c). */
+static const double DECREASE = 0.875, INCREASE = 0.22;
+static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
+static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
+enum { QUIET_SLOTS = 2 /* without loss: slow start begins again */ };
+
+static double joined_rate(const struct m2c_cc *cc, unsigned layers, uint64_t now_ns)
+{
+    return m2c_wave_cumulative(&cc->cfg.wave, layers, m2c_cc_tau(cc, now_ns));
+}
+
+/* Enough to join something, and to measure the round trip again. */
+static double least(const struct m2c_cc *cc)
+{
+    return m2c_wave_cumulative(&cc->cfg.wave, 2, 0);
+}
+
+static void begin(struct m2c_cc *cc, double tau)
+{
+    const double rate = m2c_wave_rate(&cc->cfg.wave, 0, tau);
+
+    cc->aimd = (struct m2c_aimd){.fair = rate, .received = rate, .is_slow_start = true};
+}
+
+static void packets(struct m2c_cc *cc, uint32_t count)
+{
+    (void)cc;
+    (void)count;
+}
+
+static void loss_event(struct m2c_cc *cc, uint64_t now_ns)
+{
+    struct m2c_aimd *a = &cc->aimd;
+
+    if (now_ns < a->deaf_ns)
+        return;
+    a->fair = fmax(a->fair * DECREASE, least(cc));
+    a->is_slow_start = false;
+}
+
+static void static_loss_event(struct m2c_cc *cc, uint64_t now_ns)
+{
+    if (now_ns < cc->aimd.deaf_ns)
+        return;
+    loss_event(cc, now_ns);
+    if (!cc->layers)
+        return;
+    m2c_cc_leave_top(cc);
+    cc->aimd.deaf_ns = now_ns + (uint64_t)(DEAF_S * 1e9);
+}
+
+static void slot(struct m2c_cc *cc, bool is_left)
+{
+    (void)cc;
+    (void)is_left;
+}
+
+static void first(struct m2c_cc *cc, double waited_s)
+{
+    (void)cc;
+    (void)waited_s;
+}
+
+static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)
+{
+    struct m2c_aimd *a = &cc->aimd;
+    const double rtt_s = cc->rtt.average_s;
+    const double rate = (double)cc->epoch_received / elapsed_s;
+    const double quiet_ns = QUIET_SLOTS * cc->cfg.wave.cfg.slot_s * 1e9;
+
+    a->received += RECEIVED_WEIGHT * (rate - a->received);
+    a->is_slow_start |=
+        cc->loss_ns && (double)(now_ns - cc->loss_ns) > quiet_ns && now_ns > cc->loss_ns;
+    if (a->is_slow_start)
+        a->fair = fmin(a->fair * pow(2, elapsed_s / fmax(rtt_s, M2C_WEBRC_EPOCH_S)),
+                       fmax(a->fair, 4 * a->received));
+    else
+        a->fair += INCREASE * elapsed_s / (rtt_s * rtt_s);
+    a->fair = fmin(a->fair, fmin(2 * joined_rate(cc, cc->layers, now_ns), m2c_cc_most(cc)));
+    a->fair = fmax(a->fair, least(cc));
+}
+
+static bool may_join(struct m2c_cc *cc, uint64_t now_ns)
+{
+    return joined_rate(cc, cc->layers + 1, now_ns) <= cc->aimd.fair;
+}
+
+/* The last join has shown what it brings. */
+static bool static_may_join(struct m2c_cc *cc, uint64_t now_ns)
+{
+    return now_ns >= cc->aimd.deaf_ns && (!cc->layers || cc->epoch_ns >= cc->first_ns) &&
+           may_join(cc, now_ns);
+}
+
+static void layers(struct m2c_cc *cc, unsigned before)
+{
+    (void)cc;
+    (void)before;
+}
+
+static void stats(const struct m2c_cc *cc, struct m2c_cc_stats *out)
+{
+    out->is_slow_start = cc->aimd.is_slow_start;
+    out->target_per_s = cc->aimd.fair;
+    out->received_per_s = cc->aimd.received;
+}
+
+const struct m2c_policy m2c_policy_m2c = {begin, packets,  loss_event, slot,  first,
+                                          epoch, may_join, layers,     stats, .is_aligned = true};
+const struct m2c_policy m2c_policy_static = {
+    begin,  packets, static_loss_event, slot, first, epoch, static_may_join,
+    layers, stats,   .is_aligned = true};

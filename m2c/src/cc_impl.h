@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What congestion control has in common, and what the kinds differ in. Inside the library only.
+ */
+#ifndef M2C_CC_IMPL_H
+#define M2C_CC_IMPL_H
+
+#include "congestion.h"
+#include "webrc.h"
+
+struct m2c_track { /* of a channel's sequence numbers */
+    bool is_heard;
+    uint32_t next;
+    uint32_t missing;    /* that may still come, out of order */
+    unsigned since_hole; /* packets since the last of these went missing */
+};
+
+struct m2c_webrc { /* the letters are RFC 3738's */
+    struct m2c_loss loss;
+    double lossp, trr, arr, ssr;
+    double rr, rr_max;    /* of the epoch that ended; the largest since the last join */
+    double waited_before; /* of the join before: FirstTime - JoinTime; 0: there was none */
+    double trate;
+};
+
+struct m2c_aimd {
+    double fair;     /* packets/s */
+    double received; /* packets/s, average of about a round trip */
+    bool is_slow_start;
+    uint64_t deaf_ns; /* static: until then loss is that before the last leave */
+};
+
+struct m2c_policy {
+    /* The base channel's first packet came: so far is the slot. */
+    void (*begin)(struct m2c_cc *cc, double tau);
+    /* Packets came or are missing; `lost` of them. */
+    void (*packets)(struct m2c_cc *cc, uint32_t count);
+    void (*loss_event)(struct m2c_cc *cc, uint64_t now_ns);
+    /* A slot began; is_left: the lowest layer was left. */
+    void (*slot)(struct m2c_cc *cc, bool is_left);
+    /* The first packet of the wave channel that was joined last. */
+    void (*first)(struct m2c_cc *cc, double waited_s);
+    /* An epoch of that length ended. */
+    void (*epoch)(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns);
+    /* May it join another layer now? Nothing common is against it. */
+    bool (*may_join)(struct m2c_cc *cc, uint64_t now_ns);
+    /* The number of layers changed by a join, or by one that brought nothing. */
+    void (*layers)(struct m2c_cc *cc, unsigned before);
+    void (*stats)(const struct m2c_cc *cc, struct m2c_cc_stats *out);
+    /* Epochs begin with the slot: receivers behind one bottleneck join together, and none loses by
+     * another's join what it does not hear itself. */
+    bool is_aligned;
+};
+extern const struct m2c_policy m2c_policy_webrc, m2c_policy_m2c, m2c_policy_static;
+
+struct m2c_cc {
+    struct m2c_cc_config cfg;
+    const struct m2c_policy *policy;
+    bool wanted[M2C_WAVE_CHANNELS_MAX + 1], told[M2C_WAVE_CHANNELS_MAX + 1]; /* by channel */
+    struct m2c_track tracks[M2C_WAVE_CHANNELS_MAX + 1];
+    bool has_begun; /* the base channel's first packet is here */
+    enum m2c_cc_end end;
+    unsigned ctsi, layers;                 /* NWC */
+    uint64_t heard_ns, slot_ns;            /* last packet; beginning of the slot */
+    uint64_t epoch_ns;                     /* beginning of the epoch */
+    uint64_t epoch_received, epoch_lost;   /* in it */
+    bool is_joining;                       /* JOINING */
+    unsigned joined_channel;               /* the last */
+    uint64_t joined_ns, first_ns, loss_ns; /* of it; its first packet; LOSS_EVENT until then */
+    struct m2c_rtt rtt;
+    struct m2c_webrc webrc;
+    struct m2c_aimd aimd;
+    struct m2c_cc_stats stats;
+};
+
+/* Leaves the top layer (static). */
+void m2c_cc_leave_top(struct m2c_cc *cc);
+/* How far the slot is: tau of [0, 1]. */
+double m2c_cc_tau(const struct m2c_cc *cc, uint64_t now_ns);
+/* The most that the receiver may or can get, packets/s. */
+double m2c_cc_most(const struct m2c_cc *cc);
+/* By which factor the rate of n layers besides the base grows with another. */
+double m2c_cc_growth(const struct m2c_wave *w, unsigned layers);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "bottleneck.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "feed.h"
+#include "sim/events.h"
+#include "sim/random.h"
+#include "tcp.h"
+
+enum kind { SEND, JOIN, LEAVE, DEPART, ARRIVE, TICK, ACK, TIMEOUT, START_TCP, START_RECEIVER };
+
+struct frame {
+    int flow; /* sessions first, then TCP */
+    struct m2c_due due;
+    uint32_t segment, all; /* of TCP; all: of an acknowledgement */
+    unsigned channel;      /* JOIN, LEAVE */
+    uint64_t leave;        /* its number: a later join undoes it */
+};
+
+struct receiver {
+    struct m2c_cc *cc;
+    bool hears[M2C_WAVE_CHANNELS_MAX + 1];
+    uint64_t leaves[M2C_WAVE_CHANNELS_MAX + 1];
+    uint64_t tick_ns, begun_ns, packets;
+    uint8_t *has;
+    uint64_t symbols, duplicates, done_ns;
+};
+
+struct sim {
+    const struct bn_config *cfg;
+    struct bn_result *out;
+    struct tp_events events;
+    uint64_t now_ns, random;
+    struct m2c_wave wave;
+    struct m2c_feed feeds[BN_SESSIONS_MAX];
+    struct m2c_due due[BN_SESSIONS_MAX];
+    uint64_t phase_ns[BN_SESSIONS_MAX]; /* of their time slots */
+    struct receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
+    struct tcp tcp[BN_TCP_MAX];
+    uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX];
+    uint32_t blocks, needed; /* of the file */
+    unsigned queued, open;   /* open: receivers without the file */
+    uint64_t free_ns;        /* when the line has sent what is queued */
+};
+
+static uint64_t ns_of(double seconds)
+{
+    return (uint64_t)llround(seconds * 1e9);
+}
+
+static void fail(const char *what)
+{
+    fprintf(stderr, "simulation: %s\n", what);
+    exit(1);
+}
+
+static void push(struct sim *s, uint64_t at_ns, enum kind kind, int to, const struct frame *f)
+{
+    const struct frame none = {0};
+
+    tp_events_push_bytes(&s->events, (struct tp_event){.at_ns = at_ns, .kind = kind, .to = to},
+                         (const uint8_t *)(f ? f : &none), sizeof *f);
+}
+
+static bool is_measured(const struct sim *s)
+{
+    return s->now_ns >= ns_of(s->cfg->from_s);
+}
+
+/* ------------------------------------------------------------------ the queue */
+
+static struct bn_flow *flow_of(struct sim *s, int flow)
+{
+    const int sessions = (int)s->cfg->sessions;
+
+    return flow < sessions ? &s->out->sessions[flow] : &s->out->tcp[flow - sessions];
+}
+
+static void enqueue(struct sim *s, const struct frame *f)
+{
+    struct bn_flow *flow = flow_of(s, f->flow);
+
+    flow->arrived += is_measured(s);
+    if (s->queued > s->cfg->queue_packets) { /* one of them is being sent */
+        flow->dropped += is_measured(s);
+        return;
+    }
+    s->queued++;
+    s->free_ns = s->free_ns > s->now_ns ? s->free_ns : s->now_ns;
+    s->free_ns += ns_of(BN_PACKET_BYTES * 8 / s->cfg->rate_bps);
+    push(s, s->free_ns, DEPART, 0, f);
+}
+
+/* ------------------------------------------------------------------ multicast */
+
+/* Does what the receiver's congestion control wants. */
+static void obey(struct sim *s, int to)
+{
+    struct receiver *r = &s->receivers[to / BN_RECEIVERS_MAX][to % BN_RECEIVERS_MAX];
+    const uint64_t way_ns = s->now_ns + ns_of(s->cfg->delay_s);
+    struct m2c_change c;
+
+    while (m2c_cc_change(r->cc, &c)) {
+        const struct frame f = {.channel = c.channel, .leave = r->leaves[c.channel]};
+        push(s, c.joins ? way_ns : way_ns + ns_of(s->cfg->leave_latency_s), c.joins ? JOIN : LEAVE,
+             to, &f);
+        r->leaves[c.channel] += c.joins; /* undoes the leaves before it */
+    }
+    const uint64_t deadline = m2c_cc_deadline(r->cc);
+    if (deadline < r->tick_ns) {
+        r->tick_ns = deadline;
+        push(s, deadline, TICK, to, NULL);
+    }
+}
+
+static void take_symbol(struct sim *s, struct receiver *r, uint32_t block)
+{
+    if (!r->has || r->done_ns)
+        return;
+    r->duplicates += r->has[block];
+    r->symbols += !r->has[block];
+    r->has[block] = 1;
+    if (r->symbols < s->needed)
+        return;
+    r->done_ns = s->now_ns;
+    memset(r->hears, 0, sizeof r->hears);
+    s->open--;
+}
+
+static void deliver(struct sim *s, const struct frame *f)
+{
+    for (unsigned i = 0; i < s->cfg->receivers; i++) {
+        struct receiver *r = &s->receivers[f->flow][i];
+        if (!r->cc || !r->hears[f->due.cci.channel] || r->done_ns)
+            continue;
+        r->packets += is_measured(s);
+        m2c_cc_packet(r->cc, f->due.cci, s->now_ns);
+        take_symbol(s, r, f->due.block);
+        if (!r->done_ns)
+            obey(s, f->flow * BN_RECEIVERS_MAX + (int)i);
+    }
+}
+
+static void send_layer(struct sim *s, int session)
+{
+    const struct frame f = {.flow = session, .due = s->due[session]};
+    bool is_heard = false;
+
+    for (unsigned i = 0; i < s->cfg->receivers; i++)
+        is_heard |= s->receivers[session][i].hears[f.due.cci.channel];
+    if (is_heard)
+        enqueue(s, &f);
+    if (!m2c_feed_next(&s->feeds[session], &s->due[session]))
+        fail("no memory");
+    push(s, s->due[session].at_ns + s->phase_ns[session], SEND, session, NULL);
+}
+
+static void start_receiver(struct sim *s, int to)
+{
+    struct receiver *r = &s->receivers[to / BN_RECEIVERS_MAX][to % BN_RECEIVERS_MAX];
+    const struct m2c_cc_config cfg = {.kind = s->cfg->kind, .wave = s->wave};
+
+    r->cc = m2c_cc_new(&cfg, s->now_ns);
+    r->has = s->blocks && s->cfg->file_bytes > 0 ? calloc(s->blocks, 1) : NULL;
+    if (!r->cc)
+        fail("no memory");
+    r->tick_ns = UINT64_MAX;
+    r->begun_ns = s->now_ns;
+    obey(s, to);
+}
+
+/* ------------------------------------------------------------------ TCP */
+
+static void run_tcp(struct sim *s, int i)
+{
+    struct tcp *t = &s->tcp[i];
+    struct frame f = {.flow = (int)s->cfg->sessions + i};
+
+    while (tcp_send(t, s->now_ns, &f.segment))
+        enqueue(s, &f);
+    if (t->timeout_ns < s->tcp_armed_ns[i]) {
+        s->tcp_armed_ns[i] = t->timeout_ns;
+        push(s, t->timeout_ns, TIMEOUT, i, NULL);
+    }
+}
+
+static void time_out(struct sim *s, int i)
+{
+    struct tcp *t = &s->tcp[i];
+
+    s->tcp_armed_ns[i] = UINT64_MAX;
+    if (s->now_ns >= t->timeout_ns)
+        tcp_time_out(t, s->now_ns);
+    run_tcp(s, i);
+    if (t->timeout_ns != UINT64_MAX && s->tcp_armed_ns[i] == UINT64_MAX) {
+        s->tcp_armed_ns[i] = t->timeout_ns;
+        push(s, t->timeout_ns, TIMEOUT, i, NULL);
+    }
+}
+
+static void arrive(struct sim *s, struct frame *f)
+{
+    const int i = f->flow - (int)s->cfg->sessions;
+
+    if (i < 0) {
+        deliver(s, f);
+        return;
+    }
+    s->tcp_packets[i] += is_measured(s);
+    f->all = tcp_receive(&s->tcp[i], f->segment);
+    push(s, s->now_ns + ns_of(s->cfg->delay_s), ACK, i, f);
+}
+
+/* ------------------------------------------------------------------ all */
+
+static void handle(struct sim *s, const struct tp_event *e)
+{
+    struct frame f;
+    struct receiver *r = &s->receivers[e->to / BN_RECEIVERS_MAX][e->to % BN_RECEIVERS_MAX];
+
+    memcpy(&f, e->packet->bytes, sizeof f);
+    switch ((enum kind)e->kind) {
+    case SEND: send_layer(s, e->to); break;
+    case JOIN: r->hears[f.channel] = !r->done_ns; break;
+    case LEAVE: r->hears[f.channel] &= f.leave != r->leaves[f.channel]; break;
+    case DEPART:
+        s->queued--;
+        push(s, s->now_ns + ns_of(s->cfg->delay_s), ARRIVE, 0, &f);
+        break;
+    case ARRIVE: arrive(s, &f); break;
+    case TICK:
+        r->tick_ns = UINT64_MAX;
+        if (r->done_ns)
+            break;
+        m2c_cc_time(r->cc, s->now_ns);
+        obey(s, e->to);
+        break;
+    case ACK:
+        tcp_acknowledge(&s->tcp[e->to], f.all, f.segment, s->now_ns);
+        run_tcp(s, e->to);
+        break;
+    case TIMEOUT: time_out(s, e->to); break;
+    case START_TCP: run_tcp(s, e->to); break;
+    case START_RECEIVER: start_receiver(s, e->to); break;
+    }
+}
+
+static double soon(struct sim *s, double most_s)
+{
+    return most_s * tp_random_below(&s->random, 1000000) / 1e6;
+}
+
+static void begin(struct sim *s)
+{
+    const struct bn_config *cfg = s->cfg;
+    struct m2c_wave_config wave = {.slot_s = cfg->slot_s, .is_static = cfg->kind == M2C_CC_STATIC};
+
+    /* Enough layers for twice the line. */
+    wave.layers = m2c_wave_layers_for(&wave, 2 * cfg->rate_bps / 8 / BN_PACKET_BYTES);
+    if (m2c_wave_init(&s->wave, &wave) < 0)
+        fail("this wave cannot be");
+    const uint32_t k = (uint32_t)ceil(cfg->file_bytes / BN_SYMBOL_BYTES);
+    s->blocks = k ? 2 * k : 20000;
+    s->needed = (uint32_t)ceil(1.01 * k);
+    for (unsigned i = 0; i < cfg->sessions; i++) {
+        s->phase_ns[i] = ns_of(soon(s, s->wave.cfg.slot_s));
+        if (m2c_feed_init(&s->feeds[i], &s->wave, s->blocks, 0) < 0 ||
+            !m2c_feed_next(&s->feeds[i], &s->due[i]))
+            fail("no feed");
+        push(s, s->due[i].at_ns + s->phase_ns[i], SEND, (int)i, NULL);
+        for (unsigned r = 0; r < cfg->receivers; r++)
+            push(s, ns_of(s->wave.cfg.slot_s + 2 + soon(s, 2)), START_RECEIVER,
+                 (int)(i * BN_RECEIVERS_MAX + r), NULL);
+    }
+    for (unsigned i = 0; i < cfg->tcp; i++) {
+        tcp_init(&s->tcp[i]);
+        s->tcp_armed_ns[i] = UINT64_MAX;
+        push(s, ns_of(soon(s, 3)), START_TCP, (int)i, NULL);
+    }
+    s->open = cfg->file_bytes > 0 ? cfg->sessions * cfg->receivers : UINT32_MAX;
+}
+
+static void end(struct sim *s)
+{
+    const struct bn_config *cfg = s->cfg;
+    const double each = BN_PACKET_BYTES * 8 / ((double)s->now_ns / 1e9 - cfg->from_s);
+
+    for (unsigned i = 0; i < cfg->sessions; i++) {
+        for (unsigned n = 0; n < cfg->receivers; n++) {
+            struct receiver *r = &s->receivers[i][n];
+            struct bn_receiver *out = &s->out->receivers[i][n];
+            out->bps = (double)r->packets * each;
+            out->time_s = r->done_ns ? (double)(r->done_ns - r->begun_ns) / 1e9 : 0;
+            out->symbols = r->symbols;
+            out->duplicates = r->duplicates;
+            m2c_cc_get_stats(r->cc, &out->cc);
+            m2c_cc_free(r->cc);
+            free(r->has);
+        }
+        m2c_feed_free(&s->feeds[i]);
+    }
+    for (unsigned i = 0; i < cfg->tcp; i++) {
+        s->out->tcp[i].bps = (double)s->tcp_packets[i] * each;
+        s->out->tcp_timeouts += s->tcp[i].timeouts;
+    }
+    tp_events_free(&s->events);
+}
+
+void bn_run(const struct bn_config *cfg, struct bn_result *out)
+{
+    struct sim *s = calloc(1, sizeof *s);
+
+    if (!s)
+        fail("no memory");
+    *out = (struct bn_result){0};
+    s->cfg = cfg;
+    s->out = out;
+    s->random = cfg->seed;
+    begin(s);
+    while (s->open && tp_events_next(&s->events) < ns_of(cfg->to_s)) {
+        struct tp_event e = tp_events_pop(&s->events);
+        s->now_ns = e.at_ns;
+        handle(s, &e);
+        tp_packet_done(e.packet);
+    }
+    end(s);
+    free(s);
+}

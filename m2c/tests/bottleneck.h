@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A simulated bottleneck in virtual time: sessions of layered multicast and TCP connections share
+ * one queue. The router before it forwards a channel while a receiver has joined it; a leave takes
+ * effect after the leave latency. The seed decides every moment.
+ */
+#ifndef M2C_TESTS_BOTTLENECK_H
+#define M2C_TESTS_BOTTLENECK_H
+
+#include "congestion.h"
+
+enum { BN_SESSIONS_MAX = 2, BN_RECEIVERS_MAX = 8, BN_TCP_MAX = 4 };
+
+struct bn_config {
+    double rate_bps;
+    unsigned queue_packets;
+    double delay_s; /* one way, without the queue */
+    double leave_latency_s;
+    enum m2c_cc_kind kind;
+    unsigned sessions, receivers, tcp; /* receivers: of each session */
+    double slot_s;                     /* 0: 10 */
+    double file_bytes;                 /* 0: none: receivers stay */
+    double from_s, to_s;               /* what is measured; to_s ends the simulation */
+    uint64_t seed;
+};
+
+struct bn_flow {
+    double bps; /* delivered, IP packets */
+    uint64_t arrived, dropped /* at the queue */;
+};
+
+struct bn_receiver {
+    double bps;
+    double time_s;                /* until it had the file; 0: it has not */
+    uint64_t symbols, duplicates; /* until then */
+    struct m2c_cc_stats cc;
+};
+
+struct bn_result {
+    struct bn_flow sessions[BN_SESSIONS_MAX], tcp[BN_TCP_MAX];
+    struct bn_receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
+    uint64_t tcp_timeouts;
+};
+
+enum { BN_PACKET_BYTES = 1500, BN_SYMBOL_BYTES = 1428 };
+
+/* Runs it. Ends the program if there is no memory. */
+void bn_run(const struct bn_config *cfg, struct bn_result *out);
+
+#endif

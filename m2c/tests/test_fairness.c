@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Layered multicast beside TCP and beside itself, in virtual time: a line of 1 or 4 Mbit/s with a
+ * queue of 25 packets, as M2C10 has it, and 10 ms one way. Prints what it measures; the bounds are
+ * those that hold, and the comments say where they are not the ones that one would wish.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "bottleneck.h"
+
+enum { SEEDS = 4 };
+static const char *const names[] = {"webrc", "m2c", "static"};
+static const double rates_bps[] = {1e6, 4e6};
+
+#define SAY(...) print_message("[   INFO   ] " __VA_ARGS__)
+
+static void assert_within(double found, double least, double most)
+{
+    if (!(found >= least && found <= most))
+        print_error("found %.3f, expected %.3f to %.3f\n", found, least, most);
+    assert_true(found >= least && found <= most);
+}
+
+/* The usual scene with one session of one receiver, measured from its tenth slot on. */
+static struct bn_config scene(enum m2c_cc_kind kind, double rate_bps, uint64_t seed)
+{
+    return (struct bn_config){.rate_bps = rate_bps,
+                              .queue_packets = 25,
+                              .delay_s = 0.01,
+                              .kind = kind,
+                              .sessions = 1,
+                              .receivers = 1,
+                              .from_s = 100,
+                              .to_s = 700,
+                              .seed = seed};
+}
+
+static double percent_dropped(const struct bn_flow *f)
+{
+    return 100.0 * (double)f->dropped / (double)f->arrived;
+}
+
+/* The model of TCP: two share, and lose what M2C10 measured at 4 Mbit/s, 0.67 %, or nearly. */
+static void test_tcp_alone(void **state)
+{
+    (void)state;
+    struct bn_config cfg = scene(M2C_CC_M2C, 4e6, 1);
+    struct bn_result r;
+
+    cfg.sessions = cfg.receivers = 0;
+    cfg.tcp = 2;
+    bn_run(&cfg, &r);
+    SAY("TCP against TCP, 4 Mbit/s: %.0f and %.0f kbit/s, loss %.2f %%\n", r.tcp[0].bps / 1e3,
+        r.tcp[1].bps / 1e3, percent_dropped(&r.tcp[0]));
+    assert_within(r.tcp[0].bps / r.tcp[1].bps, 0.9, 1.1);
+    assert_within((r.tcp[0].bps + r.tcp[1].bps) / cfg.rate_bps, 0.98, 1.001);
+    assert_within(percent_dropped(&r.tcp[0]), 0.4, 1);
+}
+
+struct beside_tcp {
+    double session_bps, tcp_bps, lost, tcp_lost; /* means; per cent of packets */
+};
+
+static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, double leave_latency_s)
+{
+    struct beside_tcp sum = {0};
+
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct bn_config cfg = scene(kind, rate_bps, seed);
+        struct bn_result r;
+        cfg.tcp = 1;
+        cfg.leave_latency_s = leave_latency_s;
+        bn_run(&cfg, &r);
+        sum.session_bps += r.receivers[0][0].bps / SEEDS;
+        sum.tcp_bps += r.tcp[0].bps / SEEDS;
+        sum.lost += percent_dropped(&r.sessions[0]) / SEEDS;
+        sum.tcp_lost += percent_dropped(&r.tcp[0]) / SEEDS;
+    }
+    return sum;
+}
+
+/* TCP's equation at the losses of this queue gives WEBRC less than TCP has. */
+static void test_share(void **state)
+{
+    (void)state;
+    static const struct {
+        double least, most;
+    } of[] = {[M2C_CC_WEBRC] = {0.4, 1.25}, [M2C_CC_M2C] = {0.8, 1.25}};
+
+    for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
+        for (unsigned i = 0; i < 2; i++) {
+            const struct beside_tcp b = beside_tcp(kind, rates_bps[i], 0);
+            SAY("%-6s against TCP, %.0f Mbit/s: %4.0f and %4.0f kbit/s, ratio %.2f; loss %.2f %%, "
+                "TCP's %.2f %%\n",
+                names[kind], rates_bps[i] / 1e6, b.session_bps / 1e3, b.tcp_bps / 1e3,
+                b.session_bps / b.tcp_bps, b.lost, b.tcp_lost);
+            assert_within(b.session_bps / b.tcp_bps, of[kind].least, of[kind].most);
+        }
+}
+
+/* Jain's index of two sessions from their tenth slot on. */
+static void test_two_sessions(void **state)
+{
+    (void)state;
+    static const double least_jain[] = {[M2C_CC_WEBRC] = 0.8, [M2C_CC_M2C] = 0.9};
+
+    for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
+        for (unsigned i = 0; i < 2; i++) {
+            double least = 1, mean = 0, used = 0, lost = 0;
+            for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+                struct bn_config cfg = scene(kind, rates_bps[i], seed);
+                struct bn_result r;
+                cfg.sessions = 2;
+                bn_run(&cfg, &r);
+                const double a = r.receivers[0][0].bps, b = r.receivers[1][0].bps;
+                const double jain = (a + b) * (a + b) / (2 * (a * a + b * b));
+                least = fmin(least, jain);
+                mean += jain / SEEDS;
+                used += (a + b) / rates_bps[i] / SEEDS;
+                lost += percent_dropped(&r.sessions[0]) / SEEDS;
+            }
+            SAY("%-6s against itself, %.0f Mbit/s: Jain %.3f (least %.3f), %.0f %% of the line, "
+                "loss %.1f %%\n",
+                names[kind], rates_bps[i] / 1e6, mean, least, 100 * used, lost);
+            assert_within(mean, least_jain[kind], 1);
+            assert_within(used, 0.9, 1.001);
+        }
+}
+
+/* A wave's leaves come when nothing is sent any more; a static layer's overload lasts. */
+static void test_leave_latency(void **state)
+{
+    (void)state;
+    static const double latency_s[] = {0, 1, 3, 9};
+
+    for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_STATIC; kind++) {
+        double first = 0, before = 0;
+        for (unsigned i = 0; i < 4; i++) {
+            const struct beside_tcp b = beside_tcp(kind, 4e6, latency_s[i]);
+            SAY("%-6s leave latency %.0f s: TCP loses %.3f %% and gets %4.0f kbit/s, the session "
+                "%4.0f\n",
+                names[kind], latency_s[i], b.tcp_lost, b.tcp_bps / 1e3, b.session_bps / 1e3);
+            first = i ? first : b.tcp_lost;
+            if (kind != M2C_CC_STATIC)
+                assert_within(b.tcp_lost / first, 0.9, 1.1);
+            else
+                assert_true(b.tcp_lost > before);
+            before = b.tcp_lost;
+        }
+        if (kind == M2C_CC_STATIC)
+            assert_true(before > 1.3 * first);
+    }
+}
+
+struct transfer {
+    double mean_s, last_s; /* until a receiver has the file: of all; of the last ones */
+    double twice;          /* symbols that it had, per cent: mean */
+};
+
+static struct transfer transfer(enum m2c_cc_kind kind, unsigned receivers, double rate_bps,
+                                unsigned tcp)
+{
+    struct transfer sum = {0};
+
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct bn_config cfg = scene(kind, rate_bps, seed);
+        struct bn_result r;
+        double last = 0;
+        cfg.receivers = receivers;
+        cfg.tcp = tcp;
+        cfg.file_bytes = 48e6;
+        cfg.to_s = 5000;
+        bn_run(&cfg, &r);
+        for (unsigned i = 0; i < receivers; i++) {
+            const struct bn_receiver *one = &r.receivers[0][i];
+            assert_true(one->time_s > 0);
+            last = fmax(last, one->time_s);
+            sum.mean_s += one->time_s / receivers / SEEDS;
+            sum.twice += 100.0 * (double)one->duplicates / (double)one->symbols / receivers / SEEDS;
+        }
+        sum.last_s += last / SEEDS;
+    }
+    return sum;
+}
+
+/* Five receivers behind the line need hardly longer than one. One would wish 1.15 at most; where
+ * the file takes but 11 slots, the time until all have found the rate shows. */
+static void test_receivers(void **state)
+{
+    (void)state;
+    static const double most[] = {1.15, 1.3}; /* by rate */
+
+    for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
+        for (unsigned tcp = 0; tcp < 2; tcp++)
+            for (unsigned i = 0; i < 2; i++) {
+                const struct transfer one = transfer(kind, 1, rates_bps[i], tcp);
+                const struct transfer five = transfer(kind, 5, rates_bps[i], tcp);
+                SAY("%-6s 48 MB, %.0f Mbit/s, %s: 1 receiver %.0f s, 5 receivers %.0f s: %.2f "
+                    "(the last %.0f s); twice %.2f and %.2f %%\n",
+                    names[kind], rates_bps[i] / 1e6, tcp ? "1 TCP" : "alone", one.mean_s,
+                    five.mean_s, five.mean_s / one.mean_s, five.last_s, one.twice, five.twice);
+                assert_within(five.mean_s / one.mean_s, 0, most[i]);
+                assert_within(five.twice, 0, 1.5);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tcp_alone),    cmocka_unit_test(test_share),
+        cmocka_unit_test(test_two_sessions), cmocka_unit_test(test_leave_latency),
+        cmocka_unit_test(test_receivers),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What m2c-send and m2c-recv share: the session's groups and the wave's options.
+ */
+#ifndef M2C_TOOLS_GROUPS_H
+#define M2C_TOOLS_GROUPS_H
+
+#include <netinet/in.h>
+
+#include "wave.h"
+
+/* The address of the session's n-th group: n above --base. Ends the program with 2 if that is no
+ * multicast address. */
+struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n);
+
+/* Options of the wave, which both must have the same. */
+enum { WAVE_OPTION_SLOT = 1000, WAVE_OPTION_QUIESCENCE, WAVE_OPTION_BASE_RATE };
+#define WAVE_OPTIONS                                                     \
+    {"slot", required_argument, NULL, WAVE_OPTION_SLOT},                 \
+        {"quiescence", required_argument, NULL, WAVE_OPTION_QUIESCENCE}, \
+    {                                                                    \
+        "base-rate", required_argument, NULL, WAVE_OPTION_BASE_RATE      \
+    }
+#define WAVE_USAGE                                                                        \
+    "  --slot MS          duration of a time slot, ms (default 10000)\n"                  \
+    "  --quiescence MS    least time that a channel rests, ms: more than a leave takes\n" \
+    "                     (default 300000)\n"                                             \
+    "  --base-rate N      packets in 1,000 s of the base channel (default 1000)\n"
+/* false: another option. */
+bool take_wave_option(struct m2c_wave_config *wave, int option, const char *text);
+
+#endif
