@@ -12,6 +12,7 @@ from parsers.measure.metrics import CpuSample, RateSample
 from parsers.measure.taus import Tau
 from parsers.read.ldm_log import Product
 
+MOST_S = 8 * 86_400.0  # of a cell: a log may say any year
 CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
 
 
@@ -48,7 +49,8 @@ def per_minute(
     """(end of a minute in seconds after `begin`, mean rate) where samples cover the minute."""
     found = []
     minute = begin
-    while minute < end:
+    last = max((sample.time_s for sample in samples), default=begin)
+    while minute < min(end, last, begin + MOST_S):
         until = min(minute + 60.0, end)
         rate = metrics.mean_rate(samples, minute, until)
         if rate is not None:
@@ -63,7 +65,7 @@ def input_series(
     """(end of a second after `begin`, bit/s of the files created in it)."""
     if not inserted:
         return ()
-    seconds = [0.0] * max(1, int(end - begin) + 1)
+    seconds = [0.0] * max(1, int(min(end - begin, MOST_S)) + 1)
     for product in inserted:
         second = int(product.created_us / MICROSECONDS - begin)
         if 0 <= second < len(seconds):
