@@ -179,7 +179,7 @@ def check(arch: Architecture) -> int:
         return code
     tests = ["meson", "test", "-C", str(build), "--no-rebuild", "--print-errorlogs"]
     return subprocess.run(
-        [*tests, "--timeout-multiplier", "5", *unit_tests(build, arch)]
+        [*tests, "--timeout-multiplier", "20", *unit_tests(build, arch)]
     ).returncode
 
 
