@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How late this kernel lets a program run, and what its clocks do meanwhile. The program sleeps
-// until a time every INTERVAL_US by CLOCK_MONOTONIC. At SIGTERM it prints one JSON object:
+// until a time every INTERVAL_US by CLOCK_MONOTONIC. At SIGUSR1 it forgets how late it was: what is
+// watched begins now. At SIGTERM it prints one JSON object:
 //
 //   interval_ns, samples, skipped   skipped: times that were over when the program ran again
 //   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's
@@ -38,12 +39,14 @@
 #define TRIES 3
 #define LONG_LOOK_NS INT64_C(20000) // the program was not running between two looks at clocks
 
-static volatile sig_atomic_t ended;
+static volatile sig_atomic_t ended, forgets;
 
-static void end(int number)
+static void on_signal(int number)
 {
-    (void)number;
-    ended = 1;
+    if (number == SIGUSR1)
+        forgets = 1;
+    else
+        ended = 1;
 }
 
 static void die(const char *what)
@@ -193,7 +196,7 @@ static void report(const struct lags *l, const struct clocks *c, int64_t interva
 
 int main(int argc, char **argv)
 {
-    struct sigaction action = {.sa_handler = end};
+    struct sigaction action = {.sa_handler = on_signal};
     static struct lags lags;
     struct clocks clocks = {0};
     char *rest = NULL;
@@ -204,7 +207,8 @@ int main(int argc, char **argv)
                 argc > 1 ? argv[1] : "");
         return 2;
     }
-    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0)
+    if (sigaction(SIGTERM, &action, NULL) != 0 || sigaction(SIGINT, &action, NULL) != 0 ||
+        sigaction(SIGUSR1, &action, NULL) != 0)
         die("sigaction");
     if (prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL) != 0)
         die("prctl");
@@ -216,8 +220,13 @@ int main(int argc, char **argv)
     while (!ended) {
         struct timespec until = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S};
 
-        if (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) != 0)
-            continue; // a signal
+        const int interrupted = clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL);
+        if (forgets) {
+            forgets = 0;
+            memset(&lags, 0, sizeof lags);
+        }
+        if (interrupted)
+            continue;
         int64_t late = clock_ns(CLOCK_MONOTONIC) - due;
         note(&lags, late);
         lags.skipped += (uint64_t)(late / interval);

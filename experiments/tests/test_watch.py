@@ -208,6 +208,26 @@ def test_a_stopped_program_was_late() -> None:
     assert raw["skipped"] >= 25
 
 
+def test_what_was_late_before_it_matters_is_forgotten() -> None:
+    program = BUILD / HOSTLAG
+    if not program.exists():
+        pytest.skip("SKIPPED: run `make build` first")
+    process = subprocess.Popen([str(program), "10000"], stdout=subprocess.PIPE, text=True)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(1.0)
+    process.send_signal(signal.SIGCONT)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGUSR1)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGTERM)
+    raw = json.loads(process.communicate(timeout=60)[0])
+    found = host_lag.parse(raw)
+    assert 0 < found.samples + raw["skipped"] < 80
+    assert found.max_ms < 800
+    assert found.elapsed_s > 1.5, "the clocks are watched from the beginning"
+
+
 @pytest.mark.parametrize("interval", ["0", "-1", "x", "3600000001", ""])
 def test_hostlag_refuses_what_is_no_interval(interval: str) -> None:
     done = run_hostlag(interval, 0)
