@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,14 +17,21 @@ from experiments.tests.built import IN_GUESTS
 
 pytestmark = [*IN_GUESTS, pytest.mark.slow]
 
-CHOSEN = ("--only", "rate_bps=20Mbps", "--only", "loss=0", "--duration", "5", "--receivers", "2")
+# Two cells of 10 s. In shorter ones a single late timer is the worst hundredth of all.
+CHOSEN = ("--only", "rate_bps=20Mbps", "--queue-bytes", "200MB")
+
+
+def complaints(run: Path) -> list[str]:
+    """Return what the verdicts of a run's cells do not pass."""
+    verdicts = [json.loads(path.read_text()) for path in run.glob("cells/*/verdict.json")]
+    checks = [check for verdict in verdicts for check in verdict["checks"]]
+    return [f"{c['name']}: {c['text']}" for c in checks if c["status"] in ("warn", "fail")]
 
 
 def test_the_injected_offset_is_found_in_the_latency() -> None:
     """A receiver's clock that is 5 ms ahead adds 5 ms to each file's latency, and nothing else."""
     runs = ROOT / "runs" / f"latency-{os.getpid()}"
     argv = [sys.executable, "-m", "downpour", "run", "latency", "--clock", "virtual"]
-    argv += ["--level", "paper", "--repeats", "1", "--queue-bytes", "200MB"]
     try:
         done = subprocess.run(
             [*argv, "--runs", str(runs), *CHOSEN],
@@ -32,7 +40,7 @@ def test_the_injected_offset_is_found_in_the_latency() -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         (run,) = (runs / "latency").glob("2*")
         cells = json.loads((run / "metrics.json").read_text())["cells"]
-        assert {c["verdict"] for c in cells.values()} == {"faithful"}
+        assert {c["verdict"] for c in cells.values()} == {"faithful"}, complaints(run)
         found = {
             c["cell"]["factors"]["clock_offset_ms"]: {
                 n: one["value"] for n, one in c["values"].items()

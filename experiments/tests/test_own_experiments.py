@@ -38,6 +38,7 @@ OURS = (
     "high-rate",
     "borrowing",
     "slow-receiver",
+    "feed-types",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 
