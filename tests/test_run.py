@@ -156,6 +156,19 @@ def test_what_repeats_is_told_to_repeat_more_often(
     assert not any(step.long for step in steps("python", "test"))
 
 
+def test_what_runs_in_the_gaps_gives_way(tmp_path: Path) -> None:
+    """The command waits until its own nice value has changed: else the test does not end."""
+    code = (
+        "import os, pathlib, time\n"
+        "while os.nice(0) < 15: time.sleep(0.01)\n"
+        "share = pathlib.Path('/proc/self/autogroup')\n"
+        "while share.exists() and ' nice 15' not in share.read_text(): time.sleep(0.01)\n"
+    )
+    command = (sys.executable, "-c", code)
+    assert run.run_command(command, tmp_path / "log", lambda: None, in_gaps=True) == 0
+    assert [s.name for s in steps("python", "test") if s.in_gaps] == ["kernel"]
+
+
 def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
     """Each waits for what the other has written."""
 
