@@ -53,6 +53,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | disk_throttle | slow a disk down by control groups |
 | sysstat | binary records of sysstat, programs by pidstat |
+| counters_page, counters_log | read the counters pages of programs; record them each second |
 | background_traffic | competing TCP flows |
 | pauses | a receiver that cannot keep up: its programs stand still now and then |
 | queue_place | where product queues lie: in memory or on disk |

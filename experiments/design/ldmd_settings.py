@@ -87,6 +87,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "ldm7.vlanutil": Setting("text", "1 to 255 bytes: the path of vlanutil, or its name in PATH"),
     "ldm7.verify_md5": _whole(0, 1, "0 or 1"),
     "ldmd.sandbox": Setting("words", "on or off", words=("on", "off")),
+    "ldmd.stats": Setting("words", "on or off", words=("on", "off")),
     "path.ca_file": Setting("text", _FILE, instead=_PATH),
     "path.grace_s": _whole(0, 86400, "an integer from 0 to 86400, in seconds"),
     "path.name": Setting(

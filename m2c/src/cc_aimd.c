@@ -8,7 +8,7 @@
 
 #include "cc_impl.h"
 
-/* AIMD of a small decrease (M2C10's reference 12), as the joined rate cannot halve soon. It would
+/* AIMD of a small decrease (as M2C10 cites it), as the joined rate cannot halve soon. It would
  * be TCP's equal with an increase of 0.3125; with the least losses that joins make, it is so with
  * this (m2c/tests/test_fairness.c). */
 static const double DECREASE = 0.875, INCREASE = 0.22;
