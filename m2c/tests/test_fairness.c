@@ -9,12 +9,14 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 
 #include <cmocka.h>
 
 #include "bottleneck.h"
 
-enum { SEEDS = 4 };
+enum { MOST_SEEDS = 4 };
+static unsigned seeds = 1; /* DOWNPOUR_TEST_LONG: MOST_SEEDS */
 static const char *const names[] = {"webrc", "m2c", "static"};
 static const double rates_bps[] = {1e6, 4e6};
 
@@ -71,16 +73,16 @@ static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, doub
 {
     struct beside_tcp sum = {0};
 
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         struct bn_config cfg = scene(kind, rate_bps, seed);
         struct bn_result r;
         cfg.tcp = 1;
         cfg.leave_latency_s = leave_latency_s;
         bn_run(&cfg, &r);
-        sum.session_bps += r.receivers[0][0].bps / SEEDS;
-        sum.tcp_bps += r.tcp[0].bps / SEEDS;
-        sum.lost += percent_dropped(&r.sessions[0]) / SEEDS;
-        sum.tcp_lost += percent_dropped(&r.tcp[0]) / SEEDS;
+        sum.session_bps += r.receivers[0][0].bps / seeds;
+        sum.tcp_bps += r.tcp[0].bps / seeds;
+        sum.lost += percent_dropped(&r.sessions[0]) / seeds;
+        sum.tcp_lost += percent_dropped(&r.tcp[0]) / seeds;
     }
     return sum;
 }
@@ -113,7 +115,7 @@ static void test_two_sessions(void **state)
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned i = 0; i < 2; i++) {
             double least = 1, mean = 0, used = 0, lost = 0;
-            for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            for (uint64_t seed = 1; seed <= seeds; seed++) {
                 struct bn_config cfg = scene(kind, rates_bps[i], seed);
                 struct bn_result r;
                 cfg.sessions = 2;
@@ -121,9 +123,9 @@ static void test_two_sessions(void **state)
                 const double a = r.receivers[0][0].bps, b = r.receivers[1][0].bps;
                 const double jain = (a + b) * (a + b) / (2 * (a * a + b * b));
                 least = fmin(least, jain);
-                mean += jain / SEEDS;
-                used += (a + b) / rates_bps[i] / SEEDS;
-                lost += percent_dropped(&r.sessions[0]) / SEEDS;
+                mean += jain / seeds;
+                used += (a + b) / rates_bps[i] / seeds;
+                lost += percent_dropped(&r.sessions[0]) / seeds;
             }
             SAY("%-6s against itself, %.0f Mbit/s: Jain %.3f (least %.3f), %.0f %% of the line, "
                 "loss %.1f %%\n",
@@ -168,7 +170,7 @@ static struct transfer transfer(enum m2c_cc_kind kind, unsigned receivers, doubl
 {
     struct transfer sum = {0};
 
-    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
         struct bn_config cfg = scene(kind, rate_bps, seed);
         struct bn_result r;
         double last = 0;
@@ -181,10 +183,10 @@ static struct transfer transfer(enum m2c_cc_kind kind, unsigned receivers, doubl
             const struct bn_receiver *one = &r.receivers[0][i];
             assert_true(one->time_s > 0);
             last = fmax(last, one->time_s);
-            sum.mean_s += one->time_s / receivers / SEEDS;
-            sum.twice += 100.0 * (double)one->duplicates / (double)one->symbols / receivers / SEEDS;
+            sum.mean_s += one->time_s / receivers / seeds;
+            sum.twice += 100.0 * (double)one->duplicates / (double)one->symbols / receivers / seeds;
         }
-        sum.last_s += last / SEEDS;
+        sum.last_s += last / seeds;
     }
     return sum;
 }
@@ -213,10 +215,20 @@ static void test_receivers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tcp_alone),    cmocka_unit_test(test_share),
-        cmocka_unit_test(test_two_sessions), cmocka_unit_test(test_leave_latency),
+        cmocka_unit_test(test_tcp_alone),
+        cmocka_unit_test(test_share),
+        cmocka_unit_test(test_two_sessions),
+    };
+    const struct CMUnitTest of_means[] = {
+        cmocka_unit_test(test_leave_latency),
         cmocka_unit_test(test_receivers),
     };
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    if (!getenv("DOWNPOUR_TEST_LONG")) {
+        SAY("not run: leave latency, receivers (with DOWNPOUR_TEST_LONG: means of %d seeds)\n",
+            MOST_SEEDS);
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    seeds = MOST_SEEDS;
+    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(of_means, NULL, NULL);
 }
