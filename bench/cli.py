@@ -97,8 +97,8 @@ class ReportOptions:
 
 
 def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
-    """Return the names asked for. UsageError."""
-    names = [name for name in text.split(",") if name] or list(valid)
+    """Return the names asked for, with commas or blanks between them. UsageError."""
+    names = text.replace(",", " ").split() or list(valid)
     for name in names:
         if name not in valid:
             raise UsageError(unknown(what, name, valid))

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -19,15 +18,16 @@ import numpy as np
 from bench.arrivals import Arrival, arrivals
 from bench.jobs import Job
 from bench.network import Network, receiver_ip
-from bench.program import Program
 from bench.statistics import percentile
-from bench.tools import BY_NAME, Context, Tool
-from bench.watch import Watch
+from bench.tools import BY_NAME, Tool, setup_of
 from common.shell import NetworkError
+from protocols.files import same_bytes
+from protocols.session import Session, SessionError
+from protocols.watch import Watch
 
-CONNECT_LIMIT_S: Final = 120.0
 IDLE_LIMIT_S: Final = 60.0  # without an arrival: the tool has given up
 TICK_S: Final = 0.25
+BATCH_POLL_S: Final = 0.01  # has the batch ended?
 
 
 class RunFailed(Exception):
@@ -45,108 +45,27 @@ def write_source(path: Path, size: int, seed: int) -> None:
     path.write_bytes(np.random.default_rng(seed).bytes(size))
 
 
-def same_bytes(a: Path, b: Path) -> bool:
-    """Byte for byte."""
-    if not b.exists() or a.stat().st_size != b.stat().st_size:
-        return False
-    if a.stat().st_size == 0:
-        return True
-    return bool(np.array_equal(np.memmap(a, mode="r"), np.memmap(b, mode="r")))
-
-
 class Run:
     """A job while it runs."""
 
-    def __init__(self, job: Job, network: Network, context: Context) -> None:
-        self.job, self.network, self.context = job, network, context
+    def __init__(self, job: Job, network: Network, build: Path, work: Path) -> None:
+        self.job, self.network = job, network
         self.tool: Tool = BY_NAME[job.tool]
-        self.senders: list[Program] = []
-        self.receivers: list[Program] = []
+        self.setup = setup_of(job, build, work)
+        self.session = Session(self.tool.adapter, self.setup, network.popen, work)
         self.times: dict[tuple[int, str], float] = {}
-        for i in range(job.receivers):
-            context.inbox(i).mkdir(parents=True)
-        context.source.mkdir()
-        self.watch = Watch([context.inbox(i) for i in range(job.receivers)])
-
-    def start(self, host: int, argv: Sequence[str], name: str, *, stdin: bool = False) -> Program:
-        """Start a program in a host; with `stdin` it reads what `tell` writes."""
-        log = self.context.work / f"{name}.err"
-        read, write = os.pipe() if stdin else (-1, -1)
-        with log.open("wb") as err, log.with_suffix(".out").open("wb") as out:
-            if stdin:
-                with os.fdopen(read, "rb") as source:
-                    popen = self.network.popen(host, argv, stdin=source, stdout=out, stderr=err)
-                self.pipe = write
-            else:
-                popen = self.network.popen(host, argv, stdout=out, stderr=err)
-        return Program(popen, log)
-
-    def start_receivers(self) -> None:
-        """Start a receiver in each receiving host."""
-        for i in range(self.job.receivers):
-            argv = self.tool.receiver(self.context, i)
-            self.receivers.append(self.start(i + 1, argv, f"receiver{i}"))
-
-    def start_sender(self, files: Sequence[Path], *, stdin: bool) -> Program:
-        """Start the tool's sender for some files."""
-        argv = self.tool.sender(self.context, files)
-        sender = self.start(0, argv, f"sender{len(self.senders)}", stdin=stdin)
-        self.senders.append(sender)
-        return sender
-
-    def get_ready(self) -> None:
-        """All that comes before the files: programs are up, receivers have connected."""
-        if self.tool.receivers_first:
-            self.start_receivers()
-            time.sleep(self.tool.settle_s)
-        if self.tool.feed == "stdin":
-            sender = self.start_sender([], stdin=True)
-            if not self.tool.receivers_first:
-                time.sleep(0.2)
-                self.start_receivers()
-            end = time.monotonic() + CONNECT_LIMIT_S
-            while self.tool.ready not in sender.said():
-                self.check_alive()
-                if time.monotonic() > end:
-                    raise RunFailed(f"receivers did not connect; {self.complaint()}")
-                time.sleep(0.02)
-            time.sleep(0.3)
-        self.check_alive()
-        for program in (*self.senders, *self.receivers):
-            program.mark()
-
-    def check_alive(self) -> None:
-        """Raise RunFailed if a program has failed."""
-        for program in (*self.senders, *self.receivers):
-            if program.code not in (None, 0):
-                raise RunFailed(f"exit code {program.code}; {self.complaint()}")
-
-    def complaint(self) -> str:
-        """The last words of the programs, in short."""
-        for program in (*self.senders, *self.receivers):
-            text = program.said().strip().splitlines()
-            if text and program.code:
-                return f"{program.log.stem} says: {text[-1][:200]}"
-        said = self.senders[-1].said().strip().splitlines() if self.senders else []
-        return f"the sender says: {said[-1][:200]}" if said else "nothing was said"
-
-    def tell(self, path: Path) -> None:
-        """Name a file to the sender that reads standard input."""
-        os.write(self.pipe, f"{path}\n".encode())
+        self.watch = Watch([self.setup.inbox(i) for i in range(job.receivers)])
 
     # ------------------------------------------------------------------ one file
 
     def transfer(self) -> dict[str, Any]:
         """Send one file to all receivers and measure it."""
-        path = self.context.source / "file"
+        path = self.setup.source / "file"
         write_source(path, self.job.size_bytes, self.job.seed)
-        self.get_ready()
+        self.session.get_ready()
         sent_before = self.network.sent_bytes()
         began = time.monotonic()
-        if self.tool.feed == "stdin":
-            self.tell(path)
-        else:
-            self.start_sender([path], stdin=False)
+        self.session.send(path)
         self.collect_file(began)
         usage = self.usage()
         wire = self.network.sent_bytes() - sent_before
@@ -154,7 +73,7 @@ class Run:
         wrong = [
             i
             for i in range(self.job.receivers)
-            if not same_bytes(path, self.context.inbox(i) / "file")
+            if not same_bytes(path, self.setup.inbox(i) / "file")
         ]
         if wrong:
             raise RunFailed(f"{len(wrong)} of {self.job.receivers} receivers hold other bytes")
@@ -173,25 +92,25 @@ class Run:
             for i, name in self.watch.wait(TICK_S):
                 # A receiver that finds it wrong removes it again.
                 with contextlib.suppress(FileNotFoundError):
-                    size_bytes = (self.context.inbox(i) / name).stat().st_size
+                    size_bytes = (self.setup.inbox(i) / name).stat().st_size
                     if name != "file" or size_bytes != self.job.size_bytes:
                         continue
                     self.times[i, name] = time.monotonic()
             complete = len(self.times) == self.job.receivers
-            # A command's session may still write: its last word counts.
-            if complete and (self.tool.feed != "command" or self.senders[-1].code is not None):
+            # A session may still write: its last word counts.
+            if complete and not self.session.is_sending:
                 return
-            self.check_alive()
+            self.session.check_alive()
             if time.monotonic() > end:
                 raise RunFailed(
                     f"{len(self.times)} of {self.job.receivers} receivers had the file after "
-                    f"{limit_s(self.job):.0f} s; {self.complaint()}"
+                    f"{limit_s(self.job):.0f} s; {self.session.complaint()}"
                 )
 
     def usage(self) -> dict[str, Any]:
         """Return the processors' seconds and the peak memory of all programs."""
-        sender = [p.usage() for p in self.senders]
-        receivers = [p.usage() for p in self.receivers]
+        sender = [p.usage() for p in self.session.senders]
+        receivers = [p.usage() for p in self.session.receivers]
         both = {
             "cpu_sender_s": sum(u.total_s for u in sender),
             "cpu_receivers_s": sum(u.total_s for u in receivers),
@@ -212,8 +131,8 @@ class Run:
         """Send a stream of files at their times and measure their delays."""
         plan = arrivals(self.job)
         for n, arrival in enumerate(plan):
-            write_source(self.context.source / arrival.name, arrival.size_bytes, self.job.seed + n)
-        self.get_ready()
+            write_source(self.setup.source / arrival.name, arrival.size_bytes, self.job.seed + n)
+        self.session.get_ready()
         sent_before = self.network.sent_bytes()
         delays = self.feed_stream(plan)
         wire = self.network.sent_bytes() - sent_before
@@ -241,52 +160,41 @@ class Run:
         due = {a.name: began + a.time_s for a in plan}
         missing = {(i, a.name) for a in plan for i in range(self.job.receivers)}
         left = {a.name: self.job.receivers for a in plan}
-        waiting: list[Path] = []  # for a sender that takes a batch
         delays: list[float] = []
         fed, last = 0, began
         while missing and time.monotonic() - last < IDLE_LIMIT_S:
             now = time.monotonic()
             while fed < len(plan) and due[plan[fed].name] <= now:
-                path = self.context.source / plan[fed].name
-                if self.tool.feed == "stdin":
-                    self.tell(path)
-                else:
-                    waiting.append(path)
+                self.session.send(self.setup.source / plan[fed].name)
                 fed, last = fed + 1, now
-            if waiting and (not self.senders or self.senders[-1].code is not None):
-                self.start_sender(waiting, stdin=False)
-                waiting = []
+            self.session.go_on()
             next_s = due[plan[fed].name] - now if fed < len(plan) else TICK_S
-            if self.tool.feed != "stdin":
-                next_s = min(next_s, 0.01)
+            if self.session.is_sending:
+                next_s = min(next_s, BATCH_POLL_S)
             for i, name in self.watch.wait(min(TICK_S, next_s)):
                 now = time.monotonic()
                 if (i, name) in missing and same_bytes(
-                    self.context.source / name, self.context.inbox(i) / name
+                    self.setup.source / name, self.setup.inbox(i) / name
                 ):
                     last = now
                     delays.append(now - due[name])
                     missing.discard((i, name))
-                    (self.context.inbox(i) / name).unlink()
+                    (self.setup.inbox(i) / name).unlink()
                     left[name] -= 1
-                    if left[name] == 0 and self.tool.feed == "stdin":
-                        (self.context.source / name).unlink()
+                    if left[name] == 0 and not self.session.is_batch:
+                        (self.setup.source / name).unlink()
         return delays
 
     # ------------------------------------------------------------------ ceilings
 
     def bare(self) -> dict[str, Any]:
         """Measure bare system calls with the same packets."""
-        path = self.context.source / "file"
+        path = self.setup.source / "file"
         write_source(path, self.job.size_bytes, self.job.seed)
-        self.get_ready()
+        self.session.get_ready()
         sent_before = self.network.sent_bytes()
-        sender = self.start_sender([path], stdin=False)
-        for program in (sender, *self.receivers):
-            if not program.wait(limit_s(self.job)):
-                raise RunFailed(f"{program.log.stem} did not end; {self.complaint()}")
-        self.check_alive()
-        found = [parse_bare(program.printed()) for program in self.receivers]
+        self.session.send(path)
+        found = [parse_bare(text) for text in self._printed()]
         return {
             "seconds": max(seconds for seconds, _ in found),
             "goodput_bps": min(8 * count / seconds for seconds, count in found),
@@ -297,16 +205,12 @@ class Run:
 
     def iperf3(self) -> dict[str, Any]:
         """Measure iperf3's UDP from the sender to each receiver."""
-        self.get_ready()
+        self.session.get_ready()
         for i in range(self.job.receivers):
-            argv = self.tool.sender(self.context, [])
+            argv = self.tool.adapter.sender(self.setup, [])
             argv[argv.index("RECEIVER")] = receiver_ip(i)
-            self.senders.append(self.start(0, argv, f"sender{i}"))
-        for program in (*self.senders, *self.receivers):
-            if not program.wait(limit_s(self.job)):
-                raise RunFailed(f"{program.log.stem} did not end; {self.complaint()}")
-        self.check_alive()
-        found = [parse_iperf3(program.printed()) for program in self.receivers]
+            self.session.senders.append(self.session.start(0, argv, f"sender{i}"))
+        found = [parse_iperf3(text) for text in self._printed()]
         return {
             "seconds": max(seconds for seconds, _ in found),
             "goodput_bps": min(8 * count / seconds for seconds, count in found),
@@ -314,23 +218,28 @@ class Run:
             **self.usage(),
         }
 
+    def _printed(self) -> list[str]:
+        """Wait until all programs have ended; what each receiver printed. Raises RunFailed."""
+        for program in self.session.programs:
+            if not program.wait(limit_s(self.job)):
+                raise RunFailed(f"{program.log.stem} did not end; {self.session.complaint()}")
+        self.session.check_alive()
+        return [program.printed() for program in self.session.receivers]
+
     def measure(self) -> dict[str, Any]:
         """Measure the job in the way that suits its tool and kind."""
-        if self.tool.feed == "bare":
+        if self.tool.kind == "bare":
             return self.bare()
-        if self.tool.feed == "iperf3":
+        if self.tool.kind == "iperf3":
             return self.iperf3()
         return self.stream() if self.job.kind == "stream" else self.transfer()
 
     def finish(self) -> dict[str, Any]:
         """Ends all programs. What our own tools report at their end is kept."""
-        if self.tool.feed == "stdin" and self.senders:
-            os.close(self.pipe)
-            self.senders[0].wait(10)
-        for program in (*self.senders, *self.receivers):
-            program.stop()
+        self.session.stop()
         self.watch.close()
-        lines = [last_report(p.printed()) for p in (*self.senders[:1], *self.receivers[:1])]
+        ends = (*self.session.senders[:1], *self.session.receivers[:1])
+        lines = [last_report(program.printed()) for program in ends]
         return {"reports": [line for line in lines if line]}
 
 
@@ -362,9 +271,9 @@ def parse_rates(text: str) -> dict[str, float]:
     return {name: float(value) for name, value in re.findall(r"(\w+_per_s)=([0-9.]+)", text)}
 
 
-def run_queue(context: Context) -> dict[str, Any]:
+def run_queue(job: Job, build: Path, work: Path) -> dict[str, Any]:
     """Measure a product queue, without a network."""
-    argv = BY_NAME[context.job.tool].sender(context, [])
+    argv = BY_NAME[job.tool].adapter.sender(setup_of(job, build, work), [])
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     rates = parse_rates(done.stdout)
     if done.returncode or not rates:
@@ -379,7 +288,7 @@ def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
     work.mkdir(parents=True)
     if job.kind == "queue":
         try:
-            return run_queue(Context(job, build, work))
+            return run_queue(job, build, work)
         finally:
             shutil.rmtree(work, ignore_errors=True)
     if job.kind == "paths":
@@ -392,13 +301,13 @@ def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
     network: Network | None = None
     try:
         network = Network(job, work / "switch")
-        run = Run(job, network, Context(job, build, work))
+        run = Run(job, network, build, work)
         try:
             result = run.measure()
         finally:
             report = run.finish()
         return {"status": "ok", **result, **report}
-    except (RunFailed, NetworkError, OSError) as error:
+    except (RunFailed, SessionError, NetworkError, OSError) as error:
         return {"status": "failed", "reason": str(error)}
     finally:
         if network is not None:

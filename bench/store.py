@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.jobs import Job, job_from
-from bench.tools import FLUTE_CRATE, TOOLS, missing
+from bench.tools import TOOLS, missing
+from protocols import flute
 
 Result = tuple[Job, dict[str, Any]]
 
@@ -80,7 +81,7 @@ def not_installed(build: Path) -> dict[str, list[str]]:
 
 def manifest(root: Path, build: Path) -> dict[str, Any]:
     """Where and with what the figures were measured."""
-    packages = sorted({tool.package for tool in TOOLS if tool.package not in ("", FLUTE_CRATE)})
+    packages = sorted({tool.adapter.package for tool in TOOLS} - {"", flute.CRATE})
     show = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages]
     return {
         "git": _said(["git", "-C", str(root), "describe", "--always", "--dirty"]),

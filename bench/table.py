@@ -234,7 +234,7 @@ def absent_tools(section: str, not_installed: dict[str, list[str]]) -> list[str]
     """Return a line for each tool that is not installed."""
     return [
         f"{tool.title}: {', '.join(not_installed[tool.name])} not found"
-        + (f" (make bench-setup installs {tool.package})" if tool.package else "")
+        + (f" (make bench-setup installs {package})" if (package := tool.adapter.package) else "")
         for tool in tools_of(section)
         if tool.name in not_installed
     ]

@@ -86,7 +86,7 @@ def _one_of(*names: str) -> Callable[[str], str]:
 def _some_of(names: Callable[[], Sequence[str]]) -> Callable[[str], str]:
     def check(value: str) -> str:
         valid = names()
-        wrong = [name for name in value.split(",") if name and name not in valid]
+        wrong = [name for name in value.replace(",", " ").split() if name not in valid]
         return f"{', '.join(valid)}{nearest(wrong[0], valid)}" if wrong else ""
 
     return check

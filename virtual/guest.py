@@ -35,7 +35,8 @@ from virtual.walls import WalledProcess, WallError
 
 INIT: Final = ROOT / "virtual/guest_init.sh"
 ROOMS: Final = (
-    "common", "topologies", "controller", "experiments", "parsers", "virtual", "bench", "labs",
+    "common", "topologies", "controller", "experiments", "parsers", "protocols", "virtual", "bench",
+    "labs",
 )  # fmt: skip
 # The same for everybody, because paths reach logs; a directory that no host has, because what the
 # host has at the same place could not be seen.

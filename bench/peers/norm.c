@@ -7,7 +7,7 @@
  *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES
  *
  * proactive: parity packets sent with each block (of the `parity` there are for repair). The
- * interface is eth0. The sender ends when standard input has ended and every receiver (nodes
+ * interface is eth0, or interface=NAME. The sender ends when standard input has ended and every receiver (nodes
  * first_node ...) has acknowledged the last file, or after ten rounds of asking for it.
  */
 #include <arpa/inet.h>
@@ -24,7 +24,7 @@
 #include "options.h"
 
 static struct sockaddr_in group;
-static const char *directory = ".";
+static const char *directory = ".", *interface = "eth0";
 static uint64_t node = 1, rate = 20000000, parity = 32, proactive, segment = 1400, block = 64,
                 receivers = 1, first_node = 2, rcvbuf = 8000000, grtt_us = 10000;
 
@@ -34,7 +34,7 @@ static NormSessionHandle open_session(NormInstanceHandle instance)
 
     inet_ntop(AF_INET, &group.sin_addr, ip, sizeof ip);
     NormSessionHandle s = NormCreateSession(instance, ip, ntohs(group.sin_port), (uint32_t)node);
-    if (!s || !NormSetMulticastInterface(s, "eth0"))
+    if (!s || !NormSetMulticastInterface(s, interface))
         die("cannot open the session");
     return s;
 }
@@ -180,6 +180,7 @@ int main(int argc, char **argv)
 {
     const struct option_word words[] = {{"group", .endpoint = &group},
                                         {"directory", .text = &directory},
+                                        {"interface", .text = &interface},
                                         {"node", .number = &node},
                                         {"rate", .number = &rate},
                                         {"parity", .number = &parity},

@@ -15,12 +15,14 @@ from bench import cli
 from bench.jobs import Job
 from bench.markdown import markdown
 from bench.network import parse_htb_bytes, parse_tx_bytes, receiver_ip
-from bench.program import parse_peak, parse_stat
-from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates, same_bytes
+from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates
 from bench.store import Result, Store, parse_results
 from bench.table import absent_tools, cpu_per_gb, report, rows, targets
-from bench.tools import BY_NAME, Context, flute_parity, missing
-from bench.watch import parse_events
+from bench.tools import BY_NAME, missing, setup_of
+from protocols.files import same_bytes
+from protocols.flute import parity as flute_parity
+from protocols.program import parse_peak, parse_stat
+from protocols.watch import parse_events
 
 BLAST = Job("blast", "fmtp", "file", "native", 8, size_bytes=200_000_000)
 SHAPED = Job("shaped", "fmtp", "file", "virtual", 8, rate_bps=20_000_000, size_bytes=20_000_000)
@@ -256,8 +258,8 @@ def test_bytes_are_compared(tmp_path: Path) -> None:
 
 
 def test_command_lines_tell_the_rate(tmp_path: Path) -> None:
-    shaped, free = (Context(job, tmp_path, tmp_path) for job in (SHAPED, BLAST))
-    fmtp, uftp = BY_NAME["fmtp"], BY_NAME["uftp"]
+    shaped, free = (setup_of(job, tmp_path, tmp_path) for job in (SHAPED, BLAST))
+    fmtp, uftp = BY_NAME["fmtp"].adapter, BY_NAME["uftp"].adapter
     assert "20000000" in fmtp.sender(shaped, [])
     assert "auto" in fmtp.sender(free, [])
     assert uftp.sender(shaped, [])[uftp.sender(shaped, []).index("-R") + 1] == "20000"

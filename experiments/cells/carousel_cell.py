@@ -18,10 +18,12 @@ from experiments.cells import disk_throttle
 from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
 from experiments.cells.disk_throttle import DiskError, Throttle
 from experiments.cells.job import REPLAYING
+from experiments.cells.peer_setup import setup_of
 from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import carousel
 from experiments.design.shaping import Setting
+from protocols.adapter import Setup
 
 JOIN_S: Final = 1.0  # until those who tune in before the first symbol are heard of
 TURN_POLL_S: Final = 0.02  # what the sender sends on after the last receiver has left
@@ -50,6 +52,11 @@ class CarouselRun(CellRun):
             ("looking at the network again", self.look_back),
             ("comparing the files", self.list_products),
         )
+
+    @property
+    def setup(self) -> Setup:
+        """Return what the programs are told."""
+        return setup_of(self.job, self.network, self.emulation, self.queues)
 
     # -- set-up -------------------------------------------------------------------------------
     def make_file(self) -> None:
@@ -145,23 +152,16 @@ class CarouselRun(CellRun):
     def _start_sender(self) -> None:
         argv = carousel.send_argv(
             self.cell.carousel,
-            self.job.build,
-            group=self.network.multicast_group,
-            address=self.network.publisher.nic1.ip,
-            rate_bps=carousel.packet_rate_bps(self.cell.carousel, self.cell.r_mc_bps),
+            self.setup,
+            rate_bps=self.cell.r_mc_bps,
             file=self._file(self.publisher),
+            source=self._directory(self.publisher),
         )
         self._start(self.publisher, argv, self.logs / "fcast-send.log")
 
     def _tune_in(self, host: str) -> None:
-        argv = carousel.receive_argv(
-            self.cell.carousel,
-            self.job.build,
-            group=self.network.multicast_group,
-            address=self.network.host(host).nic1.ip,
-            b_rcv_bytes=self.cell.b_rcv_bytes,
-            directory=self._directory(host),
-        )
+        number = self.subscribers.index(host)
+        argv = carousel.receive_argv(self.cell.carousel, self.setup, number, self._directory(host))
         self.tuned_in[host] = time.time()
         self._start(host, argv, self.logs / f"{host}.fcast-recv.log")
         if self.throttle is not None:

@@ -33,6 +33,7 @@ from experiments.design.shaping import Setting
 from experiments.design.trace_input import TraceInfo
 from experiments.verdict import ShaperSample
 from parsers.base.factors import Scalar
+from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
@@ -249,7 +250,7 @@ class CellBase:
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
         """Make an empty product queue. Raises CellError."""
         self.queue(name).parent.mkdir(exist_ok=True)
-        argv = configs.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
+        argv = ldm.pqcreate_argv(self.job.build, self.queue(name), size_bytes, slots)
         done = subprocess.run(argv, capture_output=True, text=True)
         if done.returncode != 0:
             raise CellError(f"{name}: {' '.join(argv)}: {done.stderr.strip()}")
@@ -261,7 +262,7 @@ class CellBase:
         shutil.copy(path, self.logs / path.name)
         address = configs.ldm_address(self.network.host(host), self.cell.protocol)
         log = self.log(name)
-        argv = configs.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
+        argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
         # What goes past the log (a missing library, a sanitizer) must not be lost.
         with log.with_suffix(".stderr").open("ab") as errors:
             self.daemons[name] = self.emulation.popen(
@@ -381,7 +382,7 @@ class CellBase:
         list, of the queue, and the feed (None: all)."""
         running: dict[str, subprocess.Popen[bytes]] = {}
         for name, queue, feed in lists:
-            argv = configs.pqcat_list_argv(self.job.build, self.queue(queue), feed)
+            argv = ldm.pqcat_list_argv(self.job.build, self.queue(queue), feed)
             running[name] = self._list_to_file(name, argv)
             if len(running) % (os.cpu_count() or 1) == 0:
                 for process in running.values():
@@ -404,7 +405,7 @@ class CellBase:
 
     def follow_queue(self, name: str) -> None:
         """Lists the products of a queue as they come: one that does not hold the whole replay."""
-        argv = configs.pqcat_follow_argv(self.job.build, self.queue(name))
+        argv = ldm.pqcat_follow_argv(self.job.build, self.queue(name))
         self.followers[name] = self._list_to_file(name, argv)
 
     def end_followers(self, products: int) -> None:

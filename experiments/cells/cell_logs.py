@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Final
 
 from common.files import Tail
 
@@ -24,14 +23,6 @@ class LineCounter:
         *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
         self.count += sum(any(word in line for word in self._words) for line in lines)
         return self.count
-
-
-# A product is in a subscriber's queue once one of these is in its log.
-DELIVERED: Final = {
-    "ldm7": (" Received: {", " Inserted: ", " Backlog: "),
-    "ldm6": (" Inserted: ",),
-}
-READY: Final = {"ldm7": (" Receiving",), "ldm6": ("willing to be a primary feeder",)}
 
 
 def parse_ping_min_ms(text: str) -> float | None:

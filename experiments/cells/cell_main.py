@@ -27,15 +27,30 @@ from experiments.cells.cell_base import (
 )
 from experiments.cells.job import Job
 from experiments.cells.join_leave_cell import JoinLeaveRun
+from experiments.cells.peer_cell import PeerRun
 from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json
+from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
+from protocols import registry
+from protocols.adapter import Feed
 from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
 
-# What runs a cell with one feed, by its protocol.
-RUNS: Final[Mapping[str, type[CellRun]]] = {"ldm7": CellRun, "ldm6": CellRun, "fcast": CarouselRun}
+# What runs a cell with one feed, by how its protocol is told of products.
+RUNS: Final[Mapping[Feed, type[CellRun]]] = {
+    "ldm": CellRun,
+    "carousel": CarouselRun,
+    "stdin": PeerRun,
+    "batch": PeerRun,
+}
+
+
+def _kind_of(cell: CellSpec) -> type[CellBase]:
+    if isinstance(cell, JoinLeaveCell):
+        return JoinLeaveRun
+    return RUNS[registry.get(cell.protocol).feed]
 
 
 def run_cell(job: Job, out: Path) -> tuple[str, bool]:
@@ -52,8 +67,7 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             queues=job.cell.guarantee == "queues",
         ) as emulation,
     ):
-        kind = JoinLeaveRun if isinstance(job.cell, JoinLeaveCell) else RUNS[job.cell.protocol]
-        run: CellBase = kind(job, network, emulation, out)
+        run = _kind_of(job.cell)(job, network, emulation, out)
         capturing = Capturing(job.captures, emulation, out)
         try:
             capturing.start()

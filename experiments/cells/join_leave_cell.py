@@ -41,6 +41,7 @@ from experiments.design.expansion import Feed, receiver_queue_bytes, receiver_qu
 from experiments.design.join_leave_expansion import FEED_SEEDS, JoinLeaveCell, traces_of
 from experiments.design.join_leave_script import Event
 from experiments.verdict.join_leave import judge_files
+from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
@@ -285,7 +286,7 @@ class JoinLeaveRun(CellBase):
         for feed in self.plan.feeds:
             trace = self.work / f"{feed.name}.trace.txt"
             write_text(trace, self.traces[feed.name])
-            argv = configs.pqinsert_argv(
+            argv = ldm.pqinsert_argv(
                 self.job.build,
                 self.queue(self.publisher),
                 trace,

@@ -25,11 +25,7 @@ from experiments.cells.cell_base import (
     await_whole_second,
     emit,
 )
-from experiments.cells.cell_logs import (
-    DELIVERED,
-    READY,
-    LineCounter,
-)
+from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.pauses import Pauses
 from experiments.cells.run_directory import write_json, write_text
@@ -48,6 +44,8 @@ from experiments.design.expansion import (
 )
 from experiments.verdict import accounts, judge
 from experiments.verdict.collect import Observed, collect
+from protocols import ldm, registry
+from protocols.adapter import Adapter
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Link, Network
 from topologies.model.paths import handoff_of
@@ -342,7 +340,9 @@ class CellRun(CellBase):
     def await_ready(self) -> None:
         """Wait until every subscriber is connected to the publisher."""
         deadline = time.monotonic() + READY_S + READY_PER_HOST_S * self.cell.m
-        counters = {h: LineCounter(self.log(h), READY[self._protocol(h)]) for h in self.subscribers}
+        counters = {
+            h: LineCounter(self.log(h), self._adapter(h).ready_words) for h in self.subscribers
+        }
         while True:
             waiting = [h for h, c in counters.items() if c.poll() == 0]
             if not waiting:
@@ -356,8 +356,8 @@ class CellRun(CellBase):
                 )
             time.sleep(POLL_S)
 
-    def _protocol(self, host: str) -> str:
-        return "ldm6" if host in self.upstreams else self.cell.protocol
+    def _adapter(self, host: str) -> Adapter:
+        return registry.get("ldm6" if host in self.upstreams else self.cell.protocol)
 
     def start_background(self) -> None:
         """Start the competing flows; they run until the replay is over."""
@@ -422,7 +422,7 @@ class CellRun(CellBase):
 
     def _insert_and_wait(self) -> None:
         products: int = self.job.trace_info["products"]
-        argv = configs.pqinsert_argv(
+        argv = ldm.pqinsert_argv(
             self.job.build,
             self.queue(self.publisher),
             self.job.trace,
@@ -432,7 +432,7 @@ class CellRun(CellBase):
         )
         inserted = LineCounter(self.logs / "pqinsert.log", (" Inserted: ",))
         delivered = {
-            h: LineCounter(self.log(h), DELIVERED[self._protocol(h)]) for h in self.subscribers
+            h: LineCounter(self.log(h), self._adapter(h).delivered_words) for h in self.subscribers
         }
         begin = time.time()
         self.times["insertion_started"] = begin
@@ -503,7 +503,7 @@ class CellRun(CellBase):
         verdict = judge(evidence)
         write_json(self.out / "verdict.json", verdict.to_dict())
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
-        return verdict.verdict, identical == "pass"
+        return verdict.verdict, identical != "fail"
 
     def _cell_json(self) -> dict[str, object]:
         cell = self.cell

@@ -6,17 +6,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from common.places import program
+from protocols import fcast
+from protocols.adapter import Setup
 
 PORT: Final = 38800
 TTL: Final = 16
 TSI: Final = 1  # of the session: a random one would change what is lost
-HEADERS_BYTES: Final = 44  # IP 20, UDP 8, LCT 12, FEC payload id 4
-ETHERNET_BYTES: Final = 14
 DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # per cent, of fcast-send
 RS_K, RS_SYMBOLS = 200, 255  # of a block
 PIECE_BYTES: Final = 1 << 20  # of whole words of the generator: the pieces are those of one draw
@@ -69,40 +68,24 @@ def content(seed: int, size_bytes: int) -> Iterator[bytes]:
         yield dice.randbytes(min(PIECE_BYTES, size_bytes - at))
 
 
-def packet_rate_bps(carousel: Carousel, rate_bps: int) -> int:
-    """Return fcast-send's rate, which counts from the IP header on, for a rate on the wire."""
-    packet = carousel.symbol_bytes + HEADERS_BYTES
-    return round(rate_bps * packet / (packet + ETHERNET_BYTES))
-
-
 def send_argv(
-    carousel: Carousel, build: Path, *, group: str, address: str, rate_bps: int, file: Path
+    carousel: Carousel, setup: Setup, *, rate_bps: int, file: Path, source: Path
 ) -> list[str]:
-    """Return the sender's command line. `address`: of its interface."""
-    return [
-        str(program("fcast-send", build)),
-        *["--group", f"{group}:{PORT}", "--interface", address, "--ttl", str(TTL)],
-        *["--rate", str(rate_bps), "--tsi", str(TSI), "--cache", str(file.parent)],
-        *["--fec", carousel.fec, *(["--k", str(carousel.k)] if carousel.k else [])],
-        *["--order", carousel.order, "--symbol", str(carousel.symbol_bytes)],
-        *(["--overhead", str(overhead_of(carousel))] if carousel.fec != "none" else []),
-        str(file),
-    ]
+    """Return the sender's command line. `rate_bps`: on the wire; `source`: where the file is."""
+    return fcast.send_argv(
+        replace(setup, work=source),
+        fcast.packet_rate_bps(rate_bps, carousel.symbol_bytes),
+        [file],
+        [
+            *["--ttl", str(TTL), "--tsi", str(TSI)],
+            *["--fec", carousel.fec, *(["--k", str(carousel.k)] if carousel.k else [])],
+            *["--order", carousel.order, "--symbol", str(carousel.symbol_bytes)],
+            *(["--overhead", str(overhead_of(carousel))] if carousel.fec != "none" else []),
+        ],
+    )
 
 
-def receive_argv(
-    carousel: Carousel,
-    build: Path,
-    *,
-    group: str,
-    address: str,
-    b_rcv_bytes: int,
-    directory: Path,
-) -> list[str]:
+def receive_argv(carousel: Carousel, setup: Setup, receiver: int, directory: Path) -> list[str]:
     """Return a receiver's command line: it leaves when it has the file."""
-    return [
-        str(program("fcast-recv", build)),
-        *["--group", f"{group}:{PORT}", "--interface", address],
-        *["--rcvbuf", str(b_rcv_bytes), "--storage", carousel.storage, "--io", carousel.io],
-        *["--crowd", str(carousel.crowd), str(directory)],
-    ]
+    options = ["--storage", carousel.storage, "--io", carousel.io, "--crowd", str(carousel.crowd)]
+    return fcast.receive_argv(setup, receiver, directory, options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration files and command lines of the LDM programs for one cell: pure.
+"""Configuration files of ldmd for one cell: pure. `protocols/ldm.py` has the command lines.
 
 LDM's own connections (subscription, backstop) run over NIC2, the routed control network; FMTP and
 LDM6's data run over NIC1, the path: the papers ran both protocols over the same VLAN.
@@ -135,48 +135,3 @@ def subscriber_conf(
     address = host.path_nic(feed.lane).ip
     entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
     return _text(cell, [entry, *relay_lines(network, cell, host.name, feed)])
-
-
-def ldmd_argv(
-    build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
-) -> list[str]:
-    """`address`: see `ldm_address`. It stays root, which a cell is: in a network of its own, with
-    files of that cell."""
-    return [
-        str(program("ldmd", build)),
-        *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],
-        *["-P", str(port), "-l", str(log), str(conf)],
-    ]
-
-
-def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list[str]:
-    """Return the command that makes an empty product queue."""
-    return [
-        str(program("pqcreate", build)),
-        *["-s", str(size_bytes), "-S", str(slots), "-q", str(queue)],
-    ]
-
-
-def pqinsert_argv(
-    build: Path, queue: Path, trace: Path, feed: str, seed: int, origin: str
-) -> list[str]:
-    """Products are called FEED.000000 on. `origin`: a name of the emulated network. It is part of
-    what is sent, so with the machine's name the products, and the packets that a seed loses, would
-    differ from machine to machine."""
-    return [
-        str(program("pqinsert", build)),
-        *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
-        *["--seed", str(seed), "--name", feed, "--origin", origin],
-    ]
-
-
-def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[str]:
-    """Return the command that lists a queue's products, of one feed or of all."""
-    selected = [] if feed is None else ["-f", feed]
-    return [str(program("pqcat", build)), "-q", str(queue), *selected, "--list"]
-
-
-def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
-    """Return the command that lists products as they come, until SIGTERM. An insertion wakes it;
-    the interval is for one that it missed."""
-    return [*pqcat_list_argv(build, queue), "-i", "10"]

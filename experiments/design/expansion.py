@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from common.contracts import MULTICAST_PROTOCOLS
 from experiments.design.carousel import Carousel
 from experiments.design.parameters import (
     BASE_FACTORS,
@@ -27,6 +26,7 @@ from experiments.design.parameters import (
 )
 from experiments.design.spec import SUBSCRIPTION_FACTORS, ExperimentSpec, Spec
 from parsers.base.factors import Scalar
+from protocols import registry
 
 SIZE_FACTORS: Final = (
     "file_bytes",
@@ -50,7 +50,6 @@ VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06
 VIRTUAL_SESSION_S: Final = 0.5  # an ldmd's start and end, where subscribers come and go
-VIRTUAL_PACKET_S: Final = {"ldm7": 32e-6, "ldm6": 17e-6, "fcast": 32e-6}
 LEAST_WINDOW_PACKETS: Final = 10  # RFC 6928
 SEGMENT_FRAME_BYTES: Final = 1514  # of a full TCP segment, without a VLAN tag
 TCP_PAYLOAD_BYTES: Final = 1448  # of a segment: MTU 1500, IPv4, TCP with time stamps
@@ -158,7 +157,7 @@ class CellSpec:
     @property
     def is_multicast(self) -> bool:
         """Tell whether the products go to the group's address, shaped as multicast."""
-        return self.protocol in MULTICAST_PROTOCOLS
+        return registry.get(self.protocol).multicast
 
     def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
         """Limit of LDM6's token bucket filter. A rate that all share is the path's: its queue is
@@ -414,7 +413,7 @@ def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
     the sender's tc lets pass."""
     r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
     ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
-    needed = r_mc + r_uc if protocol in MULTICAST_PROTOCOLS else ldm6_bps
+    needed = r_mc + r_uc if registry.get(protocol).multicast else ldm6_bps
     return Rates(r_mc, r_uc, round(fixed.headroom * needed), ldm6_bps)
 
 
@@ -483,7 +482,7 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
     packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
     sessions = VIRTUAL_SESSION_S * cell.session_count
     start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
-    per_packet = VIRTUAL_PACKET_S[cell.protocol]
+    per_packet = registry.get(cell.protocol).packet_s
     return start_end + VIRTUAL_SECOND_S * cell.duration_s + per_packet * packets
 
 

@@ -11,11 +11,22 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from common.contracts import Protocol
 from common.nearest import did_you_mean
 from experiments.design import ldmd_settings
 from experiments.design.loss_model import LossModel
+from protocols import registry
 from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
+
+
+def _known_protocol(value: object) -> object:
+    """The name of a protocol that there is, of this project or of an installed package."""
+    if not isinstance(value, str):
+        raise _wrong(f"one of {', '.join(registry.names())}")
+    try:
+        registry.get(value)
+    except registry.ProtocolError as error:
+        raise _wrong(str(error).partition("; valid: ")[2]) from None
+    return value
 
 
 def _no_truth(value: object) -> object:
@@ -26,6 +37,7 @@ def _no_truth(value: object) -> object:
 
 NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone takes true for 1
 
+Protocol = Annotated[str, BeforeValidator(_known_protocol)]
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 24 * 3600
 MIN_DURATION_S = 0.001  # the resolution of times in traces
@@ -115,7 +127,7 @@ class Factors(Block):
     """What varies; a cell is run for each combination of levels. A factor with the name of a
     parameter takes that parameter's place."""
 
-    protocol: tuple[Protocol, ...] = Field(min_length=1, description="ldm7, ldm6, fcast")
+    protocol: tuple[Protocol, ...] = Field(min_length=1, description="names of protocols")
     receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
     rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
     loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")

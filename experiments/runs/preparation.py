@@ -32,6 +32,8 @@ from experiments.design.spec import (
     UsageError,
 )
 from experiments.design.trace_input import Hours, ReplayTrace
+from protocols import registry
+from protocols.adapter import lacking
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
@@ -40,7 +42,6 @@ from topologies.model.paths import handoff_of
 from topologies.model.shared_nic import with_shared_nics
 
 NEEDED: Final = ("ldmd", "pqcreate", "pqinsert", "pqcat", "wire-relay", "hostlag", "clockoffset.so")
-OF_CAROUSELS: Final = ("fcast-send", "fcast-recv")
 PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the build directory
 
 
@@ -191,10 +192,11 @@ def check_machine(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
             "(sudo make experiment-NAME), or virtual time, which needs no root (CLOCK=virtual)"
         )
-    carousel = any(item.cell.protocol == "fcast" for item in planned)
-    needed = (*NEEDED, *(OF_CAROUSELS if carousel else ()))
-    if (missing := places.absent_programs(needed, build)) is not None:
+    if (missing := places.absent_programs(NEEDED, build)) is not None:
         raise RunError(missing)
+    for protocol in dict.fromkeys(item.cell.protocol for item in planned):
+        if (text := lacking(registry.get(protocol), build)) is not None:
+            raise RunError(text)
     check_queues(planned)
     check_slow_disk(planned, runs, clock)
     if clock == "native":

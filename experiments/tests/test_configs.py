@@ -8,6 +8,7 @@ from pathlib import Path
 from controller.api.path_client import endpoints_of
 from experiments.design import configs
 from experiments.design.expansion import CellSpec, Feed
+from protocols import ldm
 from topologies.model.network import Network
 
 FEED = Feed("NGRID", 1, 20_000_000, 20_000_000, 48_000_000)
@@ -96,14 +97,14 @@ def test_command_lines(geni5: Network) -> None:
     build, queue = Path("/b"), Path("/w/h.pq")
     host = geni5.subscribers[0]
     address = configs.ldm_address(host, "ldm7")
-    argv = configs.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"))
+    argv = ldm.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"))
     assert " ".join(argv) == (
         f"/b/ldm7/ldmd/ldmd --user root -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
     )
     assert configs.ldm_address(host, "ldm6") == host.nic1.ip
-    assert " ".join(configs.pqcreate_argv(build, queue, 5, 7)) == (
+    assert " ".join(ldm.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"
     )
-    assert " ".join(configs.pqinsert_argv(build, queue, Path("/t"), "NGRID", 9, "umass")) == (
+    assert " ".join(ldm.pqinsert_argv(build, queue, Path("/t"), "NGRID", 9, "umass")) == (
         "/b/ldm7/pqinsert -v -q /w/h.pq -f NGRID --trace /t --seed 9 --name NGRID --origin umass"
     )

@@ -15,8 +15,8 @@ from common.places import ROOT
 from experiments.cells import cell_base
 from experiments.cells.cell_base import CellBase, CellError
 from experiments.cells.job import Job
-from experiments.design import configs
 from parsers.read.products import parse_products
+from protocols import ldm
 
 BUILD = ROOT / "build"
 pytestmark = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def insert(run: CellBase, name: str, batch: int) -> None:
     """Three products of pseudo-random bytes, other ones for each batch."""
     trace = run.out / "trace.txt"
     trace.write_text(f"{SIZE} 20150615000000.000\n" * BATCH)
-    argv = configs.pqinsert_argv(BUILD, run.queue(name), trace, "NGRID", batch + 1, "umass")
+    argv = ldm.pqinsert_argv(BUILD, run.queue(name), trace, "NGRID", batch + 1, "umass")
     subprocess.run(argv, check=True, timeout=60, stderr=subprocess.DEVNULL)
 
 

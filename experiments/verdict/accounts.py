@@ -8,7 +8,7 @@ from collections.abc import Container, Mapping
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from common.contracts import MULTICAST_CLASS
+from common.contracts import MULTICAST_CLASS, WITH_OWN_LOGS
 from experiments.verdict.checks import Check
 from experiments.verdict.evidence import Evidence
 from experiments.verdict.network import DROP_SHARE
@@ -70,6 +70,9 @@ def accounts(evidence: Evidence) -> dict[str, Account]:
 
 def accounting(evidence: Evidence) -> Check:
     """Check the accounts: any difference is a loss (or a copy) that was not asked for."""
+    if evidence.protocol not in WITH_OWN_LOGS:
+        text = "does not apply: its programs do not tell how many datagrams they sent"
+        return Check(NAME, "n/a", None, None, text)
     if evidence.protocol != "ldm7":
         text = "does not apply: TCP repairs what is lost on the way, and counts no datagrams"
         return Check(NAME, "n/a", None, None, text)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from common.contracts import WITH_OWN_LOGS
 from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
@@ -66,6 +67,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
     everyone = cell.subscribing(h.name for h in network.subscribers)
     subscribers = cell.multicast_of(everyone)  # others get what they ask for by TCP
     wrong_links, links = link_mismatches(out / "links.json")
+    own_logs = cell.protocol in WITH_OWN_LOGS
     start = _counters(out / "counters-start.json")
     end = _counters(out / "counters-end.json")
     return Evidence(
@@ -97,7 +99,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         relay_delay_ms=delays(network),
         network=network,
         cpu=cpu_samples(out / "logs/sar.log", seen.times),
-        replayed=_replayed(out / "logs/pqinsert.log"),
+        replayed=_replayed(out / f"logs/{'pqinsert' if own_logs else 'feed'}.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
         arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),

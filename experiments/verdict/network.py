@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from common.contracts import MULTICAST_PROTOCOLS
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 from parsers.read.counters import Drop, drops_between
+from protocols import registry
 from topologies.emulate.facts import Clock
 from topologies.watch.link_probes import LinkProbe
 
@@ -87,7 +87,7 @@ def drops(evidence: Evidence) -> list[Check]:
                 sum(d.packets for d in shaper),
                 packets,
                 # TCP sees its own drops and slows down; UDP loses the datagram for all receivers.
-                worst="warn" if evidence.protocol == "ldm6" else "fail",
+                worst="fail" if registry.get(evidence.protocol).multicast else "warn",
             ),
         ),
         _drop_check(
@@ -156,7 +156,7 @@ def _expected_packets(evidence: Evidence) -> int:
     after = evidence.end.interfaces.get(key)
     before = evidence.start.interfaces.get(key)
     sent = (after.tx_packets if after else 0) - (before.tx_packets if before else 0)
-    return max(0, sent) * (evidence.m if evidence.protocol in MULTICAST_PROTOCOLS else 1)
+    return max(0, sent) * (evidence.m if registry.get(evidence.protocol).multicast else 1)
 
 
 def _drop_check(

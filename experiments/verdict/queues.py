@@ -9,6 +9,7 @@ from experiments.verdict.checks import Check, Limits
 from experiments.verdict.evidence import Evidence, host_of
 from experiments.verdict.queue_watch import Queue
 from experiments.verdict.replay import RATE_ERROR
+from protocols import registry
 
 NEARLY_FULL: Final = Limits(
     0.9,
@@ -45,7 +46,7 @@ def _backlog(evidence: Evidence) -> Check:
     judged = [
         q
         for q in evidence.queues
-        if (evidence.protocol != "ldm6" or not q.place.startswith(own))
+        if (registry.get(evidence.protocol).multicast or not q.place.startswith(own))
         and "/".join(q.place.split("/")[:2]) not in evidence.congested
         and not (evidence.varied & {"b_mc", "b_uc"} and q.place.startswith(own))
     ]

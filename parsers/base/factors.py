@@ -89,8 +89,7 @@ FACTORS: dict[str, Factor] = {
     f.name: f
     for f in (
         Factor(
-            "protocol", "Protocol", "", names=("ldm7", "ldm6", "fcast"),
-            valid="ldm7, ldm6 or fcast",
+            "protocol", "Protocol", "", names=(), valid="the name of a protocol, e.g. ldm7",
         ),
         Factor("receivers", "Receivers m", "m", whole=True, least=1, valid="a whole number from 1"),
         Factor(

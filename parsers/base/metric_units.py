@@ -116,6 +116,8 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric(
             "feedback_packets", "Receivers' packets on the path", "packets", "", 1.0, 0, "counters"
         ),
+        Metric("wire_per_delivered", "Bytes sent / delivered to each", *_RATIO, "counters"),
+        Metric("products_missing", "Products missing", *_PRODUCTS, "receiver logs"),
         Metric("background_goodput", "Competing TCP's goodput", *_MBPS, "iperf3"),
     )
 }

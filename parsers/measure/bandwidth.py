@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from common.contracts import MULTICAST_CLASS
+from common.contracts import MULTICAST_CLASS, WITH_OWN_LOGS
 from parsers.base.metric_units import Value, absent
 from parsers.measure import metrics
 from parsers.measure.deliveries import Receiver, Sent
@@ -92,6 +92,8 @@ def parts(
     key = f"{cell.publisher}/{interface_name(cell.nic1)}/{MULTICAST_CLASS}"
     if cell.protocol == "fcast":
         reason = "a carousel sends all by multicast: nothing is repaired or pulled"
+    elif cell.protocol not in WITH_OWN_LOGS:
+        reason = "what the sender's bytes were is told by LDM7 only"
     elif cell.protocol != "ldm7":
         reason = "LDM6 sends everything by TCP, a copy for each receiver"
     elif start is None or end is None or key not in end.classes:
@@ -161,3 +163,28 @@ def over_offered(
         )
     )
     return {"input_rate": Value(8.0 * size / took, "bit/s"), "bandwidth_over_offered": ratio}
+
+
+def delivery_values(
+    cell: Cell,
+    sent: Sent,
+    receivers: Mapping[str, Receiver],
+    counters: tuple[Counters | None, Counters | None],
+) -> dict[str, Value]:
+    """Return how many products are missing, of all receivers together, and what the sender's NICs
+    sent for each byte that reached a receiver, times m."""
+    arrived = [p.size_bytes for r in receivers.values() for p in r.arrivals]
+    if not sent.order or not receivers:
+        reason = sent.reason or "no receiver's log tells of products"
+        names = ("wire_per_delivered", "products_missing")
+        return {name: absent("products" * ("missing" in name), reason) for name in names}
+    missing = Value(float(len(sent.order) * cell.m - len(arrived)), "products")
+    start, end = counters
+    found = {"wire_per_delivered": absent("", "no counters of start and end")}
+    if start is not None and end is not None:
+        places = [f"{cell.publisher}/{name}" for name in nics(cell)]
+        total = sum(sent_bytes(place, start, end) or 0 for place in places)
+        found["wire_per_delivered"] = (
+            Value(total * cell.m / sum(arrived), "") if sum(arrived) else absent("", "none arrived")
+        )
+    return {**found, "products_missing": missing}

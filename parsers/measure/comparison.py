@@ -65,6 +65,12 @@ class Group:
         name = f"{name}-{self.duration_s:g}s".replace(".", "_")
         return name + ("-virtual" if self.clock == "virtual" else "")
 
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Return the protocols of the cells: those of the papers first."""
+        own = [p for p in PROTOCOLS if p in self.cells]
+        return (*own, *(p for p in self.cells if p not in PROTOCOLS))
+
     def first(self, protocol: str) -> CellMetrics | None:
         """Return the first repeat of the protocol, if there is one."""
         found = self.cells.get(protocol, ())

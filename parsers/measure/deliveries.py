@@ -68,8 +68,8 @@ def receiver_of(log: LdmLog) -> Receiver:
                 )
             case Inserted(via="backstop"):
                 note(record.product, Arrival(record.time_us, "backstop"))
-            case Inserted(via="ldm6"):
-                note(record.product, Arrival(record.time_us, "ldm6"))
+            case Inserted(via=("ldm6" | "file") as how):
+                note(record.product, Arrival(record.time_us, how))
             case Backlog():
                 note(record.product, Arrival(record.time_us, "backlog"))
             case Missed():

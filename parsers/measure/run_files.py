@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from common.contracts import JOIN_LEAVE
+from common.contracts import JOIN_LEAVE, WITH_OWN_LOGS
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Lines
 from parsers.measure import join_leave
@@ -17,7 +17,9 @@ from parsers.measure.join_leave import JoinLeaveData
 from parsers.measure.subscriptions import parse_events
 from parsers.measure.summary import CellData
 from parsers.read.cell_files import (
+    Cell,
     lossy_link_directions,
+    parse_about,
     parse_cell,
     parse_verdict,
     parse_virtual,
@@ -87,8 +89,8 @@ def load_cell(directory: Path) -> CellData:
     cell = parse_cell(text, str(cell_file))
     hosts = (cell.publisher, *cell.subscribers)
     is_carousel = cell.protocol == "fcast"
-    with_ldmd = () if is_carousel else hosts
-    logs = {h: files.log(f"logs/{h}.ldmd.log", parse_ldm_log) for h in with_ldmd}
+    names, ingest = _logs(cell, hosts)
+    logs = {h: files.log(name, parse_ldm_log) for h, name in names.items()}
     products = {h: files.log(f"products/{h}.txt", parse_products) for h in hosts}
     virtual = files.document("virtual.json", parse_virtual)
     if virtual is None and cell.clock == "native":
@@ -98,7 +100,7 @@ def load_cell(directory: Path) -> CellData:
         cell=cell,
         verdict=files.document("verdict.json", parse_verdict),
         logs=_present(logs),
-        ingest=None if is_carousel else files.log("logs/pqinsert.log", parse_ldm_log),
+        ingest=files.log(ingest, parse_ldm_log) if ingest else None,
         carousel=load_carousel(directory, cell.subscribers) if is_carousel else None,
         sar=files.log("logs/sar.log", parse_sar_log),
         ps=files.log("logs/ps.log", parse_ps_log),
@@ -107,10 +109,23 @@ def load_cell(directory: Path) -> CellData:
         counters_start=files.document("counters-start.json", parse_counters),
         counters_end=files.document("counters-end.json", parse_counters),
         virtual=virtual,
+        about=None
+        if cell.protocol in WITH_OWN_LOGS
+        else files.document("protocol.json", parse_about),
         lossy_links=files.document("network.json", lossy_link_directions) or frozenset(),
         background=_present({h: files.document(_iperf3(h), parse_iperf3) for h in flows}),
         missing=tuple(files.missing),
     )
+
+
+def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
+    """Return the logs that tell of products, by host, and that of the replay; {}, "" of a carousel.
+    Of protocols that send files the cell itself writes both."""
+    if cell.protocol == "fcast":
+        return {}, ""
+    if cell.protocol in WITH_OWN_LOGS:
+        return {host: f"logs/{host}.ldmd.log" for host in hosts}, "logs/pqinsert.log"
+    return {host: f"logs/{host}.inbox.log" for host in cell.subscribers}, "logs/feed.log"
 
 
 def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:

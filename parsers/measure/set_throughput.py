@@ -23,7 +23,7 @@ class FileSetMetrics:
 
 def counts(protocol: str, arrival: Arrival) -> bool:
     """Is the file in Z_i? With LDM7 only if FMTP delivered it (MPUP16 III-B)."""
-    return arrival.how == ("fmtp" if protocol == "ldm7" else "ldm6")
+    return arrival.how == {"ldm7": "fmtp", "ldm6": "ldm6"}.get(protocol, "file")
 
 
 Cutter = Callable[[int | None], list[FileSetMetrics]]

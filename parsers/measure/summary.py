@@ -48,6 +48,7 @@ from parsers.measure.taus import Tau, fmtp_of, interval_s, per_tau
 from parsers.read.cell_files import (
     NO_CPU,
     Cell,
+    ProtocolAbout,
     Verdict,
     VirtualRun,
 )
@@ -86,6 +87,7 @@ class CellData:
     lossy_links: frozenset[str] = frozenset()
     virtual: VirtualRun | None = None
     background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
+    about: ProtocolAbout | None = None  # of a cell whose protocol sends files
     missing: tuple[str, ...] = ()  # files that were not there
     carousel: CarouselData | None = None  # of a cell of protocol fcast
 
@@ -127,6 +129,7 @@ class CellMetrics:
     problems: tuple[Problem, ...]
     missing: tuple[str, ...]
     virtual: VirtualRun | None = None
+    about: ProtocolAbout | None = None
     file_sets_by: Mapping[int, tuple[FileSetMetrics, ...]] = field(default_factory=dict)  # other G
     pieces: Pieces = field(default=Pieces(), compare=False, metadata=NOT_WRITTEN)
 
@@ -166,6 +169,9 @@ def summarize(
     identical = _identical(cell, data, content)
     _background(data, values)
     _carousel(data, values)
+    values |= bandwidth.delivery_values(
+        cell, sent, receivers, (data.counters_start, data.counters_end)
+    )
     values["products_identical"] = (
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )
@@ -197,6 +203,7 @@ def summarize(
         problems=_problems(data),
         missing=data.missing,
         virtual=data.virtual,
+        about=data.about,
         file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
         pieces=pieces_of(cell, sent, receivers),
     )

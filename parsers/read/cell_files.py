@@ -4,16 +4,17 @@
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from common.contracts import Protocol, VerdictWord
+from common.contracts import PROTOCOL_PATTERN, VerdictWord
 from parsers.base.jsonfiles import BadFile, describe
 
 NO_CPU = "virtual time: the processor is infinitely fast there"
 
 Clock = Literal["native", "virtual"]
+ProtocolName = Annotated[str, Field(pattern=PROTOCOL_PATTERN)]
 
 
 class _File(BaseModel):
@@ -42,7 +43,7 @@ class Cell(_File):
 
     cell: str
     experiment: str
-    protocol: Protocol
+    protocol: ProtocolName
     m: int = Field(ge=1)
     r_bps: float = Field(gt=0)
     loss: float = Field(ge=0, le=1)
@@ -71,7 +72,7 @@ class Cell(_File):
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
     clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
-    def protocol_of(self, host: str) -> Protocol:
+    def protocol_of(self, host: str) -> str:
         """Return how products come to a subscriber."""
         return "ldm6" if host in self.ldm6_subscribers else self.protocol
 
@@ -97,6 +98,16 @@ class VirtualRun(_File):
     boot_real_s: float | None = None
     ready_real_s: float | None = None
     packets_delivered: int | None = None
+
+
+class ProtocolAbout(_File):
+    """protocol.json: what a protocol's adapter says of it, and what its programs counted."""
+
+    name: str
+    title: str
+    repairs: str = ""
+    limits: tuple[str, ...] = ()
+    counts: dict[str, float] = {}
 
 
 class Check(_File):
@@ -136,6 +147,14 @@ def parse_verdict(text: str, file: str) -> Verdict:
     """Parse verdict.json. Raises BadFile."""
     try:
         return Verdict.model_validate_json(text)
+    except ValidationError as error:
+        raise BadFile(describe(error, file)) from None
+
+
+def parse_about(text: str, file: str) -> ProtocolAbout:
+    """Parse protocol.json. Raises BadFile."""
+    try:
+        return ProtocolAbout.model_validate_json(text)
     except ValidationError as error:
         raise BadFile(describe(error, file)) from None
 

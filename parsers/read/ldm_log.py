@@ -25,11 +25,11 @@ from parsers.base.problems import (
 )
 from parsers.base.times import MICROSECONDS, utc_microseconds, utc_seconds
 
-Via = Literal["ingest", "backstop", "ldm6"]
+Via = Literal["ingest", "backstop", "ldm6", "file"]
 
 # Groups: date, clock, fraction, prog, pid, file, function, level, message.
 # By which way a product reached a receiver.
-How = Literal["fmtp", "backstop", "backlog", "ldm6"]
+How = Literal["fmtp", "backstop", "backlog", "ldm6", "file"]
 
 _LINE = re.compile(
     r"(\d{8})T(\d{6})\.(\d{6})Z\s+([^\s\[\]]+)\[(\d+)\]\s+"
@@ -276,12 +276,16 @@ def _inserted(line: _Line) -> Record:
     program = line.source.removesuffix(".c")
     if line.function == "dh_saveProd" or "down6" in (line.prog, program):
         via = "ldm6"
-    elif "pqinsert" in (line.prog, program):
+    elif "pqinsert" in (line.prog, program) or program == "feed.py":
         via = "ingest"
+    elif program == "inbox.py":
+        via = "file"
     elif "down7" in (line.prog, program):
         via = "backstop"
     else:
-        raise ValueError("'Inserted' by neither pqinsert, down6 (dh_saveProd) nor down7")
+        raise ValueError(
+            "'Inserted' by neither pqinsert, feed, inbox, down6 (dh_saveProd) nor down7"
+        )
     return Inserted(line.time_us, line.prog, line.pid, via, _after_colon(line))
 
 

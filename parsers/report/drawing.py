@@ -99,3 +99,14 @@ def save(figure: Figure, name: str, title: str, alt: str, caption: str = "") -> 
     figure.savefig(pdf, format="pdf", metadata={"CreationDate": None})
     drawn = svg.getvalue().replace(b"'DejaVu Sans'", FONTS_OF_SVG)
     return Plot(name, title, alt, png.getvalue(), drawn, pdf.getvalue(), caption)
+
+
+def place_of(protocol: str) -> int:
+    """Return a number for a protocol's colour and dashes, the same in every report."""
+    own = list(COLOURS)
+    return own.index(protocol) if protocol in COLOURS else len(own) + sum(map(ord, protocol))
+
+
+def colour_of(protocol: str) -> str:
+    """Return a protocol's colour; beyond those of the papers two may share one."""
+    return PALETTE[place_of(protocol) % len(PALETTE)]

@@ -13,12 +13,12 @@ from parsers.measure.sweep import fixed_of
 from parsers.measure.taus import interval_s
 from parsers.read.published import Figure
 from parsers.report.drawing import (
-    COLOURS,
     DASHES,
     GREY,
     PALETTE,
     Plot,
     blank,
+    colour_of,
     save,
 )
 from parsers.report.overlays import caption_of
@@ -91,7 +91,7 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
             [0.0, *(t / unit_s for t, _ in series)],
             [series[0][1] / 1e6, *(rate / 1e6 for _, rate in series)],
             drawstyle="steps-pre",
-            color=COLOURS[cell.cell.protocol] if by_protocol else PALETTE[number % len(PALETTE)],
+            color=colour_of(cell.cell.protocol) if by_protocol else PALETTE[number % len(PALETTE)],
             ls=DASHES[number % len(DASHES)],
             lw=1.8,
             label=label,

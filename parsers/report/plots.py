@@ -11,29 +11,28 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from common.contracts import FAITHFUL
-from parsers.measure.comparison import PROTOCOLS, Group
+from parsers.measure.comparison import Group
 from parsers.measure.series import thinned
 from parsers.measure.summary import CellMetrics, ReceiverMetrics
 from parsers.measure.verdicts import worst_verdict
 from parsers.report.drawing import (
-    COLOURS,
     DASHES,
     GREY,
     HATCHES,
     Plot,
     blank,
+    colour_of,
+    place_of,
     save,
     single,
     style,
 )
 
-_DASHES = dict(zip(PROTOCOLS, DASHES, strict=False))
-_HATCHES = dict(zip(PROTOCOLS, HATCHES, strict=False))
 LONG_RUN_S = 600.0  # from here bandwidth is shown per minute, as the papers do
 
 
 def _present(group: Group) -> list[tuple[str, CellMetrics]]:
-    found = [(p, group.first(p)) for p in PROTOCOLS]
+    found = [(p, group.first(p)) for p in group.protocols]
     return [(p, c) for p, c in found if c is not None]
 
 
@@ -138,9 +137,9 @@ def _throughput_bars(
                 centre,
                 mbps,
                 width,
-                color=COLOURS[protocol],
+                color=colour_of(protocol),
                 edgecolor="white",
-                hatch=_HATCHES[protocol],
+                hatch=HATCHES[place_of(protocol) % len(HATCHES)],
                 label=protocol.upper() if index == 0 else None,
             )
             if few:
@@ -204,15 +203,15 @@ def _bandwidth(group: Group) -> Figure | None:
         axes.plot(
             [t / (60.0 if long else 1.0) for t, _ in series],
             [rate / 1e6 for _, rate in series],
-            color=COLOURS[protocol],
-            ls=_DASHES[protocol],
+            color=colour_of(protocol),
+            ls=DASHES[place_of(protocol) % len(DASHES)],
             lw=1.8,
             drawstyle="steps-pre",
             label=protocol.upper(),
         )
         mean = cell.values["nic_bandwidth"].value
         if mean is not None:
-            axes.axhline(mean / 1e6, color=COLOURS[protocol], lw=0.9, ls=":")
+            axes.axhline(mean / 1e6, color=colour_of(protocol), lw=0.9, ls=":")
             axes.annotate(
                 f"mean {mean / 1e6:.1f}",
                 xy=(1.0, mean / 1e6),
@@ -222,7 +221,7 @@ def _bandwidth(group: Group) -> Figure | None:
                 ha="right",
                 va="bottom",
                 fontsize=8.5,
-                color=COLOURS[protocol],
+                color=colour_of(protocol),
             )
     if not drawn:
         return None
@@ -251,7 +250,7 @@ def _cpu(group: Group) -> Figure | None:
     limit = max(c.active_s[1] for _, c in present)
     scale = 60.0 if limit > LONG_RUN_S else 1.0
     for protocol, cell in present:
-        look = {"color": COLOURS[protocol], "ls": _DASHES[protocol]}
+        look = {"color": colour_of(protocol), "ls": DASHES[place_of(protocol) % len(DASHES)]}
         used = thinned(cell.series.sender_cpu)
         everything = thinned(cell.series.machine_cpu)
         sender.plot(
@@ -299,8 +298,8 @@ def _latency(group: Group) -> Figure | None:
             [1e3 * x for x, _ in cell.series.latency_cdf],
             [share for _, share in cell.series.latency_cdf],
             where="post",
-            color=COLOURS[protocol],
-            ls=_DASHES[protocol],
+            color=colour_of(protocol),
+            ls=DASHES[place_of(protocol) % len(DASHES)],
             lw=2.0,
             label=protocol.upper(),
         )
@@ -312,7 +311,7 @@ def _latency(group: Group) -> Figure | None:
                 1e3 * value,
                 probability,
                 marker="o" if protocol == "ldm7" else "s",
-                color=COLOURS[protocol],
+                color=colour_of(protocol),
                 markeredgecolor="white",
                 markersize=7,
             )
@@ -326,7 +325,7 @@ def _latency(group: Group) -> Figure | None:
                 xytext=(-8 if left else 8, 3 if left else -4),
                 textcoords="offset points",
                 fontsize=8.5,
-                color=COLOURS[protocol],
+                color=colour_of(protocol),
                 ha="right" if left else "left",
                 va="bottom" if left else "top",
             )

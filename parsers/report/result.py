@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from parsers.base.factors import show
 from parsers.base.metric_units import METRICS
 from parsers.measure.claims import HELD, NOT_DECIDABLE, NOT_HELD, ClaimResult
-from parsers.measure.comparison import PROTOCOLS, Group
+from parsers.measure.comparison import Group
 from parsers.measure.evaluate import Subscriptions, Transports
 from parsers.measure.join_leave import JoinLeaveMetrics
 from parsers.measure.paper import Headline
@@ -50,7 +50,24 @@ JOIN_LEAVE_ROWS = (
     "throughput_stayed",
     "latency_p99_stayed",
 )
+PEER_METRICS = (  # where other protocols take part
+    "throughput",
+    "latency_p50",
+    "latency_p99",
+    "wire_per_delivered",
+    "feedback_packets",
+    "products_missing",
+)
 SWEEP_METRICS = ("throughput", "nic_bandwidth", "latency_p50", "ffdr")  # without a paper
+SHORT = {
+    "nic_bandwidth": "NIC",
+    "throughput": "Thr.",
+    "latency_p50": "Lat. p50",
+    "latency_p99": "p99",
+    "wire_per_delivered": "wire",
+    "feedback_packets": "feedback",
+    "products_missing": "missing",
+}
 ORDER = (NOT_HELD, NOT_DECIDABLE, HELD)
 REASONS = 3  # differences that the sentences explain; the table has all
 
@@ -84,7 +101,7 @@ def _of_group(group: Group) -> Result:
 def _delivered(group: Group) -> list[str]:
     """What arrived; protocols with the same outcome in one sentence."""
     outcomes: dict[str, list[str]] = {}
-    for protocol in PROTOCOLS:
+    for protocol in group.protocols:
         if cells := group.cells.get(protocol, ()):
             outcomes.setdefault(_outcome(cells), []).append(protocol.upper())
     return [f"{' and '.join(names)} {outcome}." for outcome, names in outcomes.items()]
@@ -115,16 +132,16 @@ def _value(group: Group, protocol: str, name: str) -> float | None:
 def _compared(group: Group) -> list[str]:
     """LDM7's bandwidth and latency beside LDM6's."""
     clauses = []
-    bandwidth = [_value(group, p, "nic_bandwidth") for p in PROTOCOLS]
+    bandwidth = [_value(group, p, "nic_bandwidth") for p in ("ldm7", "ldm6", *group.protocols)]
     if bandwidth[0] is not None and bandwidth[1] is not None:
-        first, second = (in_words("nic_bandwidth", b) for b in bandwidth if b is not None)
+        first, second = (in_words("nic_bandwidth", b) for b in bandwidth[:2] if b is not None)
         times = f" ({bandwidth[1] / bandwidth[0]:.1f} times as much)" if bandwidth[0] else ""
         clauses.append(f"LDM7's sender sent {first}, LDM6's {second}{times}")
     elif (only := next((b for b in bandwidth if b is not None), None)) is not None:
         clauses.append(f"The sender sent {in_words('nic_bandwidth', only)}")
-    latency = [_value(group, p, "latency_p99") for p in PROTOCOLS]
+    latency = [_value(group, p, "latency_p99") for p in ("ldm7", "ldm6", *group.protocols)]
     if latency[0] is not None and latency[1] is not None:
-        first, second = (in_words("latency_p99", s) for s in latency if s is not None)
+        first, second = (in_words("latency_p99", s) for s in latency[:2] if s is not None)
         clauses.append(f"p99 latency was {first} for LDM7 and {second} for LDM6")
     elif (only := next((s for s in latency if s is not None), None)) is not None:
         clauses.append(f"p99 latency was {in_words('latency_p99', only)}")
@@ -173,7 +190,7 @@ def _instead(found: Headline) -> str:
 
 
 def _table(group: Group) -> BriefTable:
-    protocols = [p for p in PROTOCOLS if p in group.cells]
+    protocols = group.protocols
     header = ["Metric"]
     for protocol in protocols:
         header += [protocol.upper(), "paper", "diff."]
@@ -220,8 +237,9 @@ def _of_sweep(found: Transports | Subscriptions) -> Result:
         tables.append(_claims_table(found.claims))
     if any(h.ours is not None for h in found.headlines):
         tables.append(_headlines_table(found.headlines))
-    if not tables:
-        tables += _points_tables(found.points)
+    peers = isinstance(found, Transports) and any(c.about is not None for c in found.cells)
+    if not tables or peers:
+        tables = [*_points_tables(found.points, PEER_METRICS if peers else SWEEP_METRICS), *tables]
     return Result(tuple(sentences), tuple(tables))
 
 
@@ -286,9 +304,9 @@ def _headlines_table(headlines: Sequence[Headline]) -> BriefTable:
     )
 
 
-def _points_tables(points: Sequence[Point]) -> list[BriefTable]:
+def _points_tables(points: Sequence[Point], metrics: Sequence[str]) -> list[BriefTable]:
     own = select(points, {})
-    names = [n for n in SWEEP_METRICS if any(n in p.estimates for p in own)]
+    names = [n for n in metrics if any(n in p.estimates for p in own)]
     if not own or not names:
         return []
     factors = varying(own)
@@ -308,9 +326,7 @@ def _points_tables(points: Sequence[Point]) -> list[BriefTable]:
 def _short(name: str) -> str:
     """A heading that leaves room for several."""
     metric = METRICS[name]
-    label = {"nic_bandwidth": "NIC", "throughput": "Thr.", "latency_p50": "Lat. p50"}.get(
-        name, metric.label
-    )
+    label = SHORT.get(name, metric.label)
     return f"{label}, {metric.shown_unit}" if metric.shown_unit else label
 
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from common.contracts import FAITHFUL
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.comparison import (
-    PROTOCOLS,
     Group,
     clocks_of,
 )
@@ -34,6 +33,7 @@ from parsers.report.drawing import Plot
 from parsers.report.figures import Drawn
 from parsers.report.fmtp_section import fmtp_section
 from parsers.report.latency import latency_section
+from parsers.report.protocols_section import protocols_section
 from parsers.report.sweep_sections import (
     banner,
     different_clocks,
@@ -104,7 +104,7 @@ def _mark(cells: Sequence[CellMetrics]) -> str:
 
 
 def _main_table(group: Group) -> Table:
-    protocols = [p for p in PROTOCOLS if p in group.cells]
+    protocols = group.protocols
     header = ["Metric"]
     for protocol in protocols:
         header += [protocol.upper() + _mark(group.cells[protocol]), "paper", "difference"]
@@ -195,7 +195,7 @@ def _remarks(group: Group, names: Iterable[str]) -> list[str]:
     """Reasons of absent values, and notes; the same text is said once."""
     about: dict[str, dict[str, list[str]]] = {}  # text -> metric -> protocols
     for name in names:
-        for protocol in PROTOCOLS:
+        for protocol in group.protocols:
             value = group.values.get(protocol, {}).get(name)
             if value is None:
                 continue
@@ -238,7 +238,7 @@ def _paper_section(group: Group) -> Section | None:
     for row in comparisons.statements:
         ours = ", ".join(
             f"{p.upper()} {_with_unit(row.metric, group.values[p][row.metric])}"
-            for p in PROTOCOLS
+            for p in group.protocols
             if p in group.values
         )
         sentences.append(f'{row.source} says: "{row.text}" ({row.conditions}). Ours: {ours}.')
@@ -276,14 +276,14 @@ def _show(value: Value | None, scale: float, digits: int) -> str:
 
 
 def _delivered(receiver: ReceiverMetrics) -> str:
-    how = ("fmtp", "backstop", "backlog", "ldm6")
+    how = ("fmtp", "backstop", "backlog", "ldm6", "file")
     return " + ".join(f"{receiver.by[h]} {h}" for h in how if h in receiver.by) or "none"
 
 
 def _receivers_section(group: Group) -> Section:
     tables = []
     sentences: list[str] = []
-    for protocol in PROTOCOLS:
+    for protocol in group.protocols:
         for cell in group.cells.get(protocol, ()):
             rows = []
             for receiver in cell.receivers:
@@ -361,7 +361,7 @@ def _losses_section(group: Group) -> Section:
 
 
 def _cells(group: Group) -> list[CellMetrics]:
-    return [cell for protocol in PROTOCOLS for cell in group.cells.get(protocol, ())]
+    return [cell for protocol in group.protocols for cell in group.cells[protocol]]
 
 
 def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
@@ -459,7 +459,7 @@ def _file_sets_section(group: Group) -> Section:
 
 
 def _further_table(group: Group) -> Table:
-    protocols = [p for p in PROTOCOLS if p in group.cells]
+    protocols = group.protocols
     rows = tuple(
         (
             labelled(name),
@@ -558,6 +558,7 @@ def build_report(
     conditions = conditions_section(manifest, described)
     model = _model_section(cells)
     verdicts = _verdict_section(cells)
+    protocols = protocols_section(cells)
     unused = unused_sections(found)
     about = [
         *([model] if model is not None else []),
@@ -571,12 +572,12 @@ def build_report(
     if len(groups) == 1 and not found.published.figures and not found.published.claims:
         (group,) = groups
         sections = _group_sections(group, plots.get(group.slug, ()))
-        sections += [verdicts, *unused, replace(conditions, in_text=False), *about]
+        sections += [*protocols, verdicts, *unused, replace(conditions, in_text=False), *about]
         return Report(title, subtitle, _banner(cells), tuple(sections))
     each = [
         folded(group.label, _group_sections(group, plots.get(group.slug, ()))) for group in groups
     ]
-    sections = [*findings(found, drawn, conditions)]
+    sections = [*findings(found, drawn, conditions), *protocols]
     sections += [folded("Each group of cells by itself", each), *unused]
     about = [replace(s, in_text=False) if s is model else s for s in about]
     sections += [folded("Fidelity verdicts and their evidence", [verdicts]), *about]

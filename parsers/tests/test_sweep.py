@@ -51,7 +51,7 @@ def cell(
         cell=f"{protocol}-m{m}-n{repeat + 1}"
         + "".join(f"-{n}{v}" for n, v in (more or {}).items()),
         experiment="x",
-        protocol=protocol,  # type: ignore[arg-type]
+        protocol=protocol,
         m=m,
         r_bps=20e6,
         loss=0.01,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from common.files import write_json
 from common.shell import (
@@ -130,12 +130,13 @@ class Emulation:
         host: str,
         argv: Sequence[str],
         *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: Output = None,
         stderr: Output = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
         """Start a program in a host, router or `wire`; see `NodePrograms.popen`."""
-        return self._programs.popen(host, argv, stdout=stdout, stderr=stderr, env=env)
+        return self._programs.popen(host, argv, stdin=stdin, stdout=stdout, stderr=stderr, env=env)
 
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True

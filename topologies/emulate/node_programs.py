@@ -26,6 +26,7 @@ class NodePrograms:
         host: str,
         argv: Sequence[str],
         *,
+        stdin: int | IO[bytes] = subprocess.DEVNULL,
         stdout: Output = None,
         stderr: Output = None,
         env: Mapping[str, str] | None = None,
@@ -35,7 +36,7 @@ class NodePrograms:
         NetworkError: there is no such node."""
         return subprocess.Popen(
             self._command(host, argv),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             env={**os.environ, **(env or {}), marks.MARK: self._run_id},

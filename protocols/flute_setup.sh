@@ -3,7 +3,7 @@
 # Builds the published sender and receiver of the Rust library flute (MIT) into BUILD/bench/flute,
 # which no distribution packages. Without a compiler, or if it does not build, the bench says that
 # FLUTE is not measured; that is no error.
-#   bench/flute_setup.sh BUILD
+#   protocols/flute_setup.sh BUILD
 set -euo pipefail
 if [ $# != 1 ]; then
   echo "flute_setup.sh: found $# arguments; valid: BUILD (Meson's build directory)" >&2; exit 2

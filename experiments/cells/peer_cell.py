@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell whose products a protocol's own programs send as files (`protocols/`).
+
+It has a replay's network, rates, losses and watching. The cell's process writes each product as a
+file when the trace says so, and notes when a receiver has it, byte for byte the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Final
+
+from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
+from experiments.cells.job import REPLAYING, Job
+from experiments.cells.peer_setup import setup_of
+from experiments.cells.product_log import ProductLog
+from experiments.cells.replay_cell import CellRun
+from experiments.cells.run_directory import write_json, write_text
+from experiments.design.peer_products import PeerProduct, content, products_of
+from protocols import registry
+from protocols.files import same_bytes
+from protocols.session import Session, SessionError
+from protocols.watch import Watch
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+
+AHEAD_BYTES: Final = 100_000_000  # of products that are written before they are due
+TICK_S: Final = 0.2
+BATCH_POLL_S: Final = 0.01  # has a batch ended?
+SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
+IDLE_S: Final = 30.0  # without an arrival, after the last product was sent: the rest is missing
+
+
+class PeerRun(CellRun):
+    """The cell on a running network."""
+
+    def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
+        super().__init__(job, network, emulation, out)
+        self.adapter = registry.get(self.cell.protocol)
+        self._hosts = (self.publisher, *self.subscribers)
+        self._session: Session | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Return the steps of the cell, in order."""
+        return (
+            ("probing the links", self.probe_links),
+            ("creating the path", self.make_path),
+            ("looking at the path", self.check_path),
+            ("measuring round trips", self.measure),
+            ("shaping the sender, injecting loss", self.shape),
+            (f"starting {self.adapter.title}", self.start_programs),
+            (REPLAYING, self.replay),
+            ("looking at the network again", self.look_back),
+            ("comparing the products", self.list_products),
+        )
+
+    # -- set-up -------------------------------------------------------------------------------
+    def start_programs(self) -> None:
+        """Start the sender and the receivers, and wait until they are connected."""
+        setup = setup_of(self.job, self.network, self.emulation, self.queues)
+        self._products = products_of(self.job.trace.read_text(), self.feed.name)
+        self._made: deque[PeerProduct] = deque()  # written, and not yet due
+        self._next = 0  # the first that is not written
+        self._session = Session(self.adapter, setup, self._launch, self.logs)
+        inboxes = [setup.inbox(i) for i in range(self.cell.m)]
+        self._watch = Watch(inboxes)
+        self._missing = {(i, p.name) for p in self._products for i in range(self.cell.m)}
+        self._left = {p.name: self.cell.m for p in self._products}
+        self._by_name = {p.name: p for p in self._products}
+        self._digests: dict[str, str] = {}
+        self._created: dict[str, float] = {}
+        self._sent = ProductLog(self.logs / "feed.log", "feed")
+        self._arrived = [
+            ProductLog(self.logs / f"{host}.inbox.log", "inbox") for host in self.subscribers
+        ]
+        try:
+            self._session.get_ready()
+        except SessionError as error:
+            raise CellError(f"{self.adapter.title}: {error}") from None
+        senders, receivers = self._session.senders, self._session.receivers
+        both = zip(self._hosts, (*senders[:1], *receivers), strict=False)
+        if senders:
+            self.daemons = {host: program.popen for host, program in both}
+
+    def _launch(
+        self,
+        host: int,
+        argv: Sequence[str],
+        *,
+        stdin: int | IO[bytes],
+        stdout: IO[bytes],
+        stderr: IO[bytes],
+    ) -> subprocess.Popen[bytes]:
+        name = self._hosts[host]
+        return self.emulation.popen(name, argv, stdin=stdin, stdout=stdout, stderr=stderr)
+
+    def _expect(self) -> None:
+        """Say what the network must show while products flow."""
+        self.expect_of_queues()
+        asked, cell = self.fidelity.asked, self.cell
+        multicast = self.adapter.multicast
+        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps
+        asked.groups = {self.network.multicast_group: self.multicast} if multicast else {}
+        asked.free |= {"programs"}
+
+    # -- products -----------------------------------------------------------------------------
+    def _insert_and_wait(self) -> None:
+        assert self._session is not None
+        self._write_ahead(all_at_once=True)
+        begin = time.time()
+        self.times["insertion_started"] = begin
+        lates: list[float] = []
+        told, last = 0.0, begin
+        first_us = self._products[0].time_us
+        total = len(self._products)
+        while True:
+            now = time.time()
+            while self._made and begin + (self._made[0].time_us - first_us) / 1e6 <= now:
+                product = self._made.popleft()
+                due = begin + (product.time_us - first_us) / 1e6
+                self._created[product.name] = now
+                self._sent.inserted(product, self.feed.name, now, now)
+                self._session.send(self._session.setup.source / product.name)
+                lates.append(1000 * (now - due))
+                last = now
+            self._session.go_on()
+            if len(lates) == total and "insertion_ended" not in self.times:
+                self.times["insertion_ended"] = now
+                size_bytes = sum(p.size_bytes for p in self._products)
+                self._sent.replayed(total, size_bytes, now - begin, lates)
+            if self._collect(self._wait_s(begin, first_us)):
+                last = time.time()
+            if now - told >= PROGRESS_S:
+                told = now
+                self._tell(now - begin, len(lates))
+            if self._is_over(len(lates) == total, last):
+                self.times["drained"] = time.time()
+                break
+        self._session.stop()
+        time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
+
+    def _wait_s(self, begin: float, first_us: int) -> float:
+        """Return how long to wait for an arrival; products are written in what is left of it."""
+        assert self._session is not None
+        self._write_ahead()
+        wait_s = BATCH_POLL_S if self._session.is_sending else TICK_S
+        if self._made:
+            due = begin + (self._made[0].time_us - first_us) / 1e6
+            wait_s = min(wait_s, max(0.0, due - time.time()))
+        return wait_s
+
+    def _write_ahead(self, *, all_at_once: bool = False) -> None:
+        """Write the next product, or as many as may wait."""
+        assert self._session is not None
+        waiting = sum(p.size_bytes for p in self._made)
+        while self._next < len(self._products) and (not self._made or waiting < AHEAD_BYTES):
+            product = self._products[self._next]
+            data = content(self.cell.seed, product)
+            (self._session.setup.source / product.name).write_bytes(data)
+            self._digests[product.name] = hashlib.md5(data, usedforsecurity=False).hexdigest()
+            self._made.append(product)
+            self._next += 1
+            waiting += product.size_bytes
+            if not all_at_once:
+                return
+
+    def _collect(self, wait_s: float) -> bool:
+        """Note what has arrived within the time, and remove it. True: something has."""
+        assert self._session is not None
+        setup = self._session.setup
+        found = False
+        for i, name in self._watch.wait(wait_s):
+            file = setup.inbox(i) / name
+            if (i, name) not in self._missing or not same_bytes(setup.source / name, file):
+                continue
+            product = self._by_name[name]
+            created_s = self._created[name]
+            self._arrived[i].inserted(product, self.feed.name, created_s, time.time())
+            self._missing.discard((i, name))
+            file.unlink()
+            self._left[name] -= 1
+            if self._left[name] == 0 and not self._session.is_batch:
+                (setup.source / name).unlink()
+            found = True
+        return found
+
+    def _is_over(self, all_sent: bool, last: float) -> bool:
+        """Tell whether all products are everywhere, or no more can be expected."""
+        assert self._session is not None
+        self.drained = all_sent and not self._missing
+        if self.drained or not all_sent:
+            return self.drained
+        now = time.time()
+        late = now - self.times["insertion_ended"] > self.cell.drain_timeout_s
+        return late or (not self._session.is_sending and now - last > IDLE_S)
+
+    def _tell(self, elapsed_s: float, sent: int) -> None:
+        assert self._session is not None
+        least = min(len(self._products) - n for n in self._missing_by_receiver())
+        emit(
+            {
+                "event": "progress",
+                "elapsed_s": round(elapsed_s, 1),
+                "products": len(self._products),
+                "inserted": sent,
+                "delivered": least,
+                "draining": sent == len(self._products),
+            }
+        )
+        if problems := self.emulation.health():
+            raise CellError("; ".join(problems))
+        if problem := self._session.failed():
+            raise CellError(f"{self.adapter.title}: {problem}")
+
+    def _missing_by_receiver(self) -> list[int]:
+        counts = [0] * self.cell.m
+        for i, _ in self._missing:
+            counts[i] += 1
+        return counts
+
+    def end_daemons(self) -> None:
+        """End the programs."""
+        if self._session is not None:
+            self._session.stop()
+
+    def check_daemons(self) -> None:
+        """Have `_tell` look after the programs."""
+
+    def _ps(self) -> str:
+        sender = self.daemons.get(self.publisher)
+        return super()._ps() if sender is not None and sender.poll() is None else ""
+
+    # -- results ------------------------------------------------------------------------------
+    def list_products(self) -> None:
+        """List what was sent and what every receiver got, with digests of the bytes."""
+        lines = {
+            p.name: f"{self._digests[p.name]} {p.size_bytes} {p.name}\n" for p in self._products
+        }
+        write_text(self.product_list(self.publisher), "".join(lines.values()))
+        for i, host in enumerate(self.subscribers):
+            held = (text for name, text in lines.items() if (i, name) not in self._missing)
+            write_text(self.product_list(host), "".join(held))
+        assert self._session is not None
+        write_json(
+            self.out / "protocol.json",
+            {
+                "name": self.adapter.name,
+                "title": self.adapter.title,
+                "repairs": self.adapter.repairs,
+                "limits": list(self.adapter.limits),
+                "counts": self._session.counts(),
+                "sessions": len(self._session.senders),
+            },
+        )

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an adapter says of a protocol: what it needs, its command lines, what it cannot do."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from common.places import PROGRAMS, absent_programs
+
+# How the sender is told of files:
+#   stdin    one program reads paths, one a line, while it runs
+#   batch    one program for all files that came while the one before ran; its end ends the session
+#   carousel one program sends its files again and again until it is ended
+#   ldm      the cell inserts products into a queue (protocols `ldm7` and `ldm6`)
+Feed = Literal["stdin", "batch", "carousel", "ldm"]
+NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
+# Bytes of a full datagram's payload, and with the headers that a queue counts: a protocol whose
+# rate counts payload gets this part of the rate on the wire.
+PAYLOAD_SHARE: Final = 1428 / 1470
+PACKET_S: Final = 32e-6  # real time of a delivered datagram in virtual time
+
+
+@dataclass(frozen=True)
+class Station:
+    """A host's interface on the path."""
+
+    address: str
+    interface: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """Where a protocol runs, and what it is told."""
+
+    build: Path  # the C programs, as Meson lays them out
+    work: Path  # its own directory: the source, an inbox for each receiver
+    sender: Station
+    receivers: tuple[Station, ...]
+    group: str  # multicast address
+    port: int  # this one and the next are free
+    rate_bps: int  # on the wire, of what goes to the group; 0: as fast as it can
+    loss: float = 0.0  # a probability, for those that cannot ask for what they miss
+    delay_ms: float = 0.0  # one way, the longest
+    rcvbuf_bytes: int = 32_000_000
+    file_bytes: int = 0  # of the only file, called `file`; 0: files come one after the other
+
+    @property
+    def stream(self) -> bool:
+        """Tell whether files come one after the other."""
+        return self.file_bytes == 0
+
+    def program(self, name: str) -> str:
+        """Return the path of a program below the build directory."""
+        return str(self.build / name)
+
+    @property
+    def group_port(self) -> str:
+        """Return the group and its port as most programs want them."""
+        return f"{self.group}:{self.port}"
+
+    @property
+    def source(self) -> Path:
+        """Return where the sender finds its files."""
+        return self.work / "source"
+
+    def inbox(self, receiver: int) -> Path:
+        """Return where a receiver puts its files."""
+        return self.work / f"r{receiver}"
+
+
+Receive = Callable[[Setup, int], list[str]]  # the command of a receiver, by its number from 0
+Send = Callable[[Setup, Sequence[Path]], list[str]]  # the command of the sender, of some files
+# What the sender printed and said, and what each receiver did -> counters by name.
+Count = Callable[[str, Sequence[str]], Mapping[str, float]]
+
+
+def no_command(_setup: Setup, _what: object) -> list[str]:
+    """Stand for the commands of a protocol that is not started by its adapter."""
+    raise NotImplementedError("a protocol that the cell itself starts")
+
+
+def no_counts(_sender: str, _receivers: Sequence[str]) -> Mapping[str, float]:
+    """Count nothing: the programs do not tell."""
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Adapter:
+    """A protocol. Files arrive at `Setup.inbox` under the names that they have at the sender."""
+
+    name: str
+    title: str
+    feed: Feed  # of a stream of files
+    needs: tuple[str, ...]  # programs: of the build directory (with a slash) or of the system
+    receiver: Receive = no_command
+    sender: Send = no_command
+    multicast: bool = True  # False: a copy for each receiver, of which each has the base rate
+    file_feed: Feed | None = None  # of a single file, where that differs
+    receivers_first: bool = True  # or, where receivers connect, the sender
+    ready: str = ""  # what the sender's stderr says when the receivers have connected
+    settle_s: float = 0.5  # until receivers that say nothing are up
+    package: str = ""  # what `make bench-setup` installs for it
+    repairs: str = ""  # how it repairs, in a few words
+    limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences
+    counts: Count = no_counts
+    packet_s: float = PACKET_S  # what virtual time takes for a delivered packet
+    ready_words: tuple[str, ...] = field(default=())  # of `ldm`: in a receiver's log
+    delivered_words: tuple[str, ...] = field(default=())  # of `ldm`: a line for each product
+
+    def feed_of(self, setup: Setup) -> Feed:
+        """Return how the sender is told of files."""
+        return self.feed if setup.stream or self.file_feed is None else self.file_feed
+
+
+def missing(needs: Sequence[str], build: Path) -> list[str]:
+    """Return which programs this machine lacks."""
+    return [
+        need
+        for need in needs
+        if not ((build / need).exists() if "/" in need else shutil.which(need))
+    ]
+
+
+def lacking(adapter: Adapter, build: Path) -> str | None:
+    """Return one line about the programs of a protocol that this machine lacks; None: none."""
+    own = [name for name, path in PROGRAMS.items() if path in adapter.needs]
+    if (text := absent_programs(own, build)) is not None:
+        return text
+    others = [need for need in adapter.needs if need not in PROGRAMS.values()]
+    if not (absent := missing(others, build)):
+        return None
+    how = f", which installs {adapter.package}" if adapter.package else ""
+    return (
+        f"protocol {adapter.name}: found no program {', '.join(absent)}; valid: after "
+        f"`make bench-setup`{how}"
+    )
+
+
+def named_counts(text: str, first: str, names: Mapping[str, str]) -> dict[str, float]:
+    """Return counters of the last line of `name=value` words that begins with `first`. `names`:
+    the program's name -> ours."""
+    lines = [line for line in text.splitlines() if line.startswith(f"{first}=")]
+    if not lines:
+        return {}
+    words = dict(re.findall(r"(\w+)=(\d+)", lines[-1]))
+    return {ours: float(words[theirs]) for theirs, ours in names.items() if theirs in words}

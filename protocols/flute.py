@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""FLUTE (RFC 6726) by the programs of the Rust crate `flute` (flute_setup.sh builds them).
+
+Options from the programs' --help, version 1.11.7. FLUTE has no way back: the sender is told the
+loss and sends as much parity as a block very rarely lacks.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Literal
+
+from protocols.adapter import PAYLOAD_SHARE, Adapter, Receive, Send, Setup
+
+BIN: Final = "bench/flute/bin"
+SENDER: Final = f"{BIN}/flute-sender"
+RECEIVER: Final = f"{BIN}/flute-receiver"
+CRATE: Final = "flute 1.11.7 if it finds cargo 1.88 or later"
+SYMBOL_BYTES: Final = 1400
+UNLIMITED_BPS: Final = 200_000_000  # without feedback: what eight receivers on two cores take
+LINGER_S: Final = 3.0  # the list of files goes again every second
+BATCH_S: Final = 0.02  # of the programs' own start
+Scheme = Literal["no-code", "reed-solomon", "raptorq"]
+
+
+def parity(block_symbols: int, loss: float) -> int:
+    """Repair symbols of a block that very rarely are too few at a receiver with that loss: what is
+    lost on average and five standard deviations, and two."""
+    return math.ceil(block_symbols * loss + 5 * math.sqrt(block_symbols * loss * (1 - loss))) + 2
+
+
+def _batch_s(s: Setup, files: Sequence[Path], block: int, rate_bps: float) -> float:
+    """Return how long a batch takes at the rate, in seconds."""
+    symbols = 0
+    for file in files:
+        source = math.ceil(file.stat().st_size / SYMBOL_BYTES)
+        symbols += source + math.ceil(source / block) * parity(block, s.loss)
+    return BATCH_S + (symbols + len(files)) * 8 * (SYMBOL_BYTES + 28) / rate_bps
+
+
+def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
+    """Return both command lines; `block`: source symbols of a block."""
+
+    def receiver(s: Setup, i: int) -> list[str]:
+        return [
+            *(s.program(RECEIVER), "--group", s.group, "--port", str(s.port)),
+            *("--interface", s.receivers[i].address, str(s.inbox(i))),
+        ]
+
+    def sender(s: Setup, files: Sequence[Path]) -> list[str]:
+        rate_bps = (s.rate_bps or UNLIMITED_BPS) * PAYLOAD_SHARE
+        argv = [
+            *(s.program(SENDER), "--destination", s.group, "--port", str(s.port)),
+            *("--bind", f"{s.sender.address}:0"),
+            *("--bitrate", str(round(rate_bps / 1000)), "--fec", scheme),
+            *("--symbol-length", str(SYMBOL_BYTES), "--source-block-length", str(block)),
+            *("--parity-symbols", str(parity(block, s.loss))),
+        ]
+        if not s.stream:
+            return [*argv, "--carousel", "delay", "--carousel-secs", "0", str(files[0])]
+        # The program goes on until it is ended. Its session has a number of its own, so that the
+        # next batch begins while the list of this one's files goes again.
+        tsi = int.from_bytes(files[0].name.encode()[-5:], "big")
+        lasts_s = _batch_s(s, files, block, rate_bps)
+        whole = shlex.join([*argv, "--tsi", str(tsi), *map(str, files)])
+        ends = f"timeout {lasts_s + LINGER_S:.3f} {whole} & sleep {lasts_s:.3f}"
+        return ["sh", "-c", ends]
+
+    return receiver, sender
+
+
+def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> Adapter:
+    """Return FLUTE with one of its codes."""
+    receiver, sender = commands(scheme, block)
+    return Adapter(
+        name=name,
+        title=title,
+        feed="batch",
+        file_feed="carousel",
+        needs=(SENDER, RECEIVER),
+        receiver=receiver,
+        sender=sender,
+        package=CRATE,
+        repairs=repairs,
+        limits=(
+            "It has no way back: the sender is told the loss, and nobody learns what is missing.",
+            "Its program takes its files at its start: what comes meanwhile waits for the next.",
+            "The program cannot be told a receive buffer.",
+        ),
+    )
+
+
+NO_CODE: Final = variant("flute", "FLUTE, no code", "no-code", 64, "none but another turn")
+RS: Final = variant(
+    "flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200, "parity for the loss it is told"
+)
+RQ: Final = variant("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000, "parity for the loss it is told")

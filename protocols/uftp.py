@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""UFTP: uftp and uftpd, a session for each batch of files.
+
+Options from uftp(1) and uftpd(1), version 4.10: the rate (-R, kbit/s of packets), buffers (-B),
+the block (-b: what fits a packet), and the receivers that a session waits for (-H).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import Final
+
+from protocols.adapter import Adapter, Setup
+
+BLOCK_BYTES: Final = 1420
+QUIET: Final = ("-q", "-x", "0")
+
+
+def _receiver(s: Setup, i: int) -> list[str]:
+    return [
+        *("uftpd", "-d", *QUIET, "-B", str(s.rcvbuf_bytes), "-I", s.receivers[i].interface),
+        *("-D", str(s.inbox(i)), "-M", s.group, "-p", str(s.port)),
+    ]
+
+
+def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
+    rate_kbps = s.rate_bps // 1000 if s.rate_bps else -1
+    # A client's default id is its address.
+    uids = ",".join(f"0x{int(IPv4Address(r.address)):08X}" for r in s.receivers)
+    return [
+        *("uftp", *QUIET, "-R", str(rate_kbps), "-B", str(s.rcvbuf_bytes)),
+        *("-b", str(BLOCK_BYTES), "-I", s.sender.interface, "-p", str(s.port)),
+        *("-M", s.group, "-P", s.group, "-H", uids, "-S", "@", *map(str, files)),
+    ]
+
+
+def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
+    """Sum up the negative acknowledgements of all sessions: "STATS;target;file;...;NAKs;..." ."""
+    naks = [line.split(";") for line in sent.splitlines() if line.startswith("STATS;")]
+    return {"sessions_stats": float(len(naks))} if naks else {}
+
+
+UFTP: Final = Adapter(
+    name="uftp",
+    title="UFTP",
+    feed="batch",
+    needs=("uftp", "uftpd"),
+    receiver=_receiver,
+    sender=_sender,
+    package="uftp",
+    repairs="passes over the file, by multicast, of what receivers name",
+    limits=(
+        "It sends files in sessions: what comes meanwhile waits for the next.",
+        "A session begins with a handshake with every receiver, and ends with one.",
+    ),
+    counts=_counts,
+)
