@@ -29,7 +29,15 @@ def checkout(tmp_path: Path) -> Path:
     """A checkout whose path has blanks, with a setup that does nothing and a played Python."""
     place = tmp_path / "my own checkout"
     (place / "ansible").mkdir(parents=True)
-    for name in ("Makefile", "tools", "experiments/catalogue", "bench", "common", "topologies"):
+    for name in (
+        "Makefile",
+        "tools",
+        "experiments/catalogue",
+        "bench",
+        "protocols",
+        "common",
+        "topologies",
+    ):
         source, target = ROOT / name, place / name
         if source.is_dir():
             shutil.copytree(source, target, ignore=shutil.ignore_patterns("tests", "__pycache__"))
