@@ -55,6 +55,7 @@ def setup_of(job: Job, build: Path, work: Path) -> Setup:
         loss=job.loss,
         delay_ms=job.delay_ms,
         rcvbuf_bytes=RCVBUF_BYTES,
+        all_to_all=True,
         file_bytes=job.size_bytes if job.kind == "file" else 0,
     )
 

@@ -21,10 +21,11 @@ design/: what an experiment is. Pure: starts nothing.
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file in place of a trace; command lines of a carousel |
+| peer_products | a trace's products as files |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
 | clock_offset | programs whose clock is off: their environment, reading it back |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
-| configs | configuration files and command lines of the LDM programs |
+| configs | configuration files of ldmd |
 
 verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 
@@ -49,6 +50,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
+| peer_cell, peer_setup, product_log | a cell whose protocol sends files; what it is told, logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | disk_throttle | slow a disk down by control groups |

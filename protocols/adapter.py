@@ -47,6 +47,7 @@ class Setup:
     loss: float = 0.0  # a probability, for those that cannot ask for what they miss
     delay_ms: float = 0.0  # one way, the longest
     rcvbuf_bytes: int = 32_000_000
+    all_to_all: bool = False  # receivers may send to the group, too; a path has one source
     file_bytes: int = 0  # of the only file, called `file`; 0: files come one after the other
 
     @property

@@ -30,7 +30,7 @@ def commands(proactive: int) -> tuple[Receive, Send]:
             s.program(PROGRAM),
             *("recv", f"group={s.group_port}", f"node={i + RECEIVER_NODE}"),
             *(f"directory={s.inbox(i)}", f"rcvbuf={s.rcvbuf_bytes}"),
-            f"interface={s.receivers[i].interface}",
+            *(f"interface={s.receivers[i].interface}", f"unicast={int(not s.all_to_all)}"),
         ]
 
     def sender(s: Setup, _: Sequence[Path]) -> list[str]:
@@ -63,6 +63,7 @@ NORM: Final = Adapter(
     repairs="multicast parity (Reed-Solomon) on request",
     limits=(
         "libnorm does not tell how many segments it repaired.",
+        "A path has one source: receivers ask by unicast, and do not hear each other ask.",
         "Its rate is fixed: its congestion control fails with 25 ms and 1 % loss.",
     ),
     counts=_counts,

@@ -4,11 +4,13 @@
  *
  *   bench-norm send group=IP:PORT node=N rate=BPS parity=N proactive=N segment=1400 block=64
  *                   receivers=N first_node=N grtt_us=N       paths on standard input, one a line
- *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES
+ *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES unicast=0
  *
  * proactive: parity packets sent with each block (of the `parity` there are for repair). The
- * interface is eth0, or interface=NAME. The sender ends when standard input has ended and every receiver (nodes
- * first_node ...) has acknowledged the last file, or after ten rounds of asking for it.
+ * interface is eth0, or interface=NAME. unicast: a receiver asks the sender alone for what it
+ * misses, where the network carries its packets to no group. The sender ends when standard input
+ * has ended and every receiver (nodes first_node ...) has acknowledged the last file, or after ten
+ * rounds of asking for it.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,7 +28,7 @@
 static struct sockaddr_in group;
 static const char *directory = ".", *interface = "eth0";
 static uint64_t node = 1, rate = 20000000, parity = 32, proactive, segment = 1400, block = 64,
-                receivers = 1, first_node = 2, rcvbuf = 8000000, grtt_us = 10000;
+                receivers = 1, first_node = 2, rcvbuf = 8000000, grtt_us = 10000, unicast;
 
 static NormSessionHandle open_session(NormInstanceHandle instance)
 {
@@ -166,6 +168,7 @@ static int recv_main(NormInstanceHandle instance)
     NormSetCacheDirectory(instance, directory);
     NormSetDefaultSyncPolicy(s, NORM_SYNC_ALL);
     NormSetRxCacheLimit(s, 16000);
+    NormSetDefaultUnicastNack(s, unicast != 0);
     if (!NormStartReceiver(s, 128 << 20))
         die("cannot start the receiver");
     NormSetRxSocketBuffer(s, (unsigned)rcvbuf);
@@ -191,6 +194,7 @@ int main(int argc, char **argv)
                                         {"first_node", .number = &first_node},
                                         {"rcvbuf", .number = &rcvbuf},
                                         {"grtt_us", .number = &grtt_us},
+                                        {"unicast", .number = &unicast},
                                         {0}};
 
     program = "bench-norm";

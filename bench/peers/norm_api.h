@@ -79,6 +79,7 @@ bool NormStartReceiver(NormSessionHandle, uint32_t buffer);
 void NormStopReceiver(NormSessionHandle);
 void NormSetRxCacheLimit(NormSessionHandle, unsigned short count);
 bool NormSetRxSocketBuffer(NormSessionHandle, unsigned size);
+void NormSetDefaultUnicastNack(NormSessionHandle, bool enable);
 void NormSetDefaultSyncPolicy(NormSessionHandle, int policy);
 bool NormObjectHasInfo(NormObjectHandle);
 uint16_t NormObjectGetInfo(NormObjectHandle, char *buffer, uint16_t room);

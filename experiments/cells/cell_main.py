@@ -25,6 +25,7 @@ from experiments.cells.cell_base import (
     emit,
     phase,
 )
+from experiments.cells.events import Event
 from experiments.cells.job import Job
 from experiments.cells.join_leave_cell import JoinLeaveRun
 from experiments.cells.peer_cell import PeerRun
@@ -53,8 +54,8 @@ def _kind_of(cell: CellSpec) -> type[CellBase]:
     return RUNS[registry.get(cell.protocol).feed]
 
 
-def run_cell(job: Job, out: Path) -> tuple[str, bool]:
-    """Runs the cell in this process, which must have one thread. (verdict, identical)."""
+def run_cell(job: Job, out: Path) -> Event:
+    """Run the cell in this process, which must have one thread. What is told at its end."""
     network = Network.from_json(job.network.read_text())
     phase("bringing the network up")
     with (
@@ -84,7 +85,10 @@ def run_cell(job: Job, out: Path) -> tuple[str, bool]:
             run.end_all()
             capturing.stop()
             run.save_description(entered.state_dir)
-        return run.finish()
+        verdict, identical = run.finish()
+        # Nothing is missing at a cell that judges what is.
+        lacking = identical and not run.drained
+        return {"event": "done", "verdict": verdict, "identical": identical, "lacking": lacking}
 
 
 def main(job_path: Path, out: Path, errors: IO[str]) -> int:
@@ -101,7 +105,7 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
         print(f"experiments: {os_error_text(error)}", file=errors)
         return 1
     try:
-        verdict, identical = run_cell(job, out)
+        done = run_cell(job, out)
     except (CellError, NetworkError) as error:
         emit({"event": "error", "text": str(error)})
         return 1
@@ -113,5 +117,5 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
         with contextlib.suppress(OSError):  # the disk may be what is full
             traceback.print_exc(file=errors)
         return 1
-    emit({"event": "done", "verdict": verdict, "identical": identical})
+    emit(done)
     return 0

@@ -21,6 +21,7 @@ class Event(TypedDict, total=False):
     # done
     verdict: str
     identical: bool
+    lacking: bool  # a protocol that may miss products did
 
 
 class Phase(TypedDict):

@@ -27,6 +27,7 @@ class Finished:
     verdict: str
     identical: bool
     seconds: float
+    lacking: bool = False  # a protocol that may miss products did
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,9 @@ class RunningCell:
         write_json(self._out / "run.json", {**found, **self._described})
         digests.write_cell(self._out)
         self._run.complete_cell(self.name)
-        return Finished(str(self._done["verdict"]), bool(self._done["identical"]), seconds)
+        done = self._done
+        lacking = bool(done.get("lacking", False))
+        return Finished(str(done["verdict"]), bool(done["identical"]), seconds, lacking)
 
     def _fail(self, code: int) -> Failed:
         self.stop()

@@ -204,11 +204,13 @@ class Sweep:
             name, ended.verdict, ended.identical, runs=self._runs[name]
         )
         same = "all products identical" if ended.identical else "PRODUCTS DIFFER"
+        if ended.lacking and ended.identical:
+            same = "products are missing, which is a finding"
         self._reporter.note(f"{name}: {same}; verdict: {ended.verdict}")
 
 
 def resumed(run: RunDirectory, name: str) -> CellResult:
     """Return the result of a cell that was taken over."""
     raw = json.loads((run.cells / name / "verdict.json").read_text())
-    same = any(c["name"] == "products identical" and c["status"] == "pass" for c in raw["checks"])
+    same = any(c["name"] == "products identical" and c["status"] != "fail" for c in raw["checks"])
     return CellResult(name, raw["verdict"], same, resumed=True)

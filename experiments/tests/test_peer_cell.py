@@ -17,8 +17,7 @@ from experiments.tests.test_verdict import content as held
 from experiments.verdict import judge
 from parsers.measure.bandwidth import delivery_values
 from parsers.measure.deliveries import receiver_of, sent_by
-from parsers.measure.summary import Cell
-from parsers.read.cell_files import CellTrace
+from parsers.read.cell_files import Cell, CellTrace
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import Replayed, parse_ldm_log
 
@@ -65,7 +64,7 @@ def test_what_is_missing_and_what_a_delivered_byte_cost(tmp_path: Path) -> None:
     receivers = {"sl1": receiver_of(inbox)}
     size_bytes = sum(p.size_bytes for p in receivers["sl1"].arrivals)
     cell = Cell(
-        cell="x", experiment="x", protocol="norm", m=1, r_bps=1, loss=0, duration_s=1,
+        cell="x", experiment="x", protocol="norm", m=1, r_bps=1, loss=0, duration_s=1, repeat=0,
         publisher="p", subscribers=("sl1",), nic1="p-nic1", nics=("p-nic1",), cores=1,
         trace=CellTrace(source="x"), insertion_started=0, insertion_ended=1,
     )  # fmt: skip

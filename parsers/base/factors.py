@@ -39,6 +39,7 @@ class Factor:
     most: float = math.inf
     names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
     pattern: re.Pattern[str] = _NAME  # of any name
+    first: tuple[str, ...] = ()  # of any name: those that stand before the others
     valid: str = ""
 
     def read(self, value: object) -> Scalar:
@@ -89,7 +90,8 @@ FACTORS: dict[str, Factor] = {
     f.name: f
     for f in (
         Factor(
-            "protocol", "Protocol", "", names=(), valid="the name of a protocol, e.g. ldm7",
+            "protocol", "Protocol", "", names=(), first=("ldm7", "ldm6", "fcast"),
+            valid="the name of a protocol, e.g. ldm7",
         ),
         Factor("receivers", "Receivers m", "m", whole=True, least=1, valid="a whole number from 1"),
         Factor(

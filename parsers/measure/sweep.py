@@ -150,7 +150,7 @@ def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
     found = []
     for name in names:
         level = factors.get(name, "")
-        listed = FACTORS[name].names if name in FACTORS else None
+        listed = FACTORS[name].names or FACTORS[name].first if name in FACTORS else None
         if isinstance(level, str):
             found.append((listed.index(level) if listed and level in listed else 99, 0.0, level))
         else:

@@ -115,7 +115,7 @@ def wrong(model: type[PaperValue] | type[Claim] | type[Figure], raw: dict[str, A
         ({"at": {"receivers": {"from": 4}}}, "at.receivers: a whole number from 1; a list of such"),
         ({"at": {"rate_bps": "20 Mbit"}}, "at.rate_bps: a rate above 0"),
         ({"at": {"loss": 1.5}}, "at.loss: a probability from 0 to 1"),
-        ({"at": {"protocol": "ldm8"}}, "at.protocol: ldm7, ldm6 or fcast"),
+        ({"at": {"protocol": "LDM 8"}}, "at.protocol: the name of a protocol"),
         ({"unit": "s"}, "unit 's' of nic_bandwidth: valid are bit/s"),
         ({"value": None}, "a value or a text"),
         ({"published": 3600}, "published: Extra inputs"),
