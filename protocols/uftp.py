@@ -7,7 +7,7 @@ the block (-b: what fits a packet), and the receivers that a session waits for (
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
@@ -32,14 +32,8 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
     return [
         *("uftp", *QUIET, "-R", str(rate_kbps), "-B", str(s.rcvbuf_bytes)),
         *("-b", str(BLOCK_BYTES), "-I", s.sender.interface, "-p", str(s.port)),
-        *("-M", s.group, "-P", s.group, "-H", uids, "-S", "@", *map(str, files)),
+        *("-M", s.group, "-P", s.group, "-H", uids, *map(str, files)),
     ]
-
-
-def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
-    """Sum up the negative acknowledgements of all sessions: "STATS;target;file;...;NAKs;..." ."""
-    naks = [line.split(";") for line in sent.splitlines() if line.startswith("STATS;")]
-    return {"sessions_stats": float(len(naks))} if naks else {}
 
 
 UFTP: Final = Adapter(
@@ -53,7 +47,7 @@ UFTP: Final = Adapter(
     repairs="passes over the file, by multicast, of what receivers name",
     limits=(
         "It sends files in sessions: what comes meanwhile waits for the next.",
+        "Its programs, kept quiet, do not tell how much they repaired.",
         "A session begins with a handshake with every receiver, and ends with one.",
     ),
-    counts=_counts,
 )
