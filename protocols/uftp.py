@@ -15,12 +15,17 @@ from typing import Final
 from protocols.adapter import Adapter, Setup
 
 BLOCK_BYTES: Final = 1420
+MOST_BUFFER_BYTES: Final = 104_857_600  # the programs refuse more
 QUIET: Final = ("-q", "-x", "0")
+
+
+def _buffer(s: Setup) -> str:
+    return str(min(s.rcvbuf_bytes, MOST_BUFFER_BYTES))
 
 
 def _receiver(s: Setup, i: int) -> list[str]:
     return [
-        *("uftpd", "-d", *QUIET, "-B", str(s.rcvbuf_bytes), "-I", s.receivers[i].interface),
+        *("uftpd", "-d", *QUIET, "-B", _buffer(s), "-I", s.receivers[i].interface),
         *("-D", str(s.inbox(i)), "-M", s.group, "-p", str(s.port)),
     ]
 
@@ -30,7 +35,7 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
     # A client's default id is its address.
     uids = ",".join(f"0x{int(IPv4Address(r.address)):08X}" for r in s.receivers)
     return [
-        *("uftp", *QUIET, "-R", str(rate_kbps), "-B", str(s.rcvbuf_bytes)),
+        *("uftp", *QUIET, "-R", str(rate_kbps), "-B", _buffer(s)),
         *("-b", str(BLOCK_BYTES), "-I", s.sender.interface, "-p", str(s.port)),
         *("-M", s.group, "-P", s.group, "-H", uids, *map(str, files)),
     ]
@@ -47,6 +52,7 @@ UFTP: Final = Adapter(
     repairs="passes over the file, by multicast, of what receivers name",
     limits=(
         "It sends files in sessions: what comes meanwhile waits for the next.",
+        "Its buffers are 100 MiB at most.",
         "Its programs, kept quiet, do not tell how much they repaired.",
         "A session begins with a handshake with every receiver, and ends with one.",
     ),

@@ -67,7 +67,7 @@ def test_rate_and_parity_are_told(name: str, told: str, setup: Setup) -> None:
     assert told in next(lines(registry.get(name), setup))
 
 
-@pytest.mark.parametrize("name", ["fmtp", "fcast", "norm", "uftp", "udpcast"])
+@pytest.mark.parametrize("name", ["fmtp", "fcast", "norm", "udpcast"])
 def test_receivers_are_told_their_buffer(name: str, setup: Setup) -> None:
     assert "600000000" in list(lines(registry.get(name), setup))[1]
 
