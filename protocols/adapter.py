@@ -105,6 +105,7 @@ class Adapter:
     receivers_first: bool = True  # or, where receivers connect, the sender
     ready: str = ""  # what the sender's stderr says when the receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
+    in_cells: bool = True  # False: only benchmarks have tried it, so experiments refuse it
     package: str = ""  # what `make bench-setup` installs for it
     repairs: str = ""  # how it repairs, in a few words
     limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences

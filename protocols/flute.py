@@ -83,6 +83,7 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         needs=(SENDER, RECEIVER),
         receiver=receiver,
         sender=sender,
+        in_cells=False,
         package=CRATE,
         repairs=repairs,
         limits=(

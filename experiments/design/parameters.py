@@ -20,12 +20,13 @@ from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 
 def _known_protocol(value: object) -> object:
     """The name of a protocol that there is, of this project or of an installed package."""
-    if not isinstance(value, str):
-        raise _wrong(f"one of {', '.join(registry.names())}")
     try:
-        registry.get(value)
+        valid = registry.cell_names()
     except registry.ProtocolError as error:
         raise _wrong(str(error).partition("; valid: ")[2]) from None
+    if value not in valid:
+        near = did_you_mean(value, valid) if isinstance(value, str) else ""
+        raise _wrong(f"{', '.join(valid)}{near}")
     return value
 
 

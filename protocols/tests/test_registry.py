@@ -70,6 +70,12 @@ def test_a_protocol_of_another_package_is_a_level_like_any_other(install: Path) 
     assert spec.factors[0].protocol == ("ldm7", "copy")  # type: ignore[index]
 
 
+@pytest.mark.parametrize("name", ["udpcast", "flute-rs"])
+def test_what_no_cell_has_tried_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SpecErrors, match=r"valid: ldm7, ldm6, .*, tcp"):
+        load(experiment(tmp_path, name))
+
+
 def test_a_protocol_that_is_not_there_is_told_with_the_nearest(install: Path) -> None:
     with pytest.raises(registry.ProtocolError, match=r"'nrom'; valid: ldm7.*mean 'norm'"):
         registry.get("nrom")
