@@ -61,14 +61,14 @@ class Program:
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
-    def ends(self, code: int) -> None:
-        """Raises Failure unless it ends by itself with that code."""
+    def ends(self, *codes: int) -> None:
+        """Raises Failure unless it ends by itself with one of those codes."""
         try:
             got = self.process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             raise Failure(f"{self.name} does not end") from None
-        text = f"{self.name} ended with {got} instead of {code}:\n{self.said()}{self.told()}"
-        expect(got == code, text)
+        text = f"{self.name} ended with {got} instead of {codes}:\n{self.said()}{self.told()}"
+        expect(got in codes, text)
 
     def counts(self) -> dict[str, str]:
         """The line at its end."""
