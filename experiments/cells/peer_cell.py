@@ -115,7 +115,7 @@ class PeerRun(CellRun):
         self._write_ahead(all_at_once=True)
         begin = time.time()
         self.times["insertion_started"] = begin
-        lates: list[float] = []
+        lateness_ms: list[float] = []
         told, last = 0.0, begin
         first_us = self._products[0].time_us
         total = len(self._products)
@@ -127,19 +127,19 @@ class PeerRun(CellRun):
                 self._created[product.name] = now
                 self._sent.inserted(product, self.feed.name, now, now)
                 self._session.send(self._session.setup.source / product.name)
-                lates.append(1000 * (now - due))
+                lateness_ms.append(1000 * (now - due))
                 last = now
             self._session.go_on()
-            if len(lates) == total and "insertion_ended" not in self.times:
+            if len(lateness_ms) == total and "insertion_ended" not in self.times:
                 self.times["insertion_ended"] = now
                 size_bytes = sum(p.size_bytes for p in self._products)
-                self._sent.replayed(total, size_bytes, now - begin, lates)
+                self._sent.replayed(total, size_bytes, now - begin, lateness_ms)
             if self._collect(self._wait_s(begin, first_us)):
                 last = time.time()
             if now - told >= PROGRESS_S:
                 told = now
-                self._tell(now - begin, len(lates))
-            if self._is_over(len(lates) == total, last):
+                self._tell(now - begin, len(lateness_ms))
+            if self._is_over(len(lateness_ms) == total, last):
                 self.times["drained"] = time.time()
                 break
         self._session.stop()

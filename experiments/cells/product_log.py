@@ -36,14 +36,14 @@ class ProductLog:
         self._write(now_s, "inserted", f"Inserted: {text}")
 
     def replayed(
-        self, products: int, size_bytes: int, spent_s: float, lates: Sequence[float]
+        self, products: int, size_bytes: int, spent_s: float, lateness_ms: Sequence[float]
     ) -> None:
         """Sum up: how many milliseconds each product was handed over after its time."""
         self._write(
             time.time(),
             "replayed",
             f"Replayed: products={products} bytes={size_bytes} elapsed_s={spent_s:.3f} "
-            f"late_p50_ms={statistics.median(lates):.3f} late_max_ms={max(lates):.3f}",
+            f"late_p50_ms={statistics.median(lateness_ms):.3f} late_max_ms={max(lateness_ms):.3f}",
         )
 
     def _write(self, now_s: float, function: str, message: str) -> None:
