@@ -43,6 +43,7 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
 
 UFTP: Final = Adapter(
     name="uftp",
+    in_cells=False,  # a cell of it was not faithful; why is not known
     title="UFTP",
     feed="batch",
     needs=("uftp", "uftpd"),
