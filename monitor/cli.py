@@ -14,6 +14,7 @@ import typer
 
 from common.command_line import Failure, command, group
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 
 if TYPE_CHECKING:
     from monitor.store import Source, Store
@@ -38,8 +39,7 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
-        raise Failure(text, EXIT_FAILED) from error
+        raise Failure(os_error_text(error), EXIT_FAILED) from error
 
 
 @dataclass(kw_only=True)

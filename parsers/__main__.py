@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 from common.terminal import columns, is_ascii_only, never_fail
 from parsers.base.jsonfiles import BadFile
 from parsers.report.brief import shown_brief
@@ -40,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return EXIT_USAGE
     except OSError as error:
-        print(f"{error.filename or ''}: {error.strerror}".lstrip(": "), file=sys.stderr)
+        print(os_error_text(error), file=sys.stderr)
         return EXIT_FAILED
     try:
         if "--quiet" not in flags:

@@ -22,6 +22,7 @@ from common.command_line import (
     unknown,
 )
 from common.exit_codes import EXIT_FAILED, EXIT_USAGE
+from common.files import os_error_text
 
 app = group("Read logs and outputs of tools.")
 
@@ -38,8 +39,7 @@ def told() -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        text = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
-        raise Failure(text, EXIT_FAILED) from error
+        raise Failure(os_error_text(error), EXIT_FAILED) from error
 
 
 def main(arguments: Sequence[str]) -> int:

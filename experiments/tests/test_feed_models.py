@@ -113,7 +113,9 @@ def test_an_unknown_model_is_named_where_it_is_written(tmp_path: Path, old: str,
     assert said.endswith("(did you mean 'model:conduit'?)")
 
 
-def test_nothing_else_waits_for_the_models() -> None:
-    code = "import sys, experiments.design.trace_input as t; print('scipy' in sys.modules)"
+@pytest.mark.parametrize("module", ["design.trace_input", "cells.cell_main"])
+def test_nothing_else_waits_for_the_models(module: str) -> None:
+    """Nor does a cell's process, in a guest, wait for SciPy."""
+    code = f"import sys, experiments.{module} as m; print('scipy' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout == "False\n", done.stderr

@@ -14,9 +14,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-from scipy import stats
-
 from common.contracts import ARRIVED_COMMENT
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import Value, absent
@@ -55,6 +52,9 @@ def expected_files(k: int, groups: int, loss: float) -> float:
     shorter."""
     if loss <= 0:
         return 1.0
+    import numpy as np  # here: each cell's process loads this module, and SciPy takes it a second
+    from scipy import stats
+
     # A group loses a number of symbols before its kth arrives; the slowest group decides.
     lost = stats.nbinom(k, 1 - loss)
     most = int(lost.isf(UNLIKELY / groups))
