@@ -49,6 +49,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | cell_main | the process: network up, steps of the cell, network down |
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
+| files_cell | what cells have in common whose products are files |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | peer_cell, peer_setup, product_log | a cell whose protocol sends files; what it is told, logs |
 | surveillance | watch settings and packets from before the replay to after it |

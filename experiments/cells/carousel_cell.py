@@ -15,11 +15,10 @@ from typing import Final
 
 from common.files import tail
 from experiments.cells import disk_throttle
-from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
+from experiments.cells.cell_base import PROGRESS_S, CellError, Step, progress
 from experiments.cells.disk_throttle import DiskError, Throttle
-from experiments.cells.job import REPLAYING
+from experiments.cells.files_cell import FilesRun
 from experiments.cells.peer_setup import setup_of
-from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import carousel
 from experiments.design.shaping import Setting
@@ -30,7 +29,7 @@ TURN_POLL_S: Final = 0.02  # what the sender sends on after the last receiver ha
 SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
 
 
-class CarouselRun(CellRun):
+class CarouselRun(FilesRun):
     """The cell on a running network."""
 
     @property
@@ -41,16 +40,8 @@ class CarouselRun(CellRun):
     @property
     def steps(self) -> tuple[Step, ...]:
         """Return the steps of the cell, in order."""
-        return (
-            ("probing the links", self.probe_links),
-            ("creating the path", self.make_path),
-            ("looking at the path", self.check_path),
-            ("measuring round trips", self.measure),
-            ("shaping the sender, injecting loss", self.shape),
-            ("making the file", self.make_file),
-            (REPLAYING, self.replay),
-            ("looking at the network again", self.look_back),
-            ("comparing the files", self.list_products),
+        return self.steps_with(
+            ("making the file", self.make_file), ("comparing the files", self.list_products)
         )
 
     @property
@@ -89,14 +80,6 @@ class CarouselRun(CellRun):
     def _file(self, host: str) -> Path:
         return self._directory(host) / carousel.NAME
 
-    def _expect(self) -> None:
-        """Say what the network must show while the carousel turns; receivers come and go."""
-        self.expect_of_queues()
-        asked = self.fidelity.asked
-        asked.rate_bps = self.cell.r_mc_bps + self.cell.r_uc_bps
-        asked.groups = {self.network.multicast_group: self.multicast}
-        asked.free |= {"programs"}
-
     # -- the carousel ---------------------------------------------------------------------------
     def _insert_and_wait(self) -> None:
         early = [host for host, at_s in self.tune_in_at.items() if at_s == 0]
@@ -130,15 +113,12 @@ class CarouselRun(CellRun):
                 return
             if now_s - told >= PROGRESS_S:
                 told = now_s
-                emit(
-                    {
-                        "event": "progress",
-                        "elapsed_s": round(now_s, 1),
-                        "products": self.cell.m,
-                        "inserted": self.cell.m - len(waiting),
-                        "delivered": len(done),
-                        "draining": not waiting,
-                    }
+                progress(
+                    now_s,
+                    products=self.cell.m,
+                    inserted=self.cell.m - len(waiting),
+                    delivered=len(done),
+                    draining=not waiting,
                 )
                 self.check_daemons()
             wait_s = TURN_POLL_S
@@ -192,10 +172,6 @@ class CarouselRun(CellRun):
         if self.throttle is not None:
             self.throttle.remove()
             self.throttle = None
-
-    def _ps(self) -> str:
-        sender = self.daemons.get(self.publisher)
-        return super()._ps() if sender is not None and sender.poll() is None else ""
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:

@@ -91,6 +91,22 @@ def phase(text: str) -> None:
     emit({"event": "phase", "text": text})
 
 
+def progress(
+    elapsed_s: float, *, products: int, inserted: int, delivered: int, draining: bool
+) -> None:
+    """Tell the runner how many products were sent, and how many all receivers have."""
+    emit(
+        {
+            "event": "progress",
+            "elapsed_s": round(elapsed_s, 1),
+            "products": products,
+            "inserted": inserted,
+            "delivered": delivered,
+            "draining": draining,
+        }
+    )
+
+
 def until_whole_second_s(now_ns: int) -> float:
     """Time to the next whole second of a clock that shows `now_ns`."""
     return (1_000_000_000 - now_ns % 1_000_000_000) / 1e9

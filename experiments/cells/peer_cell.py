@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from experiments.cells.cell_base import PROGRESS_S, CellError, Step, emit
-from experiments.cells.job import REPLAYING, Job
+from experiments.cells.cell_base import PROGRESS_S, CellError, Step, progress
+from experiments.cells.files_cell import FilesRun
+from experiments.cells.job import Job
 from experiments.cells.peer_setup import setup_of
 from experiments.cells.product_log import ProductLog
-from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design.peer_products import PeerProduct, content, products_of
 from protocols import registry
@@ -36,7 +36,7 @@ SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
 IDLE_S: Final = 30.0  # without an arrival, after the last product was sent: the rest is missing
 
 
-class PeerRun(CellRun):
+class PeerRun(FilesRun):
     """The cell on a running network."""
 
     def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
@@ -48,17 +48,8 @@ class PeerRun(CellRun):
     @property
     def steps(self) -> tuple[Step, ...]:
         """Return the steps of the cell, in order."""
-        return (
-            ("probing the links", self.probe_links),
-            ("creating the path", self.make_path),
-            ("looking at the path", self.check_path),
-            ("measuring round trips", self.measure),
-            ("shaping the sender, injecting loss", self.shape),
-            (f"starting {self.adapter.title}", self.start_programs),
-            (REPLAYING, self.replay),
-            ("looking at the network again", self.look_back),
-            ("comparing the products", self.list_products),
-        )
+        start = (f"starting {self.adapter.title}", self.start_programs)
+        return self.steps_with(start, ("comparing the products", self.list_products))
 
     # -- set-up -------------------------------------------------------------------------------
     def start_programs(self) -> None:
@@ -99,15 +90,6 @@ class PeerRun(CellRun):
     ) -> subprocess.Popen[bytes]:
         name = self._hosts[host]
         return self.emulation.popen(name, argv, stdin=stdin, stdout=stdout, stderr=stderr)
-
-    def _expect(self) -> None:
-        """Say what the network must show while products flow."""
-        self.expect_of_queues()
-        asked, cell = self.fidelity.asked, self.cell
-        multicast = self.adapter.multicast
-        asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if multicast else cell.shaped_bps
-        asked.groups = {self.network.multicast_group: self.multicast} if multicast else {}
-        asked.free |= {"programs"}
 
     # -- products -----------------------------------------------------------------------------
     def _insert_and_wait(self) -> None:
@@ -203,15 +185,13 @@ class PeerRun(CellRun):
     def _tell(self, elapsed_s: float, sent: int) -> None:
         assert self._session is not None
         least = min(len(self._products) - n for n in self._missing_by_receiver())
-        emit(
-            {
-                "event": "progress",
-                "elapsed_s": round(elapsed_s, 1),
-                "products": len(self._products),
-                "inserted": sent,
-                "delivered": least,
-                "draining": sent == len(self._products),
-            }
+        products = len(self._products)
+        progress(
+            elapsed_s,
+            products=products,
+            inserted=sent,
+            delivered=least,
+            draining=sent == products,
         )
         if problems := self.emulation.health():
             raise CellError("; ".join(problems))
@@ -231,10 +211,6 @@ class PeerRun(CellRun):
 
     def check_daemons(self) -> None:
         """Have `_tell` look after the programs."""
-
-    def _ps(self) -> str:
-        sender = self.daemons.get(self.publisher)
-        return super()._ps() if sender is not None and sender.poll() is None else ""
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:

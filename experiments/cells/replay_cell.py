@@ -23,7 +23,7 @@ from experiments.cells.cell_base import (
     CellError,
     Step,
     await_whole_second,
-    emit,
+    progress,
 )
 from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
@@ -457,15 +457,12 @@ class CellRun(CellBase):
             least = min(counter.poll() for counter in delivered.values())
             if now - told >= PROGRESS_S:
                 told = now
-                emit(
-                    {
-                        "event": "progress",
-                        "elapsed_s": round(now - begin, 1),
-                        "products": products,
-                        "inserted": inserted.poll(),
-                        "delivered": least,
-                        "draining": deadline is not None,
-                    }
+                progress(
+                    now - begin,
+                    products=products,
+                    inserted=inserted.poll(),
+                    delivered=least,
+                    draining=deadline is not None,
                 )
                 self.check_daemons()
             self.drained = deadline is not None and least >= products
