@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import DEVNULL
@@ -152,9 +152,15 @@ def _run(name: str, case: Callable[[M], None], kind: Callable[[str, str, Path], 
     return True
 
 
-def run_cases(cases: Mapping[str, Callable[[M], None]], kind: Callable[[str, str, Path], M]) -> int:
-    """Run the cases that the command line names (default: all); return the exit status."""
-    chosen = sys.argv[3:] or list(cases)
+def run_cases(
+    cases: Mapping[str, Callable[[M], None]],
+    kind: Callable[[str, str, Path], M],
+    long: Collection[str] = (),
+) -> int:
+    """Run the cases that the command line names (default: all, those that take `long` with
+    DOWNPOUR_TEST_LONG); return the exit status."""
+    is_long = "DOWNPOUR_TEST_LONG" in os.environ
+    chosen = sys.argv[3:] or [name for name in cases if is_long or name not in long]
     if os.geteuid() != 0:
         print("SKIPPED: small disks need root")
         return SKIPPED

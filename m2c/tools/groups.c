@@ -21,6 +21,14 @@ struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n
     return a;
 }
 
+void check_addresses(const struct sockaddr_storage *base, const struct sockaddr_storage *interface)
+{
+    if (!base->ss_family || !interface->ss_family)
+        die_usage("--base and --interface are needed");
+    if (base->ss_family != interface->ss_family)
+        die_usage("--base and --interface are of different families; valid: both IPv4 or IPv6");
+}
+
 bool take_wave_option(struct m2c_wave_config *wave, int option, const char *text)
 {
     switch (option) {

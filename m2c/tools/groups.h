@@ -12,6 +12,8 @@
 /* The address of the session's n-th group: n above --base. Ends the program with 2 if that is no
  * multicast address. */
 struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n);
+/* Ends the program with 2 unless --base and --interface were given, of one family. */
+void check_addresses(const struct sockaddr_storage *base, const struct sockaddr_storage *interface);
 
 /* Options of the wave, which both must have the same. */
 enum { WAVE_OPTION_SLOT = 1000, WAVE_OPTION_QUIESCENCE, WAVE_OPTION_BASE_RATE };

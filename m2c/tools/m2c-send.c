@@ -135,10 +135,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
 {
     for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, c);
-    if (!run->base.ss_family || !run->from.ss_family)
-        die_usage("--base and --interface are needed");
-    if (run->base.ss_family != run->from.ss_family)
-        die_usage("--base and --interface are of different families; valid: both IPv4 or IPv6");
+    check_addresses(&run->base, &run->from);
     if (optind + 1 != argc)
         die_usage("found %d files; valid: one FILE", argc - optind);
     run->file = source_open(argv[optind]);
