@@ -109,7 +109,7 @@ class Site(Machine):
         return self.start(name, host.inside(*argv, *more, str(directory))), directory
 
 
-def check_two_rates(m: Site, cc: str, *layers: str, size: int = 600_000) -> None:
+def check_two_rates(m: Site, cc: str, *layers: str, size: int = 1_500_000) -> None:
     """Each receiver takes what its line lets, and the slow line gets only what it joins."""
     path = m.file("file", size)
     with m.hosts(3) as (one, slow, fast):
@@ -226,7 +226,7 @@ def case_ends(m: Site) -> None:
 CASES: dict[str, Callable[[Site], None]] = {
     name.removeprefix("case_"): case for name, case in globals().items() if name[:5] == "case_"
 }
-LONG = ("webrc", "static", "stranger")
+LONG = ("m2c", "webrc", "static")
 
 if __name__ == "__main__":
     probe = ["unshare", "-n", "ip", "link", "add", "probe", "type", "bridge"]
