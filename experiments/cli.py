@@ -328,12 +328,15 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
 
 def _until(name: str, options: RunChoices) -> Until | None:
     """Return when a run ends that adds repeats; None for one that does not."""
-    from experiments.design.spec import at_level, find, load
-    from experiments.runs.until_decided import Until
+    from experiments.design.spec import UsageError, at_level, find, load
+    from experiments.runs.until_decided import BUDGET_S, Until
 
     if not options.until_decided:
+        if options.budget is not None:
+            raise UsageError("--budget: found a time without --until-decided; valid: both")
         return None
-    return Until(options.budget, at_level(load(find(name)), options.level).repeats)
+    budget_s = BUDGET_S if options.budget is None else options.budget
+    return Until(budget_s, at_level(load(find(name)), options.level).repeats)
 
 
 def _conclude(run: Path) -> None:

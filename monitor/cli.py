@@ -30,10 +30,12 @@ StoreFile = Annotated[
 def told() -> Iterator[None]:
     """Make one line and an exit code of what goes wrong in a command."""
     from monitor.sources import SourceError
-    from monitor.store import StoreError
+    from monitor.store import StoreError, StoreRoomError
 
     try:
         yield
+    except StoreRoomError as error:
+        raise Failure(str(error), EXIT_FAILED) from error
     except (SourceError, StoreError) as error:
         raise Failure(str(error), EXIT_USAGE) from error
     except BrokenPipeError:

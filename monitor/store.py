@@ -36,6 +36,18 @@ class StoreError(Exception):
     """A file that is no store, or a damaged one. One line."""
 
 
+class StoreRoomError(StoreError):
+    """The disk has no room for it. One line."""
+
+
+def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
+    """In one line: what SQLite says. A file of its journal that finds no room is an I/O error."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what says more of it
+    if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return StoreRoomError(f"{path}: {error}; valid: room on the disk")
+    return StoreError(f"{path}: {error}")
+
+
 @dataclass(frozen=True)
 class Source:
     """Where series come from. `clock`: native or virtual, which are never drawn on one axis."""
@@ -67,7 +79,7 @@ class Store:
             elif version != VERSION:
                 raise StoreError(f"{path}: found version {version}; valid: {VERSION}")
         except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}") from None
+            raise _wrong(path, error) from None
 
     def close(self) -> None:
         """Close the file."""
@@ -80,7 +92,7 @@ class Store:
             yield
             self._db.execute("COMMIT")
         except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: {error}") from None
+            raise _wrong(self._path, error) from None
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
@@ -163,7 +175,7 @@ class Store:
         try:
             return self._db.execute(query, parameters).fetchall()
         except sqlite3.Error as error:
-            raise StoreError(f"{self._path}: {error}") from None
+            raise _wrong(self._path, error) from None
 
     def series(
         self, source: int, name: str | None = None, labels: Mapping[str, str] | None = None

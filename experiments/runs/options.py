@@ -119,14 +119,14 @@ class RunChoices(Overrides):
         ),
     ] = False
     budget: Annotated[
-        float,
+        float | None,
         typer.Option(
             parser=time_s,
             metavar="TIME",
             help="Of real time, after which --until-decided begins no cell.",
             show_default="2h",
         ),
-    ] = 7200.0
+    ] = None
     runs: Annotated[
         Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
     ] = RUNS

@@ -32,6 +32,7 @@ MOST_REPEATS: Final = 32  # where the command line names no other number
 LEAST_REPEATS: Final = 2  # one has no interval
 GROWTH: Final = 1.5  # of the repeats from one look to the next
 CONFIDENCE: Final = 0.99
+BUDGET_S: Final = 7200.0  # where the command line names no other time
 
 Judge = Callable[[Collection[str]], Sequence["ClaimResult"]]
 

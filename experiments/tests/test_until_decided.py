@@ -136,6 +136,11 @@ def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture
     assert said in capsys.readouterr().err
 
 
+def test_a_budget_is_of_runs_that_add_repeats(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "throughput", "--budget", "2h", "--dry-run"]) == 2
+    assert "--budget: found a time without --until-decided; valid: both" in capsys.readouterr().err
+
+
 def test_times() -> None:
     assert [parse_time_s(text) for text in ("90s", "30 min", "2h")] == [90.0, 1800.0, 7200.0]
     for text in ("2", "0s", "-1h", "2 days", ""):

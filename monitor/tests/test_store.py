@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.recording import GONE, Points, Recording, Series
-from monitor.store import BLOCK, Store, StoreError
+from monitor.store import BLOCK, Store, StoreError, StoreRoomError
 
 ACKS = Series("acks", "counter", 0, "Done.", (("host", "uva"), ("receiver", "10.0.0.1")))
 LAG = Series("lag_seconds", "gauge", 9, "Lag.", (("host", "uva"),))
@@ -97,6 +97,17 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
     store._db.execute("UPDATE block SET data = x'00'")
     with pytest.raises(StoreError, match="a damaged block: found 1 bytes"):
         store.recording(1)
+
+
+def test_a_full_disk_takes_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    store.put("run", "native", recorded((1, 1)))
+    pages = store._db.execute("PRAGMA page_count").fetchone()[0]
+    store._db.execute(f"PRAGMA max_page_count = {pages}")
+    many = recorded(*((n, n * n * 7919 % 1_000_003) for n in range(2, 50_000)))
+    with pytest.raises(StoreRoomError, match="disk is full; valid: room on the disk"):
+        store.put("run", "native", many)
+    assert all_of(store) == {ACKS: [(1, 1)]}
 
 
 def test_nothing_is_put_for_a_series_without_points() -> None:
