@@ -18,7 +18,6 @@ NO_MAC: Final = "fmtp-mac0"
 MAC_COST: Final = 0.05  # of CPU and of goodput, against no MAC at all
 OUR_QUEUE: Final = "pq"
 CEILINGS: Final = ("bare", "bare-gso", "bare-file", "bare-open")
-NOT_TRANSFERS: Final = (*CEILINGS, "iperf3")
 MULTICAST_PEERS: Final = ("uftp", "udpcast", "norm", "norm-fec")
 CAROUSELS: Final = ("fcast", "fcast-plain")
 CAROUSEL_PEERS: Final = ("flute", "uftp")

@@ -26,7 +26,6 @@ FAITHFUL: Final = "faithful"
 DEGRADED: Final = "degraded"
 INVALID: Final = "invalid"
 UNKNOWN: Final = "unknown"  # of a cell without verdict.json
-VERDICTS: Final[tuple[VerdictWord, ...]] = (FAITHFUL, DEGRADED, INVALID)
 WORST_FIRST: Final = (INVALID, UNKNOWN, DEGRADED, FAITHFUL)
 
 BLOCK_BYTES: Final = 1448  # FMTP payload of a datagram (DRFSM21 eq. 6)

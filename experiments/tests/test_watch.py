@@ -191,16 +191,22 @@ def test_hostlag_samples_and_says_so() -> None:
     assert found.cpu_s < 0.5
 
 
-def test_a_stopped_program_was_late() -> None:
-    """SIGSTOP for 0.3 s is a lag of about 0.3 s: about 30 samples of 10 ms are skipped."""
+def stopped_hostlag(stopped_s: float) -> subprocess.Popen[str]:
+    """Start hostlag with samples of 10 ms and stop it for a while; it goes on."""
     program = BUILD / HOSTLAG
     if not program.exists():
         pytest.skip("SKIPPED: run `make build` first")
     process = subprocess.Popen([str(program), "10000"], stdout=subprocess.PIPE, text=True)
     time.sleep(0.2)
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.3)
+    time.sleep(stopped_s)
     process.send_signal(signal.SIGCONT)
+    return process
+
+
+def test_a_stopped_program_was_late() -> None:
+    """SIGSTOP for 0.3 s is a lag of about 0.3 s: about 30 samples of 10 ms are skipped."""
+    process = stopped_hostlag(0.3)
     time.sleep(0.1)
     process.send_signal(signal.SIGTERM)
     raw = json.loads(process.communicate(timeout=60)[0])
@@ -209,14 +215,7 @@ def test_a_stopped_program_was_late() -> None:
 
 
 def test_what_was_late_before_it_matters_is_forgotten() -> None:
-    program = BUILD / HOSTLAG
-    if not program.exists():
-        pytest.skip("SKIPPED: run `make build` first")
-    process = subprocess.Popen([str(program), "10000"], stdout=subprocess.PIPE, text=True)
-    time.sleep(0.2)
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(1.0)
-    process.send_signal(signal.SIGCONT)
+    process = stopped_hostlag(1.0)
     time.sleep(0.2)
     process.send_signal(signal.SIGUSR1)
     time.sleep(0.3)

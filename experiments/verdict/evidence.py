@@ -69,7 +69,6 @@ class Evidence:
     f_rcv: float = 20.0
     without_multicast: int = 0  # further receivers, by LDM6 over the routed network
     varied: frozenset[str] = frozenset()  # the experiment's factors
-    nic1_prefixes: Mapping[str, str] = field(default_factory=dict)  # subscriber -> NIC1
     publisher: str = ""
     publisher_nic1: str = ""
     loss_model: str = "random"  # in force: hash, or random and why

@@ -39,7 +39,6 @@ DISORDER: Final[Mapping[Clock, Limits]] = {
 COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
 LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
 CERTAINTY: Final = 0.99  # that a sample's share is no accident of one or two packets
-UNTOUCHED: Final = Limits(0.0, 0.0, "no station on the way writes into packets but a router")
 
 
 @dataclass(frozen=True)

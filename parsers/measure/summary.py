@@ -66,7 +66,6 @@ from parsers.read.products import ContentCheck, ProductList, compare_products
 from parsers.read.ps_log import PsLog
 from parsers.read.sar_log import SarLog, shift_to
 
-LISTED_NAMES = 20
 NOT_WRITTEN = {"written": False}  # of a field: metrics.json is without it
 
 

@@ -291,7 +291,6 @@ class PaperValue(Block):
 
 
 OVER_A_FACTOR = ("linear", "flat", "increases", "decreases")
-AGAINST_ANOTHER = ("equal", "ratio", "above")
 
 
 class Claim(Block):

@@ -27,7 +27,6 @@ RESULTS: Final = ROOT / "docs/results"
 OTHER_HOURS: Final = frozenset(
     {"feasibility", "fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"}
 )
-SMOKE: Final = "make regression CLOCK=virtual"
 MOST_LETTERS: Final = 170  # of the expected figures
 
 
