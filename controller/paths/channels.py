@@ -39,6 +39,7 @@ from controller.paths.entries import (
     ToGroup,
     channel_group,
     cookie_of,
+    mac_text,
 )
 from controller.paths.igmp import mac_of
 from controller.paths.multipoint_path import Channels, MultipointPath
@@ -135,7 +136,9 @@ def unjoined(path: MultipointPath, switch: str, up: Bucket) -> Iterator[Flow]:
     for network in summarize_address_range(first, last):
         mask = (1 << 48) - network.num_addresses
         address = mac_of(network.network_address)
-        for here in from_above(path, switch, up, EthMatch(address, _address(mask))):
+        for here in from_above(
+            path, switch, up, EthMatch(address, mac_text(mask.to_bytes(6, "big")))
+        ):
             yield Flow(here, PRIORITY_UNJOINED, cookie, ())
 
 
@@ -144,7 +147,3 @@ def from_above(path: MultipointPath, switch: str, up: Bucket, eth_dst: EthMatch)
     at_root = switch == path.root.switch
     for source in (path.root.macs or (None,)) if at_root else (None,):
         yield Match(in_port=up.port, vlan=up.vlan, eth_dst=eth_dst, eth_src=source)
-
-
-def _address(number: int) -> str:
-    return ":".join(f"{octet:02x}" for octet in number.to_bytes(6, "big"))

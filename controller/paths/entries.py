@@ -75,6 +75,11 @@ def channel_of(group: int) -> int | None:
     return group // (PATH_NUMBER_MAX + 1) - 1 if group > PATH_NUMBER_MAX else None
 
 
+def mac_text(raw: bytes) -> str:
+    """Return an Ethernet address as text, "02:00:00:00:00:01"."""
+    return ":".join(f"{octet:02x}" for octet in raw)
+
+
 CONTROLLER = 0xFFFFFFFD  # OFPP_CONTROLLER: `Output` to it makes a packet-in of the whole frame
 # Groups and meters have no cookie. Ours are numbered like paths; groups beyond belong to others.
 GROUP_NUMBER_MAX = 0xFFFFFF

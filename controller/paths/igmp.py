@@ -15,6 +15,8 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final
 
+from controller.paths.entries import mac_text
+
 ETH_TYPE_IPV4: Final = 0x0800
 ETH_TYPE_VLAN: Final = 0x8100
 PROTOCOL: Final = 2
@@ -102,7 +104,7 @@ class Received:
 
 def mac_of(group: IPv4Address) -> str:
     """Return the Ethernet address of a group (RFC 1112, 6.4): 32 groups share each."""
-    return _text(_raw_mac_of(group))
+    return mac_text(_raw_mac_of(group))
 
 
 # -- reading
@@ -128,7 +130,7 @@ def read(frame: bytes) -> Received:
             raise NotIgmp(f"query of {message.group} to {destination}")
     elif not destination.is_multicast:
         raise NotIgmp(f"report to {destination}")
-    return Received(message, _text(frame[6:12]), source, vlan, ROUTER_ALERT in options)
+    return Received(message, mac_text(frame[6:12]), source, vlan, ROUTER_ALERT in options)
 
 
 def _packet(packet: bytes) -> tuple[IPv4Address, IPv4Address, bytes, bytes]:
@@ -329,7 +331,3 @@ def to_code(number: int) -> int:
 
 def _raw_mac_of(group: IPv4Address) -> bytes:
     return b"\x01\x00\x5e" + (int(group) & 0x7FFFFF).to_bytes(3, "big")
-
-
-def _text(raw: bytes) -> str:
-    return ":".join(f"{octet:02x}" for octet in raw)

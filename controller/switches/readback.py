@@ -30,6 +30,7 @@ from controller.paths.entries import (
     SetQueue,
     SetVlan,
     ToGroup,
+    mac_text,
 )
 from controller.paths.replies import Multipart, Oxm, Tlv
 from controller.paths.stats import (
@@ -155,7 +156,9 @@ def match_of(fields: Iterable[Oxm]) -> Match:
     for field in fields:
         number = int.from_bytes(field.value, "big")
         if field.field == ETH_DST:
-            eth_dst = EthMatch(_mac(field.value), EXACT if field.mask is None else _mac(field.mask))
+            eth_dst = EthMatch(
+                mac_text(field.value), EXACT if field.mask is None else mac_text(field.mask)
+            )
         elif field.mask is not None:
             raise Foreign(f"mask of match field {field.field}")
         elif field.field == IN_PORT:
@@ -163,7 +166,7 @@ def match_of(fields: Iterable[Oxm]) -> Match:
         elif field.field == VLAN_VID and number & VLAN_PRESENT:
             vlan = number & 0xFFF
         elif field.field == ETH_SRC:
-            eth_src = _mac(field.value)
+            eth_src = mac_text(field.value)
         elif field.field == ETH_TYPE:
             eth_type = number
         elif field.field == IP_PROTO:
@@ -216,7 +219,3 @@ def meter_of(meter: replies.MeterConfig) -> Meter:
             rate_kbps = int.from_bytes(band.data[4:8], "big")
             return Meter(meter.number, rate_kbps, int.from_bytes(band.data[8:12], "big"))
     return Meter(meter.number, 0, 0)
-
-
-def _mac(raw: bytes) -> str:
-    return ":".join(f"{octet:02x}" for octet in raw)
