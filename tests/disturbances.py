@@ -152,6 +152,7 @@ class Outcome:
     rounds: int = 0
     struck: int = 0  # while the command still ran
     tracebacks: int = 0
+    interrupted: bool = False
     problems: list[str] = field(default_factory=list)
     ways: Counter[str] = field(default_factory=Counter)
     stages: Counter[str] = field(default_factory=Counter)  # what the command was at
@@ -318,7 +319,12 @@ def rounds(
     missed = 0
     while shares and missed <= MOST_MISSED * number and time.monotonic() < ends:
         known = len(outcome.problems)
-        if one_round(kind, whole.moment(shares[-1]), dice, outcome):
+        try:
+            counts = one_round(kind, whole.moment(shares[-1]), dice, outcome)
+        except KeyboardInterrupt:  # what was found so far is told
+            outcome.interrupted = True
+            return outcome
+        if counts:
             outcome.rounds += 1
             shares.pop()
         else:  # too late: a moment anywhere instead
@@ -386,16 +392,22 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if INSIDE not in os.environ:
         command = inside([sys.executable, "-m", "tests.disturbances", *sys.argv[1:]])
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the one inside, which reports
         return subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
     with prepared():
-        outcome = rounds(
-            options.kind,
-            options.rounds,
-            options.seed,
-            60 * options.minutes,
-            lambda text: print(text, flush=True),
-        )
+        try:
+            outcome = rounds(
+                options.kind,
+                options.rounds,
+                options.seed,
+                60 * options.minutes,
+                lambda text: print(text, flush=True),
+            )
+        except KeyboardInterrupt:  # in the undisturbed run
+            outcome = Outcome(interrupted=True)
     print(json.dumps({**vars(outcome), "kind": options.kind, "seed": options.seed}))
+    if outcome.interrupted:
+        return 130
     return 1 if outcome.problems else 0
 
 

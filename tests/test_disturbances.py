@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -55,3 +56,22 @@ def test_two_checkouts_start_and_stop_side_by_side() -> None:
     found = harness("tests.side_by_side", "--rounds", str(ROUNDS))
     assert found["problems"] == []
     assert found["rounds"] == [ROUNDS, ROUNDS]
+
+
+def test_ctrl_c_ends_the_harness_with_what_it_found() -> None:
+    argv = [sys.executable, "-m", "tests.disturbances", "up", "--rounds", "50"]
+    with subprocess.Popen(
+        argv,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as harness:
+        assert harness.stdout is not None
+        assert "undisturbed" in harness.stdout.readline()
+        os.killpg(harness.pid, signal.SIGINT)  # as a terminal does
+        rest, errors = harness.communicate(timeout=120)
+    assert harness.returncode == 130
+    assert json.loads(rest.splitlines()[-1])["interrupted"]
+    assert "Traceback" not in errors
