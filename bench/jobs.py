@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from typing import Any, Final, Literal
 
 Kind = Literal["file", "stream", "queue", "paths"]
@@ -81,69 +82,70 @@ def job_from(data: dict[str, Any]) -> Job:
 
 def cells_of(section: str, clock: Clock) -> list[Job]:
     """Every cell of a section as a job without a tool. `clock`: of what may run in virtual time."""
-    cells: list[Job] = []
-    if section == "blast":
-        for size in (200 * MB, 1000 * MB):
-            for loss in (0.0, 0.01):
-                cells.append(Job("blast", "", "file", "native", 8, loss=loss, size_bytes=size))
-        # The same with segmentation before the wire: a lost frame is one datagram for all tools.
-        for loss in (0.0, 0.01):
-            cells.append(
-                Job("blast", "", "file", "native", 8, loss=loss, size_bytes=200 * MB, offload=False)
-            )
-    elif section == "shaped":
-        for rate in (100 * MBIT, 20 * MBIT):
-            for receivers in (8, 24):
-                for delay in (0.0, 25.0):
-                    for loss in (0.0, 0.01, 0.05):
-                        cells.append(
-                            Job(
-                                "shaped", "", "file", clock, receivers,
-                                rate_bps=rate, loss=loss, delay_ms=delay, size_bytes=20 * MB,
-                            )
-                        )  # fmt: skip
-    elif section == "stream":
-        for delay in (0.0, 25.0):
-            for loss in (0.0, 0.01):
-                cells.append(
-                    Job(
-                        "stream", "", "stream", clock, 8,
-                        rate_bps=20 * MBIT, loss=loss, delay_ms=delay, size_bytes=80_000,
-                        files=200, offered_bps=10 * MBIT,
-                    )
-                )  # fmt: skip
-    elif section == "small":
-        both: tuple[Clock, ...] = ("virtual", "native") if clock == "virtual" else ("native",)
-        for which in both:
-            cells.append(
-                Job(
-                    "small", "", "stream", which, 8,
-                    rate_bps=100 * MBIT, loss=0.01, files=10_000, offered_bps=60 * MBIT,
-                    sizes="ngrid",
-                )
-            )  # fmt: skip
-    elif section == "receivers":
-        for receivers in (1, 8, 64, 256):
-            cells.append(
-                Job(
-                    "receivers", "", "file", "native", receivers,
-                    rate_bps=5 * MBIT, size_bytes=4 * MB,
-                )
-            )  # fmt: skip
-    elif section == "interop":
-        cells.append(
-            Job(
-                "interop", "", "file", "native", 4,
-                rate_bps=20 * MBIT, loss=0.05, size_bytes=2 * MB,
-            )
-        )  # fmt: skip
-    elif section == "queue":
-        cells.append(Job("queue", "", "queue", "native", 1))
-    elif section == "paths":
-        cells.append(Job("paths", "", "paths", "native", 0))
-    else:
+    if section not in _CELLS:
         raise ValueError(f"found section '{section}'; valid: {', '.join(SECTIONS)}")
-    return cells
+    return list(_CELLS[section](clock))
+
+
+def _blast(_: Clock) -> Iterator[Job]:
+    for size in (200 * MB, 1000 * MB):
+        for loss in (0.0, 0.01):
+            yield Job("blast", "", "file", "native", 8, loss=loss, size_bytes=size)
+    # The same with segmentation before the wire: a lost frame is one datagram for all tools.
+    for loss in (0.0, 0.01):
+        yield Job("blast", "", "file", "native", 8, loss=loss, size_bytes=200 * MB, offload=False)
+
+
+def _shaped(clock: Clock) -> Iterator[Job]:
+    levels = product(
+        (100 * MBIT, 20 * MBIT), (8, 24), (0.0, 25.0), (0.0, 0.01, 0.05)
+    )  # rate, receivers, delay, loss
+    for rate, receivers, delay, loss in levels:
+        yield Job(
+            "shaped", "", "file", clock, receivers,
+            rate_bps=rate, loss=loss, delay_ms=delay, size_bytes=20 * MB,
+        )  # fmt: skip
+
+
+def _stream(clock: Clock) -> Iterator[Job]:
+    for delay, loss in product((0.0, 25.0), (0.0, 0.01)):
+        yield Job(
+            "stream", "", "stream", clock, 8,
+            rate_bps=20 * MBIT, loss=loss, delay_ms=delay, size_bytes=80_000,
+            files=200, offered_bps=10 * MBIT,
+        )  # fmt: skip
+
+
+def _small(clock: Clock) -> Iterator[Job]:
+    both: tuple[Clock, ...] = ("virtual", "native") if clock == "virtual" else ("native",)
+    for which in both:
+        yield Job(
+            "small", "", "stream", which, 8,
+            rate_bps=100 * MBIT, loss=0.01, files=10_000, offered_bps=60 * MBIT, sizes="ngrid",
+        )  # fmt: skip
+
+
+def _receivers(_: Clock) -> Iterator[Job]:
+    for receivers in (1, 8, 64, 256):
+        yield Job(
+            "receivers", "", "file", "native", receivers, rate_bps=5 * MBIT, size_bytes=4 * MB
+        )
+
+
+def _interop(_: Clock) -> Iterator[Job]:
+    yield Job("interop", "", "file", "native", 4, rate_bps=20 * MBIT, loss=0.05, size_bytes=2 * MB)
+
+
+_CELLS: Final[dict[str, Callable[[Clock], Iterable[Job]]]] = {
+    "blast": _blast,
+    "shaped": _shaped,
+    "stream": _stream,
+    "small": _small,
+    "receivers": _receivers,
+    "interop": _interop,
+    "queue": lambda _: (Job("queue", "", "queue", "native", 1),),
+    "paths": lambda _: (Job("paths", "", "paths", "native", 0),),
+}
 
 
 def jobs_of(

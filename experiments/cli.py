@@ -46,7 +46,9 @@ from experiments.runs.options import (
 )
 
 if TYPE_CHECKING:
+    from experiments.cells.captures import Captures
     from experiments.design.spec import AnySpec
+    from experiments.runs.preparation import Planned
     from experiments.runs.runner import RunResult
     from experiments.runs.until_decided import Until
 
@@ -265,11 +267,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
 
     Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
     """
-    from experiments.cells.captures import Captures
-    from experiments.cells.captures import problems as capture_problems
-    from experiments.cells.sysstat import SAMPLES
     from experiments.design.selection import ordered
-    from experiments.design.spec import UsageError
     from experiments.runs import estimates, plan_summary, runner
     from experiments.runs.clocks import clock_of
     from experiments.runs.manifest import machine
@@ -278,13 +276,7 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
 
     spec, level = _spec(name, options)
     planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
-    if wrong_samples := [name for name in options.sample if name not in SAMPLES]:
-        raise UsageError(f"--sample: {unknown('sample', wrong_samples[0], SAMPLES)}")
-    captures = Captures(
-        tuple(options.capture), options.capture_bytes, options.snap_bytes, tuple(options.sample)
-    )
-    if wrong := capture_problems(captures, (p.network for p in planned)):
-        raise UsageError("\n".join(wrong))
+    captures = _captures(options, planned)
     runs = options.runs.resolve()
     clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     known = estimates.read(runs, clock, machine())
@@ -324,6 +316,22 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
     code = _judge(result)
     _conclude(result.path)
     return code
+
+
+def _captures(options: RunChoices, planned: Sequence[Planned]) -> Captures:
+    """What to capture and sample. Raises UsageError."""
+    from experiments.cells.captures import Captures, problems
+    from experiments.cells.sysstat import SAMPLES
+    from experiments.design.spec import UsageError
+
+    if wrong_samples := [name for name in options.sample if name not in SAMPLES]:
+        raise UsageError(f"--sample: {unknown('sample', wrong_samples[0], SAMPLES)}")
+    captures = Captures(
+        tuple(options.capture), options.capture_bytes, options.snap_bytes, tuple(options.sample)
+    )
+    if wrong := problems(captures, (p.network for p in planned)):
+        raise UsageError("\n".join(wrong))
+    return captures
 
 
 def _until(name: str, options: RunChoices) -> Until | None:

@@ -32,7 +32,6 @@ import subprocess
 import sys
 import threading
 import time
-import tomllib
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -40,22 +39,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from common.exit_codes import EXIT_INVALID
-from tests import cross
-from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
+from tests.tiers import LOGS, ROOT, TIERS, Step, steps
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-LOGS: Final = ROOT / "build" / "test-logs"
 DURATIONS: Final = LOGS / "durations.json"
-TIERS: Final = ("check", "test", "all")
-EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
 END_S: Final = 10.0  # for each signal that ends a command
-FUZZ_REST_S: Final = 240
-CORES: Final = os.cpu_count() or 1
 LONG: Final = "DOWNPOUR_TEST_LONG"
-PYTHON_TRACK: Final = "python"  # the tracks run side by side
-C_TRACK: Final = "c"
-VIRTUAL_TRACK: Final = "virtual"
 GAPS_NICE: Final = 15  # tests that wait for each other leave both cores idle
 
 
@@ -76,23 +64,6 @@ class Count:
         self.failures += other.failures
 
 
-@dataclass(frozen=True)
-class Step:
-    """Commands that run one after the other; each counts as a test unless there is a `junit`."""
-
-    name: str
-    title: str
-    commands: tuple[tuple[str, ...], ...]
-    typical_s: float  # an estimate, until this machine has measured it
-    junit: Path | None = None
-    skip_code: int | None = None  # exit code that says: cannot be had here
-    needs: str | None = None  # the step without which this one is skipped
-    root: bool = False  # skipped without root
-    long: bool = False  # with DOWNPOUR_TEST_LONG
-    in_gaps: bool = False  # takes what the other tracks leave of the cores
-    track: str | None = None  # beside the steps of other tracks; None: alone, after all of them
-
-
 def count_junit(text: str) -> Count:
     """Return the counts of a JUnit XML report (pytest's or Meson's). Raises ET.ParseError."""
     count = Count()
@@ -109,240 +80,6 @@ def count_junit(text: str) -> Count:
         else:
             count.passed += 1
     return count
-
-
-def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
-    """Return a pytest command: more workers than cores, as many tests wait for processes, but a
-    worker for each file, as tests of a file share what they set up."""
-    workers = ("-n", str(CORES + 3), "--dist", "loadfile", "--no-loadscope-reorder")
-    return (
-        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
-        *("-m", marks, f"--junitxml={LOGS / name}.xml", *more),
-    )
-
-
-def files_with(mark: str, root: Path = ROOT) -> list[Path]:
-    """Return the files with tests of a mark: to collect from all others takes a quarter minute."""
-    settings = tomllib.loads((root / "pyproject.toml").read_text())
-    rooms = settings["tool"]["pytest"]["ini_options"]["testpaths"]
-    found = (path for room in rooms for path in sorted((root / room).rglob("*.py")))
-    return [path for path in found if f"mark.{mark}" in path.read_text()]
-
-
-def _c(python: str, tier: str) -> list[Step]:
-    asan = ROOT / "build-asan"
-    setup = ("meson", "setup", str(asan), str(ROOT))
-    sanitizers = ("-Db_sanitize=address,undefined", "-Db_lundef=false")
-    configure = () if (asan / "build.ninja").exists() else ((*setup, *sanitizers),)
-    suites = ("--no-suite", "slow") if tier == "check" else ()
-    # What benchmarks compare with is no part of `make build`.
-    peers = () if tier == "check" else (("ninja", "-C", str(ROOT / "build"), "peers"),)
-    longer = ("--timeout-multiplier", "5") if tier == "all" else ()
-    tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs", *longer)
-    return [
-        Step(
-            "lint",
-            "lint and types",
-            (
-                (python, "-m", "ruff", "check", "."),
-                (python, "-m", "ruff", "format", "--check", "."),
-                (python, "-m", "mypy"),
-                # A lab's folder is no package: each by itself.
-                *((python, "-m", "mypy", str(f)) for f in sorted(ROOT.glob("labs/*/checks.py"))),
-            ),
-            30,
-            track=C_TRACK,
-        ),
-        Step(
-            "c-build",
-            "C programs and tests, with address and undefined-behaviour sanitizers",
-            (*configure, ("ninja", "-C", str(asan)), *peers),
-            60,
-            track=C_TRACK,
-        ),
-        Step(
-            "c",
-            "C tests",
-            # most of the time processes of a test wait for each other
-            ((*tests, "--num-processes", str(CORES + 1), *suites),),
-            60,
-            asan / "meson-logs" / "testlog.junit.xml",
-            long=tier == "all",
-            track=C_TRACK,
-        ),
-    ]
-
-
-def _regressions(python: str) -> list[Step]:
-    regression = (python, "-m", "downpour", "regression")
-
-    def junit(name: str) -> tuple[str, str]:
-        return ("--junit", str(LOGS / f"{name}.xml"))
-
-    return [
-        Step(
-            "kernel",
-            "kernel for virtual time",
-            ((python, "-m", "downpour", "virtual", "kernel"),),
-            300,
-            skip_code=EXIT_NO_SOURCE,
-            in_gaps=True,
-            track=VIRTUAL_TRACK,
-        ),
-        Step(
-            "regression",
-            "8-receiver regression in virtual time",
-            ((*regression, "--clock", "virtual", *junit("regression")),),
-            40,
-            LOGS / "regression.xml",
-            needs="kernel",
-            track=VIRTUAL_TRACK,
-        ),
-        Step(
-            "smoke",
-            "8-receiver regression on this machine's clock, shortened",
-            ((*regression, "--clock", "native", "--duration", "10", *junit("smoke")),),
-            60,
-            LOGS / "smoke.xml",
-            skip_code=EXIT_INVALID,
-            root=True,
-        ),
-    ]
-
-
-def _rest(python: str) -> list[Step]:
-    """Return what only the last tier runs."""
-    frameworks = [
-        Step(
-            f"framework-{f.name}",
-            f"controller over Open vSwitch with {f.name}",
-            (
-                (
-                    *(python, "-m", "tests.frameworks", f.name),
-                    *("--junit", str(LOGS / f"framework-{f.name}.xml")),
-                ),
-            ),
-            30,
-            LOGS / f"framework-{f.name}.xml",
-            skip_code=EXIT_NO_PACKAGE,
-            root=True,
-        )
-        for f in FRAMEWORKS
-    ]
-    # One test at a time: these watch a network on the machine's own clock.
-    pytest = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider")
-    leave = ("downpour", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
-    return [
-        *frameworks,
-        Step(
-            "emulated",
-            "end-to-end tests over the emulated network, labs in guests",
-            ((*pytest, "-m", "emulated", f"--junitxml={LOGS / 'emulated.xml'}"),),
-            900,
-            LOGS / "emulated.xml",
-        ),
-        Step(
-            "join-leave",
-            "subscribers join and leave three feeds in virtual time",
-            ((python, "-m", *leave, "--junit", str(LOGS / "join-leave.xml")),),
-            60,
-            LOGS / "join-leave.xml",
-            needs="kernel",
-        ),
-        Step(
-            "rest-fuzz",
-            "requests made up from the OpenAPI document, for longer",
-            ((python, "-m", "controller.tests.rest_fuzz", str(FUZZ_REST_S)),),
-            FUZZ_REST_S + 20,
-        ),
-        Step(
-            "install",
-            "the lock, the wheel and make install, each from scratch",
-            ((*pytest, "-m", "install", f"--junitxml={LOGS / 'install.xml'}"),),
-            400,
-            LOGS / "install.xml",
-        ),
-        Step(
-            "deb",
-            "Debian packages in a fresh Debian",
-            (("tests/deb.sh",),),
-            500,
-            root=True,
-        ),
-        Step(
-            "offline",
-            "a set-up from the bundle, without network",
-            (("tests/offline.sh",),),
-            500,
-            root=True,
-        ),
-        Step(
-            "threads",
-            "C tests with threads under ThreadSanitizer",
-            ((python, "-m", "tests.quality", "threads"),),
-            60,
-        ),
-        *(
-            Step(
-                f"cross-{a}",
-                f"C unit tests on {a}: {what}",
-                ((python, "-m", "tests.cross", a),),
-                400,
-                cross.WHERE / a / "build" / "meson-logs" / "testlog.junit.xml",
-                skip_code=cross.EXIT_MISSING,
-            )
-            for a, what in (("s390x", "big-endian"), ("armhf", "32-bit words"))
-        ),
-        Step(
-            "analyze",
-            "C programs under gcc -fanalyzer and clang-tidy",
-            ((python, "-m", "tests.quality", "analyze"),),
-            180,
-        ),
-        Step(
-            "coverage",
-            "line coverage of the protocol cores and the product queue",
-            ((python, "-m", "tests.quality", "coverage"),),
-            180,
-        ),
-    ]
-
-
-def steps(python: str, tier: str) -> list[Step]:
-    """Return the steps of a tier, in their order."""
-    marks = "not emulated and not install and not alone"
-    if tier == "check":
-        marks += " and not slow and not root"
-    command = _python(python, "python", marks)
-    found = _c(python, tier)
-    found.append(
-        Step(
-            "python",
-            "Python tests",
-            (command,),
-            150,
-            LOGS / "python.xml",
-            long=tier == "all",
-            track=PYTHON_TRACK,
-        )
-    )
-    if tier != "check":
-        alone = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "alone")
-        files = (str(path) for path in files_with("alone"))
-        found.append(
-            Step(
-                "alone",
-                "Python tests beside which nothing may run",
-                ((*alone, f"--junitxml={LOGS / 'alone.xml'}", *files),),
-                60,
-                LOGS / "alone.xml",
-                root=True,
-            )
-        )
-        found += _regressions(python)
-    if tier == "all":
-        found += _rest(python)
-    return found
 
 
 def log_of(step: Step) -> Path:

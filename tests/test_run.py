@@ -13,17 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests import run
-from tests.run import (
-    TIERS,
-    Step,
-    count_junit,
-    files_with,
-    main,
-    run_steps,
-    stages,
-    steps,
-    why_not,
-)
+from tests.run import count_junit, main, run_steps, stages, why_not
+from tests.tiers import TIERS, Step, files_with, steps
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="a" name="passes"/>

@@ -239,31 +239,34 @@ class Ledger:
         return _counts(core, path, ledger, stats, now)
 
 
-def _counts(
-    core: Core,
-    path: MultipointPath,
-    ledger: _PathLedger,
-    stats: Mapping[str, SwitchStats],
-    now: float,
-) -> PathCounts:
-    root = path.root
+@dataclass(frozen=True)
+class _Reader:
+    """Reads a path's ledger at a moment."""
 
-    def total(*counter: str | int | None) -> Count:
-        known = ledger.counters.get(counter)
+    path: MultipointPath
+    ledger: _PathLedger
+    now: float
+
+    @property
+    def channels(self) -> range:
+        """Return the numbers of the path's channels."""
+        return range(0 if self.path.channels is None else self.path.channels.count)
+
+    def total(self, *counter: str | int | None) -> Count:
+        known = self.ledger.counters.get(counter)
         return NOTHING if known is None else known.total
 
-    numbers = range(0 if path.channels is None else path.channels.count)
-
-    def multicast(kind: str | Kind, *place: str | int) -> Count:
+    def multicast(self, kind: str | Kind, *place: str | int) -> Count:
         """What was counted of the path's own group, or its flow, and of all channels."""
         own = "branch" if kind == "branch" else Kind.DATA_DOWN
-        counts = (total(kind, *place, number) for number in numbers)
-        return reduce(_sum, counts, total(own, *place))
+        counts = (self.total(kind, *place, number) for number in self.channels)
+        return reduce(_sum, counts, self.total(own, *place))
 
-    def channel_counts() -> Iterator[ChannelCounts]:
-        for number in numbers:
-            entered = total(Kind.CHANNEL, root.switch, root.port, root.vlan, number)
-            got = [(leaf, total("branch", *leaf.key, number)) for leaf in path.leaves]
+    def of_channels(self) -> Iterator[ChannelCounts]:
+        path, root = self.path, self.path.root
+        for number in self.channels:
+            entered = self.total(Kind.CHANNEL, root.switch, root.port, root.vlan, number)
+            got = [(leaf, self.total("branch", *leaf.key, number)) for leaf in path.leaves]
             leaves = tuple(
                 (leaf, count)
                 for leaf, count in got
@@ -273,43 +276,50 @@ def _counts(
                 assert path.channels is not None
                 yield ChannelCounts(str(path.channels.group(number)), entered, leaves)
 
-    def dropped_at(endpoint: Endpoint) -> tuple[Count, Count]:
+    def dropped_at(self, endpoint: Endpoint) -> tuple[Count, Count]:
         place = (endpoint.switch, endpoint.port, endpoint.vlan)
-        return total(Kind.DENIED, *place), total(Kind.SPOOFED, *place)
+        return self.total(Kind.DENIED, *place), self.total(Kind.SPOOFED, *place)
 
-    def leaf_counts(leaf: Endpoint) -> LeafCounts:
-        unicast = NOTHING
-        for mac in leaf.macs:
-            unicast = _sum(unicast, total(Kind.UNICAST_DOWN, leaf.switch, mac))
+    def of_leaf(self, leaf: Endpoint) -> LeafCounts:
+        received = (self.total(Kind.UNICAST_DOWN, leaf.switch, mac) for mac in leaf.macs)
         here = ("branch", *leaf.key)
         return LeafCounts(
             leaf,
-            *dropped_at(leaf),
-            multicast=multicast(*here),
-            unicast=unicast,
-            sent=_sum(total(Kind.UP, *leaf.key), total(Kind.ARP, *leaf.key)),
-            compared=_compare(ledger, ("group", root.switch), here, now),
+            *self.dropped_at(leaf),
+            multicast=self.multicast(*here),
+            unicast=reduce(_sum, received, NOTHING),
+            sent=_sum(self.total(Kind.UP, *leaf.key), self.total(Kind.ARP, *leaf.key)),
+            compared=_compare(self.ledger, ("group", self.path.root.switch), here, self.now),
         )
 
-    def edge_counts(edge: Edge) -> EdgeCounts:
+    def of_edge(self, edge: Edge) -> EdgeCounts:
         into = ("branch", edge.source, edge.source_port, edge.vlan)
         out = (Kind.DATA_DOWN, edge.target, edge.target_port, edge.vlan)
-        compared = _compare(ledger, into, out, now)
-        arrived = multicast(Kind.CHANNEL, *out[1:])
-        return EdgeCounts(edge, multicast(*into), arrived, compared)
+        compared = _compare(self.ledger, into, out, self.now)
+        arrived = self.multicast(Kind.CHANNEL, *out[1:])
+        return EdgeCounts(edge, self.multicast(*into), arrived, compared)
 
+
+def _counts(
+    core: Core,
+    path: MultipointPath,
+    ledger: _PathLedger,
+    stats: Mapping[str, SwitchStats],
+    now: float,
+) -> PathCounts:
+    root, read = path.root, _Reader(path, ledger, now)
     edges = edges_of(core, path)
     switches = {root.switch, *(edge.target for edge in edges)}
     return PathCounts(
         path.name,
-        EndpointCounts(root, *dropped_at(root)),
-        entered_multicast=multicast(Kind.CHANNEL, root.switch, root.port, root.vlan),
-        entered_unicast=total(Kind.UNICAST_DOWN, root.switch, root.port, root.vlan),
-        dropped=total("dropped"),
-        leaves=tuple(leaf_counts(leaf) for leaf in path.leaves),
-        edges=tuple(edge_counts(edge) for edge in edges),
-        channels=tuple(channel_counts()),
-        unjoined=total(Kind.UNJOINED, root.switch, root.port, root.vlan),
+        EndpointCounts(root, *read.dropped_at(root)),
+        entered_multicast=read.multicast(Kind.CHANNEL, root.switch, root.port, root.vlan),
+        entered_unicast=read.total(Kind.UNICAST_DOWN, root.switch, root.port, root.vlan),
+        dropped=read.total("dropped"),
+        leaves=tuple(read.of_leaf(leaf) for leaf in path.leaves),
+        edges=tuple(read.of_edge(edge) for edge in edges),
+        channels=tuple(read.of_channels()),
+        unjoined=read.total(Kind.UNJOINED, root.switch, root.port, root.vlan),
         silent=tuple(sorted(switches - stats.keys())),
     )
 

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tiers of the tests and the steps of each (`tests/run.py` runs them)."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.exit_codes import EXIT_INVALID
+from tests import cross
+from tests.frameworks import EXIT_NO_PACKAGE, FRAMEWORKS
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+LOGS: Final = ROOT / "build" / "test-logs"
+TIERS: Final = ("check", "test", "all")
+EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
+FUZZ_REST_S: Final = 240
+CORES: Final = os.cpu_count() or 1
+PYTHON_TRACK: Final = "python"  # the tracks run side by side
+C_TRACK: Final = "c"
+VIRTUAL_TRACK: Final = "virtual"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Commands that run one after the other; each counts as a test unless there is a `junit`."""
+
+    name: str
+    title: str
+    commands: tuple[tuple[str, ...], ...]
+    typical_s: float  # an estimate, until this machine has measured it
+    junit: Path | None = None
+    skip_code: int | None = None  # exit code that says: cannot be had here
+    needs: str | None = None  # the step without which this one is skipped
+    root: bool = False  # skipped without root
+    long: bool = False  # with DOWNPOUR_TEST_LONG
+    in_gaps: bool = False  # takes what the other tracks leave of the cores
+    track: str | None = None  # beside the steps of other tracks; None: alone, after all of them
+
+
+def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
+    """Return a pytest command: more workers than cores, as many tests wait for processes, but a
+    worker for each file, as tests of a file share what they set up."""
+    workers = ("-n", str(CORES + 3), "--dist", "loadfile", "--no-loadscope-reorder")
+    return (
+        *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
+        *("-m", marks, f"--junitxml={LOGS / name}.xml", *more),
+    )
+
+
+def files_with(mark: str, root: Path = ROOT) -> list[Path]:
+    """Return the files with tests of a mark: to collect from all others takes a quarter minute."""
+    settings = tomllib.loads((root / "pyproject.toml").read_text())
+    rooms = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    found = (path for room in rooms for path in sorted((root / room).rglob("*.py")))
+    return [path for path in found if f"mark.{mark}" in path.read_text()]
+
+
+def _c(python: str, tier: str) -> list[Step]:
+    asan = ROOT / "build-asan"
+    setup = ("meson", "setup", str(asan), str(ROOT))
+    sanitizers = ("-Db_sanitize=address,undefined", "-Db_lundef=false")
+    configure = () if (asan / "build.ninja").exists() else ((*setup, *sanitizers),)
+    suites = ("--no-suite", "slow") if tier == "check" else ()
+    # What benchmarks compare with is no part of `make build`.
+    peers = () if tier == "check" else (("ninja", "-C", str(ROOT / "build"), "peers"),)
+    longer = ("--timeout-multiplier", "5") if tier == "all" else ()
+    tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs", *longer)
+    return [
+        Step(
+            "lint",
+            "lint and types",
+            (
+                (python, "-m", "ruff", "check", "."),
+                (python, "-m", "ruff", "format", "--check", "."),
+                (python, "-m", "mypy"),
+                # A lab's folder is no package: each by itself.
+                *((python, "-m", "mypy", str(f)) for f in sorted(ROOT.glob("labs/*/checks.py"))),
+            ),
+            30,
+            track=C_TRACK,
+        ),
+        Step(
+            "c-build",
+            "C programs and tests, with address and undefined-behaviour sanitizers",
+            (*configure, ("ninja", "-C", str(asan)), *peers),
+            60,
+            track=C_TRACK,
+        ),
+        Step(
+            "c",
+            "C tests",
+            # most of the time processes of a test wait for each other
+            ((*tests, "--num-processes", str(CORES + 1), *suites),),
+            60,
+            asan / "meson-logs" / "testlog.junit.xml",
+            long=tier == "all",
+            track=C_TRACK,
+        ),
+    ]
+
+
+def _regressions(python: str) -> list[Step]:
+    regression = (python, "-m", "downpour", "regression")
+
+    def junit(name: str) -> tuple[str, str]:
+        return ("--junit", str(LOGS / f"{name}.xml"))
+
+    return [
+        Step(
+            "kernel",
+            "kernel for virtual time",
+            ((python, "-m", "downpour", "virtual", "kernel"),),
+            300,
+            skip_code=EXIT_NO_SOURCE,
+            in_gaps=True,
+            track=VIRTUAL_TRACK,
+        ),
+        Step(
+            "regression",
+            "8-receiver regression in virtual time",
+            ((*regression, "--clock", "virtual", *junit("regression")),),
+            40,
+            LOGS / "regression.xml",
+            needs="kernel",
+            track=VIRTUAL_TRACK,
+        ),
+        Step(
+            "smoke",
+            "8-receiver regression on this machine's clock, shortened",
+            ((*regression, "--clock", "native", "--duration", "10", *junit("smoke")),),
+            60,
+            LOGS / "smoke.xml",
+            skip_code=EXIT_INVALID,
+            root=True,
+        ),
+    ]
+
+
+# One test at a time: what is not for the tracks watches a network on the machine's own clock.
+def _pytest(python: str, mark: str) -> tuple[str, ...]:
+    marked = ("-m", mark, f"--junitxml={LOGS / mark}.xml")
+    return (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *marked)
+
+
+def _networks(python: str) -> list[Step]:
+    """Return what runs whole networks, and the service in front of them, for longer."""
+    leave = ("downpour", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
+    return [
+        Step(
+            "emulated",
+            "end-to-end tests over the emulated network, labs in guests",
+            (_pytest(python, "emulated"),),
+            900,
+            LOGS / "emulated.xml",
+        ),
+        Step(
+            "join-leave",
+            "subscribers join and leave three feeds in virtual time",
+            ((python, "-m", *leave, "--junit", str(LOGS / "join-leave.xml")),),
+            60,
+            LOGS / "join-leave.xml",
+            needs="kernel",
+        ),
+        Step(
+            "rest-fuzz",
+            "requests made up from the OpenAPI document, for longer",
+            ((python, "-m", "controller.tests.rest_fuzz", str(FUZZ_REST_S)),),
+            FUZZ_REST_S + 20,
+        ),
+    ]
+
+
+def _packages(python: str) -> list[Step]:
+    """Return what installs Downpour from scratch."""
+    return [
+        Step(
+            "install",
+            "the lock, the wheel and make install, each from scratch",
+            (_pytest(python, "install"),),
+            400,
+            LOGS / "install.xml",
+        ),
+        Step(
+            "deb",
+            "Debian packages in a fresh Debian",
+            (("tests/deb.sh",),),
+            500,
+            root=True,
+        ),
+        Step(
+            "offline",
+            "a set-up from the bundle, without network",
+            (("tests/offline.sh",),),
+            500,
+            root=True,
+        ),
+    ]
+
+
+def _other_frameworks(python: str) -> list[Step]:
+    return [
+        Step(
+            f"framework-{f.name}",
+            f"controller over Open vSwitch with {f.name}",
+            (
+                (
+                    *(python, "-m", "tests.frameworks", f.name),
+                    *("--junit", str(LOGS / f"framework-{f.name}.xml")),
+                ),
+            ),
+            30,
+            LOGS / f"framework-{f.name}.xml",
+            skip_code=EXIT_NO_PACKAGE,
+            root=True,
+        )
+        for f in FRAMEWORKS
+    ]
+
+
+def _other_machines(python: str) -> list[Step]:
+    return [
+        Step(
+            f"cross-{a}",
+            f"C unit tests on {a}: {what}",
+            ((python, "-m", "tests.cross", a),),
+            400,
+            cross.WHERE / a / "build" / "meson-logs" / "testlog.junit.xml",
+            skip_code=cross.EXIT_MISSING,
+        )
+        for a, what in (("s390x", "big-endian"), ("armhf", "32-bit words"))
+    ]
+
+
+QUALITY: Final = {
+    "threads": ("C tests with threads under ThreadSanitizer", 60),
+    "analyze": ("C programs under gcc -fanalyzer and clang-tidy", 180),
+    "coverage": ("line coverage of the protocol cores and the product queue", 180),
+}
+
+
+def _quality(python: str) -> list[Step]:
+    return [
+        Step(name, title, ((python, "-m", "tests.quality", name),), typical_s)
+        for name, (title, typical_s) in QUALITY.items()
+    ]
+
+
+def _rest(python: str) -> list[Step]:
+    """Return what only the last tier runs."""
+    return [
+        *_other_frameworks(python),
+        *_networks(python),
+        *_packages(python),
+        *_other_machines(python),
+        *_quality(python),
+    ]
+
+
+def steps(python: str, tier: str) -> list[Step]:
+    """Return the steps of a tier, in their order."""
+    marks = "not emulated and not install and not alone"
+    if tier == "check":
+        marks += " and not slow and not root"
+    command = _python(python, "python", marks)
+    found = _c(python, tier)
+    found.append(
+        Step(
+            "python",
+            "Python tests",
+            (command,),
+            150,
+            LOGS / "python.xml",
+            long=tier == "all",
+            track=PYTHON_TRACK,
+        )
+    )
+    if tier != "check":
+        alone = (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "alone")
+        files = (str(path) for path in files_with("alone"))
+        found.append(
+            Step(
+                "alone",
+                "Python tests beside which nothing may run",
+                ((*alone, f"--junitxml={LOGS / 'alone.xml'}", *files),),
+                60,
+                LOGS / "alone.xml",
+                root=True,
+            )
+        )
+        found += _regressions(python)
+    if tier == "all":
+        found += _rest(python)
+    return found
