@@ -19,6 +19,7 @@ from experiments.verdict.evidence import ShaperSample
 from experiments.verdict.replay import borrowed_rate_check, total_check
 from topologies.emulate.build import build, host_script
 from topologies.emulate.facts import KernelFacts
+from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.emulate.static_flows import static_flows
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
@@ -211,10 +212,11 @@ def test_hosts_tag_and_edge_switches_match_the_tags(network: Network) -> None:
     }
 
 
-def test_a_kernel_without_tags_refuses_in_one_line(network: Network) -> None:
+def test_a_kernel_without_tags_refuses_in_one_line(network: Network, tmp_path: Path) -> None:
     facts = replace(FACTS, vlan_8021q=False)
     with pytest.raises(NetworkError, match=r"^lanes: found vlan .*802.1Q; valid: nics.*$"):
-        build(network, facts, WirePlan(()), lambda _: None, lambda _: None)
+        ovs = OpenVSwitch(tmp_path)
+        build(network, facts, WirePlan(()), ovs, lambda _: None, lambda _: None)
 
 
 def test_the_experiment_borrows_in_one_of_two_cells() -> None:

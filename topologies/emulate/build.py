@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import resource
-import subprocess
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -37,6 +36,7 @@ from common.shell import (
     in_node,
 )
 from topologies.emulate.facts import KernelFacts
+from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.model.network import Host, Network
 from topologies.model.shared_nic import shares_nics
 from topologies.model.wire_plan import WIRE, WirePlan
@@ -108,6 +108,7 @@ def build(
     network: Network,
     facts: KernelFacts,
     wire: WirePlan,
+    ovs: OpenVSwitch,
     built: Callable[[Built], None],
     progress: Callable[[str], None],
 ) -> Built:
@@ -125,7 +126,7 @@ def build(
     pairs = _add_links(network, facts, wire, mininet)
     _make_pairs(pairs, result.pids)
     progress("switches")
-    _start_switches(mininet.switches)
+    _start_switches(mininet.switches, ovs)
     check_ports(network)
     progress("interfaces, addresses, routes")
     _configure_nodes(network, facts, wire, result.pids)
@@ -244,20 +245,17 @@ def _make_pairs(pairs: list[Pair], pids: dict[str, int]) -> None:
     check(["ip", "-batch", "-"], stdin=pair_commands(pairs, pids))
 
 
-def restart_switch(mininet: Mininet, name: str) -> None:
+def restart_switch(mininet: Mininet, name: str, ovs: OpenVSwitch) -> None:
     """Make a switch whose bridge was deleted once more, with the ports it had. NetworkError if it
     cannot be made."""
     switch = mininet[name]
     switch.commands, switch.batch = [], True
-    _start_switches([switch])
+    _start_switches([switch], ovs)
 
 
-def _start_switches(switches: list[OVSSwitch]) -> None:
-    def run(command: str, shell: bool = False) -> tuple[str, str, int]:
-        result = subprocess.run(command, shell=shell, capture_output=True, text=True, check=False)
-        if result.returncode != 0:
-            raise NetworkError(f"ovs-vsctl: {result.stderr.strip()[-1000:]}")
-        return result.stdout, result.stderr, result.returncode
+def _start_switches(switches: list[OVSSwitch], ovs: OpenVSwitch) -> None:
+    def run(command: str, **_: bool) -> tuple[str, str, int]:
+        return ovs.configure(command), "", 0
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -276,7 +276,7 @@ class Emulation:
         check_ports(self.network, without=self._links.broken)
 
     def _power_up(self, mininet: Mininet, name: str) -> None:
-        restart_switch(mininet, name)
+        restart_switch(mininet, name, self._switches)
         self._links.break_again(name)
         self._enlarge_packet_sockets()
         install_static_flows(self.network, self.facts, [name])
@@ -309,7 +309,7 @@ class Emulation:
         progress("Open vSwitch and controller")
         self._controllers.start()
         self._switches.start()
-        build(self.network, self.facts, self._wire, self._set_built, progress)
+        build(self.network, self.facts, self._wire, self._switches, self._set_built, progress)
         switches = [s.name for s in self.network.switches]
         text = wire_plan.outlets(self._wire, switches, self.pids.get(WIRE, 0))
         self._outlets_file.write_text(text, encoding="utf-8")

@@ -24,6 +24,8 @@ SCHEMAS = (
 )
 DAEMON_DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-switch")
 START_TIMEOUT_S = 20.0
+CONFIGURE_TIMEOUT_S = 120.0
+POLL_S = 0.05
 # A switch forwards whatever the hosts' processors do: in the kernel it would go before all
 # processes. In userspace it competes with them.
 SWITCH_NICE = -10
@@ -68,9 +70,15 @@ class OpenVSwitch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tools of Open vSwitch need to find this one."""
+        """What tools of Open vSwitch need to find this one, and not to wait for it forever."""
         where = str(self.directory)
-        return {"OVS_RUNDIR": where, "OVS_DBDIR": where, "OVS_LOGDIR": where}
+        timeout = f"{CONFIGURE_TIMEOUT_S:.0f}"
+        return {
+            "OVS_RUNDIR": where,
+            "OVS_DBDIR": where,
+            "OVS_LOGDIR": where,
+            "OVS_CTL_TIMEOUT": timeout,
+        }
 
     @property
     def database_socket(self) -> Path:
@@ -126,6 +134,31 @@ class OpenVSwitch:
                 tail = path.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:]
                 text += "\n".join((f"{path.name}:", *tail, ""))
         return text or "no log"
+
+    def configure(self, command: str) -> str:
+        """Run a shell's command that the switch daemon has to carry out; return what it printed.
+        NetworkError if it fails, or if a daemon ends meanwhile: ovs-vsctl would wait forever."""
+        pipe = subprocess.PIPE
+        ends = time.monotonic() + CONFIGURE_TIMEOUT_S
+        with subprocess.Popen(
+            ["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True,
+            start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                while True:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        out, complaint = process.communicate(timeout=POLL_S)
+                        break
+                    if not self.alive:
+                        raise NetworkError(f"Open vSwitch has ended: {self.log_tail()}")
+                    if time.monotonic() > ends:
+                        raise NetworkError(f"ovs-vsctl: no answer in {CONFIGURE_TIMEOUT_S:.0f} s")
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        if process.returncode != 0:
+            raise NetworkError(f"ovs-vsctl: {complaint.strip()[-1000:]}")
+        return out
 
     @property
     def alive(self) -> bool:
