@@ -3,8 +3,8 @@
 
     python -m tests.soak DIR [--hours H] [--runs N] [--every S] [--sparse] [--judge]
 
-DIR gets a directory for each run of H virtual hours (default 24, N = 7: a week), with what each
-program and file measured every S virtual seconds (samples.jsonl). A run that is complete is not
+DIR gets a directory for each of N runs of H virtual hours (default one run of 168: a week), with
+what each program and file measured every S virtual seconds (samples.jsonl). A run that is complete is not
 run again, so the command goes on where it was ended. Each run is an experiment of the kind
 join-leave in a guest: three feeds of small products, seven subscribers, some of whom are killed.
 With `--sparse` the days are as real ones: a product a minute, subscribers stay for hours, and what
@@ -326,8 +326,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Do the runs that are not complete, and judge all."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
     parser.add_argument("directory", type=Path)
-    parser.add_argument("--hours", type=float, default=24.0)
-    parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--hours", type=float, default=168.0)
+    parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--every", type=float, default=300.0, metavar="S")
     parser.add_argument("--sparse", action="store_true", help="as few events as in a real day")
     parser.add_argument("--judge", action="store_true", help="run nothing; judge what is there")

@@ -40,7 +40,7 @@ NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone takes true for 1
 
 Protocol = Annotated[str, BeforeValidator(_known_protocol)]
 MAX_RECEIVERS = 200
-MAX_DURATION_S = 24 * 3600
+MAX_DURATION_S = 7 * 24 * 3600  # a week
 MIN_DURATION_S = 0.001  # the resolution of times in traces
 MAX_REPEATS = 1000
 Fec = Literal["ldpc-triangle", "ldpc-staircase", "rs", "none"]
