@@ -4,8 +4,8 @@
     python -m tests.soak DIR [--hours H] [--runs N] [--every S] [--sparse] [--judge]
 
 DIR gets a directory for each of N runs of H virtual hours (default one run of 168: a week), with
-what each program and file measured every S virtual seconds (samples.jsonl). A run that is complete is not
-run again, so the command goes on where it was ended. Each run is an experiment of the kind
+what each program and file measured every S virtual seconds (samples.jsonl). A run that is complete
+is not run again, so the command goes on where it was ended. Each run is an experiment of the kind
 join-leave in a guest: three feeds of small products, seven subscribers, some of whom are killed.
 With `--sparse` the days are as real ones: a product a minute, subscribers stay for hours, and what
 watches the network looks each ten minutes. Virtual time skips what lies between. With `--judge`
