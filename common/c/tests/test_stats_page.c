@@ -112,6 +112,8 @@ static void test_what_is_written_is_read(void **state)
     assert_int_equal(access(file_of(path, getpid()), F_OK), -1);
 }
 
+#define NO_WALL 3 /* exit status: the kernel has no seccomp */
+
 /* Behind a wall that lets nothing but write and exit through: updates are no system calls. */
 static void test_an_update_is_no_system_call(void **state)
 {
@@ -119,8 +121,10 @@ static void test_an_update_is_no_system_call(void **state)
     pid_t pid = fork();
     if (pid == 0) {
         struct stats_page *p = stats_open(dir, &spec);
-        if (!p || prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) < 0)
+        if (!p)
             _exit(2);
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT) < 0)
+            _exit(NO_WALL);
         for (uint64_t i = 0; i < 1000; i++)
             stats_write(p, 1, (unsigned)(i % ROWS), (const char *[STATS_LABELS]){"10.0.0.1"},
                         (const uint64_t[]){i, i});
@@ -130,10 +134,16 @@ static void test_an_update_is_no_system_call(void **state)
     int status;
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
+    char path[128];
+    if (WEXITSTATUS(status) == NO_WALL) {
+        unlink(file_of(path, pid));
+        print_message("SKIPPED test_an_update_is_no_system_call: no seccomp here (qemu-user)\n");
+        skip();
+    }
     assert_int_equal(WEXITSTATUS(status), 0);
     struct stats_image image;
     load(&image, pid);
-    char texts[STATS_LABELS][STATS_TEXT], path[128];
+    char texts[STATS_LABELS][STATS_TEXT];
     uint64_t got[STATS_COLUMNS_MAX];
     bool torn;
     assert_true(stats_get_row(&image, 1, 1, texts, got, &torn));
@@ -196,26 +206,33 @@ struct damage {
 #define TABLE(member) (sizeof(struct stats_header) + offsetof(struct stats_table_entry, member))
 #define COLUMNS (sizeof(struct stats_header) + 2 * sizeof(struct stats_table_entry))
 
+/* Octet `number` of a 32-bit number at an offset; 0: the least significant one. */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define OCTET(at, number) ((at) + 3 - (number))
+#else
+#define OCTET(at, number) ((at) + (number))
+#endif
+
 static const struct damage damages[] = {
     {"no counters page", HEADER(magic), 'X'},
-    {"byte order", HEADER(order), 1},
-    {"found version 9; valid: 1", HEADER(version), 9},
-    {"bytes; valid: the", HEADER(bytes), 3},
-    {"found 0 tables", HEADER(ntables), 0},
-    {"found 200 tables", HEADER(ntables), 200},
+    {"byte order", OCTET(HEADER(order), 0), 9},
+    {"found version 9; valid: 1", OCTET(HEADER(version), 0), 9},
+    {"bytes; valid: the", OCTET(HEADER(bytes), 0), 3},
+    {"found 0 tables", OCTET(HEADER(ntables), 0), 0},
+    {"found 200 tables", OCTET(HEADER(ntables), 0), 200},
     {"program's name", HEADER(program), ' '},
     {"label 0", HEADER(labels[0].key), '"'},
     {"table 0 has no valid name", TABLE(name), '{'},
     {"table own: label 0", TABLE(keys), 'A'},
-    {"found 0 columns", TABLE(ncolumns), 0},
-    {"found 200 columns", TABLE(ncolumns), 200},
-    {"found 2 columns and 0 rows", TABLE(nrows), 0},
-    {"rows of", TABLE(row_bytes), 1},
-    {"beyond the end", TABLE(columns_at) + 3, 0xff},
-    {"beyond the end", TABLE(rows_at) + 2, 0xff},
+    {"found 0 columns", OCTET(TABLE(ncolumns), 0), 0},
+    {"found 200 columns", OCTET(TABLE(ncolumns), 0), 200},
+    {"found 2 columns and 0 rows", OCTET(TABLE(nrows), 0), 0},
+    {"rows of", OCTET(TABLE(row_bytes), 0), 1},
+    {"beyond the end", OCTET(TABLE(columns_at), 3), 0xff},
+    {"beyond the end", OCTET(TABLE(rows_at), 2), 0xff},
     {"column 0 of table own", COLUMNS, '\n'},
-    {"found kind 7", COLUMNS + offsetof(struct stats_column_entry, kind), 7},
-    {"with 99 decimals", COLUMNS + offsetof(struct stats_column_entry, decimals), 99},
+    {"found kind 7", OCTET(COLUMNS + offsetof(struct stats_column_entry, kind), 0), 7},
+    {"with 99 decimals", OCTET(COLUMNS + offsetof(struct stats_column_entry, decimals), 0), 99},
 };
 
 static uint8_t *good_bytes(size_t *n)
