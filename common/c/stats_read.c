@@ -127,19 +127,28 @@ bool stats_parse(struct stats_image *image, uint8_t *bytes, size_t n, char why[S
     return true;
 }
 
-/* Is a row in use that was copied while it was written? */
-static bool has_torn_row(const struct stats_image *image)
+/* Two copies in a row that are equal are whole: the writer was not at work between them. (Of one
+ * copy that is not said: the kernel may copy its octets in any order.) Others are marked as torn;
+ * is there one? */
+static bool mark_torn_rows(const struct stats_image *image, const uint8_t *before)
 {
-    char texts[STATS_LABELS][STATS_TEXT];
-    uint64_t values[STATS_COLUMNS_MAX];
+    bool any = false;
 
-    for (unsigned t = 0; t < image->head.ntables; t++)
-        for (unsigned r = 0; r < image->tables[t].nrows; r++) {
-            bool torn;
-            if (!stats_get_row(image, t, r, texts, values, &torn) && torn)
-                return true;
+    for (unsigned t = 0; t < image->head.ntables; t++) {
+        const struct stats_table_entry *entry = &image->tables[t];
+        for (unsigned r = 0; r < entry->nrows; r++) {
+            size_t at = entry->rows_at + (size_t)r * entry->row_bytes;
+            uint64_t done, begun;
+            memcpy(&done, image->bytes + at, sizeof done);
+            if (memcmp(image->bytes + at, before + at, entry->row_bytes) != 0) {
+                begun = done + 1;
+                memcpy(image->bytes + at + entry->row_bytes - sizeof begun, &begun, sizeof begun);
+            }
+            memcpy(&begun, image->bytes + at + entry->row_bytes - sizeof begun, sizeof begun);
+            any = any || done != begun;
         }
-    return false;
+    }
+    return any;
 }
 
 /* Without following links or waiting for a pipe. */
@@ -169,16 +178,23 @@ bool stats_load(struct stats_image *image, int dir, const char *name, char why[S
     if (fd < 0)
         return false;
     size_t n = (size_t)st.st_size;
-    uint8_t *bytes = malloc(n ? n : 1);
-    bool ok = bytes || refuse(why, "out of memory");
+    uint8_t *bytes = malloc(n ? n : 1), *last = malloc(n ? n : 1), *before = malloc(n ? n : 1);
+    bool ok = (bytes && last && before) || refuse(why, "out of memory");
     /* Read, not mapped: a file that is cut meanwhile would end the reader. */
+    ok = ok && (file_read_at(fd, 0, last, n) == 0 || refuse(why, "%s", strerror(errno)));
     for (int i = 0; ok && i < TORN_TRIES; i++) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
         ok = file_read_at(fd, 0, bytes, n) == 0 || refuse(why, "%s", strerror(errno));
+        memcpy(before, last, n);
+        memcpy(last, bytes, n);
         ok = ok && stats_parse(image, bytes, n, why);
-        if (ok && !has_torn_row(image))
+        if (!ok || !mark_torn_rows(image, before))
             break;
+        ok = stats_parse(image, bytes, n, why); /* rows of a forged file may lie over its texts */
     }
     close(fd);
+    free(last);
+    free(before);
     if (!ok)
         free(bytes);
     return ok;

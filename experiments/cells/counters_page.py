@@ -83,7 +83,7 @@ def _columns(data: bytes, at: int, count: int, table: str) -> Iterator[Column]:
         yield Column(_text(name), KINDS[kind], decimals, _text(text))
 
 
-def _table(data: bytes, at: int, of_page: dict[str, str]) -> Table:
+def _table(data: bytes, before: bytes, at: int, of_page: dict[str, str]) -> Table:
     raw_name, key0, key1, columns, rows, columns_at, rows_at, row_bytes, _ = _TABLE.unpack_from(
         data, at
     )
@@ -100,7 +100,7 @@ def _table(data: bytes, at: int, of_page: dict[str, str]) -> Table:
         start = rows_at + row * row_bytes
         done, *texts = _TEXTS.unpack_from(data, start)
         *values, begun = layout.unpack_from(data, start + _TEXTS.size)
-        if done != begun:
+        if done != begun or data[start : start + row_bytes] != before[start : start + row_bytes]:
             torn += 1
         elif done and (not keys[0] or texts[0][:1] != b"\0"):
             own = {key: _text(text) for key, text in zip(keys, texts, strict=True) if key}
@@ -108,8 +108,11 @@ def _table(data: bytes, at: int, of_page: dict[str, str]) -> Table:
     return Table(name, tuple(_columns(data, columns_at, columns, name)), tuple(found), torn)
 
 
-def parse(data: bytes) -> Page:
-    """Return what the bytes of a page say. PageError."""
+def parse(data: bytes, before: bytes | None = None) -> Page:
+    """Return what the bytes of a page say. PageError.
+
+    `before`: what was read just before. A row that is the same in both is whole: the kernel may
+    copy the octets of one reading in any order, its two marks notwithstanding."""
     if not _HEADER.size <= len(data) <= MOST_BYTES:
         raise PageError(f"found {len(data)} bytes; valid: {_HEADER.size} to {MOST_BYTES}")
     magic, version, order, size, tables, pid, _, start_us, _, program, *labels = (
@@ -125,7 +128,10 @@ def parse(data: bytes) -> Page:
         raise PageError("the tables lie beyond the end")
     texts = [_text(label) for label in labels]
     of_page = {key: text for key, text in zip(texts[::2], texts[1::2], strict=True) if key}
-    found = [_table(data, _HEADER.size + i * _TABLE.size, of_page) for i in range(tables)]
+    found = [
+        _table(data, data if before is None else before, _HEADER.size + i * _TABLE.size, of_page)
+        for i in range(tables)
+    ]
     return Page(_text(program), pid, start_us, tuple(found))
 
 
@@ -133,8 +139,10 @@ def load(path: Path) -> Page:
     """Return the page of a file, read again while a row is being written. PageError, OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as file:
+        data = os.pread(file.fileno(), MOST_BYTES + 1, 0)
         for _ in range(TRIES):
-            page = parse(os.pread(file.fileno(), MOST_BYTES + 1, 0))
+            before, data = data, os.pread(file.fileno(), MOST_BYTES + 1, 0)
+            page = parse(data, before)
             if not any(table.torn for table in page.tables):
                 break
     return page
