@@ -83,6 +83,7 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
             cell = RunningCell(
                 planned, run, clock,
                 keep_work=False, build=BUILD, captures=NO_CAPTURES, described={"case": case},
+                turn=clock.turns().wait(print),
             )  # fmt: skip
             try:
                 while (ended := cell.step(_tell)) is None:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from labs.submissions import Found, parsed_file, read, shown
 from labs.workdir import DIRECTORY, STATE, LabError
 from topologies.emulate import marks
+from virtual.turns import Ticket, in_order
 
 HEADINGS: Final = ("login", "student", "lab", "score", "checked", "now")
 VERBS: Final = ("start", "shell", "run", "check", "measure", "case")
@@ -167,6 +168,16 @@ def _of(directory: Path, now: float) -> tuple[str, str, str, str]:
         return shown(described.get("student", "?")), lab, "", ""
     score = f"{values['score']}/{values['points']}"
     return shown(values["student"]), lab, score, f"{_span(now - values['checked'])} ago"
+
+
+def queue_text(places: int, found: Sequence[Ticket]) -> str:
+    """Return a line about the guests of a machine that counts them: how many run, who waits."""
+    waiting: dict[int, int] = {}
+    for ticket in in_order(found):
+        waiting[ticket.uid] = waiting.get(ticket.uid, 0) + 1
+    running = sum(ticket.runs for ticket in found)
+    names = ", ".join(f"{_login(uid)} ({n})" for uid, n in waiting.items())
+    return f"places for guests: {places}, taken: {running}; waiting: {names or 'nobody'}\n"
 
 
 def _span(seconds: float) -> str:

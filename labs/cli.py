@@ -289,9 +289,12 @@ class ClassStatusOptions:
 def class_status_command(options: ClassStatusOptions) -> int:
     """Say who is at which lab, with which score, and what runs (root sees all)."""
     from labs import class_status as found
+    from virtual import turns
 
     homes = found.homes_in(options.homes)
     print(found.text(found.rows(homes, found.processes(), time.time())), end="")
+    if (machine := turns.configured()) is not None:
+        print(found.queue_text(len(turns.places(machine)), turns.tickets(machine)), end="")
     return EXIT_OK
 
 

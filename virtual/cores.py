@@ -10,7 +10,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+
+_PLACE: ContextVar[int | None] = ContextVar("_PLACE", default=None)
 
 
 def cache_directory() -> Path:
@@ -27,12 +30,25 @@ def available_cores() -> list[int]:
 
 
 @contextmanager
+def at_place(place: int | None) -> Iterator[None]:
+    """Give guests that start meanwhile the core of a place of the machine (turns.py)."""
+    token = _PLACE.set(place)
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+@contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
     """A core that no other guest of this user has. If all are taken or locks cannot be had,
     still one of them: guests that share one are slower, not different. The last first
     (interrupts often go to the first), or as many before it as the user's number says: users do not
     see each other's locks, and a class on one machine shall not crowd on one core."""
     cores = available_cores()
+    if (place := _PLACE.get()) is not None:
+        yield cores[-1 - place % len(cores)]
+        return
     first = os.getuid() % len(cores)
     order = cores[::-1][first:] + cores[::-1][:first]
     folder = directory if directory is not None else cache_directory() / "cores"

@@ -51,6 +51,7 @@ from virtual.guest import (
     guest_python,
 )
 from virtual.kernel_build import Kernel
+from virtual.turns import Turns
 
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/guest/cell")
@@ -89,6 +90,9 @@ class Clock(Protocol):
 
     name: str
     jobs: int
+
+    def turns(self) -> Turns | None:
+        """Return the turns that cells wait for; None: they begin at once."""
 
     def start(self, job: Job, out: Path) -> CellProcess:
         """Start a cell that writes to `out`. Raises CellProblem."""
@@ -189,6 +193,9 @@ class NativeClock:
 
     name = "native"
     jobs = 1
+
+    def turns(self) -> None:
+        """Return the turns that cells wait for: none."""
 
     def start(self, job: Job, out: Path) -> NativeProcess:
         """Start a cell that writes to `out`. Raises CellProblem."""
@@ -369,6 +376,10 @@ class VirtualClock:
         self._limit_s, self._stall_s = limit_s, stall_s
         self.jobs = jobs if jobs is not None else len(available_cores())
         self._share_bytes: int | None = None
+
+    def turns(self) -> Turns:
+        """Return the turns that cells wait for, with the guests of other users."""
+        return Turns()
 
     def fit(self, cells: Sequence[tuple[CellSpec, int]], free: int | None = None) -> None:
         """Lowers `jobs` to what memory (`free` bytes; default: what is free) holds at once, with

@@ -17,7 +17,9 @@ from experiments.runs import digests
 from experiments.runs.cell_process import CellProblem, CellProcess, Clock
 from experiments.runs.preparation import Planned
 from experiments.runs.records import RunRecord
+from virtual.cores import at_place
 from virtual.guest import Times
+from virtual.turns import Turn
 
 
 @dataclass(frozen=True)
@@ -52,9 +54,10 @@ class RunningCell:
         build: Path,
         captures: Captures,
         described: Mapping[str, object],
+        turn: Turn,
     ) -> None:
         self.planned, self._run, self._keep_work = planned, run, keep_work
-        self._described = described
+        self._described, self._turn = described, turn
         self._begin = time.monotonic()
         self._started = time.time()
         cell = planned.cell
@@ -86,7 +89,8 @@ class RunningCell:
         self._problem = ""
         self._process: CellProcess | None = None
         try:
-            self._process = clock.start(job, self._out)
+            with at_place(turn.place):
+                self._process = clock.start(job, self._out)
         except CellProblem as error:
             self._problem = str(error)
 
@@ -154,5 +158,6 @@ class RunningCell:
         """Idempotent."""
         if self._process is not None:
             self._process.stop()
+        self._turn.end()
         if not self._keep_work:
             shutil.rmtree(self._work, ignore_errors=True)

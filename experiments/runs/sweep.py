@@ -21,6 +21,7 @@ from experiments.runs.estimates import Estimates
 from experiments.runs.preparation import Planned
 from experiments.runs.progress import Reporter
 from experiments.runs.running_cell import Failed, Finished, RunningCell
+from virtual.turns import TELL_EVERY_S, Turn
 
 TICK_S: Final = 0.2
 MOST_RUNS: Final = 2  # of a cell
@@ -87,6 +88,7 @@ class Sweep:
         self._numbers: dict[str, int] = {}
         self._runs: dict[str, int] = {}
         self._aside: dict[str, Finished] = {}  # cells with an invalid verdict, set aside
+        self._turns, self._tell_at = clock.turns(), 0.0
         self.outcome = Outcome()
 
     def cells(self, items: Sequence[Planned], supply: Supply | None = None) -> None:
@@ -104,6 +106,8 @@ class Sweep:
                 self._keep_busy(waiting, supply)
         finally:
             with interrupts_deferred():  # a second Ctrl-C does not cut this short
+                if self._turns is not None:
+                    self._turns.stop()
                 for cell in self._running.values():
                     cell.stop()
 
@@ -113,8 +117,10 @@ class Sweep:
         while waiting or self._running:
             if supply.is_over:  # what has begun once may be run once more
                 waiting[:] = [item for item in waiting if item.cell.cell in self._runs]
-            while waiting and len(self._running) < jobs:
-                self._start(waiting.pop(0))
+            while waiting and len(self._running) < jobs and (turn := self._turn()) is not None:
+                self._start(waiting.pop(0), turn)
+            if self._turns is not None and not waiting:
+                self._turns.stop()
             time.sleep(looking.every_s(TICK_S))
             ended += self._step(waiting)
             if not waiting and ended and len(self._running) < jobs:
@@ -146,7 +152,18 @@ class Sweep:
             self._reporter.more(len(items), sum(self._estimates.of(p) for p in items))
         return items
 
-    def _start(self, item: Planned) -> None:
+    def _turn(self) -> Turn | None:
+        """Return a turn; None: guests of other users come first, which is told now and then."""
+        if self._turns is None:
+            return Turn()
+        turn = self._turns.take()
+        now = time.monotonic()
+        if turn is None and not self._running and now >= self._tell_at:
+            self._reporter.note(self._turns.text)
+            self._tell_at = now + TELL_EVERY_S
+        return turn
+
+    def _start(self, item: Planned, turn: Turn) -> None:
         name = item.cell.cell
         self._runs[name] = self._runs.get(name, 0) + 1
         known = self._estimates
@@ -160,6 +177,7 @@ class Sweep:
                 build=self._build,
                 captures=self._captures,
                 described={"attempt": self._runs[name], **self._described},
+                turn=turn,
             )
 
     def _reporting(self, cell: RunningCell) -> Callable[[Event], None]:

@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from common import looking
 from common.places import ROOT, TOPOLOGIES
 from experiments.cells.job import Job
 from experiments.cells.run_directory import (
@@ -49,6 +50,7 @@ from experiments.runs.until_decided import Until
 from experiments.tests.test_until_decided import CLAIM
 from parsers.measure.claims import ClaimResult, Part
 from parsers.measure.undecided import Decider
+from virtual.turns import Turns
 
 Play = Callable[[Job, Path], Iterator[dict[str, Any]]]
 
@@ -101,12 +103,16 @@ class Stage:
 
     def __init__(self, jobs: int = 1) -> None:
         self.jobs = jobs
+        self.machine: Path | None = None  # its directory of turns
         self.play: Play = good
         self.played: list[str] = []
         self.stopped = 0
         self.running: set[Played] = set()
         self.most_at_once = 0
         self.report: Callable[[Path], int] = lambda _path: 0
+
+    def turns(self) -> Turns | None:
+        return Turns(self.machine) if self.machine is not None else None
 
     def start(self, job: Job, out: Path) -> Played:
         assert job.trace.exists()
@@ -215,6 +221,35 @@ def test_a_run_keeps_a_topology_of_its_own(tmp_path: Path, stage: Stage) -> None
     chosen = runner.RunOptions(runs=tmp_path / "runs", topology=copy)
     again = runner.run_experiment(given, planned, PlainReporter(), chosen)
     assert (again.path / runner.TOPOLOGY_COPY).read_text() == text
+
+
+def test_cells_wait_for_their_turn_on_a_shared_machine(
+    tmp_path: Path,
+    stage: Stage,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two cells could run at once, but the machine has one place, and somebody else has it first."""
+    stage.jobs, stage.machine = 2, tmp_path / "turns"
+    (stage.machine / "tickets").mkdir(parents=True)
+    (stage.machine / "places").mkdir()
+    (stage.machine / "places/0").touch()
+    other = Turns(stage.machine).take()
+    assert other is not None
+    looks = iter(range(10))
+
+    def look(_seconds: float) -> float:
+        if next(looks, None) == 5:
+            assert stage.played == []
+            other.end()
+        return 0.001
+
+    monkeypatch.setattr(looking, "every_s", look)
+    result = run(tmp_path)
+    assert len(result.cells) == 2 and stage.most_at_once == 1
+    told = [line for line in capsys.readouterr().out.splitlines() if "waiting" in line]
+    assert told == ["waiting for a place: 1 guests run on this machine, 0 come first"]
+    assert [*(stage.machine / "tickets").iterdir()] == []
 
 
 def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(

@@ -17,6 +17,7 @@ from labs.class_status import Process, activity, rows
 from labs.results import result_of
 from labs.spec import find_lab
 from labs.workdir import DIRECTORY, LabError, open_work
+from virtual.turns import Ticket
 
 ROOT = 0  # the user of processes that are made up: /root
 PYTHON = ("/x/.venv/bin/python", "-B", "-m")
@@ -120,3 +121,15 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert cli.main(["class", "status", str(tmp_path / "none")]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lab: found '{tmp_path}") and "none" in line
+
+
+def test_the_queue_of_a_machine() -> None:
+    found = [
+        Ticket("run-1-0", 0, True, 1),
+        Ticket("wait-1-1", 0, False, 2),
+        Ticket("wait-2-0", 4_000_000, False, 3),
+        Ticket("wait-2-1", 4_000_000, False, 4),
+    ]
+    text = class_status.queue_text(8, found)
+    assert text == "places for guests: 8, taken: 1; waiting: user-4000000 (2), root (1)\n"
+    assert class_status.queue_text(2, []) == "places for guests: 2, taken: 0; waiting: nobody\n"
