@@ -229,7 +229,7 @@ def test_cells_wait_for_their_turn_on_a_shared_machine(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two cells could run at once, but the machine has one place, and somebody else has it first."""
+    """Two cells could run at once, but the machine has one place, which another has first."""
     stage.jobs, stage.machine = 2, tmp_path / "turns"
     (stage.machine / "tickets").mkdir(parents=True)
     (stage.machine / "places").mkdir()
