@@ -29,7 +29,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
     "transport/fec/tests": ("transport/fec", "tests"),
     "transport/fec/fuzz": ("transport/fec", "tests"),
     "fmtp/include": ("transport/net",),
-    "fmtp/src": ("fmtp/include", "transport/loop", "transport/net"),
+    "fmtp/src": ("fmtp/include", "transport/fec", "transport/loop", "transport/net"),
     "fmtp/tools": ("fmtp/include", "transport/tool", "common/c"),
     "fmtp/tests": (
         "fmtp/include",

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gf8.h"
+
 enum { TABLE_BYTES = 32 }; /* ISA-L's multiplication table of a coefficient */
 
 struct rs_code {
@@ -117,10 +119,9 @@ void rs_encode(const struct rs_code *code, size_t size_bytes, const uint8_t *con
 
 /* Which symbols there are, in the order that the equations take them. */
 struct present {
-    const uint8_t *in[RS_N_MAX]; /* source symbols that are here, then repair symbols */
-    unsigned source[RS_N_MAX];   /* ids of the first ones */
-    unsigned repair[RS_N_MAX];   /* parity rows of the others */
-    unsigned missing[RS_N_MAX];  /* source symbols that are not here */
+    const uint8_t *in[RS_N_MAX];                 /* source symbols that are here, then repair */
+    uint8_t source[RS_N_MAX], missing[RS_N_MAX]; /* ids of source symbols: here, not here */
+    uint8_t repair[RS_N_MAX];                    /* parity rows of the others */
     unsigned source_count, repair_count, missing_count;
 };
 
@@ -139,69 +140,41 @@ static bool sort_out(const struct rs_code *code, const unsigned ids[],
     for (unsigned id = 0; id < code->k; id++) {
         if (is_here[id]) {
             p->in[p->source_count] = at[id];
-            p->source[p->source_count++] = id;
+            p->source[p->source_count++] = (uint8_t)id;
         } else {
-            p->missing[p->missing_count++] = id;
+            p->missing[p->missing_count++] = (uint8_t)id;
         }
     }
     for (unsigned id = code->k; id < code->n; id++)
         if (is_here[id]) {
             p->in[p->source_count + p->repair_count] = at[id];
-            p->repair[p->repair_count++] = id - code->k;
+            p->repair[p->repair_count++] = (uint8_t)(id - code->k);
         }
     assert(p->repair_count == p->missing_count);
-    return true;
-}
-
-/* With P the repair symbols, A and C the columns of the present and of the missing source symbols:
- * P = A B + C M, so M = C^-1 A B + C^-1 P. One row for each missing symbol, over `p->in`. */
-static bool coefficients(const struct rs_code *code, const struct present *p, uint8_t *rows)
-{
-    unsigned m = p->missing_count, k = code->k;
-    uint8_t *square = malloc(2 * (size_t)m * m);
-    if (!square)
-        return false;
-    uint8_t *inverse = square + (size_t)m * m;
-    for (unsigned i = 0; i < m; i++)
-        for (unsigned j = 0; j < m; j++)
-            square[i * m + j] = code->parity[(size_t)p->repair[i] * k + p->missing[j]];
-    bool has_inverse = gf_invert_matrix(square, inverse, (int)m) == 0;
-    assert(has_inverse); /* any k of n */
-    (void)has_inverse;
-    memset(rows, 0, (size_t)m * k);
-    for (unsigned i = 0; i < m; i++)
-        for (unsigned l = 0; l < m; l++) {
-            uint8_t c = inverse[i * m + l];
-            const uint8_t *parity = code->parity + (size_t)p->repair[l] * k;
-            for (unsigned j = 0; j < p->source_count; j++)
-                rows[(size_t)i * k + j] ^= gf_mul(c, parity[p->source[j]]);
-            rows[(size_t)i * k + p->source_count + l] = c;
-        }
-    free(square);
     return true;
 }
 
 int rs_decode(const struct rs_code *code, size_t size_bytes, const unsigned ids[],
               const uint8_t *const symbols[], uint8_t *const out[])
 {
+    const unsigned k = code->k;
     struct present p;
-    assert(size_bytes <= INT_MAX);
     if (!sort_out(code, ids, symbols, &p))
         return EINVAL;
-    if (p.missing_count == 0)
-        return 0;
-    size_t count = (size_t)p.missing_count * code->k;
-    uint8_t *rows = malloc(count), *tables = malloc(count * TABLE_BYTES);
-    uint8_t *targets[RS_N_MAX];
-    bool has_room = rows && tables && coefficients(code, &p, rows);
-    if (has_room) {
-        for (unsigned i = 0; i < p.missing_count; i++)
-            targets[i] = out[p.missing[i]];
-        ec_init_tables((int)code->k, (int)p.missing_count, rows, tables);
-        ec_encode_data((int)size_bytes, (int)code->k, (int)p.missing_count, tables,
-                       (uint8_t **)p.in, targets);
+    const unsigned m = p.missing_count;
+    uint8_t *targets[RS_N_MAX], *made = malloc(2 * (size_t)m * k + 1);
+    if (!made)
+        return ENOMEM;
+    uint8_t *rows = made + (size_t)m * k;
+    for (unsigned i = 0; i < m; i++) {
+        memcpy(made + (size_t)i * k, code->parity + (size_t)p.repair[i] * k, k);
+        targets[i] = out[p.missing[i]];
     }
-    free(rows);
-    free(tables);
-    return has_room ? 0 : ENOMEM;
+    /* Any k of n: the rows always have an inverse. */
+    const struct gf8_loss loss = {k, m, p.source, p.missing, made};
+    bool is_solved = gf8_recovery(&loss, rows) == 0;
+    if (is_solved)
+        gf8_combine(size_bytes, k, m, rows, p.in, targets);
+    free(made);
+    return is_solved ? 0 : ENOMEM;
 }
