@@ -168,8 +168,8 @@ def test_a_satellite_feed(tmp_path: Path) -> None:
         server, receiver = found[SERVER], found[RECEIVER]
         assert server.start(make_key).wait(LIMIT_S) == 0
         shutil.copy(server.directory / "feed.key", receiver.directory)
-        loop = receiver.start(to_receive)
-        stack.callback(end, loop, signal.SIGKILL)
+        stays = receiver.start(to_receive)
+        stack.callback(end, stays, signal.SIGKILL)
         today = server.directory / "today"
         for day in range(2):
             shutil.rmtree(today, ignore_errors=True)
@@ -183,5 +183,6 @@ def test_a_satellite_feed(tmp_path: Path) -> None:
                 got = receiver.directory / "feed" / file.name
                 wait_for(f"file {file.name}", got.exists)
                 assert got.read_bytes() == file.read_bytes()
-            time.sleep(11)  # the receiver's silent seconds
-        assert loop.poll() is None
+        assert stays.poll() is None, receiver.said()
+        end(stays)
+        assert stays.returncode == 0, receiver.said()

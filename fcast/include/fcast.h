@@ -124,7 +124,9 @@ struct fcast_receiver_config {
     uint64_t max_object_bytes; /* 64 GiB */
     uint64_t max_bytes;        /* of all objects at a time: 128 GiB */
     uint64_t max_block_bytes;  /* memory to decode one block: 64 MiB */
-    uint64_t silence_ns;       /* after it another session may take the place (10 s) */
+    uint64_t silence_ns;       /* after it another session may take the place (10 s), as long as
+                                * nothing of the first is complete, */
+    bool follows;              /* or in any case, and at once when the sender ends it */
     void *ctx;
     /* An object begins: fill *out if it is wanted. */
     enum fcast_begin (*begin)(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,

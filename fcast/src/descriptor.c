@@ -48,6 +48,16 @@ bool fcast_set_done(struct fcast_receiver *r, uint64_t toi)
     return true;
 }
 
+void fcast_forget_session(struct fcast_receiver *r)
+{
+    r->done_count = 0;
+    free(r->cid);
+    r->cid = NULL;
+    fcast_fdt_free(&r->fdt);
+    r->fdt = (struct fcast_fdt){0};
+    r->has_fdt = false;
+}
+
 const struct fcast_fdt_file *fcast_fdt_file_of(const struct fcast_receiver *r, uint64_t toi)
 {
     for (unsigned i = 0; i < r->fdt.count; i++)

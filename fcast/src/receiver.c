@@ -359,13 +359,16 @@ static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t ts
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)
         return false;
     /* Fcast of 1999 sends one file after another, each as a session of its own without an end. */
-    bool may_move = r->cfg.protocol == FCAST_PROTOCOL_SEED || !r->stats.objects_done;
-    bool is_silent = may_move && !r->is_closed && now_ns > r->heard_ns + r->cfg.silence_ns;
-    if (!r->has_session || (is_silent && (source != r->source || tsi != r->tsi))) {
+    bool may_move =
+        r->cfg.protocol == FCAST_PROTOCOL_SEED || r->cfg.follows || !r->stats.objects_done;
+    bool is_over =
+        r->is_closed ? r->cfg.follows : may_move && now_ns > r->heard_ns + r->cfg.silence_ns;
+    if (!r->has_session || (is_over && (source != r->source || tsi != r->tsi))) {
         while (r->objects)
             drop(r, r->objects, true);
+        fcast_forget_session(r);
         r->has_session = true;
-        r->has_psn = r->has_payload = false;
+        r->is_closed = r->has_psn = r->has_payload = false;
         r->source = source;
         r->tsi = tsi;
         r->heard_ns = now_ns;

@@ -45,6 +45,8 @@ struct fcast_receiver {
 bool fcast_is_done(const struct fcast_receiver *r, uint64_t toi);
 /* Notes that it is. false: no memory. */
 bool fcast_set_done(struct fcast_receiver *r, uint64_t toi);
+/* Another session begins: its objects have numbers of their own, and no descriptor came yet. */
+void fcast_forget_session(struct fcast_receiver *r);
 /* Does the newest descriptor name it? */
 bool fcast_is_named(const struct fcast_receiver *r, uint64_t toi);
 /* What the FDT says of the object; NULL: nothing. */

@@ -18,6 +18,13 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
                               const struct fcast_fti *fti, struct fcast_place *out)
 {
     struct arrival *a = ctx;
+
+    /* What is remembered of the last session's files serves nobody in the next. */
+    if (a->has_session && (source != a->source || tsi != a->tsi))
+        places_forget_done(&a->places);
+    a->has_session = true;
+    a->source = source;
+    a->tsi = tsi;
     enum fcast_begin answer = place_open(&a->places, source, tsi, toi, fti, out);
 
     a->fti = *fti;

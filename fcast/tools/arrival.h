@@ -19,6 +19,8 @@ struct arrival {
     uint64_t bytes;              /* of the files that are here */
     struct fcast_fti fti;        /* of the object that began last */
     uint64_t max_bytes;          /* of all that is incomplete */
+    bool has_session;
+    uint64_t source, tsi; /* of the object that began last */
 };
 
 /* Opens the directory and removes what an earlier process left half made. Ends the program if it

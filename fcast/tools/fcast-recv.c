@@ -32,7 +32,8 @@ static const char usage[] =
     "  --tsi N            only this session (default: the first that is heard)\n"
     "  --protocol NAME    fcast (default), flute, or seed: one file by the packets of 1999\n"
     "  --variant KIND     of Reed-Solomon: rfc5510 (default), rizzo (seed: default) or flute\n"
-    "  --mode MODE        tiddo (default): leave when all is here; satellite: stay\n"
+    "  --mode MODE        tiddo (default): leave when all is here; satellite: stay, and take\n"
+    "                     the next session when one has ended or is silent for ten seconds\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender has, too\n"
     "  --timeout S        end when nothing came for S seconds (default: wait)\n"
     "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
@@ -207,6 +208,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
         die_usage("found %d directories; valid: one DIR", argc - optind);
     arrival_open(&run->arrival, argv[optind], run->cfg.max_bytes);
     run->cfg.protocol = run->session.protocol;
+    run->cfg.follows = run->satellite;
     if (run->cfg.protocol == FCAST_PROTOCOL_SEED && !run->has_variant)
         run->cfg.rs_kind = FCAST_SEED_RS;
     run->arrival.places.keeping = run->keeping;
