@@ -80,6 +80,8 @@ uint64_t fcast_sender_symbols(const struct fcast_sender *s);
 size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out);
 /* Congestion control information of the datagrams to come, instead of a sequence number. */
 void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci);
+/* The time (NTP, seconds) that datagrams with a MAC say from now on. */
+void fcast_sender_set_time(struct fcast_sender *s, uint32_t ntp_s);
 /* A datagram that says that the session ends. 0: the protocol has none (seed). */
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);
 void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_stats *out);
@@ -119,6 +121,7 @@ struct fcast_receiver_config {
     uint64_t tsi; /* seed: the file's ID */
     const uint8_t *key;
     size_t key_len;
+    uint32_t max_age_s; /* of datagrams with a MAC, by fcast_receiver_set_time(); 0: any */
     /* What a stranger can make it store. 0: the default. */
     unsigned max_objects;      /* at a time (64) */
     uint64_t max_object_bytes; /* 64 GiB */
@@ -147,6 +150,8 @@ struct fcast_receiver_stats {
     uint64_t redundant;         /* symbols that were not needed */
     uint64_t stray;             /* of other sessions, senders or objects */
     uint64_t malformed, forged; /* no ALC packets; wrong MAC */
+    uint64_t stale;             /* the MAC is right, the time is not: replayed, or a wrong clock */
+    int64_t stale_s;            /* by how much the last of them was too early */
     uint64_t conflicting;       /* other OTI than the object's first */
     uint64_t refused;           /* objects beyond a bound, or not wanted */
     uint64_t evicted;           /* objects that gave way to others */
@@ -166,6 +171,8 @@ void fcast_receiver_free(struct fcast_receiver *r);
 /* A datagram came; `source` tells senders apart. Is it of the session? */
 bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns);
+/* The time (NTP, seconds) that the ages of datagrams with a MAC are measured by. */
+void fcast_receiver_set_time(struct fcast_receiver *r, uint32_t ntp_s);
 /* The first word of a datagram's congestion control information. false: it is no ALC packet. */
 bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci);
 /* Does the carousel have nothing more for this receiver (its last descriptor says that it is

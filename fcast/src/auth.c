@@ -7,6 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bytes.h"
+
+enum { SCT_HIGH = 0x80 }; /* the first bit of Use: the only time that follows */
+
 struct fcast_auth {
     EVP_MAC_CTX *keyed; /* copied for each datagram */
 };
@@ -70,4 +74,22 @@ bool fcast_auth_verify(struct fcast_auth *a, const uint8_t *datagram, size_t len
     return content && content_len == FCAST_AUTH_CONTENT &&
            compute(a, datagram, len, content + 2, want) &&
            CRYPTO_memcmp(want, content + 2, FCAST_MAC) == 0;
+}
+
+void fcast_time_put(uint8_t out[FCAST_TIME_CONTENT], uint32_t ntp_s)
+{
+    out[0] = SCT_HIGH;
+    out[1] = 0;
+    put_be(out + 2, ntp_s, 4);
+}
+
+bool fcast_time_age(const struct lct_header *h, uint32_t ntp_s, int64_t *age_s)
+{
+    size_t len;
+    const uint8_t *content = lct_extension(h, LCT_EXT_TIME, &len);
+
+    if (!content || len < FCAST_TIME_CONTENT || !(content[0] & SCT_HIGH))
+        return false;
+    *age_s = (int32_t)(ntp_s - (uint32_t)get_be(content + 2, 4)); /* the era ends in 2036 */
+    return true;
 }

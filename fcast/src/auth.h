@@ -2,8 +2,8 @@
  *
  * Authentication of packets by a key that a group shares: EXT_AUTH (RFC 5651) with a group MAC
  * (RFC 6584 5), here the first 16 bytes of HMAC-SHA-256 over the whole datagram with the MAC's
- * place zero. Everyone who has the key can send. There is no protection against replay: a packet
- * that was sent once says nothing new the second time.
+ * place zero. Everyone who has the key can send. EXT_TIME (RFC 5651, SCT-High) says when: else a
+ * session of yesterday could be replayed, and put yesterday's files in place of today's.
  */
 #ifndef FCAST_AUTH_H
 #define FCAST_AUTH_H
@@ -11,6 +11,7 @@
 #include "lct.h"
 
 enum { FCAST_MAC = 16, FCAST_AUTH_CONTENT = 2 + FCAST_MAC, FCAST_KEY_MAX = 64 };
+enum { FCAST_TIME_CONTENT = 2 + 4 };
 
 struct fcast_auth;
 
@@ -24,5 +25,11 @@ bool fcast_auth_sign(struct fcast_auth *a, uint8_t *datagram, size_t len, uint8_
 /* Is the MAC in the datagram right? h: its header. Without EXT_AUTH: no. */
 bool fcast_auth_verify(struct fcast_auth *a, const uint8_t *datagram, size_t len,
                        const struct lct_header *h);
+
+/* The content of EXT_TIME: seconds of NTP. */
+void fcast_time_put(uint8_t out[FCAST_TIME_CONTENT], uint32_t ntp_s);
+/* By how many seconds a datagram was sent before ntp_s; negative: after it. false: it does not
+ * say. */
+bool fcast_time_age(const struct lct_header *h, uint32_t ntp_s, int64_t *age_s);
 
 #endif

@@ -535,6 +535,30 @@ static bool take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *
     return true;
 }
 
+/* Has it the right MAC, and was it sent a short time ago? Without a key any is. */
+static bool is_authentic(struct fcast_receiver *r, const uint8_t *bytes, size_t len,
+                         const struct lct_header *h)
+{
+    int64_t age_s = 0;
+
+    if (!r->auth)
+        return true;
+    bool good = fcast_auth_verify(r->auth, bytes, len, h);
+    bool is_fresh = !r->cfg.max_age_s || (good && fcast_time_age(h, r->ntp_s, &age_s) &&
+                                          llabs(age_s) <= r->cfg.max_age_s);
+    r->stats.forged += !good;
+    if (good && !is_fresh) {
+        r->stats.stale++;
+        r->stats.stale_s = age_s;
+    }
+    return good && is_fresh;
+}
+
+void fcast_receiver_set_time(struct fcast_receiver *r, uint32_t ntp_s)
+{
+    r->ntp_s = ntp_s;
+}
+
 bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci)
 {
     struct lct_header h;
@@ -556,10 +580,8 @@ bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
         r->stats.malformed++;
         return false;
     }
-    if (r->auth && !fcast_auth_verify(r->auth, bytes, len, &h)) {
-        r->stats.forged++;
+    if (!is_authentic(r, bytes, len, &h))
         return false;
-    }
     if (!is_of_session(r, source, h.tsi, now_ns)) {
         r->stats.stray++;
         return false;

@@ -22,6 +22,7 @@ struct fcast_object {
 struct fcast_receiver {
     struct fcast_receiver_config cfg;
     struct fcast_auth *auth;
+    uint32_t ntp_s; /* now */
     bool has_session, is_closed;
     bool has_payload; /* before it, the flag that closes a session says nothing */
     uint64_t source, tsi, heard_ns;

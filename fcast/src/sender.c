@@ -69,7 +69,7 @@ struct fcast_sender {
     uint32_t control_symbol, since_control, control_gap; /* datagrams; the gap changes each time */
     uint64_t control_mean, control_random;
     bool is_committed, is_done;
-    uint32_t sequence, cci;
+    uint32_t sequence, cci, ntp_s;
     bool has_cci; /* instead of the sequence */
     struct fcast_sender_stats stats;
 };
@@ -410,6 +410,9 @@ static size_t put_header(struct fcast_sender *s, const struct object *o, bool is
     *mac = NULL;
     if (s->auth) {
         const uint8_t zeroes[FCAST_AUTH_CONTENT] = {0};
+        uint8_t when[FCAST_TIME_CONTENT];
+        fcast_time_put(when, s->ntp_s);
+        len = lct_add(out, len, LCT_EXT_TIME, when, sizeof when);
         *mac = out + len + 4;
         len = lct_add(out, len, LCT_EXT_AUTH, zeroes, sizeof zeroes);
     }
@@ -635,6 +638,11 @@ void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci)
 {
     s->has_cci = true;
     s->cci = cci;
+}
+
+void fcast_sender_set_time(struct fcast_sender *s, uint32_t ntp_s)
+{
+    s->ntp_s = ntp_s;
 }
 
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out)

@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -403,6 +404,80 @@ def case_an_interrupted_receiver(m: Site) -> None:
     again.ends(0)
     expect(int(again.counts()["restored"]) >= 512, again.told())
     same(got / "big", big)
+
+
+# ---------------------------------------------------------------- replays
+
+
+@contextmanager
+def recorder() -> Iterator[list[bytes]]:
+    """All datagrams of the group, as anybody on the network can hear them."""
+    address, port = GROUP.split(":")
+    heard: list[bytes] = []
+    ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    ear.bind((address, int(port)))
+    member = socket.inet_aton(address) + socket.inet_aton("127.0.0.1")
+    ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, member)
+
+    ear.settimeout(0.2)
+    over = threading.Event()
+
+    def listen() -> None:
+        while not over.is_set():
+            with suppress(TimeoutError):
+                heard.append(ear.recv(65536))
+
+    thread = threading.Thread(target=listen)
+    thread.start()
+    try:
+        yield heard
+    finally:
+        over.set()
+        thread.join()
+        ear.close()
+
+
+def listens() -> bool:
+    """Does a program wait for the group's datagrams?"""
+    return f":{int(GROUP.split(':')[1]):04X} " in Path("/proc/net/udp").read_text()
+
+
+def case_replayed(m: Site) -> None:
+    """Who records a session without its key cannot put its files in place of newer ones."""
+    key = ["--key-file", str(m.key(DIGITS + "\n"))]
+    first, second = m.directory("first"), m.directory("second")
+    for directory, text in ((first, b"old" * 5000), (second, b"new" * 5000)):
+        (directory / "file").write_bytes(text)
+    got = m.directory("got")
+    with recorder() as heard:
+        sender = m.send([first / "file"], *key, "--rate", "5M")
+        m.receive(got, *key).ends(0)
+        sender.signal(signal.SIGINT)
+        sender.ends(0)
+    same(got / "file", first / "file")
+    sender = m.send([second / "file"], *key, "--rate", "5M")
+    m.receive(got, *key, name="later").ends(0)
+    sender.signal(signal.SIGINT)
+    sender.ends(0)
+    same(got / "file", second / "file")
+    time.sleep(3)
+    for age, refused in (("2", True), ("0", False)):  # the second: the attack works without it
+        victim = m.receive(
+            got, *key, "--max-age", age, "--mode", "satellite", "--timeout", "1", name=f"age{age}"
+        )
+        wait_for("receiver", listens)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as thief:
+            thief.setsockopt(
+                socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1")
+            )
+            for datagram in heard:
+                thief.sendto(datagram, (GROUP.split(":")[0], int(GROUP.split(":")[1])))
+        victim.ends(0, 1)
+        counts = victim.counts()
+        expect((int(counts["stale"]) > 0) == refused, victim.told())
+        expect(("recorded and replayed" in victim.said()) == refused, victim.told())
+        same(got / "file", (second if refused else first) / "file")
 
 
 def is_copying(directory: Path) -> bool:

@@ -172,6 +172,7 @@ static void start_receiver(struct sim *s, unsigned i)
                                               .rs_kind = sender->rs_kind,
                                               .max_objects = s->cfg.max_objects,
                                               .max_bytes = s->cfg.max_bytes,
+                                              .max_age_s = s->cfg.max_age_s,
                                               .key =
                                                   s->cfg.other_key ? s->cfg.other_key : sender->key,
                                               .key_len = sender->key_len,

@@ -22,6 +22,7 @@ struct sim_config {
     unsigned max_objects;     /* of the receivers; 0: the default */
     uint64_t max_bytes;       /* the same */
     const uint8_t *other_key; /* the receivers' key, of sender.key_len; NULL: the sender's */
+    uint32_t max_age_s;       /* at the receivers */
     uint64_t datagrams_max;   /* give up */
     void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges */
 };

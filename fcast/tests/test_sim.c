@@ -363,6 +363,35 @@ static void test_keys(void **state)
     }
 }
 
+/* What was recorded is not taken later; nor what a clock that is wrong dates ahead. */
+static void test_replays(void **state)
+{
+    (void)state;
+    for (int offset_s = -2; offset_s <= 2; offset_s++) {
+        struct sim_config cfg = base(FCAST_TRIANGLE);
+        cfg.receivers = 1;
+        cfg.sender.key = (const uint8_t *)"key";
+        cfg.sender.key_len = 3;
+        cfg.max_age_s = 1;
+        struct sim *s = sim_new(&cfg);
+        fcast_sender_set_time(s->sender, 1000);
+        fcast_receiver_set_time(s->receivers[0].core, (uint32_t)(1000 + offset_s));
+        sim_file(s, 20000);
+        sim_run(s, 3000);
+        struct fcast_receiver_stats st;
+        fcast_receiver_get_stats(s->receivers[0].core, &st);
+        if (abs(offset_s) <= 1) {
+            assert_all_done(s);
+            assert_int_equal(st.stale, 0);
+        } else {
+            assert_true(st.stale > 0 && st.stale_s == offset_s);
+            assert_true(!st.received && !s->receivers[0].places);
+        }
+        assert_int_equal(st.forged, 0);
+        sim_free(s);
+    }
+}
+
 static uint64_t random_state = 3;
 
 static uint32_t bits(void)
@@ -556,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_small_files_do_not_wait_for_the_descriptor),
         cmocka_unit_test(test_what_the_wire_carries),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_replays),
         cmocka_unit_test(test_strangers_change_nothing),
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_close),

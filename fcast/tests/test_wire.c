@@ -293,9 +293,34 @@ static void test_authentication(void **state)
     fcast_auth_free(b);
 }
 
+static void test_times(void **state)
+{
+    (void)state;
+    uint8_t bytes[LCT_HEADER_MAX], content[FCAST_TIME_CONTENT];
+    const struct lct_header h = {.tsi = 1, .toi = 2};
+    const uint32_t before = UINT32_MAX - 9, after = 40; /* the era ends between them */
+    struct lct_header got;
+    int64_t age_s;
+
+    size_t len = lct_put(bytes, &h);
+    assert_int_equal(lct_get(bytes, len, &got), LCT_OK);
+    assert_false(fcast_time_age(&got, before, &age_s));
+    fcast_time_put(content, before);
+    len = lct_add(bytes, len, LCT_EXT_TIME, content, sizeof content);
+    const uint8_t published[] = {2, 2, 0x80, 0, 0xff, 0xff, 0xff, 0xf6}; /* RFC 5651, 5.2.2 */
+    assert_memory_equal(bytes + len - sizeof published, published, sizeof published);
+    assert_int_equal(lct_get(bytes, len, &got), LCT_OK);
+    assert_true(fcast_time_age(&got, before, &age_s) && age_s == 0);
+    assert_true(fcast_time_age(&got, after, &age_s) && age_s == 50);
+    assert_true(fcast_time_age(&got, before - 7, &age_s) && age_s == -7);
+    bytes[len - 6] = 0; /* Use: no time follows */
+    assert_false(fcast_time_age(&got, before, &age_s));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_header),
+                                       cmocka_unit_test(test_times),
                                        cmocka_unit_test(test_wide_ids_and_flags),
                                        cmocka_unit_test(test_extensions),
                                        cmocka_unit_test(test_no_header),

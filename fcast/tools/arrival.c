@@ -4,12 +4,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "content.h"
 #include "location.h"
 #include "log_limit.h"
+#include "loop/loop.h"
 #include "tool/command.h"
 
 #define MINUTE_NS UINT64_C(60000000000)
@@ -185,6 +187,24 @@ void arrival_serve(struct arrival *a, struct fcast_receiver_config *cfg)
     cfg->begin = begin;
     cfg->done = done;
     cfg->drop = drop;
+}
+
+void arrival_time(struct arrival *a)
+{
+    struct fcast_receiver_stats st;
+    uint64_t more;
+
+    a->now_ns = tp_now_ns();
+    fcast_receiver_set_time(a->core, tp_ntp_s());
+    fcast_receiver_get_stats(a->core, &st);
+    if (st.stale == a->stale)
+        return;
+    a->stale = st.stale;
+    if (log_limit_take(a->log, "sender", "stale", 1, a->now_ns, &more))
+        fprintf(stderr,
+                "%s: refused datagrams by the time they say, %lld s %s: recorded and replayed, or "
+                "a clock is wrong; valid: --max-age (once a minute)\n",
+                program, llabs((long long)st.stale_s), st.stale_s < 0 ? "ahead" : "ago");
 }
 
 void arrival_close(struct arrival *a, bool is_complete)

@@ -8,6 +8,8 @@
 #include "datadir.h"
 #include "place.h"
 
+enum { AGE = 300, AGE_MAX = 1 << 30 }; /* seconds: of datagrams with a MAC */
+
 struct arrival {
     uint64_t max_unpacked_bytes; /* of a file that is sent as gzip; set before */
     const char *dir_path;
@@ -16,6 +18,7 @@ struct arrival {
     struct log_limit *log;
     struct fcast_receiver *core; /* set by the caller */
     uint64_t now_ns, begun_ns;   /* the same */
+    uint64_t stale;              /* datagrams that were told of */
     uint64_t bytes;              /* of the files that are here */
     struct fcast_fti fti;        /* of the object that began last */
     uint64_t max_bytes;          /* of all that is incomplete */
@@ -28,6 +31,8 @@ struct arrival {
 void arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes);
 /* Sets the receiver's functions. */
 void arrival_serve(struct arrival *a, struct fcast_receiver_config *cfg);
+/* Takes the time; says so if datagrams were refused by it. */
+void arrival_time(struct arrival *a);
 /* is_complete: nothing of the session waits for another process. After fcast_receiver_free(). */
 void arrival_close(struct arrival *a, bool is_complete);
 

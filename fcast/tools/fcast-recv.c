@@ -35,6 +35,8 @@ static const char usage[] =
     "  --mode MODE        tiddo (default): leave when all is here; satellite: stay, and take\n"
     "                     the next session when one has ended or is silent for ten seconds\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender has, too\n"
+    "  --max-age S        with a key: refuse datagrams sent more than S seconds ago, or so\n"
+    "                     far ahead; 0: none (default 300)\n"
     "  --timeout S        end when nothing came for S seconds (default: wait)\n"
     "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
     "  --max-bytes BYTES  of all objects at a time (default 128G)\n"
@@ -79,6 +81,7 @@ enum {
     OPTION_VARIANT,
     OPTION_MODE,
     OPTION_KEY,
+    OPTION_MAX_AGE,
     OPTION_TIMEOUT,
     OPTION_MAX_OBJECT,
     OPTION_MAX_BYTES,
@@ -103,6 +106,7 @@ static const struct option options[] = {
     {"variant", required_argument, NULL, OPTION_VARIANT},
     {"mode", required_argument, NULL, OPTION_MODE},
     {"key-file", required_argument, NULL, OPTION_KEY},
+    {"max-age", required_argument, NULL, OPTION_MAX_AGE},
     {"timeout", required_argument, NULL, OPTION_TIMEOUT},
     {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
     {"max-bytes", required_argument, NULL, OPTION_MAX_BYTES},
@@ -125,6 +129,9 @@ static bool take_bound(struct run *run, int option)
     switch (option) {
     case OPTION_TIMEOUT:
         run->timeout_ns = parse_number("--timeout", optarg, 1, 1000000000) * SECOND_NS;
+        break;
+    case OPTION_MAX_AGE:
+        run->cfg.max_age_s = (uint32_t)parse_number("--max-age", optarg, 0, AGE_MAX);
         break;
     case OPTION_MAX_OBJECT:
         run->cfg.max_object_bytes = parse_number("--max-object", optarg, 1, most);
@@ -293,7 +300,7 @@ static void receive(struct run *run)
     run->arrival.begun_ns = run->arrival.now_ns = tp_now_ns();
     while (!stop_requested && !run->arrival.places.error && !why) {
         poll(&p, 1, WAIT_MS);
-        run->arrival.now_ns = tp_now_ns();
+        arrival_time(&run->arrival);
         tp_batch_in_read(run->in, take, run);
         if (!run->arrival.places.error && !run->satellite && fcast_receiver_has_all(run->core))
             return;
@@ -345,10 +352,10 @@ static void print_summary(const struct run *run, bool complete)
 #define N(field) (unsigned long long)st.field
     printf(
         "files=%llu bytes=%llu received=%llu lost=%llu out_of_order=%llu redundant=%llu "
-        "stray=%llu malformed=%llu forged=%llu conflicting=%llu refused=%llu evicted=%llu "
+        "stray=%llu malformed=%llu forged=%llu stale=%llu conflicting=%llu refused=%llu evicted=%llu "
         "decoded_blocks=%llu restored=%llu wrong=%llu unstored=%llu store_errors=%llu socket_drops=%llu ",
         N(objects_done), (unsigned long long)run->arrival.bytes, N(received), N(lost),
-        N(out_of_order), N(redundant), N(stray), N(malformed), N(forged), N(conflicting),
+        N(out_of_order), N(redundant), N(stray), N(malformed), N(forged), N(stale), N(conflicting),
         N(refused), N(evicted), N(decoded), N(restored), N(objects_wrong), N(objects_unstored),
         N(store_errors), (unsigned long long)tp_socket_drops(run->fd));
 #undef N
@@ -363,7 +370,7 @@ int main(int argc, char **argv)
                              .arrival = {.max_unpacked_bytes = UINT64_C(4) << 30},
                              .fd = -1,
                              .keeping = {.crowd = 4, .memory_bytes = 64 << 20},
-                             .cfg = {.max_bytes = UINT64_C(128) << 30}};
+                             .cfg = {.max_bytes = UINT64_C(128) << 30, .max_age_s = AGE}};
 
     program = "fcast-recv";
     take_arguments(&run, argc, argv);

@@ -326,6 +326,7 @@ static bool send_some(struct run *run, uint64_t now_ns)
 {
     if (!tp_batch_out_ready(&run->out, now_ns))
         return true;
+    fcast_sender_set_time(run->sender, tp_ntp_s());
     unsigned most =
         run->jitter ? 1 : tp_batch_out_most(&run->out, run->cfg.symbol_bytes + 36u, BATCH, now_ns);
     while (run->waiting < most &&

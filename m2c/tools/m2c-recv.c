@@ -33,6 +33,8 @@ static const char usage[] =
     "  --source IP        only from this sender (source-specific multicast)\n"
     "  --tsi N            only this session (default: the first that is heard)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender has, too\n"
+    "  --max-age S        with a key: refuse datagrams sent more than S seconds ago, or so\n"
+    "                     far ahead; 0: none (default 300)\n"
     "  --timeout S        end when nothing came for S seconds before the first packet\n"
     "                     (default: wait)\n"
     "  --max-object BYTES refuse larger files, k/M/G allowed (default 4G)\n"
@@ -77,6 +79,7 @@ enum {
     OPTION_SOURCE,
     OPTION_TSI,
     OPTION_KEY,
+    OPTION_MAX_AGE,
     OPTION_TIMEOUT,
     OPTION_MAX_OBJECT,
     OPTION_RCVBUF,
@@ -92,6 +95,7 @@ static const struct option options[] = {{"base", required_argument, NULL, OPTION
                                         {"source", required_argument, NULL, OPTION_SOURCE},
                                         {"tsi", required_argument, NULL, OPTION_TSI},
                                         {"key-file", required_argument, NULL, OPTION_KEY},
+                                        {"max-age", required_argument, NULL, OPTION_MAX_AGE},
                                         {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                         {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
                                         {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
@@ -126,6 +130,9 @@ static void take_option(struct run *run, int option)
         option_key(optarg, run->key);
         run->cfg.key = run->key;
         run->cfg.key_len = sizeof run->key;
+        break;
+    case OPTION_MAX_AGE:
+        run->cfg.max_age_s = (uint32_t)parse_number("--max-age", optarg, 0, AGE_MAX);
         break;
     case OPTION_TIMEOUT:
         run->timeout_ns = parse_number("--timeout", optarg, 1, 1000000000) * SECOND_NS;
@@ -312,7 +319,7 @@ static void receive(struct run *run)
     run->slot_ns = run->arrival.begun_ns;
     while (!stop_requested && !is_here(run) && !why) {
         wait_for_packets(run);
-        run->arrival.now_ns = tp_now_ns();
+        arrival_time(&run->arrival);
         for (unsigned i = 0; i < run->count; i++)
             tp_batch_in_read(run->channels[i].in, take, run);
         if (!run->first_ns && m2c_receiver_wave(run->core))
@@ -355,17 +362,18 @@ static void print_summary(const struct run *run, bool complete)
         printf("dup=%.3f sym=%.3f head=%.3f net=%.3f comp=%.3f ", 100 * (received / needed - 1),
                100 * (needed / k - 1), 100 * (link / payload - 1), 100 * (link / file - 1),
                100 * (time_s / network_s - 1));
-    printf("received=%llu lost=%llu reordered=%llu late=%llu loss_events=%llu joins=%llu "
-           "leaves=%llu join_timeouts=%llu slots=%llu stray=%llu malformed=%llu forged=%llu "
-           "strange=%llu socket_drops=%llu result=%s\n",
-           (unsigned long long)m.cc.received, (unsigned long long)m.cc.lost,
-           (unsigned long long)m.cc.reordered, (unsigned long long)m.cc.late,
-           (unsigned long long)m.cc.loss_events, (unsigned long long)m.cc.joins,
-           (unsigned long long)m.cc.leaves, (unsigned long long)m.cc.join_timeouts,
-           (unsigned long long)m.cc.slots, (unsigned long long)st.stray,
-           (unsigned long long)st.malformed, (unsigned long long)st.forged,
-           (unsigned long long)m.strange, (unsigned long long)run->drops,
-           complete ? "complete" : "incomplete");
+    printf(
+        "received=%llu lost=%llu reordered=%llu late=%llu loss_events=%llu joins=%llu "
+        "leaves=%llu join_timeouts=%llu slots=%llu stray=%llu malformed=%llu forged=%llu stale=%llu "
+        "strange=%llu socket_drops=%llu result=%s\n",
+        (unsigned long long)m.cc.received, (unsigned long long)m.cc.lost,
+        (unsigned long long)m.cc.reordered, (unsigned long long)m.cc.late,
+        (unsigned long long)m.cc.loss_events, (unsigned long long)m.cc.joins,
+        (unsigned long long)m.cc.leaves, (unsigned long long)m.cc.join_timeouts,
+        (unsigned long long)m.cc.slots, (unsigned long long)st.stray,
+        (unsigned long long)st.malformed, (unsigned long long)st.forged,
+        (unsigned long long)st.stale, (unsigned long long)m.strange, (unsigned long long)run->drops,
+        complete ? "complete" : "incomplete");
 }
 
 int main(int argc, char **argv)
@@ -374,7 +382,9 @@ int main(int argc, char **argv)
         .rcvbuf_bytes = 1 << 20,
         .m2c = {.kind = M2C_CC_M2C},
         .arrival = {.max_unpacked_bytes = UINT64_C(4) << 30, .places = {.keeping = {.crowd = 4}}},
-        .cfg = {.max_bytes = UINT64_C(8) << 30, .max_object_bytes = UINT64_C(4) << 30}};
+        .cfg = {.max_age_s = AGE,
+                .max_bytes = UINT64_C(8) << 30,
+                .max_object_bytes = UINT64_C(4) << 30}};
     struct sandbox walls;
 
     program = "m2c-recv";

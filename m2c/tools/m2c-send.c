@@ -19,7 +19,13 @@
 #include "source.h"
 #include "tool/confine.h"
 
-enum { DATAGRAM_MAX = 2048, CLOSE_DATAGRAMS = 3, HEADERS = 36, MAC = 20, SYMBOL = 1436 };
+enum {
+    DATAGRAM_MAX = 2048,
+    CLOSE_DATAGRAMS = 3,
+    HEADERS = 36,
+    MAC = 28 /* and time */,
+    SYMBOL = 1436
+};
 #define SECOND_NS UINT64_C(1000000000)
 #define LATE_NS (SECOND_NS / 4) /* what is later is not made up for at once */
 
@@ -248,6 +254,7 @@ static bool send_layers(struct run *run, struct m2c_due *due)
             run->late++;
         }
         fcast_sender_set_cci(run->sender, m2c_cci_put(due->cci));
+        fcast_sender_set_time(run->sender, tp_ntp_s());
         const size_t len = fcast_sender_pick(run->sender, due->block, bytes);
         if (!len)
             return false;

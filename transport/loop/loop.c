@@ -14,6 +14,11 @@ uint64_t tp_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+uint32_t tp_ntp_s(void)
+{
+    return (uint32_t)((uint64_t)time(NULL) + 2208988800u);
+}
+
 int tp_watch(int epfd, int fd, int op, uint32_t events, void *ptr)
 {
     struct epoll_event ev = {.events = events, .data.ptr = ptr};

@@ -9,6 +9,7 @@
 #include <sys/epoll.h>
 
 uint64_t tp_now_ns(void); /* CLOCK_MONOTONIC */
+uint32_t tp_ntp_s(void);  /* seconds since 1900, from 2036 on since 2036 */
 /* Registers or changes; ptr comes back in epoll_event.data.ptr. -1 with errno. */
 int tp_watch(int epfd, int fd, int op, uint32_t events, void *ptr);
 /* Arms the timer descriptor at a CLOCK_MONOTONIC time (TP_NEVER disarms). *armed remembers. */
