@@ -30,6 +30,10 @@ PREFIX: Final = "downpour_"
 REPEAT_US: Final = 60_000_000  # Prometheus forgets a value after five minutes
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _MICRO: Final = 6
+# What the library's parser raises of damaged text, beside the ValueError that it promises.
+_UNREADABLE: Final = (
+    ValueError, ArithmeticError, LookupError, AttributeError, TypeError, AssertionError
+)  # fmt: skip
 
 
 class TextError(Exception):
@@ -116,6 +120,6 @@ def read(file: TextIO) -> Recording:
             _family(family, recording)
     except UnicodeDecodeError:
         raise
-    except (ValueError, OverflowError) as error:
-        raise TextError(f"no OpenMetrics text: {error}") from None
+    except _UNREADABLE as error:
+        raise TextError(f"no OpenMetrics text: {' '.join(str(error).split())[:200]}") from None
     return recording

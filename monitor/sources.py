@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from monitor.recording import Recording
 
 SAMPLES: Final = "logs/counters.jsonl"
 CLOCKS: Final = ("native", "virtual")
+MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never end
 
 
 class SourceError(Exception):
@@ -23,7 +25,7 @@ def _clock(cell: Path) -> str:
     """The clock of a cell; native where it does not say."""
     try:
         found = json.loads((cell / "cell.json").read_text(encoding="utf-8")).get("clock")
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return CLOCKS[0]
     return found if found in CLOCKS else CLOCKS[0]
 
@@ -35,6 +37,11 @@ def _cells(path: Path) -> list[Path]:
 
 
 def _file(path: Path) -> Recording:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise SourceError(f"{path}: found no regular file; valid: .jsonl, .csv or OpenMetrics")
+    if status.st_size > MOST_BYTES:
+        raise SourceError(f"{path}: found {status.st_size} bytes; valid: at most {MOST_BYTES}")
     try:
         with path.open(encoding="utf-8", newline="") as file:
             if path.suffix == ".csv":

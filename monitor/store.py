@@ -57,6 +57,13 @@ class Source:
     clock: str
 
 
+def _text_of(value: object) -> str:
+    """Return a text as it is. TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"found {value!r}; valid: a text")
+    return value
+
+
 def _numbers(points: Points) -> tuple[Numbers, Numbers]:
     times = np.frombuffer(points.times_us, np.int64)
     values = np.frombuffer(points.values, np.int64)
@@ -183,15 +190,22 @@ class Store:
         """Return number -> series: of that name, with at least these labels."""
         wanted = set(labels_of(labels or {}))
         found = {}
-        for number, own, text, kind, decimals, about in self._db.execute(
+        for number, own, text, kind, decimals, about in self._select(
             "SELECT id, name, labels, kind, decimals, help FROM series "
             "WHERE source = ? AND (?2 IS NULL OR name = ?2)",
             (source, name),
         ):
-            series = Series(own, kind, decimals, about, tuple(map(tuple, json.loads(text))))
+            series = Series(own, kind, decimals, about, self._labels(text))
             if wanted <= set(series.labels):
                 found[number] = series
         return found
+
+    def _labels(self, text: str) -> tuple[tuple[str, str], ...]:
+        try:
+            pairs = json.loads(text)
+            return tuple((_text_of(key), _text_of(value)) for key, value in pairs)
+        except (ValueError, TypeError, RecursionError) as error:
+            raise StoreError(f"{self._path}: damaged labels of a series: {error}") from None
 
     def points(
         self, series: int, from_us: int = 0, to_us: int = 2**63 - 1

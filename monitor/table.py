@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Final, TextIO
 
 from monitor.recording import GONE, MOST_VALUE, Recording, Series, labels_of, shown
@@ -40,7 +40,7 @@ def write(recording: Recording, file: TextIO) -> None:
 def _number(text: str, decimals: int, line: int) -> int:
     try:
         value = Decimal(text).scaleb(decimals)
-    except InvalidOperation:
+    except DecimalException:
         raise TableError(f"line {line}: found {text!r}; valid: a number") from None
     if not (value.is_finite() and 0 <= value <= MOST_VALUE):
         raise TableError(f"line {line}: found {text!r}; valid: 0 to {MOST_VALUE}")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from common.command_line import run
 from monitor.cli import app
+from monitor.sources import MOST_BYTES
 
 LINES = (
     '{"series":0,"name":"queue_products","kind":"gauge","decimals":0,"labels":{"host":"uva"},'
@@ -93,11 +95,17 @@ def test_what_is_refused(tmp_path: Path, called: Called) -> None:
     (tmp_path / "bytes.om").write_bytes(b"\xff\xfe")
     (tmp_path / "wrong.csv").write_text("a,b\n")
     (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "fifo.csv")
+    with (tmp_path / "endless.om").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
     for name, said in (
         ("bytes.om", "found bytes that are no text"),
         ("wrong.csv", "line 1: found no column time_s"),
         ("empty", "found no logs/counters.jsonl; valid: a run made with --sample counters"),
         ("nowhere", "No such file"),
+        ("fifo.csv", "found no regular file; valid: "),
+        ("endless.om", f"found {MOST_BYTES + 1} bytes; valid: at most {MOST_BYTES}"),
+        ("/dev/zero", "found no regular file"),
     ):
         code, _, error = called("import", str(tmp_path / name))
         assert code in (1, 2)
@@ -106,3 +114,14 @@ def test_what_is_refused(tmp_path: Path, called: Called) -> None:
     (tmp_path / "m.db").unlink()
     code, _, error = called("export")
     assert (code, error.count("\n")) == (2, 1)
+
+
+def test_a_hostile_cell_is_imported_or_refused(tmp_path: Path, called: Called) -> None:
+    cell = make_run(tmp_path) / "cells/a"
+    (cell / "cell.json").write_text("[" * 100_000)
+    assert called("import", str(cell)) == (0, "a (native): 2 series, 4 values\n", "")
+    (cell / "logs/counters.jsonl").unlink()
+    os.mkfifo(cell / "logs/counters.jsonl")
+    code, _, error = called("import", str(cell))
+    assert code == 2
+    assert "found no logs/counters.jsonl" in error

@@ -99,6 +99,22 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
         store.recording(1)
 
 
+@pytest.mark.parametrize("labels", ["[", "[" * 100_000, "5", '[["a"]]', '[[[], "b"]]', "[[1, 2]]"])
+def test_damaged_labels(tmp_path: Path, labels: str) -> None:
+    store = Store(tmp_path / "damaged")
+    store.put("run", "native", recorded((1, 1)))
+    store._db.execute("UPDATE series SET labels = ?", (labels,))
+    with pytest.raises(StoreError, match="damaged labels of a series: "):
+        store.recording(1)
+
+
+def test_a_store_without_its_tables(tmp_path: Path) -> None:
+    store = Store(tmp_path / "damaged")
+    store._db.execute("DROP TABLE series")
+    with pytest.raises(StoreError, match="no such table: series"):
+        store.recording(1)
+
+
 def test_a_full_disk_takes_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     store.put("run", "native", recorded((1, 1)))

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import random
 
 import pytest
 
@@ -84,6 +86,11 @@ def test_csv_comes_back() -> None:
         ("# TYPE a gauge\na NaN 1\n# EOF\n", "no number"),
         ("# TYPE a gauge\na -1 1\n# EOF\n", "negative"),
         ("# TYPE a gauge\na 1e30 1\n# EOF\n", "too large"),
+        # What the library's parser makes other exceptions of.
+        ("g 1 .9e99\ng 1e400 1\n# EOF\n", "no OpenMetrics text"),
+        ('{"g_x", ="b"} 5 1\n# EOF\n', "no OpenMetrics text"),
+        ("g 1 -9.99\n# EOF\n", "no OpenMetrics text"),
+        ("# TYPE h histogram\nh {schema:1} 1\n# EOF\n", "no OpenMetrics text"),
     ],
 )
 def test_other_text_is_refused(text: str, said: str) -> None:
@@ -102,9 +109,37 @@ def test_other_text_is_refused(text: str, said: str) -> None:
         ("time_s,metric,value\n1,a,1\n1,a,-3\n", "line 3: found '-3'; valid: 0 to"),
         ("time_s,metric,value\n1,a,NaN\n", "line 2: found 'NaN'"),
         ('time_s,metric,value\n1,a,"1"x\n', "after line 1: "),
+        ("time_s,metric,value\n1,a,1e999999\n", "line 2: found '1e999999'; valid: "),
+        ("time_s,metric,value\n1e999999,a,1\n", "line 2: found '1e999999'; valid: "),
     ],
 )
 def test_other_tables_are_refused(text: str, said: str) -> None:
     with pytest.raises(table.TableError) as found:
         table.read(io.StringIO(text))
     assert said in str(found.value)
+
+
+def test_any_damage_of_texts_is_read_or_refused() -> None:
+    """What the library's parser is not made for: whatever it raises becomes one line."""
+    dice = random.Random(22)
+    lines = [
+        "# TYPE h histogram\n", 'h_bucket{le="+Inf"} 1 5 # {a="b"} 1\n', "h {schema:1} 1\n",
+        "# TYPE g gauge\n", 'g{a="b\\"c"} 1e3 5\n', "g 1e400 1\n", "g 1 .9e99\n", "# UNIT g s\n",
+        "# TYPE i info\n", 'i_info{a="b"} 1\n', '{"g_x", a="b"} 5 6\n', "# EOF\n",
+    ]  # fmt: skip
+    table_lines = ["1.5,a_total,x,5\n", "2,g,,\n", '3,g,"q,w",1e5\n', "1e999,g,,nan\n"]
+    strange = '{}",=\\#\n\0 eE+-.09aNI_\u0661\ud800'
+
+    def damaged(text: str) -> str:
+        for _ in range(dice.randrange(5)):
+            at = dice.randrange(len(text) + 1)
+            text = text[:at] + dice.choice(["", *strange]) + text[at + dice.randrange(3) :]
+        return text
+
+    for _ in range(1500):
+        text = damaged("".join(dice.choices(lines, k=dice.randrange(1, 8))) + "# EOF\n")
+        with contextlib.suppress(openmetrics.TextError):
+            "".join(openmetrics.lines(openmetrics.read(io.StringIO(text))))
+        text = damaged("time_s,metric,p,value\n" + "".join(dice.choices(table_lines, k=3)))
+        with contextlib.suppress(table.TableError):
+            table.write(table.read(io.StringIO(text)), io.StringIO())
