@@ -61,6 +61,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "fmtp.repair": Setting(
         "words", "unicast or multicast", words=("unicast", "multicast"), instead="repair"
     ),
+    "fmtp.timer_from": Setting("words", "bop or eop", words=("bop", "eop")),
     "fmtp.ttl": _whole(1, 255, "an integer from 1 to 255"),
     "ldm6.congestion_control": Setting(
         "word",

@@ -134,6 +134,7 @@ struct fmtp_server_config {
                                        tau_snd(n) runs while it waits in the system */
     uint32_t first_index;           /* product index of the first product */
     double f_snd;                   /* equation (1): tau_snd = max(f_snd*S/r_mc, max RTT) */
+    bool timer_from_bop;            /* tau_snd runs from BOP (DRFSM21 2.1.4), else from EOP */
     uint64_t r_mc_bps;              /* multicast rate used in equation (1) */
     uint64_t tau_snd_min_ns; /* 0: equation (1) as published; else tau_snd is at least this */
     uint64_t pace_bps;       /* 0: no pacing here (the NIC's HTB shapes); else pace datagrams */

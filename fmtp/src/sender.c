@@ -338,7 +338,9 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     s->stats.products++;
     p->multicasted = true;
     p->left_ns = now_ns;
-    tp_timer_arm(&s->timers, &p->timer, now_ns + max64(tau_ns, s->cfg.tau_snd_min_ns));
+    tp_timer_arm(&s->timers, &p->timer,
+                 (s->cfg.timer_from_bop ? p->bop_ns : now_ns) +
+                     max64(tau_ns, s->cfg.tau_snd_min_ns));
     p->nudge_ns =
         max64(2 * rtt_ns, NUDGE_MIN_NS) + fmtp_scaled_tx_ns(1, queued_bytes(s), s->cfg.r_mc_bps);
     p->queued_ns = s->cfg.queued_bytes ? now_ns + p->nudge_ns : 0;

@@ -29,6 +29,7 @@ struct fmtp_sender_config {
     uint16_t fec_k;          /* blocks per FEC group, <= FMTP_FEC_MAX_K; 0: no extension */
     uint64_t session_id;
     double f_snd;            /* equation (1) */
+    bool timer_from_bop;     /* tau_snd runs from BOP, else from EOP */
     uint64_t r_mc_bps;       /* equation (1), and the cost of repair; 0: unknown */
     uint64_t r_uc_bps;       /* all streams together at most; 0: unlimited */
     uint64_t tau_snd_min_ns; /* 0: equation (1) as it is */

@@ -190,6 +190,8 @@ static void left(struct fmtp_sender *s, const struct item *item, uint64_t now_ns
     give_back(s, item);
     if (s->dying && is_dying(s, p))
         return;
+    if (item->flags == FMTP_BOP)
+        p->bop_ns = now_ns;
     if (item->flags == FMTP_EOP) {
         fmtp_sender_multicasted(s, p, now_ns);
     } else if (p->groups && item->flags == FMTP_PARITY) {

@@ -50,6 +50,7 @@ struct product {
     struct tp_timer timer; /* first: timers are cast back to their product */
     struct tp_timer nudge;
     uint64_t nudge_ns;     /* the interval before this one */
+    uint64_t bop_ns;       /* when its BOP left */
     uint64_t left_ns;      /* when its EOP left */
     uint64_t acked_ns;     /* when the first peer acknowledged it; 0: none has */
     uint64_t queued_ns;    /* till then it may wait in the system; 0: hardly */

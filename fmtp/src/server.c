@@ -73,6 +73,7 @@ static int open_core(struct fmtp_server *s, struct tp_error *err)
         .layout = cfg->layout,
         .first_index = cfg->first_index,
         .f_snd = cfg->f_snd,
+        .timer_from_bop = cfg->timer_from_bop,
         .r_mc_bps = cfg->r_mc_bps,
         .tau_snd_min_ns = cfg->tau_snd_min_ns,
         .max_products = cfg->max_products,

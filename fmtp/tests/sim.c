@@ -152,6 +152,7 @@ static void start_sender(struct sim *s)
                                      .session_id = ++s->session,
                                      .overhead_bytes = (uint16_t)s->cfg.overhead_bytes,
                                      .f_snd = s->cfg.f_snd,
+                                     .timer_from_bop = s->cfg.timer_from_bop,
                                      .r_mc_bps = s->cfg.rate_bps,
                                      .r_uc_bps = s->cfg.r_uc_bps,
                                      .max_products = s->cfg.max_products,

@@ -56,6 +56,7 @@ struct sim_config {
     uint64_t delay_spread_ns; /* receiver i: delay_ns + i * spread */
     uint32_t overhead_bytes;  /* below FMTP, per datagram */
     double f_snd, f_rcv, loss, duplicate, reorder;
+    bool timer_from_bop;
     double burst_begins, burst_ends; /* Gilbert-Elliott: per datagram; in a burst all is lost */
     uint64_t reorder_ns;             /* extra delay of a reordered datagram, at most */
     int receivers;

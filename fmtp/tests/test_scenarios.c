@@ -419,6 +419,24 @@ static void test_too_late(void **state)
     sim_free(s);
 }
 
+/* ---- the same with the timer that runs from BOP, which is put on the NIC at 0 */
+static void test_timer_from_bop(void **state)
+{
+    struct sim_config cfg = common;
+
+    (void)state;
+    cfg.drop = lose_tail;
+    cfg.f_snd = 1;
+    cfg.timer_from_bop = true;
+    struct sim *s = sim_new(&cfg);
+    sim_product(s, SIZE, 0);
+    sim_run(s, TP_NEVER);
+    assert_int_equal(s->released_ns[0], 20 * MS);
+    assert_int_equal(s->why[0], FMTP_RELEASE_TIMEOUT);
+    assert_int_equal(s->rx[0].missed[0], 1);
+    sim_free(s);
+}
+
 /* ---- requests still queued when the sender timer expires are rejected as well: 40 of 50 blocks
  * over a unicast link of 1 Mbit/s take 0.47 s; tau_snd = 10 * 72400*8/20e6 = 0.29 s */
 static bool lose_most(int rx, const struct fmtp_header *h)
@@ -561,6 +579,7 @@ int main(void)
         cmocka_unit_test(test_whole_last_product_too_late),
         cmocka_unit_test(test_whole_first_product),
         cmocka_unit_test(test_too_late),
+        cmocka_unit_test(test_timer_from_bop),
         cmocka_unit_test(test_slow_unicast),
         cmocka_unit_test(test_unwanted),
         cmocka_unit_test(test_timers_are_independent),

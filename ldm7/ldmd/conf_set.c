@@ -21,6 +21,7 @@ enum kind {
     KIND_LAYOUT,
     KIND_MAC,
     KIND_REPAIR,
+    KIND_TIMER,
     KIND_SWITCH,
     KIND_WORD,
     KIND_PATH,
@@ -59,6 +60,7 @@ static const struct setting {
     {"fmtp.mac_level", KIND_MAC, AT(mac_level), 0, 2,
      "auto, 0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
     {"fmtp.repair", KIND_REPAIR, AT(unicast_repair), 0, 1, "unicast or multicast"},
+    {"fmtp.timer_from", KIND_TIMER, AT(timer_from_bop), 0, 1, "bop or eop"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
      sizeof((struct conf_settings *)0)->congestion_control - 1,
@@ -136,6 +138,12 @@ static bool set_repair(char *at, const char *value)
 {
     *(bool *)at = strcasecmp(value, "unicast") == 0;
     return *(bool *)at || strcasecmp(value, "multicast") == 0;
+}
+
+static bool set_timer(char *at, const char *value)
+{
+    *(bool *)at = strcasecmp(value, "bop") == 0;
+    return *(bool *)at || strcasecmp(value, "eop") == 0;
 }
 
 static bool set_switch(char *at, const char *value)
@@ -239,6 +247,7 @@ enum conf_set_result conf_set(struct conf_settings *set, const char *name, const
             continue;
         if (s->kind == KIND_WORD || s->kind >= KIND_PATH ? set_text(at, s, value)
             : s->kind == KIND_REPAIR                     ? set_repair(at, value)
+            : s->kind == KIND_TIMER                      ? set_timer(at, value)
             : s->kind == KIND_SWITCH                     ? set_switch(at, value)
                                                          : set_number(at, s, value))
             return CONF_SET_OK;

@@ -333,6 +333,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .congestion_control = set->congestion_control,
         .first_index = first_index,
         .f_snd = set->f_snd,
+        .timer_from_bop = set->timer_from_bop,
         .r_mc_bps = m->entry->r_mc_bps,
         .r_uc_bps = set->r_uc_bps,
         .dead_ns = set->dead_s * NS_PER_S,
