@@ -138,6 +138,7 @@ class Agent:
         found = {
             **os.environ,
             "PATH": f"{checkout}/labs/bin:{os.environ['PATH']}",
+            "PYTHON": sys.executable,
             "NETWORK": str(self._emulated.state_dir / "network.json"),
             "FAULT_SOCKET": str(self._faults_path),
             "GROUP": network.multicast_group,

@@ -153,6 +153,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "common",
         "topologies.model",
         "topologies.emulate",
+        "topologies.verify",
         "controller.api.path_client",
         "experiments",
         "parsers.base",

@@ -66,6 +66,8 @@ def test_start_solution_and_wrong_answers(number: int, kernel: Kernel, tmp_path:
         assert exit_code(before) == 1
         assert {r.name for r in before if r.status is Status.PASSED} == AT_START[number]
         assert all(r.hint for r in before if r.status is not Status.PASSED)
+        if number == 2:  # nothing is changed yet, and nothing stays
+            assert "All is as asked." in run(connection, "verify")
 
         run(connection, f"SOLUTION={there}; . $SOLUTION/solution.sh")
         after = connection.check(None, print)
