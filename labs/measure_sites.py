@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify` at a lab's prompt: what the network gives each host, asked beside found (ping, iperf3)."""
+"""`verify` at a lab's prompt: ping and iperf3 to every host, asked beside found."""
 
 from __future__ import annotations
 
