@@ -21,10 +21,10 @@ if [ ! -d "$work/base" ]; then
 fi
 machine="$work/machine.$$"
 mkdir -p "$machine"/{upper,work,root}
-# A mount namespace of its own: whatever happens, no mount outlives this script.
+# Mounts and processes of its own: none outlives this script, and its `downpour down` sees no other's networks.
 export machine work root command
 # shellcheck disable=SC2016 # the inner shell expands them
-unshare --mount --propagation private bash -euo pipefail -c '
+unshare --mount --propagation private --pid --fork --kill-child bash -euo pipefail -c '
   new=$machine/root
   mount -t overlay overlay -o "lowerdir=$work/base,upperdir=$machine/upper,workdir=$machine/work" "$new"
   rm -f "$new/etc/apt/sources.list"
