@@ -4,7 +4,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +20,8 @@ A line runs in the lab's shell (bash, as root), where the switches are.
   @HOST COMMAND      runs a program in a host, as in: @pub ping -c 3 10.10.1.2
   COMMAND &          goes on in later lines; wait and kill %1 work as usual
   sleep 10           lets 10 seconds of the lab's time pass (it stands still while you think)
+  ports              where each switch's ports lead
+  numbered           sends and receives numbered datagrams; numbered send --help
   fault              breaks and mends links, switches, the controller
   Ctrl-C             interrupts a line; Ctrl-D or exit leaves (the network stays)
 A loop that never waits (while :; do :; done) stops the lab's time; after a minute its network is
@@ -27,6 +32,30 @@ ended. Put a sleep into it.
 def prompt(number: int, now_s: float, clock: str) -> str:
     """Return the prompt, with the network's time."""
     return f"lab {number} [{now_s:.3f} s{'' if clock == 'virtual' else ', native'}] > "
+
+
+def is_complete(text: str) -> bool:
+    """Tell whether bash would run the text, not wait for more: a quote, `do` or <<end is open."""
+    if (len(text) - len(text.rstrip("\\"))) % 2:
+        return False
+    done = subprocess.run(
+        ["bash", "-n"],
+        input=text.encode(),
+        capture_output=True,
+        env={**os.environ, "LC_ALL": "C"},
+        check=False,
+    )
+    said = (b"unexpected end of file", b"unexpected EOF", b"here-document")
+    return not any(words in done.stderr for words in said)
+
+
+def whole_command(line: str, more: Callable[[], str]) -> str:
+    """Return the line with those that complete it. `more` may raise EOFError: that is all."""
+    text = line
+    with contextlib.suppress(EOFError):
+        while not is_complete(text):
+            text += "\n" + more()
+    return text
 
 
 def shell(lab: Lab, connection: Connection) -> int:
@@ -46,6 +75,7 @@ def shell(lab: Lab, connection: Connection) -> int:
         while True:
             try:
                 line = input(prompt(lab.number, connection.now_s, connection.clock))
+                line = whole_command(line, lambda: input("> "))
             except EOFError:
                 print()
                 return 0
@@ -76,10 +106,18 @@ def _run(connection: Connection, line: str) -> int:
 
 
 def _script(connection: Connection) -> int:
+    def more() -> str:
+        line = sys.stdin.readline()
+        if not line:
+            raise EOFError
+        return line.rstrip("\n")
+
     code = 0
-    for line in sys.stdin:
-        if line.strip():
-            code = _run(connection, line.rstrip("\n"))
+    with contextlib.suppress(EOFError):
+        while True:
+            line = more()
+            if line.strip():
+                code = _run(connection, whole_command(line, more))
     return code
 
 

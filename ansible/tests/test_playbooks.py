@@ -21,7 +21,7 @@ def play(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_which_playbooks_there_are() -> None:
-    assert NAMES == ["build", "down", "experiment", "fetch", "install", "up", "workflow"]
+    assert NAMES == ["build", "class", "down", "experiment", "fetch", "install", "up", "workflow"]
 
 
 @pytest.mark.parametrize("words", [(), ("upp",)])
@@ -35,7 +35,7 @@ def test_unknown_playbooks_are_refused_in_one_line(words: tuple[str, ...]) -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ansible-playbook") is None, reason="Ansible is not installed")
-@pytest.mark.parametrize("name", ["workflow", "up", "down"])
+@pytest.mark.parametrize("name", ["workflow", "up", "down", "class"])
 def test_every_playbook_can_be_read(name: str) -> None:
     """The workflow imports install, build, experiment and fetch."""
     done = play(name, "--syntax-check", "-i", str(ANSIBLE / "inventory.example.yml"))

@@ -138,6 +138,12 @@ int log_reopen(void)
     return 0;
 }
 
+void log_take_stderr(void)
+{
+    if (log_path[0])
+        dup2(log_fd, STDERR_FILENO);
+}
+
 void log_set_level(enum log_level level)
 {
     threshold = level;

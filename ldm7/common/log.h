@@ -29,6 +29,9 @@ int log_set_destination(const char *dest);
 const char *log_file(void);
 /* Opens the file again (after rotation). 0 or -1 with errno, the old one stays in use. */
 int log_reopen(void);
+/* Makes standard error the log's file, for a program that this process becomes: what it complains
+ * about is kept. Nothing changes where the log is no file. */
+void log_take_stderr(void);
 /* Default NOTE: -v is INFO, -x DEBUG. */
 void log_set_level(enum log_level level);
 /* The level in force. */

@@ -178,6 +178,7 @@ void children_on_fork(struct children *c, void (*in_child)(void *ctx), void *ctx
 static int run_exec(char *const *argv)
 {
     loop_unblock_signals();
+    log_take_stderr();
     execvp(argv[0], argv);
     log_error("cannot execute \"%s\": %s", argv[0], strerror(errno));
     return 127;

@@ -114,6 +114,12 @@ def life(site: Site) -> None:
     Path(site.settings["LDM_PQACT_CONF"]).write_text("EXP\t.\tFILL\tone\n")
     site.no(2, 'found "FILL"', "start")
     Path(site.settings["LDM_PQACT_CONF"]).write_text("EXP\t.\tFILE\tone\n")
+    other = site.top / "other.conf"  # the one that ldmd.conf names
+    other.write_text("EXP\t^(unclosed\tFILE\tone\n")
+    conf.write_text(f'ALLOW ANY .*\nEXEC "{pqact.replace("pqact.conf", "other.conf")}"\n')
+    for verb in ("start", "check", "restart"):
+        site.no(2, f'{other}:1: found "^(unclosed"', verb)
+    conf.write_text(f'ALLOW ANY .*\nEXEC "{pqact}"\n')
     site.no(1, "ldmctl mkqueue makes it", "start")
     site.ok("mkqueue")
     site.no(2, "exists", "mkqueue")
