@@ -14,11 +14,11 @@ BURST_COMMENT: Final = "downpour-burst"  # counts the first packet of each burst
 MULTICAST_CLASS: Final = "1:1"
 UNICAST_CLASS: Final = "1:2"
 
-Protocol = Literal["ldm7", "ldm6", "fcast"]  # of published values and bands
+Protocol = Literal["ldm7", "ldm6", "fcast", "m2c", "tcp"]  # of published values and bands
 PROTOCOL_PATTERN: Final = r"^[a-z][a-z0-9-]{0,31}$"  # of an experiment's protocol
 # Of these, our own programs write the logs; of all others the cell itself (`logs/feed.log`).
-WITH_OWN_LOGS: Final = ("ldm7", "ldm6", "fcast")
-MULTICAST_PROTOCOLS: Final = ("ldm7", "fcast")  # of WITH_OWN_LOGS: data go to a group's address
+WITH_OWN_LOGS: Final = ("ldm7", "ldm6", "fcast", "m2c")
+MULTICAST_PROTOCOLS: Final = ("ldm7", "fcast", "m2c")  # of WITH_OWN_LOGS: data go to groups
 JOIN_LEAVE: Final = "join-leave"  # `kind` of an experiment whose subscribers join and leave
 
 VerdictWord = Literal["faithful", "degraded", "invalid"]

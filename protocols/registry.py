@@ -11,14 +11,15 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from common.nearest import did_you_mean
-from protocols import fcast, flute, fmtp, ldm, norm, tcp, udpcast, uftp
+from protocols import fcast, flute, fmtp, ldm, m2c, norm, tcp, udpcast, uftp
 from protocols.adapter import NAME, Adapter
 
 GROUP: Final = "downpour.protocols"
 OWN: Final = {
     adapter.name: adapter
     for adapter in (
-        *(ldm.LDM7, ldm.LDM6, fcast.FCAST, fmtp.FMTP, fmtp.UNICAST, norm.NORM, norm.FEC),
+        *(ldm.LDM7, ldm.LDM6, fcast.FCAST, m2c.M2C, fmtp.FMTP, fmtp.UNICAST),
+        *(norm.NORM, norm.FEC),
         *(flute.NO_CODE, flute.RS, flute.RQ, uftp.UFTP, udpcast.UDPCAST, tcp.TCP),
     )
 }

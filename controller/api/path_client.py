@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import httpx  # costs each command 0.1 s, and few talk to the service
 
 __all__ = [
+    "Channels",
     "Endpoint",
     "PathAnswer",
     "PathClient",

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from common.files import tail
-from controller.api.path_client import PathClient, PathClientError, endpoints_of
+from controller.api.path_client import Channels, PathClient, PathClientError, endpoints_of
 from experiments.design.networks import BACKGROUND_LANE
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
@@ -28,6 +28,7 @@ START_S: Final = 30.0  # for servers to listen, and for addresses to be resolved
 END_S: Final = 120.0  # for clients to end after their time
 POLL_S: Final = 0.05
 CONGESTION_CONTROL: Final = "cubic"
+UNTIL_STOPPED_S: Final = 86_400  # longer than any replay
 
 
 class BackgroundError(Exception):
@@ -42,11 +43,11 @@ def shares(flows: int, hosts: Sequence[str]) -> dict[str, int]:
     return {host: count for host, count in counts.items() if count}
 
 
-def client_argv(address: str, flows: int, seconds: int) -> list[str]:
+def client_argv(address: str, flows: int, seconds: int, tcp: str = CONGESTION_CONTROL) -> list[str]:
     """Return the command of a sender of parallel flows for `LEAD_S` and then `seconds`; it reports
-    only the latter."""
+    only the latter. `tcp`: their congestion control."""
     return [
-        *["iperf3", "-c", address, "-p", str(PORT), "-P", str(flows), "-C", CONGESTION_CONTROL],
+        *["iperf3", "-c", address, "-p", str(PORT), "-P", str(flows), "-C", tcp],
         *["-O", str(LEAD_S), "-t", str(seconds), "-i", "10", "-J"],
     ]
 
@@ -56,11 +57,35 @@ def log_name(host: str) -> str:
     return f"iperf3.{host}.json"
 
 
+def make_path(
+    emulation: Emulation,
+    network: Network,
+    hosts: Iterable[str],
+    channels: Channels | None = None,
+) -> None:
+    """Make the path on which others send: best effort (rate 0), on the second lane, to the segments
+    of these hosts. BackgroundError."""
+    root, leaves = endpoints_of(network, BACKGROUND_LANE)
+    segments = {network.segment_of(host, BACKGROUND_LANE).name for host in hosts}
+    try:
+        with PathClient(emulation.controller_socket) as service:
+            service.create_path(PATH, root, 0, channels=channels)
+            for name in sorted(segments):
+                service.add_leaf(PATH, leaves[name])
+    except PathClientError as error:
+        raise BackgroundError(f"the path service refused the others' path: {error}") from None
+
+
 class Background:
     """The flows of one cell, from the publisher to its subscribers."""
 
     def __init__(
-        self, emulation: Emulation, network: Network, subscribers: Sequence[str], flows: int
+        self,
+        emulation: Emulation,
+        network: Network,
+        subscribers: Sequence[str],
+        flows: int,
+        tcp: str = CONGESTION_CONTROL,
     ) -> None:
         if network.lane_count < BACKGROUND_LANE:
             raise BackgroundError(
@@ -68,6 +93,7 @@ class Background:
                 "topology with a parameter `lanes`, such as bottleneck"
             )
         self._emulation, self._network = emulation, network
+        self._tcp = tcp
         self._shares = shares(flows, subscribers)
         self._clients: dict[str, subprocess.Popen[bytes]] = {}
         self._servers: dict[str, subprocess.Popen[bytes]] = {}
@@ -77,7 +103,7 @@ class Background:
         """Makes their path and starts them; returns when slow start is over. BackgroundError,
         NetworkError."""
         self._logs = logs
-        self._make_path()
+        make_path(self._emulation, self._network, self._shares)
         for host in self._shares:
             self._resolve(self._address(host))
             self._servers[host] = self._emulation.popen(
@@ -89,7 +115,7 @@ class Background:
         self._await_servers()
         publisher = self._network.publisher.name
         for host, flows in self._shares.items():
-            argv = client_argv(self._address(host), flows, round(seconds))
+            argv = client_argv(self._address(host), flows, round(seconds), self._tcp)
             with (logs / log_name(host)).open("wb") as log:
                 self._clients[host] = self._emulation.popen(
                     publisher, argv, stdout=log, stderr=subprocess.STDOUT
@@ -118,18 +144,6 @@ class Background:
 
     def _address(self, host: str) -> str:
         return self._network.host(host).path_nic(BACKGROUND_LANE).ip
-
-    def _make_path(self) -> None:
-        """Best effort (rate 0), to the segments of those who get flows."""
-        root, leaves = endpoints_of(self._network, BACKGROUND_LANE)
-        segments = {self._network.segment_of(host, BACKGROUND_LANE).name for host in self._shares}
-        try:
-            with PathClient(self._emulation.controller_socket) as service:
-                service.create_path(PATH, root, 0)
-                for name in sorted(segments):
-                    service.add_leaf(PATH, leaves[name])
-        except PathClientError as error:
-            raise BackgroundError(f"the path service refused the flows' path: {error}") from None
 
     def _resolve(self, address: str) -> None:
         """Addresses are resolved before anything is measured."""

@@ -129,26 +129,37 @@ class CarouselRun(FilesRun):
     def _has_ended(self, host: str) -> bool:
         return host in self.daemons and self.daemons[host].poll() is not None
 
-    def _start_sender(self) -> None:
-        argv = carousel.send_argv(
+    def send_argv(self, file: Path) -> list[str]:
+        """Return the sender's command line."""
+        return carousel.send_argv(
             self.cell.carousel,
             self.setup,
             rate_bps=self.cell.r_mc_bps,
-            file=self._file(self.publisher),
-            source=self._directory(self.publisher),
+            file=file,
+            source=file.parent,
         )
-        self._start(self.publisher, argv, self.logs / "fcast-send.log")
+
+    def receive_argv(self, receiver: int, directory: Path) -> list[str]:
+        """Return a receiver's command line."""
+        return carousel.receive_argv(self.cell.carousel, self.setup, receiver, directory)
+
+    def log_name(self, host: str) -> str:
+        """Return what the log of a host's program is called, without `.log`."""
+        kind = self.cell.protocol
+        return f"{kind}-send" if host == self.publisher else f"{host}.{kind}-recv"
+
+    def _start_sender(self) -> None:
+        self._start(self.publisher, self.send_argv(self._file(self.publisher)))
 
     def _tune_in(self, host: str) -> None:
-        number = self.subscribers.index(host)
-        argv = carousel.receive_argv(self.cell.carousel, self.setup, number, self._directory(host))
+        argv = self.receive_argv(self.subscribers.index(host), self._directory(host))
         self.tuned_in[host] = time.time()
-        self._start(host, argv, self.logs / f"{host}.fcast-recv.log")
+        self._start(host, argv)
         if self.throttle is not None:
             self.throttle.take(self.daemons[host].pid)
 
-    def _start(self, host: str, argv: list[str], log: Path) -> None:
-        with log.open("ab") as text:
+    def _start(self, host: str, argv: list[str]) -> None:
+        with (self.logs / f"{self.log_name(host)}.log").open("ab") as text:
             self.daemons[host] = self.emulation.popen(host, argv, stdout=text, stderr=text)
 
     def check_daemons(self) -> None:
@@ -159,7 +170,7 @@ class CarouselRun(FilesRun):
             code = process.poll()
             if code is None or (code == 0 and host != self.publisher):
                 continue
-            name = "fcast-send" if host == self.publisher else f"{host}.fcast-recv"
+            name = self.log_name(host)
             raise CellError(f"{name} ended with {code}:\n{tail(self.logs / f'{name}.log')}")
 
     def end_daemons(self) -> None:

@@ -154,6 +154,11 @@ class CellBase:
         )
 
     @property
+    def build(self) -> Path:
+        """Return where the C programs are."""
+        return self.job.build
+
+    @property
     def needs_disk(self) -> bool:
         """Tell whether the cell's files must lie on a disk."""
         return False

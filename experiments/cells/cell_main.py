@@ -28,6 +28,7 @@ from experiments.cells.cell_base import (
 from experiments.cells.events import Event
 from experiments.cells.job import Job
 from experiments.cells.join_leave_cell import JoinLeaveRun
+from experiments.cells.layers_cell import LayersRun
 from experiments.cells.peer_cell import PeerRun
 from experiments.cells.replay_cell import CellRun
 from experiments.cells.run_directory import write_json
@@ -39,7 +40,9 @@ from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
 
-# What runs a cell with one feed, by how its protocol is told of products.
+# What runs a cell whose path is its protocol's own kind.
+OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
+# What runs any other cell with one feed, by how its protocol is told of products.
 RUNS: Final[Mapping[Feed, type[CellRun]]] = {
     "ldm": CellRun,
     "carousel": CarouselRun,
@@ -51,7 +54,7 @@ RUNS: Final[Mapping[Feed, type[CellRun]]] = {
 def _kind_of(cell: CellSpec) -> type[CellBase]:
     if isinstance(cell, JoinLeaveCell):
         return JoinLeaveRun
-    return RUNS[registry.get(cell.protocol).feed]
+    return OWN_RUNS.get(cell.protocol) or RUNS[registry.get(cell.protocol).feed]
 
 
 def run_cell(job: Job, out: Path) -> Event:

@@ -4,18 +4,28 @@ replay's network, rates, losses and watching."""
 
 from __future__ import annotations
 
-from experiments.cells.cell_base import Step
+from collections.abc import Sequence
+
+from experiments.cells.background_traffic import UNTIL_STOPPED_S, Background, BackgroundError
+from experiments.cells.cell_base import CellError, Step
 from experiments.cells.job import REPLAYING
 from experiments.cells.replay_cell import CellRun
+from experiments.cells.rivals import Rival, rivals_of
 from protocols import registry
 
 
 class FilesRun(CellRun):
     """The cell on a running network."""
 
+    _flows: Background | None = None
+    _rivals: Sequence[Rival] = ()
+
     def steps_with(self, prepare: Step, compare: Step) -> tuple[Step, ...]:
         """Return the steps of the cell, in order: `prepare` just before the replay, `compare` at
         the end."""
+        rivals: tuple[Step, ...] = ()
+        if self.cell.has_rivals:
+            rivals = (("starting what competes", self.start_rivals),)
         return (
             ("probing the links", self.probe_links),
             ("creating the path", self.make_path),
@@ -23,10 +33,47 @@ class FilesRun(CellRun):
             ("measuring round trips", self.measure),
             ("shaping the sender, injecting loss", self.shape),
             prepare,
+            *rivals,
             (REPLAYING, self.replay),
             ("looking at the network again", self.look_back),
             compare,
         )
+
+    # -- what competes --------------------------------------------------------------------------
+    def start_rivals(self) -> None:
+        """Start what shares the network's links; it goes on until the replay is over."""
+        cell = self.cell
+        try:
+            if cell.background_flows:
+                self._flows = Background(
+                    self.emulation,
+                    self.network,
+                    self.subscribers,
+                    cell.background_flows,
+                    cell.rivals.tcp,
+                )
+                self._flows.start(self.logs, UNTIL_STOPPED_S)
+            self._rivals = rivals_of(self)
+            for rival in self._rivals:
+                rival.start()
+        except BackgroundError as error:
+            raise CellError(str(error)) from None
+
+    def _stop_rivals(self) -> None:
+        if self._flows is not None:
+            self._flows.stop()
+        for rival in self._rivals:
+            rival.stop()
+
+    def replay(self) -> None:
+        """Sample, replay and wait; then end what competes."""
+        super().replay()
+        self._stop_rivals()
+
+    def end_all(self) -> None:
+        """End whatever still runs, what competes included."""
+        self._stop_rivals()
+        super().end_all()
 
     def _expect(self) -> None:
         """Say what the network must show while files are on their way; programs come and go."""

@@ -502,6 +502,28 @@ class CellRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical != "fail"
 
+    def _rival_parameters(self) -> dict[str, object]:
+        """Return what the cell's file has for layered multicast and for what competes."""
+        cell = self.cell
+        found: dict[str, object] = {}
+        if cell.bottleneck.rate_bps:
+            found["bottleneck_bps"] = cell.bottleneck.rate_bps
+            found["bottleneck_packets"] = cell.bottleneck.packets
+        if cell.has_rivals:
+            found["background_tcp"] = cell.rivals.tcp
+            found["rival_sessions"] = cell.rivals.sessions
+            found["short_flows_per_min"] = cell.rivals.short_flows_per_min
+        return {**found, **(asdict(cell.layers) if cell.protocol == "m2c" else {})}
+
+    def _path_interfaces(self) -> dict[str, object]:
+        """Return the interfaces by which what competes is told apart, by host."""
+        if not (self.cell.has_rivals or self.cell.bottleneck.rate_bps):
+            return {}
+        lanes = range(1, self.network.lane_count + 1)
+        hosts = (self.publisher, *self.subscribers)
+        nics = {h: [f"{h}/{self.emulation.nic1_of(h, lane)}" for lane in lanes] for h in hosts}
+        return {"path_interfaces": nics}
+
     def _cell_json(self) -> dict[str, object]:
         cell = self.cell
         common = self.common_json()
@@ -512,6 +534,7 @@ class CellRun(CellBase):
             "ldm6_subscribers": list(self.upstreams),
             **({"clock_offset_ms": self.clock_offsets_ms} if self.clock_offsets_ms else {}),
             "nic1": self.nic1,
+            **self._path_interfaces(),
             "nics": [self.nic1, self.network.publisher.nic2.interface],
             "parameters": {
                 "F": self.job.trace_info["source"],
@@ -547,6 +570,7 @@ class CellRun(CellBase):
                 **dict(cell.settings),
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,
+                **self._rival_parameters(),
                 "guarantee": cell.guarantee,
                 "cut": cell.cut,
                 # f_cwnd is CTCP's; another algorithm in force sizes its window itself.

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from experiments.design.carousel import Carousel
+from experiments.design.layers import Bottleneck, Layers, Rivals
 from experiments.design.parameters import (
     BASE_FACTORS,
     PARAMETER_FACTORS,
@@ -36,6 +37,7 @@ SIZE_FACTORS: Final = (
     "b_rcv",
     "q_snd",
 )  # bytes; in names of cells MB
+RATE_FACTORS: Final = ("bottleneck_bps", "max_rate_bps")  # in names of cells Mbit/s
 LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
@@ -128,6 +130,15 @@ class CellSpec:
     clock_offset_i_ms: tuple[float, ...] | None  # by receiver
     pause_ms: float  # of the first receiver, in each second
     carousel: Carousel
+    layers: Layers
+    rivals: Rivals
+    bottleneck: Bottleneck
+
+    @property
+    def has_rivals(self) -> bool:
+        """Tell whether others send over the links that the path crosses."""
+        rivals = self.rivals
+        return bool(self.background_flows or rivals.sessions or rivals.short_flows_per_min)
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -227,7 +238,13 @@ class CellSpec:
             "clock_offset_i_ms",
         )
         found: dict[str, Any] = {n: tuple(raw[n]) for n in names if raw[n] is not None}
-        return {**found, "carousel": Carousel(**raw["carousel"])}
+        return {
+            **found,
+            "carousel": Carousel(**raw["carousel"]),
+            "layers": Layers(**raw["layers"]),
+            "rivals": Rivals(**raw["rivals"]),
+            "bottleneck": Bottleneck(**raw["bottleneck"]),
+        }
 
     def digest(self, trace_text: str) -> str:
         """Identifies what is run: a finished cell with the same digest need not run again."""
@@ -251,6 +268,8 @@ def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
 def _short(name: str, level: Scalar) -> str:
     if isinstance(level, str):
         return level.lower()
+    if name in RATE_FACTORS:
+        return f"{level / 1e6:g}"
     return f"{level / 1e6:g}M" if name in SIZE_FACTORS else f"{level:g}"
 
 
@@ -382,7 +401,24 @@ def build_cell(
         clock_offset_i_ms=fixed.clock_offset_i_ms and fixed.clock_offset_i_ms[: chosen.m],
         pause_ms=fixed.pause_ms,
         carousel=_carousel(fixed),
+        layers=_layers(fixed),
+        rivals=_rivals(fixed),
+        bottleneck=Bottleneck(fixed.bottleneck_bps or 0, fixed.bottleneck_packets),
     )
+
+
+def _layers(fixed: Parameters) -> Layers:
+    return Layers(
+        cc=fixed.cc,
+        leave_latency_ms=fixed.leave_latency_ms,
+        slot_s=fixed.slot_s,
+        quiescence_s=fixed.quiescence_s,
+        max_rate_bps=fixed.max_rate_bps or 0,
+    )
+
+
+def _rivals(fixed: Parameters) -> Rivals:
+    return Rivals(fixed.background_tcp, fixed.rival_sessions, fixed.short_flows_per_min)
 
 
 def _carousel(fixed: Parameters) -> Carousel:
@@ -414,7 +450,8 @@ def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
     r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
     ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
     needed = r_mc + r_uc if registry.get(protocol).multicast else ldm6_bps
-    return Rates(r_mc, r_uc, round(fixed.headroom * needed), ldm6_bps)
+    r_vn = 0 if fixed.bottleneck_bps else round(fixed.headroom * needed)  # 0: best effort
+    return Rates(r_mc, r_uc, r_vn, ldm6_bps)
 
 
 def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:

@@ -7,8 +7,10 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from common.contracts import FRAME_BYTES
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
+from topologies.model.core_rate import with_core_rate
 from topologies.model.document import TopologyErrors, read_document
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find, load
@@ -37,7 +39,7 @@ class Networks:
     def of(self, cell: CellSpec) -> Network:
         """With the round trip that the cell asks for, and a lane for competing flows if it has
         some. Raises TopologyErrors, or UsageError if the topology cannot be that."""
-        lanes = BACKGROUND_LANE if cell.background_flows else 1
+        lanes = BACKGROUND_LANE if cell.has_rivals else 1
         key = (cell.topology, cell.m, cell.subscribers, lanes)
         if key not in self._found:
             path = find(cell.topology)
@@ -46,7 +48,7 @@ class Networks:
             if lanes > 1:
                 if LANES not in has:
                     raise UsageError(
-                        f"background_flows: found {cell.background_flows} on {cell.topology}; "
+                        f"{_rival_of(cell)} on {cell.topology}; "
                         f"valid: 0, or a topology with a parameter {LANES}, such as bottleneck"
                     )
                 more = {LANES: lanes}
@@ -54,12 +56,33 @@ class Networks:
                 self._found[key] = _generated(path, cell.m, cell.subscribers, more)
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
-        lists = (cell.rtt_i_ms, cell.rate_i_bps, cell.queue_i_bytes)
+        lists = (cell.rtt_i_ms, cell.rate_i_bps, cell.queue_i_bytes, cell.bottleneck)
         changed = (key, cell.rtt_ms, cell.handoff_loss, *lists)
         if changed not in self._changed:
-            network = _with_lists(with_rtt(self._found[key], cell.rtt_ms), cell)
+            network = _with_bottleneck(with_rtt(self._found[key], cell.rtt_ms), cell)
+            network = _with_lists(network, cell)
             self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
         return self._changed[changed]
+
+
+def _rival_of(cell: CellSpec) -> str:
+    """Say which of the cell's rivals there are."""
+    if cell.background_flows:
+        return f"background_flows: found {cell.background_flows}"
+    if cell.rivals.sessions:
+        return f"rival_sessions: found {cell.rivals.sessions}"
+    return f"short_flows_per_min: found {cell.rivals.short_flows_per_min:g}"
+
+
+def _with_bottleneck(network: Network, cell: CellSpec) -> Network:
+    """Give the core links the cell's rate, if it has one. Raises UsageError."""
+    if not cell.bottleneck.rate_bps:
+        return network
+    queue_bytes = cell.bottleneck.packets * FRAME_BYTES
+    try:
+        return with_core_rate(network, cell.bottleneck.rate_bps, queue_bytes)
+    except ValueError as error:
+        raise UsageError(f"bottleneck_bps: {error}") from None
 
 
 def _with_lists(network: Network, cell: CellSpec) -> Network:

@@ -46,9 +46,16 @@ MAX_REPEATS = 1000
 Fec = Literal["ldpc-triangle", "ldpc-staircase", "rs", "none"]
 Order = Literal["shuffle", "rotate", "sequential"]
 Storage = Literal["in-place", "memory", "receive-order", "group-area", "crowd-bucket", "crowd-pool"]
+LeaveMs = Annotated[int, Field(strict=True, ge=0, le=9000)]
+SlotSeconds = Annotated[float, Field(ge=0.1, le=3600, allow_inf_nan=False), NO_TRUTH]
+PerMinute = Annotated[float, Field(ge=0, le=6000, allow_inf_nan=False), NO_TRUTH]
+Sessions = Annotated[int, Field(strict=True, ge=0, le=1)]
+Packets = Annotated[int, Field(strict=True, ge=2, le=100_000)]
 Io = Literal["cached", "direct"]
 Guarantee = Literal["none", "queues"]
 Cut = Literal["none", "handoff"]
+Cc = Literal["m2c", "webrc", "static"]
+RivalTcp = Literal["cubic", "reno"]
 Repair = Literal["unicast", "multicast"]
 Clocks = Literal["any", "native", "virtual"]
 Truth = Annotated[bool, Field(strict=True)]
@@ -164,6 +171,13 @@ class Factors(Block):
     loss_period: tuple[Period, ...] | None = Field(default=None, min_length=1)
     storage: tuple[Storage, ...] | None = Field(default=None, min_length=1)
     crowd: tuple[Crowd, ...] | None = Field(default=None, min_length=1)
+    bottleneck_bps: tuple[RateBps, ...] | None = Field(default=None, min_length=1)
+    cc: tuple[Cc, ...] | None = Field(default=None, min_length=1)
+    leave_latency_ms: tuple[LeaveMs, ...] | None = Field(default=None, min_length=1)
+    slot_s: tuple[SlotSeconds, ...] | None = Field(default=None, min_length=1)
+    max_rate_bps: tuple[RateBps, ...] | None = Field(default=None, min_length=1)
+    rival_sessions: tuple[Sessions, ...] | None = Field(default=None, min_length=1)
+    short_flows_per_min: tuple[PerMinute, ...] | None = Field(default=None, min_length=1)
     clock_offset_ms: tuple[OffsetMs, ...] | None = Field(default=None, min_length=1)
     pause_ms: tuple[PauseMs, ...] | None = Field(default=None, min_length=1)
 
@@ -201,6 +215,13 @@ PARAMETER_FACTORS: Final = {
     "loss_period": "every",
     "storage": "",
     "crowd": "b",
+    "bottleneck_bps": "line",
+    "cc": "",
+    "leave_latency_ms": "leave",
+    "slot_s": "slot",
+    "max_rate_bps": "most",
+    "rival_sessions": "rival",
+    "short_flows_per_min": "short",
     "clock_offset_ms": "off",
     "pause_ms": "pause",
 }
@@ -267,6 +288,27 @@ class Parameters(Block):
         description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
         "own without a guarantee; the topology needs a parameter `lanes`",
     )
+    background_tcp: RivalTcp = Field(
+        "cubic", description="congestion control of these flows, whatever the hosts' is"
+    )
+    rival_sessions: Sessions = Field(
+        0,
+        description="further sessions of m2c, without an end, over the same links as "
+        "background_flows",
+    )
+    short_flows_per_min: PerMinute = Field(
+        0.0,
+        description="competing TCP connections of 3.2 kB on average (exponential) that begin by a "
+        "Poisson process (M2C10 7.4), over the same links",
+    )
+    bottleneck_bps: RateBps | None = Field(
+        None,
+        description="rate of the topology's limited core links, in place of its own; no path "
+        "reserves anything then",
+    )
+    bottleneck_packets: Packets = Field(
+        25, description="queue of these links, in full frames (M2C10 7.1)"
+    )
     guarantee: Guarantee = Field(
         "none",
         description="queues: switch ports whose link has a rate have a queue for each path "
@@ -330,9 +372,11 @@ class Parameters(Block):
         "what they got (DRFSM21 4)",
     )
     file_bytes: SizeBytes | None = Field(
-        None, description="one file of this size in place of the trace; fcast needs it"
+        None, description="one file of this size in place of the trace; fcast and m2c need it"
     )
-    fec: Fec = Field("ldpc-triangle", description="of fcast: the code")
+    fec: Fec = Field(
+        "ldpc-triangle", description="of fcast and m2c: the code; of m2c ldpc-triangle or none"
+    )
     k: Symbols = Field(0, description="of fcast: source symbols of a block at most; 0: its default")
     order: Order = Field("shuffle", description="of fcast: order of the blocks in a round")
     symbol_bytes: SymbolBytes = Field(1400, description="of fcast: data of a datagram")
@@ -362,6 +406,21 @@ class Parameters(Block):
         0,
         description="of fcast: writes a second that the receivers' disk takes, native clock alone; "
         "0: what it can",
+    )
+    cc: Cc = Field(
+        "m2c",
+        description="of m2c: congestion control; m2c: our reading of M2C10, webrc: RFC 3738, "
+        "static: layers whose rates do not fall",
+    )
+    leave_latency_ms: LeaveMs = Field(
+        0, description="of m2c: how long a group goes on to who has left it, as behind routers"
+    )
+    slot_s: SlotSeconds = Field(10.0, description="of m2c: TSD, seconds of a time slot")
+    quiescence_s: SlotSeconds = Field(
+        300.0, description="of m2c: QD, seconds that a channel rests at least"
+    )
+    max_rate_bps: RateBps | None = Field(
+        None, description="of m2c: what each receiver takes at most; left out: what is sent"
     )
     clock_offset_ms: OffsetMs = Field(
         0.0,

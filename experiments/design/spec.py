@@ -22,6 +22,7 @@ from pydantic import (
 
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
+from experiments.design import layers
 from experiments.design.parameters import (
     MAX_DURATION_S,
     MAX_RECEIVERS,
@@ -419,12 +420,19 @@ def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors
         valid = "file_bytes beside it, in parameters or factors: a carousel sends a file"
         reports.add(place, "protocol fcast without file_bytes", valid)
     _check_storage(reports, fixed, number, block)
+    _check_layers(reports, fixed, number, block)
     if any(block.loss_period or (fixed.loss_period,)):
         if any(block.loss):
             found = f"loss {max(block.loss):g} beside loss_period"
             reports.add(("factors", number, "loss"), found, "[0]: every nth datagram is lost")
         if set(block.protocol) != {"fcast"}:
             reports.add(place, f"{', '.join(block.protocol)} with loss_period", "[fcast]")
+
+
+def _check_layers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """What layered multicast can do, and what may compete with it."""
+    for key, found, valid in layers.problems(fixed, block):
+        reports.add(("factors", number, key), found, valid)
 
 
 def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
@@ -492,11 +500,12 @@ def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Fact
     if offset and fixed.clock_offset_i_ms is not None:
         found = "clock_offset_i_ms beside clock_offset_ms"
         reports.add(("parameters", "clock_offset_i_ms"), found, "one of the two")
-    if (offset or any(fixed.clock_offset_i_ms or ())) and "fcast" in block.protocol:
-        place: Place = ("factors", number, "protocol")
-        reports.add(place, "protocol fcast with a clock offset", "ldm7 or ldm6")
-    if any(block.pause_ms or (fixed.pause_ms,)) and "fcast" in block.protocol:
-        reports.add(("factors", number, "protocol"), "protocol fcast with pause_ms", "ldm7 or ldm6")
+    place: Place = ("factors", number, "protocol")
+    for name in (n for n in ("fcast", "m2c") if n in block.protocol):
+        if offset or any(fixed.clock_offset_i_ms or ()):
+            reports.add(place, f"protocol {name} with a clock offset", "ldm7 or ldm6")
+        if any(block.pause_ms or (fixed.pause_ms,)):
+            reports.add(place, f"protocol {name} with pause_ms", "ldm7 or ldm6")
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
@@ -541,9 +550,13 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
                 reports.add(("parameters", name), f"{name} {value:g}", valid)
         if spec.parameters.shaped_by != "cell":
             reports.add(("parameters", "shaped_by"), "shaped_by: ldmd", "cell with kind join-leave")
-        if flows := spec.parameters.background_flows:
-            place: Place = ("parameters", "background_flows")
-            reports.add(place, f"background_flows {flows}", "0: not with kind join-leave")
+        for name in ("background_flows", "rival_sessions", "short_flows_per_min"):
+            if flows := getattr(spec.parameters, name):
+                place: Place = ("parameters", name)
+                reports.add(place, f"{name} {flows:g}", "0: not with kind join-leave")
+        if spec.parameters.bottleneck_bps:
+            place = ("parameters", "bottleneck_bps")
+            reports.add(place, "bottleneck_bps", "nothing: not with kind join-leave")
     else:
         _check_factors(reports, spec)
     _check_timeouts(reports, spec)

@@ -26,6 +26,7 @@ from experiments.verdict.carousel import carousel_checks
 from experiments.verdict.checks import Check, Limits, Status, Verdict, summary
 from experiments.verdict.evidence import Evidence, ShaperSample
 from experiments.verdict.in_flight import InFlight
+from experiments.verdict.layers import layers_checks
 from experiments.verdict.loss import duplicate_blocks, injected_loss, receive_buffers
 from experiments.verdict.machine import clock_check, cpu, lag_check
 from experiments.verdict.network import drops, link_delays, relay_lateness, round_trips, settings
@@ -89,6 +90,8 @@ def _as_a_finding(check: Check) -> Check:
 def _of_the_protocol(evidence: Evidence) -> tuple[Check, ...]:
     if evidence.carousel is not None:
         return carousel_checks(evidence, evidence.carousel)
+    if evidence.layers is not None:
+        return layers_checks(evidence, evidence.layers)
     return (
         accounting(evidence),
         *replay_checks(evidence.replayed, evidence.products, evidence.clock),

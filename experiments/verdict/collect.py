@@ -21,7 +21,7 @@ from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.deliveries import receiver_stats
-from parsers.measure.run_files import load_carousel
+from parsers.measure.run_files import load_carousel, load_layers
 from parsers.read.cell_files import lossy_link_directions
 from parsers.read.counters import Counters, injected_loss, parse_counters, rule_bursts
 from parsers.read.ldm_log import (
@@ -105,9 +105,11 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),
         loss_period=cell.loss_period,
         carousel=load_carousel(out, everyone) if cell.protocol == "fcast" else None,
+        layers=load_layers(out, everyone) if cell.protocol == "m2c" else None,
+        branches_change=cell.protocol == "m2c",
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
-        congested=(congested(network) if cell.background_flows or cell.rate_i_bps else frozenset()),
+        congested=congested(network) if _has_full_queues(cell) else frozenset(),
         paused=everyone[0] if cell.pause_ms else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,
@@ -120,6 +122,11 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         rtt_after_ms=seen.rtt_after_ms,
         clock=seen.clock,
     )
+
+
+def _has_full_queues(cell: CellSpec) -> bool:
+    """Tell whether queues are to fill: by what competes, or behind a bottleneck."""
+    return bool(cell.has_rivals or cell.rate_i_bps or cell.bottleneck.rate_bps)
 
 
 def congested(network: Network) -> frozenset[str]:

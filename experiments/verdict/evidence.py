@@ -12,6 +12,7 @@ from experiments.verdict.host_lag import HostLag
 from experiments.verdict.in_flight import FlightSeen
 from experiments.verdict.queue_watch import Queue
 from parsers.measure.carousel import CarouselData
+from parsers.measure.layers import LayersData
 from parsers.read.counters import Counters
 from parsers.read.ldm_log import ReceiverStats, Replayed
 from parsers.read.products import ContentCheck
@@ -106,6 +107,7 @@ class Evidence:
     clock: Clock = "native"
     loss_period: int = 0  # every nth datagram is lost; 0: `loss`
     carousel: CarouselData | None = None  # of protocol fcast
+    layers: LayersData | None = None  # of protocol m2c
 
 
 def parse_shaper_log(text: str) -> list[ShaperSample]:

@@ -23,6 +23,7 @@ enum { WAIT_MS = 200, EXIT_INCOMPLETE = 1, ETHERNET = 14, JOINED_MAX = M2C_LAYER
 
 static const char usage[] =
     "Usage: m2c-recv --base IP:PORT --interface IP [OPTION]... DIR\n"
+    "       m2c-recv --base IP:PORT --interface IP --listen [OPTION]...\n"
     "Receives the file of an m2c-send into DIR.\n"
     "\n"
     "  --base IP:PORT     multicast group of the base channel, and UDP port\n"
@@ -39,6 +40,7 @@ static const char usage[] =
     "                     (default: wait)\n"
     "  --max-object BYTES refuse larger files, k/M/G allowed (default 4G)\n"
     "  --rcvbuf BYTES     UDP receive buffer of a channel, k/M/G allowed (default 1M)\n"
+    "  --listen           join, count and keep nothing, until a signal\n"
     "  --no-sandbox       do without the walls that seccomp and Landlock make\n"
     "  --help, --version\n"
     "\n"
@@ -57,7 +59,7 @@ struct run {
     struct fcast_receiver_config cfg;
     struct m2c_receiver_config m2c;
     uint8_t key[TP_KEY_BYTES];
-    bool no_sandbox;
+    bool no_sandbox, is_listening;
     uint64_t timeout_ns, rcvbuf_bytes, rate_bps;
     struct arrival arrival;
     struct fcast_receiver *files;
@@ -83,6 +85,7 @@ enum {
     OPTION_TIMEOUT,
     OPTION_MAX_OBJECT,
     OPTION_RCVBUF,
+    OPTION_LISTEN,
     OPTION_NO_SANDBOX,
     OPTION_HELP,
     OPTION_VERSION
@@ -99,6 +102,7 @@ static const struct option options[] = {{"base", required_argument, NULL, OPTION
                                         {"timeout", required_argument, NULL, OPTION_TIMEOUT},
                                         {"max-object", required_argument, NULL, OPTION_MAX_OBJECT},
                                         {"rcvbuf", required_argument, NULL, OPTION_RCVBUF},
+                                        {"listen", no_argument, NULL, OPTION_LISTEN},
                                         {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},
                                         {"help", no_argument, NULL, OPTION_HELP},
                                         {"version", no_argument, NULL, OPTION_VERSION},
@@ -143,6 +147,7 @@ static void take_option(struct run *run, int option)
     case OPTION_RCVBUF:
         run->rcvbuf_bytes = parse_number("--rcvbuf", optarg, 4096, 1000000000);
         break;
+    case OPTION_LISTEN: run->is_listening = true; break;
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("m2c-recv (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
@@ -155,8 +160,10 @@ static void take_arguments(struct run *run, int argc, char **argv)
     for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, c);
     check_addresses(&run->base, &run->interface);
-    if (optind + 1 != argc)
-        die_usage("found %d directories; valid: one DIR", argc - optind);
+    if (argc - optind != !run->is_listening)
+        die_usage("found %d directories; valid: one DIR, none with --listen", argc - optind);
+    if (run->is_listening)
+        return;
     arrival_open(&run->arrival, argv[optind], run->cfg.max_bytes);
     run->arrival.places.keeping.has_header = true;
 }
@@ -225,9 +232,19 @@ static void obey(struct run *run)
         (c.joins ? join : leave)(run, c.group);
 }
 
+static enum fcast_begin refuse(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
+                               const struct fcast_fti *fti, struct fcast_place *out)
+{
+    (void)ctx, (void)source, (void)tsi, (void)toi, (void)fti, (void)out;
+    return FCAST_REFUSE;
+}
+
 static void open_all(struct run *run)
 {
-    arrival_serve(&run->arrival, &run->cfg);
+    if (run->is_listening)
+        run->cfg.begin = refuse;
+    else
+        arrival_serve(&run->arrival, &run->cfg);
     run->files = run->arrival.core = fcast_receiver_new(&run->cfg);
     explicit_bzero(run->key, sizeof run->key);
     if (!run->files)
@@ -392,7 +409,9 @@ int main(int argc, char **argv)
     catch_signals();
     open_all(&run);
     sandbox_init(&walls, false);
-    sandbox_path(&walls, run.arrival.dir_path, SANDBOX_FILES | SANDBOX_MOVE | SANDBOX_DIRECTORIES);
+    if (!run.is_listening)
+        sandbox_path(&walls, run.arrival.dir_path,
+                     SANDBOX_FILES | SANDBOX_MOVE | SANDBOX_DIRECTORIES);
     confine(&walls, run.no_sandbox);
     receive(&run);
     const bool complete = is_here(&run);
@@ -401,7 +420,8 @@ int main(int argc, char **argv)
     print_summary(&run, complete);
     m2c_receiver_free(run.core);
     fcast_receiver_free(run.files);
-    arrival_close(&run.arrival, complete);
+    if (!run.is_listening)
+        arrival_close(&run.arrival, complete);
     check_output();
-    return complete ? EXIT_SUCCESS : EXIT_INCOMPLETE;
+    return complete || (run.is_listening && stop_requested) ? EXIT_SUCCESS : EXIT_INCOMPLETE;
 }

@@ -41,6 +41,8 @@ static const char usage[] =
     "  --seconds S        end after S seconds (default: on a signal)\n"
     "  --ttl N            of multicast datagrams (default 1)\n"
     "  --symbol BYTES     payload of a datagram (default: what the MTU lets)\n"
+    "  --fec CODE         ldpc-triangle (default): as many repair symbols as the file has\n"
+    "                     symbols; none: no repair symbols\n"
     "  --k N              source symbols of a block at most (default 10000)\n"
     "  --tsi N            number of the session, 1 to 65535 (default: random)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that receivers have, too\n"
@@ -77,6 +79,7 @@ enum {
     OPTION_SECONDS,
     OPTION_TTL,
     OPTION_SYMBOL,
+    OPTION_FEC,
     OPTION_K,
     OPTION_TSI,
     OPTION_KEY,
@@ -93,6 +96,7 @@ static const struct option options[] = {{"base", required_argument, NULL, OPTION
                                         {"seconds", required_argument, NULL, OPTION_SECONDS},
                                         {"ttl", required_argument, NULL, OPTION_TTL},
                                         {"symbol", required_argument, NULL, OPTION_SYMBOL},
+                                        {"fec", required_argument, NULL, OPTION_FEC},
                                         {"k", required_argument, NULL, OPTION_K},
                                         {"tsi", required_argument, NULL, OPTION_TSI},
                                         {"key-file", required_argument, NULL, OPTION_KEY},
@@ -106,6 +110,7 @@ static const struct option options[] = {{"base", required_argument, NULL, OPTION
 static void take_option(struct run *run, int option)
 {
     static const char *const kinds[] = {"wave", "static"};
+    static const char *const codes[] = {"ldpc-triangle", "none"};
 
     if (take_wave_option(&run->wave_cfg, option, optarg))
         return;
@@ -121,6 +126,10 @@ static void take_option(struct run *run, int option)
     case OPTION_SYMBOL:
         run->cfg.symbol_bytes =
             (uint16_t)parse_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS - MAC);
+        break;
+    case OPTION_FEC:
+        run->cfg.fec = option_word("--fec", optarg, codes, 2) ? FCAST_NO_CODE : FCAST_TRIANGLE;
+        run->cfg.overhead = run->cfg.fec == FCAST_TRIANGLE;
         break;
     case OPTION_K: run->cfg.k = (uint32_t)parse_number("--k", optarg, 1, 100000); break;
     case OPTION_TSI: run->cfg.tsi = parse_number("--tsi", optarg, 1, UINT16_MAX); break;

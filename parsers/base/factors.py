@@ -90,7 +90,7 @@ FACTORS: dict[str, Factor] = {
     f.name: f
     for f in (
         Factor(
-            "protocol", "Protocol", "", names=(), first=("ldm7", "ldm6", "fcast"),
+            "protocol", "Protocol", "", names=(), first=("ldm7", "ldm6", "fcast", "m2c"),
             valid="the name of a protocol, e.g. ldm7",
         ),
         Factor("receivers", "Receivers m", "m", whole=True, least=1, valid="a whole number from 1"),
@@ -177,6 +177,31 @@ FACTORS: dict[str, Factor] = {
         ),
         Factor(
             "crowd", "Blocks of a write b", "b", whole=True, least=1, valid="a whole number from 1"
+        ),
+        Factor(
+            "bottleneck_bps", "Rate of the core link", "line", "Mbit/s", 1e6, _RATES, whole=True,
+            least=1, valid="a rate above 0: bits per second, or a number with kbps, Mbps or Gbps",
+        ),
+        Factor(
+            "cc", "Congestion control", "", names=("m2c", "webrc", "static"),
+            valid="m2c, webrc or static",
+        ),
+        Factor(
+            "leave_latency_ms", "Leave latency", "leave", "ms", whole=True, most=9000,
+            valid="milliseconds from 0 to 9000",
+        ),
+        Factor("slot_s", "Time slot TSD", "TSD", "s", valid="seconds, 0.1 or more"),
+        Factor(
+            "max_rate_bps", "A receiver's rate at most", "most", "Mbit/s", 1e6, _RATES,
+            whole=True, least=1, valid="a rate above 0, e.g. 4Mbps",
+        ),
+        Factor(
+            "rival_sessions", "Competing sessions", "rivals", whole=True,
+            valid="a whole number from 0",
+        ),
+        Factor(
+            "short_flows_per_min", "Short TCP flows a minute", "short flows",
+            valid="a number from 0",
         ),
         Factor(
             "clock_offset_ms", "Offset of the receivers' clocks", "offset", "ms",

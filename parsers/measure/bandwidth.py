@@ -90,8 +90,8 @@ def parts(
     FMTP and the backstop sent, without the headers of TCP; these are in `control_bandwidth`."""
     begin, finish = active_s
     key = f"{cell.publisher}/{interface_name(cell.nic1)}/{MULTICAST_CLASS}"
-    if cell.protocol == "fcast":
-        reason = "a carousel sends all by multicast: nothing is repaired or pulled"
+    if cell.protocol in ("fcast", "m2c"):
+        reason = "its sender sends all by multicast: nothing is repaired or pulled"
     elif cell.protocol not in WITH_OWN_LOGS:
         reason = "what the sender's bytes were is told by LDM7 only"
     elif cell.protocol != "ldm7":

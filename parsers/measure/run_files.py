@@ -14,8 +14,10 @@ from parsers.base.problems import Lines
 from parsers.measure import join_leave
 from parsers.measure.carousel import CarouselData, parse_tune_ins
 from parsers.measure.join_leave import JoinLeaveData
+from parsers.measure.layers import LayersData
 from parsers.measure.subscriptions import parse_events
 from parsers.measure.summary import CellData
+from parsers.read import m2c_log
 from parsers.read.cell_files import (
     Cell,
     lossy_link_directions,
@@ -102,6 +104,7 @@ def load_cell(directory: Path) -> CellData:
         logs=_present(logs),
         ingest=files.log(ingest, parse_ldm_log) if ingest else None,
         carousel=load_carousel(directory, cell.subscribers) if is_carousel else None,
+        layers=load_layers(directory, cell.subscribers) if cell.protocol == "m2c" else None,
         sar=files.log("logs/sar.log", parse_sar_log),
         ps=files.log("logs/ps.log", parse_ps_log),
         cpu=files.log("logs/cpu.log", parse_cpu_log),
@@ -121,7 +124,7 @@ def load_cell(directory: Path) -> CellData:
 def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
     """Return the logs that tell of products, by host, and that of the replay; {}, "" of a carousel.
     Of protocols that send files the cell itself writes both."""
-    if cell.protocol == "fcast":
+    if cell.protocol in ("fcast", "m2c"):
         return {}, ""
     if cell.protocol in WITH_OWN_LOGS:
         return {host: f"logs/{host}.ldmd.log" for host in hosts}, "logs/pqinsert.log"
@@ -138,6 +141,20 @@ def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
     receivers = {host: parse_receiver(text(f"{host}.fcast-recv.log")) for host in hosts}
     tune_ins = _Directory(directory).document("tune-ins.json", parse_tune_ins) or {}
     return CarouselData(parse_sender(text("fcast-send.log")), receivers, tune_ins)
+
+
+def load_layers(directory: Path, hosts: Iterable[str]) -> LayersData:
+    """Read what the programs of a session of layered multicast said."""
+
+    def text(name: str) -> str:
+        path = directory / "logs" / name
+        return read_text(path) if path.is_file() else ""
+
+    return LayersData(
+        m2c_log.parse_sender(text("m2c-send.log")),
+        {host: m2c_log.parse_receiver(text(f"{host}.m2c-recv.log")) for host in hosts},
+        m2c_log.parse_receiver(text("rival.m2c-recv.log")),
+    )
 
 
 def load_join_leave(directory: Path) -> JoinLeaveData:

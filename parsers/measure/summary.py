@@ -22,6 +22,7 @@ from parsers.measure.deliveries import (
     sent_by,
 )
 from parsers.measure.latency_parts import LatencyParts
+from parsers.measure.layers import LayersData, layers_values
 from parsers.measure.metrics import (
     CpuSample,
     Delivery,
@@ -89,6 +90,7 @@ class CellData:
     about: ProtocolAbout | None = None  # of a cell whose protocol sends files
     missing: tuple[str, ...] = ()  # files that were not there
     carousel: CarouselData | None = None  # of a cell of protocol fcast
+    layers: LayersData | None = None  # of a cell of protocol m2c
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def summarize(
     identical = _identical(cell, data, content)
     _background(data, values)
     _carousel(data, values)
+    _layers(data, receivers, values)
     values |= bandwidth.delivery_values(
         cell, sent, receivers, (data.counters_start, data.counters_end)
     )
@@ -216,6 +219,17 @@ def _carousel(data: CellData, values: dict[str, Value]) -> None:
     values["feedback_packets"] = carousel.feedback_packets(cell, start, end)
     if data.carousel is not None:
         values |= carousel.download_values(cell, data.carousel)
+
+
+def _layers(data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
+    """How long one file took and at what cost, and what became of those beside it."""
+    arrived_s = {
+        host: arrival.latency_s(product)
+        for host, receiver in receivers.items()
+        for product, arrival in receiver.arrivals.items()
+    }
+    counters = (data.counters_start, data.counters_end)
+    values |= layers_values(data.cell, data.layers, arrived_s, counters)
 
 
 def _invalid(data: CellData) -> Value:

@@ -70,6 +70,8 @@ class Cell(_File):
     topology: str = ""
     loss_model: str = ""
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
+    # "<host>/<interface>" of NIC1 and of the second lane's NIC, where others compete
+    path_interfaces: dict[str, tuple[str, ...]] = {}
     clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
     def protocol_of(self, host: str) -> str:

@@ -168,6 +168,21 @@ class Where(Block):
     order: Annotated[Levels | None, BeforeValidator(_levels("order")), _SCHEMA] = None
     tune_in_s: Annotated[Levels | None, BeforeValidator(_levels("tune_in_s")), _SCHEMA] = None
     loss_period: Annotated[Levels | None, BeforeValidator(_levels("loss_period")), _SCHEMA] = None
+    bottleneck_bps: Annotated[
+        Levels | None, BeforeValidator(_levels("bottleneck_bps")), _SCHEMA
+    ] = None
+    cc: Annotated[Levels | None, BeforeValidator(_levels("cc")), _SCHEMA] = None
+    leave_latency_ms: Annotated[
+        Levels | None, BeforeValidator(_levels("leave_latency_ms")), _SCHEMA
+    ] = None
+    slot_s: Annotated[Levels | None, BeforeValidator(_levels("slot_s")), _SCHEMA] = None
+    max_rate_bps: Annotated[Levels | None, BeforeValidator(_levels("max_rate_bps")), _SCHEMA] = None
+    rival_sessions: Annotated[
+        Levels | None, BeforeValidator(_levels("rival_sessions")), _SCHEMA
+    ] = None
+    short_flows_per_min: Annotated[
+        Levels | None, BeforeValidator(_levels("short_flows_per_min")), _SCHEMA
+    ] = None
     storage: Annotated[Levels | None, BeforeValidator(_levels("storage")), _SCHEMA] = None
     crowd: Annotated[Levels | None, BeforeValidator(_levels("crowd")), _SCHEMA] = None
     clock_offset_ms: Annotated[
