@@ -14,6 +14,11 @@
 static const double DECREASE = 0.875, INCREASE = 0.22;
 static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
 static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
+/* Of an epoch's packets, lost to a layer that another receiver behind the line has joined: far more
+ * than TCP makes a session lose. */
+static const double OVERLOAD = 0.1;
+enum { OVERLOAD_PACKETS = 4 };
+static const double OWN_S = 3; /* a join so long before the losses may have begun them */
 enum { QUIET_SLOTS = 2 /* without loss: slow start begins again */ };
 
 static double joined_rate(const struct m2c_cc *cc, unsigned layers, uint64_t now_ns)
@@ -97,6 +102,24 @@ static bool may_join(struct m2c_cc *cc, uint64_t now_ns)
     return joined_rate(cc, cc->layers + 1, now_ns) <= cc->aimd.fair;
 }
 
+/* Of receivers behind one line, those who are a layer below the highest lose as much as it does by
+ * its overload, until the wave has fallen, but get less. The layer that they lack crosses the line
+ * already, so to join it harms nobody; once for each overload. Without this, five receivers take
+ * 1.16 times as long as one (48 MB, 4 Mbit/s). */
+static bool catches_up(struct m2c_cc *cc, uint64_t now_ns)
+{
+    struct m2c_aimd *a = &cc->aimd;
+    const double lost = (double)cc->epoch_lost, all = lost + (double)cc->epoch_received;
+
+    if (cc->epoch_lost && !a->is_losing)
+        a->may_catch_up = now_ns - cc->joined_ns >= (uint64_t)(OWN_S * 1e9);
+    a->is_losing = cc->epoch_lost > 0;
+    if (!a->may_catch_up || cc->epoch_lost < OVERLOAD_PACKETS || lost < OVERLOAD * all)
+        return false;
+    a->may_catch_up = false;
+    return true;
+}
+
 /* The last join has shown what it brings. */
 static bool static_may_join(struct m2c_cc *cc, uint64_t now_ns)
 {
@@ -117,8 +140,24 @@ static void stats(const struct m2c_cc *cc, struct m2c_cc_stats *out)
     out->received_per_s = cc->aimd.received;
 }
 
-const struct m2c_policy m2c_policy_m2c = {begin, packets,  loss_event, slot,  first,
-                                          epoch, may_join, layers,     stats, .is_aligned = true};
-const struct m2c_policy m2c_policy_static = {
-    begin,  packets, static_loss_event, slot, first, epoch, static_may_join,
-    layers, stats,   .is_aligned = true};
+const struct m2c_policy m2c_policy_m2c = {.begin = begin,
+                                          .packets = packets,
+                                          .loss_event = loss_event,
+                                          .slot = slot,
+                                          .first = first,
+                                          .epoch = epoch,
+                                          .may_join = may_join,
+                                          .catches_up = catches_up,
+                                          .layers = layers,
+                                          .stats = stats,
+                                          .is_aligned = true};
+const struct m2c_policy m2c_policy_static = {.begin = begin,
+                                             .packets = packets,
+                                             .loss_event = static_loss_event,
+                                             .slot = slot,
+                                             .first = first,
+                                             .epoch = epoch,
+                                             .may_join = static_may_join,
+                                             .layers = layers,
+                                             .stats = stats,
+                                             .is_aligned = true};

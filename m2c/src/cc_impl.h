@@ -27,7 +27,8 @@ struct m2c_aimd {
     double fair;     /* packets/s */
     double received; /* packets/s, average of about a round trip */
     bool is_slow_start;
-    uint64_t deaf_ns; /* static: until then loss is that before the last leave */
+    bool is_losing, may_catch_up; /* epochs of loss go on; and nothing that it joined began them */
+    uint64_t deaf_ns;             /* static: until then loss is that before the last leave */
 };
 
 struct m2c_policy {
@@ -44,6 +45,8 @@ struct m2c_policy {
     void (*epoch)(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns);
     /* May it join another layer now? Nothing common is against it. */
     bool (*may_join)(struct m2c_cc *cc, uint64_t now_ns);
+    /* Is it to join one although packets are being lost? NULL: never. */
+    bool (*catches_up)(struct m2c_cc *cc, uint64_t now_ns);
     /* The number of layers changed by a join, or by one that brought nothing. */
     void (*layers)(struct m2c_cc *cc, unsigned before);
     void (*stats)(const struct m2c_cc *cc, struct m2c_cc_stats *out);

@@ -161,5 +161,13 @@ static void stats(const struct m2c_cc *cc, struct m2c_cc_stats *out)
     out->loss_probability = cc->webrc.lossp;
 }
 
-const struct m2c_policy m2c_policy_webrc = {
-    begin, packets, loss_event, slot, first, epoch, may_join, layers, stats, .is_aligned = false};
+const struct m2c_policy m2c_policy_webrc = {.begin = begin,
+                                            .packets = packets,
+                                            .loss_event = loss_event,
+                                            .slot = slot,
+                                            .first = first,
+                                            .epoch = epoch,
+                                            .may_join = may_join,
+                                            .layers = layers,
+                                            .stats = stats,
+                                            .is_aligned = false};

@@ -270,8 +270,9 @@ static void end_epoch(struct m2c_cc *cc, uint64_t now_ns)
         if (cc->wanted[i])
             settle_loss(cc, &cc->tracks[i], now_ns);
     cc->policy->epoch(cc, (double)(now_ns - cc->epoch_ns) / 1e9, now_ns);
-    if (now_ns >= cc->loss_ns && !cc->is_joining && cc->layers < cc->cfg.wave.cfg.layers &&
-        cc->policy->may_join(cc, now_ns))
+    const bool late = cc->policy->catches_up && cc->policy->catches_up(cc, now_ns);
+    if (!cc->is_joining && cc->layers < cc->cfg.wave.cfg.layers &&
+        (late || (now_ns >= cc->loss_ns && cc->policy->may_join(cc, now_ns))))
         join(cc, now_ns);
     cc->epoch_ns = now_ns;
     cc->epoch_received = cc->epoch_lost = 0;
