@@ -40,6 +40,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | one_way, in_flight | what a way is asked to be; how packets fared on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
+| layers | whether layered multicast kept its rates and its programs got what arrived |
 
 cells/: one cell, in a process and a network namespace of its own.
 
@@ -51,6 +52,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
 | files_cell | what cells have in common whose products are files |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
+| layers_cell | a cell whose file layered multicast sends (protocol m2c) |
 | peer_cell, peer_setup, product_log | a cell whose protocol sends files; what it is told, logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
@@ -58,6 +60,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | sysstat | binary records of sysstat, programs by pidstat |
 | counters_page, counters_log | read the counters pages of programs; record them each second |
 | background_traffic | competing TCP flows |
+| rivals, short_flows | a competing session; short TCP connections |
 | pauses | a receiver that cannot keep up: its programs stand still now and then |
 | queue_place | where product queues lie: in memory or on disk |
 | run_directory | directories of runs and cells: complete or absent |

@@ -11,7 +11,7 @@ Four wings, each of which imports only from those above it:
 
 `read`: text in, records out; pure, never raises for a bad line of a log. One module for a format:
     logs of LDM: `ldm_log` (ours and the originals), `papers_log` (2015/16), `notifyme`;
-    of carousels: `fcast_log`.
+    of carousels: `fcast_log`; of layered multicast: `m2c_log`.
     samples of a machine: `sar_log`, `sadf`, `ps_log`, `cpu_log` (`blocks` cuts the last two).
     counters: `iptables_log`, `tc_qdisc`, `tc_class`, `ovs_ofctl`, `iperf3`, `counters` (a cell's).
     products: `trace` (sizes and times), `products` (contents of queues).
@@ -22,7 +22,7 @@ Four wings, each of which imports only from those above it:
 `measure`: records in, numbers out; pure but for `run_files`, `evaluate`.
     One cell: `summary` (all metrics), from `metrics` (the papers' equations), `deliveries`,
     `file_sets`, `set_throughput`, `series` and `pieces` (over time), `repaired`; of a carousel
-    `carousel` and `storage`. With subscribers that come and
+    `carousel` and `storage`, of layered multicast `layers`. With subscribers that come and
     go: `join_leave`, from `subscriptions`.
     Many cells: `sweep` (points), `comparison` (LDM7 beside LDM6), `verdicts`, `paper` (published
     values), `claims` (with `saving`, `undecided`); `sweep_json`.
