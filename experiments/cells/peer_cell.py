@@ -180,7 +180,9 @@ class PeerRun(FilesRun):
             return self.drained
         now = time.time()
         late = now - self.times["insertion_ended"] > self.cell.drain_timeout_s
-        return late or (not self._session.is_sending and now - last > IDLE_S)
+        # Of one file nothing arrives before all of it does.
+        is_idle = not self.cell.carousel.file_bytes and now - last > IDLE_S
+        return late or (not self._session.is_sending and is_idle)
 
     def _tell(self, elapsed_s: float, sent: int) -> None:
         assert self._session is not None
