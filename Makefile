@@ -117,7 +117,7 @@ fuzz: setup
 .PHONY: bench-setup
 bench-setup: setup
 	@{ command -v uftpd && command -v udp-receiver && command -v iperf3 && [ -e /usr/include/lmdb.h ] && [ -e /usr/include/normApi.h ]; } >/dev/null || ansible/setup --tags bench
-	@protocols/flute_setup.sh build
+	@protocols/flute_setup.sh build && protocols/aeron_setup.sh build && protocols/quic_setup.sh build
 	@[ ! -f build/build.ninja ] || [ -e build/bench/peers/bench-norm ] || meson setup --reconfigure build >/dev/null
 	@[ ! -f build/build.ninja ] || ninja -C build --quiet peers
 

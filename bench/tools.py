@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from bench.jobs import Job
 from bench.network import SENDER_IP, receiver_ip
-from protocols import fcast, flute, fmtp, norm, tcp, udpcast, uftp
+from protocols import aeron, fcast, flute, fmtp, norm, quic, tcp, udpcast, uftp
 from protocols.adapter import Adapter, Receive, Send, Setup, Station
 from protocols.adapter import missing as missing_programs
 
@@ -180,7 +180,9 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool(flute.RQ, frozenset({"shaped"})),
     *_interop("no-code", "no-code", "--fec", "none"),
     *_interop("rs", "reed-solomon", "--fec", "rs", "--overhead", "25"),
+    Tool(aeron.AERON, _STREAMS),
     Tool(tcp.TCP, _STREAMS),
+    Tool(quic.QUIC, _STREAMS),
     Tool(
         Adapter(
             name="iperf3",

@@ -47,6 +47,7 @@ class Setup:
     loss: float = 0.0  # a probability, for those that cannot ask for what they miss
     delay_ms: float = 0.0  # one way, the longest
     rcvbuf_bytes: int = 32_000_000
+    rcvbufs: tuple[int, ...] = ()  # of each receiver; empty: all have rcvbuf_bytes
     all_to_all: bool = False  # receivers may send to the group, too; a path has one source
     file_bytes: int = 0  # of the only file, called `file`; 0: files come one after the other
 
@@ -68,6 +69,10 @@ class Setup:
     def source(self) -> Path:
         """Return where the sender finds its files."""
         return self.work / "source"
+
+    def rcvbuf(self, receiver: int) -> int:
+        """Return a receiver's UDP buffer."""
+        return self.rcvbufs[receiver] if self.rcvbufs else self.rcvbuf_bytes
 
     def inbox(self, receiver: int) -> Path:
         """Return where a receiver puts its files."""

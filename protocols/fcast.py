@@ -40,7 +40,7 @@ def receive_argv(s: Setup, receiver: int, inbox: Path, options: Sequence[str]) -
     return [
         str(program("fcast-recv", s.build)),
         *("--group", s.group_port, "--interface", s.receivers[receiver].address),
-        *("--rcvbuf", str(s.rcvbuf_bytes), *options, str(inbox)),
+        *("--rcvbuf", str(s.rcvbuf(receiver)), *options, str(inbox)),
     ]
 
 

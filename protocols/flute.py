@@ -83,8 +83,8 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         needs=(SENDER, RECEIVER),
         receiver=receiver,
         sender=sender,
-        in_cells=False,
         package=CRATE,
+        in_cells=False,  # no cell of it has been judged
         repairs=repairs,
         limits=(
             "It has no way back: the sender is told the loss, and nobody learns what is missing.",

@@ -29,7 +29,7 @@ def commands(*more: str) -> tuple[Receive, Send]:
             s.program("fmtp/fmtp-recv"),
             *("--server", f"{s.sender.address}:{s.port + 1}", "--group", s.group_port),
             *("--interface", s.receivers[i].address, "--rate", str(s.rate_bps or "unlimited")),
-            *("--rcvbuf", str(s.rcvbuf_bytes), str(s.inbox(i))),
+            *("--rcvbuf", str(s.rcvbuf(i)), str(s.inbox(i))),
         ]
 
     def sender(s: Setup, _: Sequence[Path]) -> list[str]:

@@ -29,7 +29,7 @@ def commands(proactive: int) -> tuple[Receive, Send]:
         return [
             s.program(PROGRAM),
             *("recv", f"group={s.group_port}", f"node={i + RECEIVER_NODE}"),
-            *(f"directory={s.inbox(i)}", f"rcvbuf={s.rcvbuf_bytes}"),
+            *(f"directory={s.inbox(i)}", f"rcvbuf={s.rcvbuf(i)}"),
             *(f"interface={s.receivers[i].interface}", f"unicast={int(not s.all_to_all)}"),
         ]
 

@@ -11,7 +11,7 @@ from importlib.metadata import entry_points
 from typing import Final
 
 from common.nearest import did_you_mean
-from protocols import fcast, flute, fmtp, ldm, m2c, norm, tcp, udpcast, uftp
+from protocols import aeron, fcast, flute, fmtp, ldm, m2c, norm, quic, tcp, udpcast, uftp
 from protocols.adapter import NAME, Adapter
 
 GROUP: Final = "downpour.protocols"
@@ -20,7 +20,8 @@ OWN: Final = {
     for adapter in (
         *(ldm.LDM7, ldm.LDM6, fcast.FCAST, m2c.M2C, fmtp.FMTP, fmtp.UNICAST),
         *(norm.NORM, norm.FEC),
-        *(flute.NO_CODE, flute.RS, flute.RQ, uftp.UFTP, udpcast.UDPCAST, tcp.TCP),
+        *(flute.NO_CODE, flute.RS, flute.RQ, uftp.UFTP, udpcast.UDPCAST, aeron.AERON),
+        *(tcp.TCP, quic.QUIC),
     )
 }
 

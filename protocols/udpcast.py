@@ -22,7 +22,7 @@ def _receiver(s: Setup, i: int) -> list[str]:
     argv = [
         *("udp-receiver", *QUIET, "--interface", s.receivers[i].interface),
         *("--mcast-rdv-address", s.group, "--portbase", str(s.port)),
-        *("--rcvbuf", str(s.rcvbuf_bytes)),
+        *("--rcvbuf", str(s.rcvbuf(i))),
     ]
     if not s.stream:
         return [*argv, "--file", str(s.inbox(i) / "file")]
@@ -51,8 +51,8 @@ UDPCAST: Final = Adapter(
     needs=("udp-sender", "udp-receiver", "tar"),
     receiver=_receiver,
     sender=_sender,
-    in_cells=False,  # in a cell's host it lost nearly all of its sessions; why is not known
     package="udpcast",
+    in_cells=False,  # in a host of a cell it lost nearly all of its sessions
     repairs="multicast of what a receiver misses, slice by slice; the slowest holds up all",
     limits=(
         "It sends one stream of bytes in a session: files go as a tar archive.",

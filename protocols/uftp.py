@@ -19,13 +19,13 @@ MOST_BUFFER_BYTES: Final = 104_857_600  # the programs refuse more
 QUIET: Final = ("-q", "-x", "0")
 
 
-def _buffer(s: Setup) -> str:
-    return str(min(s.rcvbuf_bytes, MOST_BUFFER_BYTES))
+def _buffer(size_bytes: int) -> str:
+    return str(min(size_bytes, MOST_BUFFER_BYTES))
 
 
 def _receiver(s: Setup, i: int) -> list[str]:
     return [
-        *("uftpd", "-d", *QUIET, "-B", _buffer(s), "-I", s.receivers[i].interface),
+        *("uftpd", "-d", *QUIET, "-B", _buffer(s.rcvbuf(i)), "-I", s.receivers[i].interface),
         *("-D", str(s.inbox(i)), "-M", s.group, "-p", str(s.port)),
     ]
 
@@ -35,7 +35,7 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
     # A client's default id is its address.
     uids = ",".join(f"0x{int(IPv4Address(r.address)):08X}" for r in s.receivers)
     return [
-        *("uftp", *QUIET, "-R", str(rate_kbps), "-B", _buffer(s)),
+        *("uftp", *QUIET, "-R", str(rate_kbps), "-B", _buffer(s.rcvbuf_bytes)),
         *("-b", str(BLOCK_BYTES), "-I", s.sender.interface, "-p", str(s.port)),
         *("-M", s.group, "-P", s.group, "-H", uids, *map(str, files)),
     ]
@@ -43,13 +43,13 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
 
 UFTP: Final = Adapter(
     name="uftp",
-    in_cells=False,  # a cell of it was not faithful; why is not known
     title="UFTP",
     feed="batch",
     needs=("uftp", "uftpd"),
     receiver=_receiver,
     sender=_sender,
     package="uftp",
+    in_cells=False,  # a cell of it was degraded, and virtual time is slow with it
     repairs="passes over the file, by multicast, of what receivers name",
     limits=(
         "It sends files in sessions: what comes meanwhile waits for the next.",

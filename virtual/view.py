@@ -17,6 +17,7 @@ SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 ETC: Final = (
     *("alternatives", "bash.bashrc", "debian_version", "ethertypes", "gai.conf", "host.conf"),
     *("inputrc", "iproute2", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "magic"),
+    "java-*-openjdk",  # a Java without its security settings does not start
     *("nsswitch.conf", "os-release", "protocols", "python3*", "rpc", "services"),
     *("ssl/openssl.cnf", "terminfo", "xattr.conf"),
 )

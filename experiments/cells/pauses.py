@@ -33,6 +33,47 @@ def programs(ancestor: int) -> list[int]:
     return found
 
 
+def send_all(pids: list[int], number: signal.Signals) -> list[int]:
+    """Send a signal to processes; return those that were there."""
+    reached = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+            reached.append(pid)
+    return reached
+
+
+class Stop:
+    """Stops the programs below `ancestor` once, for `length_s`, `at_s` after its making."""
+
+    def __init__(self, ancestor: int, at_s: float, length_s: float) -> None:
+        self._ancestor, self._at_s, self._length_s = ancestor, at_s, length_s
+        self._found_s: float | None = None
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        if self._ending.wait(self._at_s):
+            return
+        stopped = send_all(programs(self._ancestor), signal.SIGSTOP)
+        begin = time.monotonic()
+        cut_short = self._ending.wait(self._length_s)
+        send_all(stopped, signal.SIGCONT)
+        if not cut_short:
+            self._found_s = time.monotonic() - begin
+
+    def stop(self) -> None:
+        """Let the programs run on."""
+        self._ending.set()
+        self._thread.join()
+
+    def read_back(self, host: str, clock: Clock) -> Setting:
+        """Compare how long the programs stood still with what was asked, after `stop`."""
+        tolerance_s = TOLERANCE_MS[clock] / 1000
+        return Setting(f"{host} stop, s", self._length_s, self._found_s, tolerance_s)
+
+
 class Pauses:
     """Stops the programs below `ancestor` for `pause_ms` of each second, from its making until
     `stop`, after which they run."""
@@ -47,22 +88,13 @@ class Pauses:
     def _run(self) -> None:
         due = time.monotonic()
         while not self._ending.wait(max(0.0, due - time.monotonic())):
-            stopped = self._signal(programs(self._ancestor), signal.SIGSTOP)
+            stopped = send_all(programs(self._ancestor), signal.SIGSTOP)
             begin = time.monotonic()
             cut_short = self._ending.wait(self._pause_ms / 1000)
-            self._signal(stopped, signal.SIGCONT)
+            send_all(stopped, signal.SIGCONT)
             if not cut_short:
                 self._lengths_ms.append(1000 * (time.monotonic() - begin))
             due += PERIOD_S
-
-    @staticmethod
-    def _signal(pids: list[int], number: signal.Signals) -> list[int]:
-        reached = []
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-                reached.append(pid)
-        return reached
 
     def stop(self) -> None:
         """End the pauses; the programs run on."""

@@ -75,9 +75,11 @@ class PeerRun(FilesRun):
         except SessionError as error:
             raise CellError(f"{self.adapter.title}: {error}") from None
         senders, receivers = self._session.senders, self._session.receivers
-        both = zip(self._hosts, (*senders[:1], *receivers), strict=False)
+        self.daemons = {
+            host: program.popen for host, program in zip(self.subscribers, receivers, strict=True)
+        }
         if senders:
-            self.daemons = {host: program.popen for host, program in both}
+            self.daemons[self.publisher] = senders[0].popen
 
     def _launch(
         self,

@@ -28,8 +28,9 @@ def setup_of(job: Job, network: Network, emulation: Emulation, work: Path) -> Se
         group=network.multicast_group,
         port=PORT,
         rate_bps=cell.shaped_bps,
-        loss=max((cell.loss, *(cell.p_i or ()))),
+        loss=max((cell.loss, *cell.by_receiver(hosts, "p_i").values())),
         delay_ms=max(network.round_trip_ms[host] for host in hosts) / 2,
         rcvbuf_bytes=cell.b_rcv_bytes,
+        rcvbufs=tuple(cell.b_rcv_of(hosts).values()),
         file_bytes=cell.carousel.file_bytes,
     )

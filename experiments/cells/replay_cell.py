@@ -27,7 +27,7 @@ from experiments.cells.cell_base import (
 )
 from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
-from experiments.cells.pauses import Pauses
+from experiments.cells.pauses import Pauses, Stop
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import (
     burst_loss,
@@ -42,6 +42,7 @@ from experiments.design.expansion import (
     receiver_queue_bytes,
     receiver_queue_slots,
 )
+from experiments.design.shaping import Setting
 from experiments.verdict import accounts, judge
 from experiments.verdict.collect import Observed, collect
 from protocols import ldm, registry
@@ -52,6 +53,7 @@ from topologies.model.paths import handoff_of
 
 READY_S: Final = 30.0  # until all subscribers are connected, and 2 s more for each
 READY_PER_HOST_S: Final = 2.0
+TCP_ECN: Final = "net.ipv4.tcp_ecn"
 
 
 class CellRun(CellBase):
@@ -175,6 +177,8 @@ class CellRun(CellBase):
             )
         loss_text = {host: self._inject_loss(host) for host in self.multicast}
         self.tcp_found = self._congestion_control()
+        if self.cell.conditions.ecn == "mark":
+            self._ask_for_marks()
         self.settings += self.fidelity.read(self.read_back_clocks)
         write_json(
             self.out / "shaping.json",
@@ -306,6 +310,14 @@ class CellRun(CellBase):
                 return name + note
         return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
+    def _ask_for_marks(self) -> None:
+        """Have TCP ask for explicit congestion notification (RFC 3168) at every host."""
+        for host in (self.publisher, *self.subscribers):
+            self.run(host, ["sysctl", "-q", "-w", f"{TCP_ECN}=1"])
+            self.settings.append(
+                Setting(f"{host} {TCP_ECN}", "1", self.run(host, ["sysctl", "-n", TCP_ECN]).strip())
+            )
+
     def make_queues(self) -> None:
         """Make a queue at the publisher and at each subscriber."""
         products, size = self.job.trace_info["products"], self.job.trace_info["bytes"]
@@ -404,16 +416,21 @@ class CellRun(CellBase):
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
             asked.things[f"{host} programs"] = "1 x bash, 1 x hostlag, 1 x ldmd"
-        if cell.pause_ms:  # a look may find them standing still
+        if cell.pauses_first:  # a look may find them standing still
             asked.free.add(f"{self.subscribers[0]} scheduling")
 
     def _insert_with_pauses(self) -> None:
         """Replay, while the first receiver's programs stand still for a part of each second."""
-        if not self.cell.pause_ms:
+        if not self.cell.pauses_first:
             self._insert_and_wait()
             return
         slow, clock = self.subscribers[0], self.emulation.facts.clock
-        pauses = Pauses(self.daemons[slow].pid, self.cell.pause_ms)
+        pid, stop_s = self.daemons[slow].pid, self.cell.conditions.first.stop_s
+        pauses: Pauses | Stop
+        if stop_s:
+            pauses = Stop(pid, self.cell.duration_s / 2, stop_s)
+        else:
+            pauses = Pauses(pid, self.cell.pause_ms)
         try:
             self._insert_and_wait()
         finally:
@@ -567,6 +584,7 @@ class CellRun(CellBase):
                 **(asdict(cell.carousel) if cell.carousel.file_bytes else {}),
                 **({"loss_period": cell.loss_period} if cell.loss_period else {}),
                 **({"pause_ms": cell.pause_ms} if cell.pause_ms else {}),
+                **cell.conditions.to_dict(),
                 **dict(cell.settings),
                 "loss_burst_packets": cell.loss_burst_packets,
                 "background_flows": cell.background_flows,

@@ -26,7 +26,7 @@ def ldm_address(host: Host, protocol: str) -> str:
     return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
 
 
-def _settings(cell: CellSpec, service: Path | None) -> list[str]:
+def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = None) -> list[str]:
     if cell.protocol == "ldm6":
         # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
         latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
@@ -36,7 +36,7 @@ def _settings(cell: CellSpec, service: Path | None) -> list[str]:
         f"SET fmtp.f_snd {cell.f_snd:g}",
         f"SET fmtp.f_rcv {cell.f_rcv:g}",
         *(f"SET fmtp.r_mc_bps {f.r_mc_bps} {f.label}".rstrip() for f in cell.feeds),
-        f"SET fmtp.b_rcv_bytes {cell.b_rcv_bytes}",
+        f"SET fmtp.b_rcv_bytes {b_rcv_bytes or cell.b_rcv_bytes}",
         *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
         f"SET fmtp.ttl {TTL}",
         "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
@@ -78,9 +78,14 @@ def _allow(feeds: Iterable[Feed], address: str) -> str:
     return f'ALLOW {names} "^{address.replace(".", "[.]")}$"'
 
 
-def _text(cell: CellSpec, entries: Sequence[str], service: Path | None = None) -> str:
+def _text(
+    cell: CellSpec,
+    entries: Sequence[str],
+    service: Path | None = None,
+    b_rcv_bytes: int | None = None,
+) -> str:
     head = f"# {cell.experiment}/{cell.cell}, written by experiments/design/configs.py"
-    return "\n".join([head, *_settings(cell, service), *entries]) + "\n"
+    return "\n".join([head, *_settings(cell, service, b_rcv_bytes), *entries]) + "\n"
 
 
 def publisher_conf(
@@ -134,4 +139,6 @@ def subscriber_conf(
         return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
     address = host.path_nic(feed.lane).ip
     entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
-    return _text(cell, [entry, *relay_lines(network, cell, host.name, feed)])
+    entries = [entry, *relay_lines(network, cell, host.name, feed)]
+    buffers = cell.b_rcv_of(cell.subscribing(h.name for h in network.subscribers))
+    return _text(cell, entries, b_rcv_bytes=buffers.get(host.name))

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from experiments.design.carousel import Carousel
+from experiments.design.conditions import Conditions, handicap
 from experiments.design.layers import Bottleneck, Layers, Rivals
 from experiments.design.parameters import (
     BASE_FACTORS,
@@ -133,6 +134,7 @@ class CellSpec:
     layers: Layers
     rivals: Rivals
     bottleneck: Bottleneck
+    conditions: Conditions
 
     @property
     def has_rivals(self) -> bool:
@@ -154,6 +156,11 @@ class CellSpec:
     def session_count(self) -> int:
         """Return how often a subscriber joins while the cell runs."""
         return 0
+
+    @property
+    def pauses_first(self) -> bool:
+        """Tell whether the first receiver's programs stand still, at times or once."""
+        return bool(self.pause_ms or self.conditions.first.stop_s)
 
     @property
     def ldmd_shapes(self) -> bool:
@@ -180,7 +187,23 @@ class CellSpec:
     def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
         """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by the host; {} if all
         receivers are alike. `hosts`: those that take part, in order."""
-        return dict(zip(hosts, getattr(self, what) or (), strict=False))
+        own: dict[str, float] = dict(zip(hosts, getattr(self, what) or (), strict=False))
+        first = self.conditions.first
+        mine = {"p_i": first.loss, "rate_i_bps": first.rate_bps}
+        if hosts and (value := mine.get(what)) is not None:
+            others = dict.fromkeys(hosts, self.others_loss) if what == "p_i" else {}
+            own = {**others, **own, hosts[0]: value}
+        return own
+
+    @property
+    def others_loss(self) -> float:
+        """Return the loss of receivers that have none of their own."""
+        return float(self.factors.get("loss", self.loss))
+
+    def b_rcv_of(self, hosts: Sequence[str]) -> dict[str, int]:
+        """Return the UDP buffer of each receiver. `hosts`: those that take part, in order."""
+        given = self.conditions.b_rcv_i_bytes or [self.b_rcv_bytes] * len(hosts)
+        return dict(zip(hosts, given, strict=False))
 
     def clock_offsets_ms(self, hosts: Sequence[str]) -> dict[str, float]:
         """Return by how much the clocks of receivers' programs are off, of those that are."""
@@ -238,12 +261,16 @@ class CellSpec:
             "clock_offset_i_ms",
         )
         found: dict[str, Any] = {n: tuple(raw[n]) for n in names if raw[n] is not None}
+        surroundings = raw.get("conditions", {})
+        if (buffers := surroundings.get("b_rcv_i_bytes")) is not None:
+            surroundings = {**surroundings, "b_rcv_i_bytes": tuple(buffers)}
         return {
             **found,
             "carousel": Carousel(**raw["carousel"]),
             "layers": Layers(**raw["layers"]),
             "rivals": Rivals(**raw["rivals"]),
             "bottleneck": Bottleneck(**raw["bottleneck"]),
+            "conditions": Conditions(**surroundings),
         }
 
     def digest(self, trace_text: str) -> str:
@@ -384,7 +411,7 @@ def build_cell(
         n_snd=fixed.n_snd,
         q_rcv_bytes=fixed.q_rcv or 0,
         f_cwnd_factor=fixed.f_cwnd_factor,
-        tcp_congestion_control=fixed.tcp_congestion_control,
+        tcp_congestion_control=(fixed.tcp,) if fixed.tcp else fixed.tcp_congestion_control,
         repair=fixed.repair,
         mac_level=fixed.mac_level,
         feed=fixed.feed,
@@ -404,6 +431,13 @@ def build_cell(
         layers=_layers(fixed),
         rivals=_rivals(fixed),
         bottleneck=Bottleneck(fixed.bottleneck_bps or 0, fixed.bottleneck_packets),
+        conditions=Conditions(
+            aqm=fixed.aqm,
+            ecn=fixed.ecn,
+            tcp=fixed.tcp or "",
+            first_receiver=fixed.first_receiver,
+            b_rcv_i_bytes=fixed.b_rcv_i and fixed.b_rcv_i[: chosen.m],
+        ),
     )
 
 
@@ -438,9 +472,10 @@ def _carousel(fixed: Parameters) -> Carousel:
 
 
 def _mean_loss(chosen: Combination, fixed: Parameters) -> float:
-    if fixed.p_i is None:
-        return float(chosen.factors["loss"])
-    return sum(fixed.p_i[: chosen.m]) / chosen.m
+    losses = list(fixed.p_i or [float(chosen.factors["loss"])] * chosen.m)[: chosen.m]
+    if (first := handicap(fixed.first_receiver).loss) is not None:
+        losses[0] = first
+    return losses[0] if len(set(losses)) == 1 else sum(losses) / chosen.m
 
 
 def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:

@@ -59,7 +59,10 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         instead="mac_level",
     ),
     "fmtp.repair": Setting(
-        "words", "unicast or multicast", words=("unicast", "multicast"), instead="repair"
+        "words",
+        "unicast, multicast or blocks",
+        words=("unicast", "multicast", "blocks"),
+        instead="repair",
     ),
     "fmtp.timer_from": Setting("words", "bop or eop", words=("bop", "eop")),
     "fmtp.ttl": _whole(1, 255, "an integer from 1 to 255"),

@@ -11,11 +11,12 @@ from common.contracts import FRAME_BYTES
 from experiments.design.expansion import CellSpec
 from experiments.design.spec import UsageError
 from topologies.model.core_rate import with_core_rate
+from topologies.model.discipline import with_discipline
 from topologies.model.document import TopologyErrors, read_document
 from topologies.model.handoff_loss import with_handoff_loss
 from topologies.model.load import find, load
 from topologies.model.network import Network
-from topologies.model.receivers import with_receiver_rates
+from topologies.model.receivers import with_receiver_rates, with_round_trip_of
 from topologies.model.round_trip import with_round_trip, with_round_trips
 
 __all__ = ["Networks"]
@@ -57,11 +58,12 @@ class Networks:
             else:
                 self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
         lists = (cell.rtt_i_ms, cell.rate_i_bps, cell.queue_i_bytes, cell.bottleneck)
-        changed = (key, cell.rtt_ms, cell.handoff_loss, *lists)
+        changed = (key, cell.rtt_ms, cell.handoff_loss, cell.conditions, *lists)
         if changed not in self._changed:
             network = _with_bottleneck(with_rtt(self._found[key], cell.rtt_ms), cell)
             network = _with_lists(network, cell)
-            self._changed[changed] = with_handoff_loss(network, cell.handoff_loss)
+            network = with_handoff_loss(network, cell.handoff_loss)
+            self._changed[changed] = with_discipline(network, cell.conditions.discipline)
         return self._changed[changed]
 
 
@@ -96,6 +98,8 @@ def _with_lists(network: Network, cell: CellSpec) -> Network:
         if rates:
             whole = {host: int(bps) for host, bps in rates.items()}
             network = with_receiver_rates(network, whole, cell.queue_i_bytes or None)
+        if (rtt_ms := cell.conditions.first.rtt_ms) is not None:
+            network = with_round_trip_of(network, hosts[0], rtt_ms)
     except ValueError as error:
         raise UsageError(f"{'rtt_i_ms' if rtts else 'rate_i_bps'}: {error}") from None
     return network

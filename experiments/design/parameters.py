@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from common.nearest import did_you_mean
-from experiments.design import ldmd_settings
+from experiments.design import conditions, ldmd_settings
 from experiments.design.loss_model import LossModel
 from protocols import registry
 from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
@@ -56,7 +56,10 @@ Guarantee = Literal["none", "queues"]
 Cut = Literal["none", "handoff"]
 Cc = Literal["m2c", "webrc", "static"]
 RivalTcp = Literal["cubic", "reno"]
-Repair = Literal["unicast", "multicast"]
+Repair = Literal["unicast", "multicast", "blocks"]
+Aqm = Literal["fifo", "codel", "fq-codel", "pie"]
+Ecn = Literal["drop", "mark"]
+Tcp = Literal["ctcp", "cubic", "bbr", "reno"]
 Clocks = Literal["any", "native", "virtual"]
 Truth = Annotated[bool, Field(strict=True)]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
@@ -92,6 +95,16 @@ def _mac_level(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
+def _handicap(value: object) -> object:
+    """What the first receiver has of its own."""
+    try:
+        conditions.handicap(str(value))
+    except ValueError as error:
+        raise PydanticCustomError("experiment", "{valid}", {"valid": str(error)}) from None
+    return value
+
+
+FirstReceiver = Annotated[str, BeforeValidator(_handicap)]
 MacLevel = Annotated[Literal["auto", "0", "1", "2"], BeforeValidator(_mac_level)]
 
 
@@ -180,6 +193,11 @@ class Factors(Block):
     short_flows_per_min: tuple[PerMinute, ...] | None = Field(default=None, min_length=1)
     clock_offset_ms: tuple[OffsetMs, ...] | None = Field(default=None, min_length=1)
     pause_ms: tuple[PauseMs, ...] | None = Field(default=None, min_length=1)
+    handoff_loss: tuple[Loss, ...] | None = Field(default=None, min_length=1)
+    first_receiver: tuple[FirstReceiver, ...] | None = Field(default=None, min_length=1)
+    aqm: tuple[Aqm, ...] | None = Field(default=None, min_length=1)
+    ecn: tuple[Ecn, ...] | None = Field(default=None, min_length=1)
+    tcp: tuple[Tcp, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -224,6 +242,11 @@ PARAMETER_FACTORS: Final = {
     "short_flows_per_min": "short",
     "clock_offset_ms": "off",
     "pause_ms": "pause",
+    "handoff_loss": "shared",
+    "first_receiver": "first-",
+    "aqm": "",
+    "ecn": "",
+    "tcp": "",
 }
 
 
@@ -338,7 +361,8 @@ class Parameters(Block):
     )
     repair: Repair = Field(
         "unicast",
-        description="how FMTP repairs; unicast: by TCP, as in the papers, multicast: with FEC",
+        description="how FMTP repairs; unicast: by TCP, as in the papers; multicast: with FEC; "
+        "blocks: by multicast of the lost blocks alone, without FEC",
     )
     mac_level: MacLevel = Field(
         "0", description="what authenticates datagrams; 0: nothing, as in the papers"
@@ -435,6 +459,23 @@ class Parameters(Block):
         description="how long in each second the first receiver's ldmd stands still while products "
         "are on their way: a receiver that cannot keep up (DRFSM21 2.1); what arrives meanwhile "
         "waits in its UDP buffer, b_rcv, and what does not fit is lost",
+    )
+    first_receiver: FirstReceiver = Field(
+        "as-others", description=f"{conditions.VALID}; what the first receiver has of its own"
+    )
+    aqm: Aqm = Field(
+        "fifo", description="how links with a rate manage their queues; fifo: not at all"
+    )
+    ecn: Ecn = Field(
+        "drop",
+        description="mark: TCP asks for explicit congestion notification, and queues that manage "
+        "themselves mark its packets in place of dropping them",
+    )
+    tcp: Tcp | None = Field(
+        None, description="the only congestion control, in place of tcp_congestion_control"
+    )
+    b_rcv_i: tuple[SizeBytes, ...] | None = Field(
+        None, min_length=1, description="b_rcv of each receiver"
     )
     set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
         {}, description="further settings of ldmd.conf(5), at every host"

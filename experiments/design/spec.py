@@ -401,10 +401,11 @@ def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
             if len(set(known)) < len(levels):
                 found = f"factors.{name} with a level twice"
                 reports.add(("factors", number, name), found, "each level once")
-        for index, level in enumerate(block.loss):
-            if level >= 1.0:
-                place: Place = ("factors", number, "loss", index)
-                reports.add(place, f"loss {level:g}", "a probability below 1, e.g. 1%")
+        for name in ("loss", "handoff_loss"):
+            for index, level in enumerate(getattr(block, name) or ()):
+                if level >= 1.0:
+                    place: Place = ("factors", number, name, index)
+                    reports.add(place, f"{name} {level:g}", "a probability below 1, e.g. 1%")
         _check_lists(reports, spec.parameters, number, block)
         for index, m in enumerate(block.receivers):
             if names is not None and m > len(names):
@@ -462,7 +463,7 @@ def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Fact
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
     """Lists by receiver are long enough, and nothing else says the same."""
     most = max(block.receivers)
-    for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms"):
+    for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i"):
         given = getattr(fixed, name)
         if given is not None and len(given) < most:
             found = f"{name} of {len(given)} receivers"
@@ -486,12 +487,30 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
             reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
         if max(fixed.p_i) >= 1.0:
             reports.add(("parameters", "p_i"), "p_i of 1", "probabilities below 1, e.g. 1%")
-    if fixed.queue_i is not None and fixed.rate_i_bps is None:
+    _check_first(reports, fixed, number, block)
+    slow = [text for text in block.first_receiver or () if text.startswith("rate-")]
+    if fixed.queue_i is not None and fixed.rate_i_bps is None and not slow:
         found = "queue_i without rate_i_bps"
         reports.add(("parameters", "queue_i"), found, "both, or neither")
     if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
         found = "rtt_i_ms beside rtt_ms"
         reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
+
+
+def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """The first receiver differs by `first_receiver` or by lists; marks need a managed queue."""
+    levels = block.first_receiver or (fixed.first_receiver,)
+    place: Place = ("factors", number, "first_receiver")
+    if set(levels) != {"as-others"}:
+        for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
+            if getattr(fixed, name) is not None:
+                reports.add(place, f"first_receiver beside {name}", "one of the two")
+        if "fcast" in block.protocol:
+            found = "protocol fcast with first_receiver"
+            reports.add(("factors", number, "protocol"), found, "another protocol")
+    if "mark" in (block.ecn or (fixed.ecn,)) and "fifo" in (block.aqm or (fixed.aqm,)):
+        found = "ecn mark with aqm fifo"
+        reports.add(("factors", number, "ecn"), found, "aqm codel, fq-codel or pie")
 
 
 def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
@@ -541,7 +560,7 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     _check_traces(reports, spec)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
-        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms"):
+        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms", "b_rcv_i"):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
         for name in ("clock_offset_ms", "pause_ms"):

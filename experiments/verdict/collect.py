@@ -79,7 +79,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_of=cell.by_receiver(subscribers, "p_i"),
         loss_model=seen.loss_model,
         shaped_bps=cell.shaped_bps,
-        b_rcv_bytes=cell.b_rcv_bytes,
+        b_rcv_bytes=min(cell.b_rcv_of(everyone).values()),
         f_rcv=cell.f_rcv,
         products=seen.products,
         link_mismatches=wrong_links,
@@ -110,7 +110,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=congested(network) if _has_full_queues(cell) else frozenset(),
-        paused=everyone[0] if cell.pause_ms else None,
+        paused=everyone[0] if cell.pauses_first else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,
         drain_s=seen.times["drained"] - seen.times["insertion_ended"],
@@ -126,7 +126,8 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
 
 def _has_full_queues(cell: CellSpec) -> bool:
     """Tell whether queues are to fill: by what competes, or behind a bottleneck."""
-    return bool(cell.has_rivals or cell.rate_i_bps or cell.bottleneck.rate_bps)
+    slow = cell.rate_i_bps or cell.conditions.first.rate_bps
+    return bool(cell.has_rivals or slow or cell.bottleneck.rate_bps)
 
 
 def congested(network: Network) -> frozenset[str]:

@@ -124,6 +124,7 @@ struct fmtp_server_config {
     bool has_key; /* receivers have to prove that they were given this key; not in LAYOUT_2017 */
     uint8_t key[FMTP_KEY_BYTES];
     bool unicast_repair; /* offer no extension: repair by TCP only, as the originals do */
+    bool no_parity;      /* repair by multicast of the lost blocks alone, without FEC */
     unsigned pdu_bytes;  /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
                             what the path's MTU leaves if that is less */
     bool no_gso;         /* hand each datagram to the system by itself */

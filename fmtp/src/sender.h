@@ -27,6 +27,7 @@ struct fmtp_sender_config {
     uint16_t block_bytes;    /* 0: FMTP_DATA_LEN */
     uint16_t overhead_bytes; /* below FMTP on the way (IP and UDP), for cost */
     uint16_t fec_k;          /* blocks per FEC group, <= FMTP_FEC_MAX_K; 0: no extension */
+    bool no_parity;          /* with fec_k: repairs are the lost blocks themselves */
     uint64_t session_id;
     double f_snd;            /* equation (1) */
     bool timer_from_bop;     /* tau_snd runs from BOP, else from EOP */

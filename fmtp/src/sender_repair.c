@@ -190,7 +190,7 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
     unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k);
     double part = fmtp_accounts_loss(s, loss(s)), expected = part * k;
 
-    if (!fmtp_repair_active(s))
+    if (!fmtp_repair_active(s) || s->cfg.no_parity)
         return;
     unsigned n;
     if (near_end(s, g->product)) {
@@ -251,10 +251,10 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
         target = g->parity + need;
     if (target <= g->parity)
         return; /* enough of it is on its way */
-    if (target > max) {
-        /* Numbers run out: only the blocks themselves help every receiver. */
+    if (target > max || s->cfg.no_parity) {
+        /* Numbers run out, or there are none: only the blocks themselves help every receiver. */
         g->originals = true;
-        target = max;
+        target = target < max ? target : max;
     }
     unsigned before = bits(&g->wanted), more = 0;
     for (int i = 0; i < 4; i++)
@@ -281,7 +281,7 @@ void fmtp_repair_request_early(struct fmtp_sender *s, struct group *g,
     unsigned max = fmtp_fec_max_parity(blocks_of(s, g)), target = req->high + req->need;
 
     target = target < max ? target : max;
-    if (target <= g->target)
+    if (target <= g->target || s->cfg.no_parity)
         return;
     fmtp_accounts_charge(s, peer->account, target - g->target);
     g->target = (uint8_t)target;

@@ -85,6 +85,7 @@ static int open_core(struct fmtp_server *s, struct tp_error *err)
         .block_bytes = block_bytes(s),
         .overhead_bytes = (uint16_t)s->out.io.pace.overhead,
         .fec_k = cfg->layout == FMTP_LAYOUT_2021 && !cfg->unicast_repair ? FMTP_FEC_DEFAULT_K : 0,
+        .no_parity = cfg->no_parity,
         .ctx = cfg->ctx,
         .multicasted = cfg->multicasted,
         .released = cfg->released};

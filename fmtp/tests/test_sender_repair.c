@@ -167,6 +167,32 @@ static void test_parity(void **state)
     fmtp_sender_free(s);
 }
 
+/* Without parity the blocks that were lost come again, each once for all who lack it; none follows
+ * unasked. */
+static void test_without_parity(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    unsigned extra;
+
+    (void)state;
+    cfg.no_parity = true;
+    struct fmtp_sender *s = make(&cfg);
+    int a = peer(s, true), b = peer(s, true);
+    offer(s, 2000);
+    drain(s, 0, &extra);
+    assert_int_equal(extra, 0);
+    ask(s, a, 0, 0, 0, 2, 0x003, 20 * MS);
+    ask(s, b, 0, 0, 0, 2, 0x006, 20 * MS);
+    for (uint32_t i = 0; i < 3; i++)
+        expect(s, 22 * MS, FMTP_REPAIR, i * BLOCK);
+    expect_none(s, 30 * MS);
+    struct fmtp_server_stats stats;
+    fmtp_sender_get_stats(s, &stats);
+    assert_int_equal(stats.parity_sent, 0);
+    assert_int_equal(stats.repairs_sent, 3);
+    fmtp_sender_free(s);
+}
+
 /* A request that comes while the burst is being sent lengthens it. */
 static void test_request_in_mid_burst(void **state)
 {
@@ -495,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_no_hold_off_for_one),
         cmocka_unit_test(test_company_for_a_lone_repair),
         cmocka_unit_test(test_parity),
+        cmocka_unit_test(test_without_parity),
         cmocka_unit_test(test_request_in_mid_burst),
         cmocka_unit_test(test_numbers_run_out),
         cmocka_unit_test(test_one_for_one),

@@ -22,11 +22,12 @@ uint64_t parse_rate(const char *option, const char *text)
     return strcmp(text, "unlimited") == 0 ? 0 : parse_number(option, text, 1000, 1000000000000);
 }
 
-bool parse_repair(const char *text)
+static void take_repair(struct common_options *o, const char *text)
 {
-    if (strcmp(text, "unicast") != 0 && strcmp(text, "multicast") != 0)
-        die_usage("--repair '%s': valid are multicast and unicast", text);
-    return strcmp(text, "unicast") == 0;
+    o->unicast_repair = strcmp(text, "unicast") == 0;
+    o->no_parity = strcmp(text, "blocks") == 0;
+    if (!o->unicast_repair && !o->no_parity && strcmp(text, "multicast") != 0)
+        die_usage("--repair '%s': valid are multicast, blocks and unicast", text);
 }
 
 double parse_factor(const char *option, const char *text)
@@ -73,7 +74,7 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_MAC: o->mac_level = parse_mac(optarg); break;
     case OPTION_KEY_FILE: read_key(o, optarg); break;
     case OPTION_PDU: o->pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
-    case OPTION_REPAIR: o->unicast_repair = parse_repair(optarg); break;
+    case OPTION_REPAIR: take_repair(o, optarg); break;
     case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;
     case OPTION_NO_SANDBOX: o->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);

@@ -17,7 +17,6 @@ struct sockaddr_storage parse_endpoint(const char *option, const char *text); /*
 /* Bit/s, or 0 for "unlimited". */
 uint64_t parse_rate(const char *option, const char *text);
 /* "unicast" is true, "multicast" false. */
-bool parse_repair(const char *text);
 /* A number above 0. */
 double parse_factor(const char *option, const char *text);
 /* 2017 or 2021. */
@@ -28,7 +27,7 @@ struct common_options {
     enum fmtp_layout layout;
     unsigned mac_level; /* FMTP_MAC_AUTO: the default */
     unsigned pdu_bytes; /* 0: the default */
-    bool unicast_repair, no_sandbox, has_key;
+    bool unicast_repair, no_parity, no_sandbox, has_key;
     uint8_t key[FMTP_KEY_BYTES];
     const char *congestion_control; /* NULL: the system's */
 };

@@ -71,8 +71,8 @@ static const char usage[] =
     "                     AES-GMAC, or 0 if the first receiver is an original)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that every receiver has to have\n"
     "  --pdu BYTES        packet size (default: 1460, less where the path takes less)\n"
-    "  --repair KIND      multicast (default; FEC, for receivers that can) or unicast:\n"
-    "                     by TCP only, as the originals do\n"
+    "  --repair KIND      multicast (default; FEC, for receivers that can), blocks: the\n"
+    "                     same without FEC, or unicast: by TCP only, as the originals\n"
     "  --rate BPS         multicast rate in bit/s of IP packets, k/M/G allowed (default\n"
     "                     20M), unlimited, or auto: as fast as the receivers take it\n"
     "  --repair-rate BPS  rate of all retransmissions by TCP together (default unlimited)\n"
@@ -476,6 +476,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
     if (run->state)
         run->next_index = read_state(run->state);
     COMMON_OPTIONS_TO(a.cfg, a.common);
+    a.cfg.no_parity = a.common.no_parity;
     a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
     a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;
     a.cfg.max_per_address = a.receivers > PER_ADDRESS ? a.receivers : PER_ADDRESS;

@@ -76,6 +76,8 @@ struct conf_feed_text {
     char text[CONF_TEXT];
 };
 #define CONF_MAC_AUTO 3 /* FMTP_MAC_AUTO */
+enum conf_repair { CONF_REPAIR_MULTICAST, CONF_REPAIR_BLOCKS, CONF_REPAIR_UNICAST };
+
 struct conf_settings {
     unsigned fmtp_layout;      /* fmtp.layout 2017|2021 (default 2021) */
     double f_snd, f_rcv;       /* fmtp.f_snd (5000), fmtp.f_rcv (20): Table II */
@@ -91,7 +93,7 @@ struct conf_settings {
     uint8_t ttl;               /* fmtp.ttl (1) */
     uint8_t mac_level;         /* fmtp.mac_level auto|0|1|2 (auto) */
     char key_file[CONF_TEXT];  /* fmtp.key_file (empty: none) */
-    bool unicast_repair;       /* fmtp.repair unicast|multicast (multicast) */
+    uint8_t repair;            /* fmtp.repair (multicast), enum conf_repair */
     double max_latency_s;      /* ldm6.max_latency_s (3600): older products are ignored */
     double time_offset_s;      /* ldm6.time_offset_s (max_latency_s): how far back to ask */
     bool anti_dos;             /* ldm6.anti_dos 0|1 (1): one feed of a product to an address */

@@ -59,7 +59,7 @@ static const struct setting {
      "1 to 255 bytes: the path of a file"},
     {"fmtp.mac_level", KIND_MAC, AT(mac_level), 0, 2,
      "auto, 0 (none), 1 (HMAC-SHA256) or 2 (Ed25519)"},
-    {"fmtp.repair", KIND_REPAIR, AT(unicast_repair), 0, 1, "unicast or multicast"},
+    {"fmtp.repair", KIND_REPAIR, AT(repair), 0, 2, "unicast, multicast or blocks"},
     {"fmtp.timer_from", KIND_TIMER, AT(timer_from_bop), 0, 1, "bop or eop"},
     {"fmtp.ttl", KIND_U8, AT(ttl), 1, 255, "an integer from 1 to 255"},
     {"ldm6.congestion_control", KIND_WORD, AT(congestion_control), 1,
@@ -136,8 +136,18 @@ void conf_set_defaults(struct conf_settings *set)
 
 static bool set_repair(char *at, const char *value)
 {
-    *(bool *)at = strcasecmp(value, "unicast") == 0;
-    return *(bool *)at || strcasecmp(value, "multicast") == 0;
+    static const char *const words[] = {
+        [CONF_REPAIR_MULTICAST] = "multicast",
+        [CONF_REPAIR_BLOCKS] = "blocks",
+        [CONF_REPAIR_UNICAST] = "unicast",
+    };
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(value, words[i]) == 0) {
+            *(uint8_t *)at = (uint8_t)i;
+            return true;
+        }
+    return false;
 }
 
 static bool set_timer(char *at, const char *value)

@@ -161,7 +161,7 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
     struct fmtp_client_config cfg = {
         .layout = (enum fmtp_layout)set->fmtp_layout,
         .mac_level = set->mac_level,
-        .unicast_repair = set->unicast_repair,
+        .unicast_repair = set->repair == CONF_REPAIR_UNICAST,
         .pdu_bytes = (unsigned)set->pdu_bytes,
         .dead_ns = set->dead_s * NS_PER_S,
         .congestion_control = set->congestion_control,

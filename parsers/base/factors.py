@@ -129,7 +129,8 @@ FACTORS: dict[str, Factor] = {
             valid="a whole number from 1",
         ),
         Factor(
-            "repair", "Repair", "", names=("unicast", "multicast"), valid="unicast or multicast"
+            "repair", "Repair", "", names=("unicast", "multicast", "blocks"),
+            valid="unicast, multicast or blocks"
         ),
         Factor(
             "mac_level", "Authentication of datagrams", "MAC", names=("auto", "0", "1", "2"),
@@ -210,6 +211,23 @@ FACTORS: dict[str, Factor] = {
         Factor(
             "pause_ms", "Pause of the first receiver in each second", "pause", "ms",
             most=900, valid="milliseconds from 0 to 900",
+        ),
+        Factor(
+            "handoff_loss", "Loss that all receivers share", "shared", "%", 0.01, {"%": 0.01},
+            most=1.0, valid="a probability from 0 to 1, or a percentage, e.g. 0.01 or 1%",
+        ),
+        Factor(
+            "first_receiver", "First receiver", "first", names=(), first=("as-others",),
+            valid="as-others, loss-10, rate-5, rtt-300, stop-10",
+        ),
+        Factor(
+            "aqm", "Queue management", "", names=("fifo", "codel", "fq-codel", "pie"),
+            valid="fifo, codel, fq-codel or pie",
+        ),
+        Factor("ecn", "Queues drop or mark", "", names=("drop", "mark"), valid="drop or mark"),
+        Factor(
+            "tcp", "TCP's congestion control", "", names=("ctcp", "cubic", "bbr", "reno"),
+            valid="ctcp, cubic, bbr or reno",
         ),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),

@@ -131,6 +131,10 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("rival_loss", "Packets that the competing TCP lost", *_PERCENT, "counters"),
         Metric("share_of_rival", "Throughput / what competes", *_RATIO, "counters"),
         Metric("jain", "Jain's index of two sessions", *_RATIO, "m2c-recv"),
+        Metric("latency_p50_others", "Latency p50, all but the first", *_MS, "receiver logs"),
+        Metric("latency_p99_others", "Latency p99, all but the first", *_MS, "receiver logs"),
+        Metric("missing_others", "Missing at all but the first", *_PRODUCTS, "receiver logs"),
+        Metric("jain_flows", "Jain's index, path and flows", *_RATIO, "iperf3, counters"),
         Metric("background_goodput", "Competing TCP's goodput", *_MBPS, "iperf3"),
     )
 }

@@ -12,7 +12,7 @@ from common.contracts import INVALID, MULTICAST_PROTOCOLS
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
-from parsers.measure import bandwidth, carousel, latency_parts, metrics
+from parsers.measure import bandwidth, carousel, fairness, latency_parts, metrics
 from parsers.measure.carousel import CarouselData
 from parsers.measure.deliveries import (
     Receiver,
@@ -174,6 +174,8 @@ def summarize(
     values |= bandwidth.delivery_values(
         cell, sent, receivers, (data.counters_start, data.counters_end)
     )
+    values |= fairness.others_values(cell, sent, receivers)
+    values["jain_flows"] = fairness.jain_value(values["nic1_bandwidth"], data.background)
     values["products_identical"] = (
         Value(identical.value / cell.m, "") if identical.value is not None else identical
     )

@@ -66,6 +66,7 @@ class IperfReport:
     sent_bps: float | None
     received_bytes: int | None
     goodput_bps: float | None
+    flow_bps: tuple[float, ...]  # of each flow: what arrived
     retransmits: int | None
     lost_packets: int | None  # UDP
     packets: int | None  # UDP
@@ -118,6 +119,7 @@ def _report(found: dict[str, Any], file: str, problems: tuple[Problem, ...]) -> 
         sent_bps=sent.rate_bps if sent else None,
         received_bytes=received.size_bytes if received else None,
         goodput_bps=received.rate_bps if received else None,
+        flow_bps=_flows(end.get("streams") or ()),
         retransmits=sent.retransmits if sent else None,
         lost_packets=udp.lost_packets if udp else None,
         packets=udp.packets if udp else None,
@@ -125,6 +127,14 @@ def _report(found: dict[str, Any], file: str, problems: tuple[Problem, ...]) -> 
         error=str(found.get("error", "")),
         problems=problems,
     )
+
+
+def _flows(streams: Any) -> tuple[float, ...]:
+    """What arrived of each TCP flow; empty where an end did not say."""
+    try:
+        return tuple(float(stream["receiver"]["bits_per_second"]) for stream in streams)
+    except (KeyError, TypeError, ValueError):
+        return ()
 
 
 def _total(found: Any) -> _Total | None:

@@ -189,6 +189,13 @@ class Where(Block):
         Levels | None, BeforeValidator(_levels("clock_offset_ms")), _SCHEMA
     ] = None
     pause_ms: Annotated[Levels | None, BeforeValidator(_levels("pause_ms")), _SCHEMA] = None
+    handoff_loss: Annotated[Levels | None, BeforeValidator(_levels("handoff_loss")), _SCHEMA] = None
+    first_receiver: Annotated[
+        Levels | None, BeforeValidator(_levels("first_receiver")), _SCHEMA
+    ] = None
+    aqm: Annotated[Levels | None, BeforeValidator(_levels("aqm")), _SCHEMA] = None
+    ecn: Annotated[Levels | None, BeforeValidator(_levels("ecn")), _SCHEMA] = None
+    tcp: Annotated[Levels | None, BeforeValidator(_levels("tcp")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None

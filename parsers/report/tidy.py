@@ -18,6 +18,7 @@ from parsers.measure.verdicts import verdict_of
 _UNITS = {
     "rate_bps": "bit/s",
     "loss": "share",
+    "handoff_loss": "share",
     "rtt_ms": "ms",
     "clock_offset_ms": "ms",
     "pause_ms": "ms",

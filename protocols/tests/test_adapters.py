@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols import fcast, flute, fmtp, registry, udpcast
+from protocols import aeron, fcast, flute, fmtp, quic, registry, udpcast
 from protocols.adapter import Adapter, Setup, Station, lacking, missing, named_counts
 
 ROOM = Path(__file__).resolve().parents[1]
@@ -67,9 +67,42 @@ def test_rate_and_parity_are_told(name: str, told: str, setup: Setup) -> None:
     assert told in next(lines(registry.get(name), setup))
 
 
-@pytest.mark.parametrize("name", ["fmtp", "fcast", "norm", "udpcast"])
+@pytest.mark.parametrize("name", ["fmtp", "fcast", "norm", "udpcast", "aeron"])
 def test_receivers_are_told_their_buffer(name: str, setup: Setup) -> None:
     assert "600000000" in list(lines(registry.get(name), setup))[1]
+    own = replace(setup, rcvbufs=(1_000_000_000, 7_000_000))
+    assert "7000000" in list(lines(registry.get(name), own))[1]
+
+
+def test_aeron_waits_for_all_and_holds_the_bandwidth_delay_product(setup: Setup) -> None:
+    """20 Mbit/s x 100 ms are 250 kB, twice that the window; 1472 + 28 bytes fill a frame."""
+    far = replace(setup, delay_ms=50.0)
+    sender, receiver = lines(aeron.AERON, far)
+    assert "fc=min,g:/2," in sender
+    assert "mtu=1472" in sender
+    assert "rcv-wnd=500000|" in receiver
+    assert "rcv-wnd=131072|" in list(lines(aeron.AERON, setup))[1]
+    # A path has one source: receivers listen as if for unicast, and are members of the group.
+    assert "endpoint=0.0.0.0:38800" in receiver
+    assert "join=232.1.1.1" in receiver
+    # Where all may send, the group for data is odd.
+    wide = replace(far, all_to_all=True, group="239.192.77.2")
+    assert "endpoint=239.192.77.3:38800|" in list(lines(aeron.AERON, wide))[1]
+
+
+def test_counters_of_aeron_and_quic() -> None:
+    printed = "aeron=1 nak_messages_received=7 retransmits_sent=9 status_messages_received=40\n"
+    assert aeron.AERON.counts(printed, []) == {
+        "naks": 7,
+        "retransmits": 9,
+        "status_messages": 40,
+    }
+    printed = "quic=1 datagrams=900 lost=8 feedback=120\n"
+    assert quic.QUIC.counts(printed, []) == {
+        "datagrams": 900,
+        "lost": 8,
+        "feedback_datagrams": 120,
+    }
 
 
 def test_a_batch_of_flute_lasts_as_long_as_its_symbols_take(setup: Setup) -> None:

@@ -70,7 +70,7 @@ def test_a_protocol_of_another_package_is_a_level_like_any_other(install: Path) 
     assert spec.factors[0].protocol == ("ldm7", "copy")  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", ["udpcast", "flute-rs", "uftp"])
+@pytest.mark.parametrize("name", ["udpcast", "flute-rs", "uftp", "aeron", "quic"])
 def test_what_no_cell_has_tried_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(SpecErrors, match=r"valid: ldm7, ldm6, .*, tcp"):
         load(experiment(tmp_path, name))

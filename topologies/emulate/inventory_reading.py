@@ -17,7 +17,7 @@ from topologies.emulate.counter_reading import switch_of_interface
 from topologies.emulate.facts import KernelFacts
 from topologies.emulate.static_flows import static_flows
 from topologies.model.network import Network
-from topologies.model.wire_plan import WIRE, WirePlan, queue_bytes
+from topologies.model.wire_plan import SHAPER_HANDLE, WIRE, WirePlan, queue_bytes
 from topologies.watch import inventory
 from topologies.watch.inventory import Inventory
 
@@ -196,6 +196,9 @@ def _wire(wire: WirePlan) -> Inventory:
         kind = "tbf" if d.asked.rate_bps is not None else "bfifo"
         if d.asked.rate_bps is not None or queue_bytes(d.asked) is not None:
             lines.setdefault(d.egress, []).append(f"{parent} {kind}")
+        if d.asked.rate_bps is not None and d.asked.discipline:
+            name = d.asked.discipline.partition(" ")[0]
+            lines.setdefault(d.egress, []).append(f"{SHAPER_HANDLE}1 {name}")
     found |= {f"{WIRE}/{name} qdiscs": ", ".join(sorted(q)) for name, q in lines.items()}
     return found
 

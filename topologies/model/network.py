@@ -44,6 +44,7 @@ class Impairment:
     jitter_ms: float = 0.0
     loss: float = 0.0  # probability 0..1, uniformly random
     queue_bytes: int | None = None
+    discipline: str = ""  # of the queue of a link with a rate: codel, ...; empty: FIFO
 
     @property
     def is_plain(self) -> bool:

@@ -9,6 +9,37 @@ from collections.abc import Mapping
 from topologies.model.network import Link, Network
 
 
+def with_round_trip_of(network: Network, host: str, rtt_ms: float) -> Network:
+    """Return `network` with another round trip over the path for one host: what is missing is
+    added to the link of its NIC1, half of it in each direction.
+
+    Raises ValueError for a round trip shorter than the host's.
+    """
+    more = round((rtt_ms - network.round_trip_ms[host]) / 2, 3)
+    if more < 0:
+        raise ValueError(
+            f"found {rtt_ms:g} ms for {host}; valid: at least {network.round_trip_ms[host]:g} ms, "
+            "its round trip in the topology"
+        )
+    nic = network.host(host).nic1.interface
+
+    def changed(link: Link) -> Link:
+        if nic not in (link.a.interface, link.b.interface):
+            return link
+        there, back = link.forward, link.backward
+        return dataclasses.replace(
+            link,
+            forward=dataclasses.replace(there, delay_ms=there.delay_ms + more),
+            backward=dataclasses.replace(back, delay_ms=back.delay_ms + more),
+        )
+
+    return dataclasses.replace(
+        network,
+        links=tuple(changed(link) for link in network.links),
+        round_trip_ms={**network.round_trip_ms, host: rtt_ms},
+    )
+
+
 def with_receiver_rates(
     network: Network, rate_bps: Mapping[str, int], queue_bytes: int | None = None
 ) -> Network:

@@ -52,7 +52,10 @@ class RelayReady(TypedDict):
 
 WIRE = "wire"
 FORWARD, BACKWARD = "forward", "backward"
-NETEM_HANDLE, SHAPER_HANDLE = "1:", "10:"
+NETEM_HANDLE, SHAPER_HANDLE, DISCIPLINE_HANDLE = "1:", "10:", "11:"
+
+DISCIPLINES = ("codel", "fq_codel", "pie")
+MARK, NO_MARK = "ecn", "noecn"  # packets of those who asked for it are marked instead of dropped
 
 LEAST_FRAME_BYTES = 60
 TYPICAL_SMALL_FRAME_BYTES = 500  # mean size assumed when sizing what counts frames, not bytes
@@ -200,11 +203,35 @@ def tc_batch(wire: WirePlan) -> str:
                 f"qdisc add dev {d.egress} {parent} handle {SHAPER_HANDLE} tbf"
                 f" rate {d.asked.rate_bps}bit burst {burst_bytes(d.asked.rate_bps)} limit {queue}"
             )
+            if d.asked.discipline:
+                lines.append(
+                    f"qdisc add dev {d.egress} parent {SHAPER_HANDLE}1 handle {DISCIPLINE_HANDLE}"
+                    f" {discipline_options(d.asked)}"
+                )
         elif queue is not None:
             lines.append(
                 f"qdisc add dev {d.egress} {parent} handle {SHAPER_HANDLE} bfifo limit {queue}"
             )
     return "".join(f"{line}\n" for line in lines)
+
+
+def discipline_options(asked: Impairment) -> str:
+    """Return a queue's discipline as tc wants it: the link's queue in full frames, all else as tc
+    has it by default (tc-codel(8), tc-fq_codel(8), tc-pie(8))."""
+    kind, _, mark = asked.discipline.partition(" ")
+    frames = max(1, (queue_bytes(asked) or 0) // FRAME_BYTES)
+    return f"{kind} limit {frames} {mark or NO_MARK}"
+
+
+def _found_discipline(by_kind: Mapping[str, TcRecord], asked: Impairment) -> tuple[str, bool]:
+    """Return the discipline that a link's queue has, as `Impairment` names it, and whether its
+    limit is the asked one."""
+    for kind in DISCIPLINES:
+        if (options := by_kind.get(kind)) is not None:
+            limit = max(1, (queue_bytes(asked) or 0) // FRAME_BYTES)
+            text = f"{kind} {MARK}" if options.get(MARK) else kind
+            return text, int(options.get("limit", 0)) == limit
+    return "", True
 
 
 def _netem_options(d: WireDirection) -> str:
@@ -319,7 +346,10 @@ def _read_back_one(
         shown_queue = None if queue == queue_bytes(d.asked) else queue
     else:
         shown_queue = queue
-    found = Impairment(rate, round(delay, 6), round(jitter, 6), loss, shown_queue)
+    discipline, as_long = _found_discipline(by_kind, d.asked)
+    if not as_long:
+        problems.append(f"the limit of {discipline} is not the queue's")
+    found = Impairment(rate, round(delay, 6), round(jitter, 6), loss, shown_queue, discipline)
     problems += mismatches(d.asked, found)
     return LinkReadback(
         d.link, d.direction, d.asked, found, d.mechanism, not problems, "; ".join(problems + notes)
@@ -339,6 +369,8 @@ def mismatches(asked: Impairment, found: Impairment) -> list[str]:
         wrong.append("jitter")
     if not _close(asked.loss, found.loss, 1e-9):
         wrong.append("loss")
+    if asked.discipline != found.discipline:
+        wrong.append("discipline")
     return wrong
 
 
@@ -380,4 +412,6 @@ def describe(asked: Impairment) -> str:
         parts.append(f"loss {asked.loss:g}")
     if asked.queue_bytes is not None:
         parts.append(f"queue {asked.queue_bytes} bytes")
+    if asked.discipline:
+        parts.append(f"discipline {asked.discipline}")
     return ", ".join(parts)

@@ -99,7 +99,7 @@ static void every_kind_of_setting(void **state)
     assert_int_equal(c.set.r_uc_bps, 5000000);
     assert_int_equal(c.set.pdu_bytes, 1200);
     assert_int_equal(c.set.mac_level, 2);
-    assert_true(c.set.unicast_repair);
+    assert_int_equal(c.set.repair, CONF_REPAIR_UNICAST);
     assert_true(c.set.verify_md5);
     assert_string_equal(c.set.congestion_control, "ctcp_187");
     conf_free(&c);

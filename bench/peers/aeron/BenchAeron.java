@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files by Aeron: one publication, a media driver in each process.
+//
+//   BenchAeron send KEY=VALUE...   paths on standard input, one a line
+//   BenchAeron recv KEY=VALUE...
+//
+// channel=URI, directory=DIR (of the driver, and of what arrives). A sender waits until its flow
+// control has all receivers. destination=URI is where it sends if the channel itself does not say;
+// join=GROUP and interface=IP make a receiver's host a member of a group for which Aeron itself
+// listens as if for unicast, so that it answers the sender's own address.
+// A message is a file's number and an offset, then data; offset -1: its size and its name.
+
+import io.aeron.Aeron;
+import io.aeron.ExclusivePublication;
+import io.aeron.Publication;
+import io.aeron.Subscription;
+import io.aeron.driver.MediaDriver;
+import io.aeron.driver.ThreadingMode;
+import io.aeron.logbuffer.BufferClaim;
+import io.aeron.logbuffer.Header;
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.MulticastSocket;
+import java.net.NetworkInterface;
+import java.nio.ByteBuffer;
+import java.nio.MappedByteBuffer;
+import java.nio.channels.FileChannel;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.HashMap;
+import java.util.Map;
+import org.agrona.DirectBuffer;
+import org.agrona.concurrent.BackoffIdleStrategy;
+import org.agrona.concurrent.IdleStrategy;
+import org.agrona.concurrent.UnsafeBuffer;
+
+public final class BenchAeron {
+    private static final int STREAM = 1001;
+    private static final int HEAD_BYTES = 12; // number, offset
+    private static final int FRAGMENTS = 64;
+    private static final long NAME = -1;
+
+    private static volatile boolean ended;
+
+    private static IdleStrategy idle() {
+        return new BackoffIdleStrategy(10, 5, 1_000, 1_000_000);
+    }
+
+    public static void main(final String[] arguments) throws IOException {
+        final Map<String, String> words = new HashMap<>();
+        for (int i = 1; i < arguments.length; i++) {
+            final String[] pair = arguments[i].split("=", 2);
+            words.put(pair[0], pair.length == 2 ? pair[1] : "");
+        }
+        Runtime.getRuntime().addShutdownHook(new Thread(BenchAeron::waitForEnd));
+        final MediaDriver.Context driver =
+            new MediaDriver.Context()
+                .aeronDirectoryName(words.get("driver"))
+                .threadingMode(ThreadingMode.SHARED)
+                .sharedIdleStrategy(idle())
+                .dirDeleteOnStart(true)
+                .dirDeleteOnShutdown(true)
+                .termBufferSparseFile(true)
+                .socketMulticastTtl(1);
+        try (MediaDriver ignored = MediaDriver.launch(driver);
+            Aeron aeron =
+                Aeron.connect(new Aeron.Context().aeronDirectoryName(words.get("driver")))) {
+            if (arguments[0].equals("send")) {
+                send(aeron, words);
+            } else {
+                receive(aeron, words);
+            }
+            count(aeron);
+        }
+        done.countDown();
+    }
+
+    private static final java.util.concurrent.CountDownLatch done =
+        new java.util.concurrent.CountDownLatch(1);
+
+    private static void waitForEnd() {
+        ended = true;
+        try {
+            done.await(3, java.util.concurrent.TimeUnit.SECONDS);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private static void count(final Aeron aeron) {
+        final StringBuilder text = new StringBuilder("aeron=1");
+        aeron.countersReader().forEach((value, id, label) -> {
+            final String name = label.toLowerCase().replaceAll("[^a-z0-9]+", "_");
+            if (name.matches("(naks?|status|retransmits?|loss)_.*") && name.length() < 60) {
+                text.append(' ').append(name).append('=').append(value);
+            }
+        });
+        System.out.println(text);
+        System.out.flush();
+    }
+
+    private static void send(final Aeron aeron, final Map<String, String> words)
+        throws IOException {
+        try (ExclusivePublication out =
+            aeron.addExclusivePublication(words.get("channel"), STREAM)) {
+            if (words.containsKey("destination")) {
+                out.addDestination(words.get("destination"));
+            }
+            final IdleStrategy idle = idle();
+            while (!out.isConnected() && !ended) {
+                idle.idle();
+            }
+            System.err.println("BenchAeron: receivers connected");
+            final BufferedReader in =
+                new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+            int number = 0;
+            for (String line = in.readLine(); line != null && !ended; line = in.readLine()) {
+                sendFile(out, Path.of(line), number++, idle);
+            }
+        }
+    }
+
+    private static void sendFile(
+        final Publication out, final Path path, final int number, final IdleStrategy idle)
+        throws IOException {
+        final byte[] name = path.getFileName().toString().getBytes(StandardCharsets.UTF_8);
+        try (FileChannel file = FileChannel.open(path)) {
+            final long size = file.size();
+            final BufferClaim claim = new BufferClaim();
+            claim(out, HEAD_BYTES + 8 + name.length, claim, idle);
+            putHead(claim, number, NAME);
+            claim.buffer().putLong(claim.offset() + HEAD_BYTES, size);
+            claim.buffer().putBytes(claim.offset() + HEAD_BYTES + 8, name);
+            claim.commit();
+            if (size == 0) {
+                return;
+            }
+            final MappedByteBuffer mapped = file.map(FileChannel.MapMode.READ_ONLY, 0, size);
+            final UnsafeBuffer data = new UnsafeBuffer(mapped);
+            final int room = out.maxPayloadLength() - HEAD_BYTES;
+            for (long at = 0; at < size && !ended; at += room) {
+                final int length = (int) Math.min(room, size - at);
+                claim(out, HEAD_BYTES + length, claim, idle);
+                putHead(claim, number, at);
+                claim.buffer().putBytes(claim.offset() + HEAD_BYTES, data, (int) at, length);
+                claim.commit();
+            }
+        }
+    }
+
+    private static void putHead(final BufferClaim claim, final int number, final long at) {
+        claim.buffer().putInt(claim.offset(), number);
+        claim.buffer().putLong(claim.offset() + 4, at);
+    }
+
+    private static void claim(
+        final Publication out, final int length, final BufferClaim claim, final IdleStrategy idle)
+        throws IOException {
+        idle.reset();
+        while (!ended) {
+            final long result = ((ExclusivePublication) out).tryClaim(length, claim);
+            if (result > 0) {
+                return;
+            }
+            if (result == Publication.CLOSED || result == Publication.MAX_POSITION_EXCEEDED) {
+                throw new IOException("the publication is over: " + result);
+            }
+            idle.idle();
+        }
+        throw new IOException("ended");
+    }
+
+    /** A file that is being received. */
+    private static final class Incoming {
+        private final Path path;
+        private final FileChannel file;
+        private final MappedByteBuffer data;
+        private long left;
+
+        private Incoming(final Path path, final long size) throws IOException {
+            this.path = path;
+            file = FileChannel.open(
+                Path.of(path + ".part"),
+                StandardOpenOption.CREATE, StandardOpenOption.READ, StandardOpenOption.WRITE);
+            data = size == 0 ? null : file.map(FileChannel.MapMode.READ_WRITE, 0, size);
+            left = size;
+        }
+
+        private void finish() throws IOException {
+            file.close();
+            Files.move(Path.of(path + ".part"), path);
+        }
+    }
+
+    private static void receive(final Aeron aeron, final Map<String, String> words)
+        throws IOException {
+        final Path inbox = Path.of(words.get("directory"));
+        final Map<Integer, Incoming> files = new HashMap<>();
+        final MulticastSocket member = new MulticastSocket(0);
+        if (words.containsKey("join")) {
+            final InetAddress group = InetAddress.getByName(words.get("join"));
+            final NetworkInterface nic =
+                NetworkInterface.getByInetAddress(InetAddress.getByName(words.get("interface")));
+            member.joinGroup(new InetSocketAddress(group, 0), nic);
+        }
+        try (Subscription in = aeron.addSubscription(words.get("channel"), STREAM)) {
+            final IdleStrategy idle = idle();
+            while (!ended) {
+                idle.idle(in.poll((b, at, n, h) -> take(inbox, files, b, at, n, h), FRAGMENTS));
+            }
+        } finally {
+            member.close();
+        }
+    }
+
+    private static void take(
+        final Path inbox, final Map<Integer, Incoming> files, final DirectBuffer buffer,
+        final int at, final int length, final Header header) {
+        try {
+            final int number = buffer.getInt(at);
+            final long offset = buffer.getLong(at + 4);
+            final int bytes = length - HEAD_BYTES;
+            if (offset == NAME) {
+                final byte[] name = new byte[bytes - 8];
+                buffer.getBytes(at + HEAD_BYTES + 8, name);
+                final Path leaf = Path.of(new String(name, StandardCharsets.UTF_8)).getFileName();
+                files.put(
+                    number,
+                    new Incoming(inbox.resolve(leaf), buffer.getLong(at + HEAD_BYTES)));
+            } else {
+                final Incoming file = files.get(number);
+                if (file == null) {
+                    return; // of a file whose beginning came before this receiver joined
+                }
+                buffer.getBytes(at + HEAD_BYTES, file.data, (int) offset, bytes);
+                file.left -= bytes;
+            }
+            final Incoming file = files.get(number);
+            if (file.left == 0) {
+                file.finish();
+                files.remove(number);
+            }
+        } catch (final IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+}

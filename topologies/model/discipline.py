@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network whose links with a rate manage their queues. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from topologies.model.network import Impairment, Network
+
+
+def with_discipline(network: Network, discipline: str) -> Network:
+    """Return `network` with `discipline` ("codel", "fq_codel ecn"; empty: FIFO) at every link that
+    has a rate, in the directions that have it."""
+
+    def managed(way: Impairment) -> Impairment:
+        return way if way.rate_bps is None else dataclasses.replace(way, discipline=discipline)
+
+    links = (
+        dataclasses.replace(k, forward=managed(k.forward), backward=managed(k.backward))
+        for k in network.links
+    )
+    return dataclasses.replace(network, links=tuple(links))
