@@ -108,7 +108,7 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
             "found handoff_loss 1; valid: a probability below 1",
         ),
         ("protocol: [ldm7, ldm6]", "protocol: [ldm7, ldm7]", "each level once"),
-        ("protocol: [ldm7, ldm6]", "protocol: [ldm8]", "valid: ldm7, ldm6, fcast, fmtp, "),
+        ("protocol: [ldm7, ldm6]", "protocol: [ldm8]", "valid: ldm7, ldm6, fcast, m2c, fmtp, "),
         ("metric: ffdr", "metric: ffdrr", "did you mean 'ffdr'"),
         ("duration_s: 60", "duration_s: 0", "greater than 0"),
         ("q_snd: 5GB", "q_snd: 5gb", "a size above 0"),
