@@ -43,13 +43,16 @@ doctor: arguments
 	@PYTHONPATH=. python3 -B -m downpour doctor
 
 # A plan needs neither programs nor a kernel; in virtual time nothing needs root.
-RUN_NEEDS := $(if $(call is_on,$(DRY_RUN)),python,build $(if $(filter virtual,$(CLOCK)),kernel))
+RUN_NEEDS := $(if $(call is_on,$(DRY_RUN))$(AT),python,build $(if $(filter virtual,$(CLOCK)),kernel))
 experiment-%: arguments $(RUN_NEEDS)
 	@$(FRONT_DOOR) run $@
 .PHONY: experiments regression report
 experiments report: python
 	@$(FRONT_DOOR) run $@
 regression: $(RUN_NEEDS)
+	@$(FRONT_DOOR) run $@
+.PHONY: workers
+workers: build kernel
 	@$(FRONT_DOOR) run $@
 
 .PHONY: up status shell down

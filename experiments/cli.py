@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -44,10 +44,12 @@ from experiments.runs.options import (
     RunOptions,
     VerifyOptions,
 )
+from experiments.workers.options import WorkersOptions
 
 if TYPE_CHECKING:
     from experiments.cells.captures import Captures
     from experiments.design.spec import AnySpec
+    from experiments.runs.cell_process import Clock
     from experiments.runs.preparation import Planned
     from experiments.runs.runner import RunResult
     from experiments.runs.until_decided import Until
@@ -92,7 +94,35 @@ def main(arguments: Sequence[str]) -> int:
 @command(app, "run", told=told, panel=EXPERIMENTS)
 def run_command(options: RunOptions) -> int:
     """Run an experiment and print its result."""
-    return run_experiment(options.name, options.clock, options)
+    if options.at is None and options.mixed:
+        raise Failure("--mixed: found without --at; valid: --at ADDRESS --mixed", EXIT_USAGE)
+    if options.at is None:
+        return run_experiment(options.name, options.clock, options)
+    return _run_at(options)
+
+
+def _run_at(options: RunOptions) -> int:
+    """Run an experiment's cells at workers."""
+    from experiments.workers.choice import check_options, clock_at
+
+    check_options(options)
+    if options.dry_run:
+        return run_experiment(options.name, options.clock, options)
+
+    @contextmanager
+    def opened(planned: Sequence[Planned]) -> Iterator[Clock]:
+        with closing(clock_at(options, planned)) as clock:
+            yield clock
+
+    return run_experiment(options.name, options.clock, options, opened)
+
+
+@command(app, "workers", told=told, panel=EXPERIMENTS)
+def workers_command(options: WorkersOptions) -> int:
+    """Start workers that run cells for `run --at`, on this machine."""
+    from experiments.workers import local
+
+    return local.serve(options)
 
 
 @command(app, "experiments", told=told, panel=EXPERIMENTS)
@@ -262,23 +292,48 @@ def _most_repeats(spec: AnySpec, options: RunChoices) -> int:
     return max(most, spec.repeats) if options.repeats is None else most
 
 
-def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
-    """Run the experiment, or show its plan. Return the exit code.
+Opened = Callable[["Sequence[Planned]"], "AbstractContextManager[Clock]"]
+
+
+def run_experiment(
+    name: str, clock_name: str, options: RunChoices, elsewhere: Opened | None = None
+) -> int:
+    """Run the experiment, or show its plan. Return the exit code. `elsewhere`: opens the clock of
+    cells at workers.
 
     Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
     """
+    from experiments.runs import runner
+    from experiments.runs.clocks import clock_of
+
+    spec, level = _spec(name, options)
+    planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
+    if elsewhere is not None:
+        with elsewhere(planned) as clock:
+            return _run_planned(name, spec, planned, clock, options, local=False)
+    runs = options.runs.resolve()
+    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
+    return _run_planned(name, spec, planned, clock, options, local=True)
+
+
+def _run_planned(
+    name: str,
+    spec: AnySpec,
+    planned: Sequence[Planned],
+    clock: Clock,
+    options: RunChoices,
+    *,
+    local: bool,
+) -> int:
+    """Run the planned cells by a clock, or show the plan. Return the exit code."""
     from experiments.design.selection import ordered
     from experiments.runs import estimates, plan_summary, runner
-    from experiments.runs.clocks import clock_of
     from experiments.runs.manifest import machine
     from experiments.runs.progress import make_reporter
     from experiments.runs.until_decided import first_of
 
-    spec, level = _spec(name, options)
-    planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
     captures = _captures(options, planned)
     runs = options.runs.resolve()
-    clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     known = estimates.read(runs, clock, machine())
     until = _until(name, options)
     first = planned if until is None else first_of(planned, until)
@@ -294,7 +349,8 @@ def run_experiment(name: str, clock_name: str, options: RunChoices) -> int:
         if clock.name == "native":
             runner.check_disk(planned, runs)
         return EXIT_OK
-    runner.check_machine(planned, runs, options.build, clock.name)
+    if local:
+        runner.check_machine(planned, runs, options.build, clock.name)
     print("\n".join(lines), flush=True)
     result = runner.run_experiment(
         spec,

@@ -122,6 +122,13 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "experiments.design",
         "experiments.cells",
     ),
+    "experiments.workers": (
+        "common",
+        "virtual",
+        "experiments.design",
+        "experiments.cells",
+        "experiments.runs",
+    ),
     "experiments.bounds": (
         "common",
         "topologies.model",
@@ -139,6 +146,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "experiments.cells",
         "experiments.runs",
         "experiments.bounds",
+        "experiments.workers",
     ),
     "bench": (
         "common",

@@ -163,6 +163,8 @@ EXPERIMENT: Final = {
     "RESUME": Variable("--resume", flag=True),
     "UNTIL_DECIDED": Variable("--until-decided", flag=True),
     "BUDGET": Variable("--budget"),
+    "AT": Variable("--at"),
+    "MIXED": Variable("--mixed", flag=True),
 }  # fmt: skip
 PLACES: Final = {"PREFIX": Variable(""), "DESTDIR": Variable("")}
 LAB: Final = {"N": Variable("", _lab), "DIR": Variable("--dir")}
@@ -201,6 +203,13 @@ TARGETS: Final[Mapping[str, Target]] = {
             "JUNIT": Variable("--junit"), "SUMMARY": Variable("--summary"),
         },
         "asked",
+    ),
+    "workers": Target(
+        FIRST, "workers for AT=tcp://... (a Dask scheduler and its workers)", ("workers",),
+        {
+            "COUNT": Variable("--count", _whole), "JOIN": Variable("--join"),
+            "HOST": Variable("--host"), "PORT": Variable("--port", _whole),
+        },
     ),
     "report": Target(
         FIRST, "write and print the newest run's report again", ("report",),

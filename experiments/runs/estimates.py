@@ -116,8 +116,10 @@ def _of_run(path: Path, clock: Clock, machine: Machine) -> list[Measured]:
     try:
         manifest = json.loads(path.read_text())
         there = manifest["machine"]
-        if manifest["clock"] != clock.name or any(
-            there.get(name) != machine.get(name) for name in ("cpu", "cores")
+        if (
+            "workers" in manifest
+            or manifest["clock"] != clock.name
+            or any(there.get(name) != machine.get(name) for name in ("cpu", "cores"))
         ):
             return []
         seconds, traces = manifest["cell_seconds"], manifest["traces"]

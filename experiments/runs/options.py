@@ -181,6 +181,18 @@ class RunOptions(RunChoices):
         NativeOrVirtual,
         typer.Option(help="virtual: guests whose clock jumps from event to event; needs no root."),
     ] = "native"
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Run cells at workers: tcp://HOST:PORT (a Dask scheduler) or slurm:PARTITION. "
+            "Default: this machine.",
+        ),
+    ] = None
+    mixed: Annotated[
+        bool,
+        typer.Option("--mixed", help="Take workers whose kernel, programs or packages differ."),
+    ] = False
 
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run: runs/EXPERIMENT/STAMP.")]

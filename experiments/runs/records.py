@@ -54,11 +54,22 @@ class KernelRecord(TypedDict):
     sha256: str  # of the kernel itself
 
 
+class WorkersRecord(TypedDict):
+    """Workers on other machines. `digest`: of their environment; `mixed`: they may differ."""
+
+    at: str
+    hosts: list[str]  # that ended a cell
+    environment: dict[str, str]
+    digest: str
+    mixed: bool
+
+
 class ClockRecord(TypedDict, total=False):
-    """By which clock cells run."""
+    """By which clock cells run. `virtual_kernel`: of guests on this machine."""
 
     clock: str
     virtual_kernel: KernelRecord
+    workers: WorkersRecord
 
 
 class Environment(TypedDict):
