@@ -27,11 +27,15 @@ def lacking() -> str:
     """Return why there can be no cluster here; "" if there can."""
     if os.geteuid() != 0:
         return "needs root: slurmd starts jobs as their users"
-    absent = [p for p in PROGRAMS if shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    absent = [
+        p for p in PROGRAMS if shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin") is None
+    ]
     return f"no {absent[0]} (Debian: slurmctld slurmd slurm-client munge)" if absent else ""
 
 
-def configuration(place: Path, host: str, ports: tuple[int, int], cores: int, memory_mb: int) -> str:
+def configuration(
+    place: Path, host: str, ports: tuple[int, int], cores: int, memory_mb: int
+) -> str:
     """Return the text of slurm.conf."""
     control, node = ports
     return f"""ClusterName=downpour
