@@ -27,9 +27,8 @@ def lacking() -> str:
     """Return why there can be no cluster here; "" if there can."""
     if os.geteuid() != 0:
         return "needs root: slurmd starts jobs as their users"
-    absent = [
-        p for p in PROGRAMS if shutil.which(p, path=f"{os.environ['PATH']}:/usr/sbin") is None
-    ]
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    absent = [p for p in PROGRAMS if shutil.which(p, path=path) is None]
     return f"no {absent[0]} (Debian: slurmctld slurmd slurm-client munge)" if absent else ""
 
 
@@ -70,6 +69,10 @@ def _free_ports() -> tuple[int, int]:
         one.bind(("127.0.0.1", 0))
         two.bind(("127.0.0.1", 0))
         return one.getsockname()[1], two.getsockname()[1]
+
+
+def _is_job(variable: bytes) -> bool:
+    return variable.startswith(b"SLURM_JOB_ID=")
 
 
 @dataclass
@@ -130,11 +133,9 @@ class Cluster:
             if entry.name.isdigit():
                 with contextlib.suppress(OSError):
                     parts = (entry / "environ").read_bytes().split(b"\0")
-                    if mark in parts and any(p.startswith(b"SLURM_JOB_ID=") for p in parts):
+                    keeper = (entry / "comm").read_text().startswith("slurmstepd")
+                    if mark in parts and (keeper or any(map(_is_job, parts))):
                         found.add(int(entry.name))
-                    if (entry / "comm").read_text().strip().startswith("slurmstepd"):
-                        if mark in parts:
-                            found.add(int(entry.name))
         return found - daemons
 
     @staticmethod
