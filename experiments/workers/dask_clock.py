@@ -168,6 +168,9 @@ class DaskClock:
         """Return the seconds of real time that a cell takes, by formula."""
         return estimate_s(cell, trace_bytes)
 
+    def turns(self) -> None:
+        """Return the turns that cells wait for: none, the engine has its own queue."""
+
     def describe(self) -> ClockRecord:
         """Return what the manifest says of the clock."""
         return self._workers.describe()
