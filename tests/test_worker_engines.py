@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The same experiment on this machine, at workers of a Dask scheduler, and as jobs of Slurm: equal
-to the last digit, whoever is killed meanwhile."""
+to the last digit, even when processes are killed meanwhile."""
 
 from __future__ import annotations
 

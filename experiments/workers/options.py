@@ -30,7 +30,7 @@ class WorkersOptions:
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Where the scheduler listens. Whoever reaches it can run programs as you.",
+            help="Where the scheduler listens. Anyone who reaches it can run programs as you.",
         ),
     ] = LOOPBACK
     port: Annotated[int, typer.Option(parser=count, metavar="N", help="Its port.")] = PORT
