@@ -181,6 +181,8 @@ class CellBase:
         """Leave what the controllers set for a guarantee by queues to them."""
         if self.cell.guarantee == "queues":
             self.fidelity.asked.free |= self.emulation.outlet_places()
+        if self.cell.conditions.aqm == "fq-codel":  # it shows a class for each flow that waits
+            self.fidelity.asked.free |= self.emulation.flow_classes()
 
     def look_again(self, lanes: Mapping[str, int]) -> None:
         """After the replay: settings, links' delays, and round trips of `lanes`."""

@@ -81,6 +81,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         shaped_bps=cell.shaped_bps,
         b_rcv_bytes=min(cell.b_rcv_of(everyone).values()),
         f_rcv=cell.f_rcv,
+        repair=cell.repair,
         products=seen.products,
         link_mismatches=wrong_links,
         links_checked=links,

@@ -68,6 +68,7 @@ class Evidence:
     end: Counters
     loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` at all
     f_rcv: float = 20.0
+    repair: str = "unicast"
     without_multicast: int = 0  # further receivers, by LDM6 over the routed network
     varied: frozenset[str] = frozenset()  # the experiment's factors
     publisher: str = ""

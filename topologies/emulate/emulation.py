@@ -226,6 +226,10 @@ class Emulation:
         """ "<node>/<interface>" whose queues controllers set for paths with a guarantee."""
         return inventory_reading.outlet_places(self.network, self._wire)
 
+    def flow_classes(self) -> set[str]:
+        """Things that queues which sort by flow show while packets wait in them."""
+        return inventory_reading.flow_classes(self._wire)
+
     def journal(self) -> Journal:
         """Listen to changes of all interfaces from now on. NetworkError."""
         return Journal({**self.pids, inventory_reading.SWITCHES: None})

@@ -216,6 +216,12 @@ def outlet_places(network: Network, wire: WirePlan) -> set[str]:
     return found
 
 
+def flow_classes(wire: WirePlan) -> set[str]:
+    """Return the classes of links' queues: fq_codel has one for each flow that waits."""
+    places = {f"{WIRE}/{d.egress}" for d in wire.directions if d.asked.discipline}
+    return {f"{place} {what}" for place in places for what in ("classes", "settings of classes")}
+
+
 def as_built(found: Mapping[str, str]) -> Inventory:
     """Return what a network's maker left to the kernel, of an inventory taken then: what nobody
     sets afterwards must stay so, except what experiments set at hosts."""
