@@ -283,7 +283,7 @@ class CellBase:
         path = self.work / f"{name}.ldmd.conf"
         write_text(path, conf)
         shutil.copy(path, self.logs / path.name)
-        address = configs.ldm_address(self.network.host(host), self.cell.protocol)
+        address = configs.ldm_address(self.network.host(host), self.cell)
         log = self.log(name)
         argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
         # What goes past the log (a missing library, a sanitizer) must not be lost.

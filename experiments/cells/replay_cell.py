@@ -89,7 +89,7 @@ class CellRun(CellBase):
         )
         if self.cell.ldmd_shapes:
             prepare = (*prepare, ("looking at the sender's queues", self.check_queues))
-        if self.cell.protocol == "ldm7":
+        if not self.cell.makes_path:
             # The publisher's ldmd makes the path, and subscriptions make its tree grow.
             prepare = (
                 *prepare,
@@ -97,7 +97,7 @@ class CellRun(CellBase):
                 ("measuring round trips", self.measure),
             )
         else:
-            # LDM6 knows of no path. The loss injected for it would hit pings, too.
+            # The loss injected for LDM6 would hit pings, too.
             prepare = (
                 ("creating the path", self.make_path),
                 ("looking at the path", self.check_path),
@@ -578,6 +578,8 @@ class CellRun(CellBase):
                 **({"rate_i": list(cell.rate_i_bps)} if cell.rate_i_bps is not None else {}),
                 "without_multicast": cell.without_multicast,
                 "ldm6_from": cell.ldm6_from,
+                **({"sender_bps": cell.sender_bps} if cell.sender_bps else {}),
+                "pull_path": cell.pull_path,
                 "repair": cell.repair,
                 "mac_level": cell.mac_level,
                 "feed": cell.feed,

@@ -21,9 +21,10 @@ GROUP_PORT: Final = 38800  # the papers' multicast port
 TTL: Final = 16
 
 
-def ldm_address(host: Host, protocol: str) -> str:
-    """Return the address at which the host's ldmd listens: NIC2 for LDM7, NIC1 for LDM6."""
-    return host.nic2.ip if protocol == "ldm7" else host.nic1.ip
+def ldm_address(host: Host, cell: CellSpec) -> str:
+    """Return the address at which the host's ldmd listens: NIC2 where it asks for its path, else
+    NIC1."""
+    return host.nic1.ip if cell.makes_path else host.nic2.ip
 
 
 def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = None) -> list[str]:
@@ -100,7 +101,7 @@ def publisher_conf(
     subscribers = [
         network.host(name) for name in cell.subscribing(h.name for h in network.subscribers)
     ]
-    allowed = [_allow(feeds, ldm_address(h, cell.protocol)) for h in subscribers]
+    allowed = [_allow(feeds, ldm_address(h, cell)) for h in subscribers]
     if cell.protocol == "ldm6":
         return _text(cell, allowed)
     multicast = []
@@ -113,7 +114,7 @@ def publisher_conf(
         )
         # FMTP comes from the path.
         allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in subscribers]
-    return _text(cell, [*multicast, *allowed], service)
+    return _text(cell, [*multicast, *allowed], None if cell.makes_path else service)
 
 
 def queue_settings(cell: CellSpec, nic: str, build: Path) -> str:
@@ -134,7 +135,7 @@ def subscriber_conf(
     network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
 ) -> str:
     """ldmd's file at a subscriber of `feed`. `leaf`: its segment's endpoint at the path service."""
-    upstream = f"{ldm_address(network.publisher, cell.protocol)}:{LDM_PORT}"
+    upstream = f"{ldm_address(network.publisher, cell)}:{LDM_PORT}"
     if cell.protocol == "ldm6":
         return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
     address = host.path_nic(feed.lane).ip

@@ -38,7 +38,7 @@ SIZE_FACTORS: Final = (
     "b_rcv",
     "q_snd",
 )  # bytes; in names of cells MB
-RATE_FACTORS: Final = ("bottleneck_bps", "max_rate_bps")  # in names of cells Mbit/s
+RATE_FACTORS: Final = ("bottleneck_bps", "max_rate_bps", "sender_bps")  # in names of cells Mbit/s
 LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
@@ -124,6 +124,8 @@ class CellSpec:
     rate_i_bps: tuple[int, ...] | None
     without_multicast: int  # the last of the m receivers
     ldm6_from: str  # publisher, relays
+    sender_bps: int  # what LDM6's bucket passes at most; 0: its rate
+    pull_path: str  # nic1, nic2
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
     loss_period: int  # every nth datagram is lost; 0: `loss`
@@ -170,7 +172,15 @@ class CellSpec:
     @property
     def shaped_bps(self) -> int:
         """Rate of the sender's queue that carries the products."""
-        return self.r_mc_bps if self.is_multicast else self.ldm6_bps
+        if self.is_multicast:
+            return self.r_mc_bps
+        return min(self.ldm6_bps, self.sender_bps or self.ldm6_bps)
+
+    @property
+    def makes_path(self) -> bool:
+        """Tell whether the cell makes the path, not the publisher's ldmd: LDM6 knows of no path,
+        and who subscribes over the path must have one first."""
+        return self.protocol != "ldm7" or self.pull_path == "nic1"
 
     @property
     def is_multicast(self) -> bool:
@@ -182,7 +192,7 @@ class CellSpec:
         the path's, too (DRFSM21 5.1)."""
         if self.ldm6_rate == "shared":
             return self.b_mc_bytes
-        return tbf_limit_bytes(self.ldm6_bps, max_rtt_ms, self.m)
+        return tbf_limit_bytes(self.m * self.r_bps, max_rtt_ms, self.m)
 
     def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
         """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by the host; {} if all
@@ -421,6 +431,8 @@ def build_cell(
         rate_i_bps=fixed.rate_i_bps and fixed.rate_i_bps[: chosen.m],
         without_multicast=fixed.without_multicast,
         ldm6_from=fixed.ldm6_from,
+        sender_bps=fixed.sender_bps or 0,
+        pull_path=fixed.pull_path,
         queue_i_bytes=fixed.queue_i or 0,
         settings={name: str(value) for name, value in fixed.set.items()},
         loss_period=fixed.loss_period,

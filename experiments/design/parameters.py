@@ -86,6 +86,7 @@ Flows = Annotated[int, Field(strict=True, ge=0, le=1000)]
 AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
 Without = Annotated[int, Field(strict=True, ge=0, lt=MAX_RECEIVERS)]
 Ldm6From = Literal["publisher", "relays"]
+PullPath = Literal["nic1", "nic2"]
 FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")]
 WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False), NO_TRUTH]
 
@@ -174,6 +175,8 @@ class Factors(Block):
     )
     without_multicast: tuple[Without, ...] | None = Field(default=None, min_length=1)
     ldm6_from: tuple[Ldm6From, ...] | None = Field(default=None, min_length=1)
+    sender_bps: tuple[RateBps, ...] | None = Field(default=None, min_length=1)
+    pull_path: tuple[PullPath, ...] | None = Field(default=None, min_length=1)
     guarantee: tuple[Guarantee, ...] | None = Field(default=None, min_length=1)
     cut: tuple[Cut, ...] | None = Field(default=None, min_length=1)
     file_bytes: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
@@ -223,6 +226,8 @@ PARAMETER_FACTORS: Final = {
     "trace": "",
     "without_multicast": "u",
     "ldm6_from": "",
+    "sender_bps": "cap",
+    "pull_path": "",
     "guarantee": "g",
     "cut": "cut",
     "file_bytes": "file",
@@ -394,6 +399,16 @@ class Parameters(Block):
         "publisher",
         description="whom these ask; relays: the receivers with multicast, in turn, which serve "
         "what they got (DRFSM21 4)",
+    )
+    sender_bps: RateBps | None = Field(
+        None,
+        description="of ldm6: what its token bucket passes at most, below its rate (MPUP16 "
+        "Fig. 4a)",
+    )
+    pull_path: PullPath = Field(
+        "nic2",
+        description="of ldm7: by which NIC subscriptions and pulls go; nic1: in the queue of "
+        "FMTP's repairs, as in the scripts of MPUP16",
     )
     file_bytes: SizeBytes | None = Field(
         None, description="one file of this size in place of the trace; fcast and m2c need it"

@@ -478,6 +478,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
         if "ldm6" in block.protocol:
             valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
             reports.add(place, found, valid)
+    _check_sender(reports, fixed, number, block)
     _check_file(reports, fixed, number, block)
     _check_offsets(reports, fixed, number, block)
     _check_shapers(reports, fixed, number, block)
@@ -511,6 +512,19 @@ def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factor
     if "mark" in (block.ecn or (fixed.ecn,)) and "fifo" in (block.aqm or (fixed.aqm,)):
         found = "ecn mark with aqm fifo"
         reports.add(("factors", number, "ecn"), found, "aqm codel, fq-codel or pie")
+
+
+def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
+    """What is LDM6's alone, and what LDM7's."""
+    place: Place = ("factors", number, "protocol")
+    if (block.sender_bps or fixed.sender_bps) and set(block.protocol) != {"ldm6"}:
+        reports.add(place, f"{', '.join(block.protocol)} with sender_bps", "[ldm6]")
+    if "nic1" not in (block.pull_path or (fixed.pull_path,)):
+        return
+    if set(block.protocol) != {"ldm7"}:
+        reports.add(place, f"{', '.join(block.protocol)} with pull_path nic1", "[ldm7]")
+    if any(block.without_multicast or (fixed.without_multicast,)):
+        reports.add(place, "pull_path nic1 with without_multicast", "pull_path nic2")
 
 
 def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
@@ -560,13 +574,18 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     _check_traces(reports, spec)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
-        for name in ("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms", "b_rcv_i"):
+        for name in (
+            *("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms", "b_rcv_i"),
+            "sender_bps",
+        ):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
         for name in ("clock_offset_ms", "pause_ms"):
             if value := getattr(spec.parameters, name):
                 valid = "0: not with kind join-leave"
                 reports.add(("parameters", name), f"{name} {value:g}", valid)
+        if spec.parameters.pull_path != "nic2":
+            reports.add(("parameters", "pull_path"), "pull_path nic1", "nic2 with kind join-leave")
         if spec.parameters.shaped_by != "cell":
             reports.add(("parameters", "shaped_by"), "shaped_by: ldmd", "cell with kind join-leave")
         for name in ("background_flows", "rival_sessions", "short_flows_per_min"):

@@ -93,15 +93,15 @@ def test_ldm6_runs_over_nic1(geni5: Network, cells: dict[str, CellSpec]) -> None
     assert request == 'REQUEST NGRID ".*" 10.10.1.1:388'
 
 
-def test_command_lines(geni5: Network) -> None:
+def test_command_lines(geni5: Network, cells: dict[str, CellSpec]) -> None:
     build, queue = Path("/b"), Path("/w/h.pq")
     host = geni5.subscribers[0]
-    address = configs.ldm_address(host, "ldm7")
+    address = configs.ldm_address(host, cells["ldm7"])
     argv = ldm.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"))
     assert " ".join(argv) == (
         f"/b/ldm7/ldmd/ldmd --user root -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
     )
-    assert configs.ldm_address(host, "ldm6") == host.nic1.ip
+    assert configs.ldm_address(host, cells["ldm6"]) == host.nic1.ip
     assert " ".join(ldm.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"
     )

@@ -40,6 +40,7 @@ LEVELS = {
     "trace": "model, paced",
     "without_multicast": "0, 3",
     "ldm6_from": "publisher, relays",
+    "pull_path": "nic1, nic2",
 }
 FIELDS = {"b_mc": "b_mc_bytes", "b_uc": "b_uc_bytes", "b_rcv": "b_rcv_bytes",
           "q_snd": "q_snd_bytes", "r_mc": "r_mc_bps", "r_uc": "r_uc_bps"}  # fmt: skip

@@ -147,6 +147,14 @@ FACTORS: dict[str, Factor] = {
             valid="publisher or relays",
         ),
         Factor(
+            "sender_bps", "Ceiling of LDM6's sender", "ceiling", "Mbit/s", 1e6, _RATES, whole=True,
+            least=1,
+            valid="a rate above 0: bits per second, or a number with bps, kbps, Mbps or Gbps",
+        ),
+        Factor(
+            "pull_path", "Pulls go by", "pulls by", names=("nic1", "nic2"), valid="nic1 or nic2"
+        ),
+        Factor(
             "guarantee", "Guarantee of the path's rate", "", names=("none", "queues"),
             valid="none or queues",
         ),

@@ -160,6 +160,8 @@ class Where(Block):
         Levels | None, BeforeValidator(_levels("without_multicast")), _SCHEMA
     ] = None
     ldm6_from: Annotated[Levels | None, BeforeValidator(_levels("ldm6_from")), _SCHEMA] = None
+    sender_bps: Annotated[Levels | None, BeforeValidator(_levels("sender_bps")), _SCHEMA] = None
+    pull_path: Annotated[Levels | None, BeforeValidator(_levels("pull_path")), _SCHEMA] = None
     guarantee: Annotated[Levels | None, BeforeValidator(_levels("guarantee")), _SCHEMA] = None
     cut: Annotated[Levels | None, BeforeValidator(_levels("cut")), _SCHEMA] = None
     file_bytes: Annotated[Levels | None, BeforeValidator(_levels("file_bytes")), _SCHEMA] = None
