@@ -415,7 +415,8 @@ class CellRun(CellBase):
         asked.rate_bps = cell.r_mc_bps + cell.r_uc_bps if ldm7 else cell.shaped_bps
         asked.groups = {self.network.multicast_group: self.multicast} if ldm7 else {}
         for host in self.subscribers:
-            asked.things[f"{host} programs"] = "1 x bash, 1 x hostlag, 1 x ldmd"
+            preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""
+            asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
         if cell.pauses_first:  # a look may find them standing still
             asked.free.add(f"{self.subscribers[0]} scheduling")
 

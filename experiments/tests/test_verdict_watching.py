@@ -20,6 +20,7 @@ from experiments.tests.test_verdict import (
 )
 from experiments.verdict import judge
 from experiments.verdict.as_planned import InventorySeen, counters_add_up
+from experiments.verdict.in_flight import is_certain
 from topologies.emulate.facts import Clock
 from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
@@ -150,3 +151,9 @@ def test_what_is_sent_to_one_who_left_is_no_loss() -> None:
     assert statuses(flights=[flight(duplicates=5)], branches_change=True) == {
         "copies of packets": "fail"
     }
+
+
+@pytest.mark.parametrize(("lost", "sampled", "certain"), [(30, 0, True), (1, 0, False), (9, 4, True)])
+def test_more_lost_than_came(lost: int, sampled: int, certain: bool) -> None:
+    """Of 30 packets none came: at 10 % that is 1e-30. One of one is 10 %; 9 of 13 are 4e-7."""
+    assert is_certain(lost, sampled, 0.1) is certain

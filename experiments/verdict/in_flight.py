@@ -224,6 +224,8 @@ class InFlight:
 def is_certain(count: int, packets: int, share: float) -> bool:
     """Whether `count` of a sample of `packets` are more than a run with that share would show, but
     for one time in a hundred (binomial distribution; share above 0 and below 1)."""
+    if count > packets:  # packets that did not come are none of those that came
+        packets += count
 
     def logarithm(n: int) -> float:
         ways = math.lgamma(packets + 1) - math.lgamma(n + 1) - math.lgamma(packets - n + 1)

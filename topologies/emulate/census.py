@@ -19,6 +19,7 @@ PASSING: Final = frozenset(
         *("xtables-nft-mul", "sadc", "sar", "pidstat", "tcpdump", "iperf3"),
     }
 )
+PRELOAD: Final = "LD_PRELOAD"
 REAL_TIME: Final = {1, 2}  # SCHED_FIFO, SCHED_RR
 
 
@@ -61,12 +62,26 @@ def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
             yield Program(
                 node,
                 pid,
-                (proc / f"{pid}/comm").read_text(errors="replace").strip(),
+                _name(pid, proc),
                 inside.get(parent) != node,
                 int(fields[19]),
                 "real-time" if policy in REAL_TIME else scheduling(pid, proc),
                 fields[0] in "Tt",
             )
+
+
+def _name(pid: int, proc: Path) -> str:
+    """A program's name, and whether another's functions come before the system's."""
+    name = (proc / f"{pid}/comm").read_text(errors="replace").strip()
+    variables = (proc / f"{pid}/environ").read_bytes().split(b"\0")
+    preloaded = any(v.startswith(b"LD_PRELOAD=") and len(v) > 11 for v in variables)
+    return f"{name} with {PRELOAD}" if preloaded else name
+
+
+def _own_clock(pid: int, proc: Path) -> bool:
+    """Whether a process counts time from another beginning than this one."""
+    places = [proc / f"{pid}/ns/time", Path("/proc/self/ns/time")]
+    return all(p.exists() for p in places) and len({p.stat().st_ino for p in places}) > 1
 
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
@@ -75,7 +90,9 @@ def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
     groups = (proc / f"{pid}/cgroup").read_text().split()
     own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})
-    return f"nice {fields[16]}, policy {fields[38]}, cores {cores}, cgroup {' '.join(own) or '/'}"
+    clock = ", a time namespace" if _own_clock(pid, proc) else ""
+    share = f"nice {fields[16]}, policy {fields[38]}, cores {cores}, "
+    return f"{share}cgroup {' '.join(own) or '/'}{clock}"
 
 
 def _shares_processors(line: str) -> bool:

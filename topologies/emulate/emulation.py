@@ -328,8 +328,9 @@ class Emulation:
             self._controllers.connect()
         progress("control network")
         self._ping_control_network()
-        found = inventory_reading.read(self.network, self.pids, switches=False)
-        self._as_built = inventory_reading.as_built(found)
+        fixed = inventory_reading.fixed_switches(self.network, self.facts)
+        found = inventory_reading.read(self.network, self.pids, switches=fixed)
+        self._as_built = inventory_reading.as_built(found, fixed)
         self._save_state()
 
     def _enlarge_packet_sockets(self) -> None:

@@ -24,6 +24,13 @@ from topologies.watch.inventory import Inventory
 MTU: Final = 1500
 SWITCHES: Final = "switches"  # their ports are in the run's own namespace
 RULES: Final = "0 32766 32767"  # of an untouched Linux: local, main, default
+# What a switch's database says of frames: a name, columns, the table.
+DATABASE: Final = (
+    ("policing", "name,ingress_policing_rate,ingress_policing_burst", "Interface"),
+    ("mirrors", "name", "Mirror"),
+    ("bridge", "name,fail_mode,mcast_snooping_enable,stp_enable,rstp_enable,flood_vlans", "Bridge"),
+    ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
+)
 BEHIND_CLSACT: Final = "1 x ingress u32"  # a link's redirection
 # At hosts; what they are is compared with what the experiment asked for.
 _EXPERIMENTS_RULES: Final = re.compile(r"\d+ x ip filter INPUT(?:, )?")
@@ -34,10 +41,15 @@ _VOLATILE: Final = re.compile(
 
 
 def read(
-    network: Network, pids: Mapping[str, int], *, switches: bool = True, pause_s: float = 0.0
+    network: Network,
+    pids: Mapping[str, int],
+    *,
+    switches: Collection[str] | None = None,
+    pause_s: float = 0.0,
 ) -> Inventory:
-    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. With `pause_s` programs
-    are started one by one, that far apart: thirty at once would hold up others. NetworkError."""
+    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: whose entries
+    are read (None: all). With `pause_s` programs are started one by one, that far apart: thirty at
+    once would hold up others. NetworkError."""
     owner = switch_of_interface(network)
     hosts = {h.name for h in network.hosts}
     found: Inventory = {}
@@ -56,8 +68,8 @@ def read(
             found["switches interfaces"] = " ".join(known)
         elif thing in ("firewall", "rules"):
             found[f"switches {thing}"] = value
-    if switches:
-        found |= _openflow(network, pause_s)
+    asked = [s.name for s in network.switches if switches is None or s.name in switches]
+    found |= _openflow(asked, owner, pause_s)
     found |= census.summary(census.programs(pids))
     return found
 
@@ -68,16 +80,16 @@ def _key(node: str, thing: str) -> str:
     return f"{node} {thing}" if of_node else f"{node}/{thing}"
 
 
-def _openflow(network: Network, pause_s: float) -> Inventory:
+def _openflow(switches: Sequence[str], owner: Mapping[str, str], pause_s: float) -> Inventory:
     """Flows, groups and meters of each switch, and what its database adds to them."""
     questions: dict[str, tuple[Sequence[str], str]] = {}
-    for switch in network.switches:
+    for switch in switches:
         for what in ("dump-flows", "dump-groups", "dump-meters"):
-            argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch.name]
-            questions[f"{what} {switch.name}"] = (argv, "")
-    columns = "--columns=name,ingress_policing_rate,ingress_policing_burst"
-    questions["policing"] = (["ovs-vsctl", "--format=csv", columns, "list", "Interface"], "")
-    questions["mirrors"] = (["ovs-vsctl", "--columns=name", "list", "Mirror"], "")
+            argv = ["ovs-ofctl", "-O", "OpenFlow13", "--no-names", what, switch]
+            questions[f"{what} {switch}"] = (argv, "")
+    for name, columns, table in DATABASE:
+        argv = ["ovs-vsctl", "--format=csv", f"--columns={columns}", "list", table]
+        questions[name] = (argv, "")
     text: dict[str, str] = {}
     if pause_s == 0:
         text = check_all(questions)
@@ -85,13 +97,17 @@ def _openflow(network: Network, pause_s: float) -> Inventory:
         text |= check_all({name: question})
         time.sleep(pause_s)
     found: Inventory = {}
-    for switch in network.switches:
-        found |= flows(switch.name, text[f"dump-flows {switch.name}"])
-        found |= groups(switch.name, text[f"dump-groups {switch.name}"])
-        found |= meters(switch.name, text[f"dump-meters {switch.name}"])
+    for switch in switches:
+        found |= flows(switch, text[f"dump-flows {switch}"])
+        found |= groups(switch, text[f"dump-groups {switch}"])
+        found |= meters(switch, text[f"dump-meters {switch}"])
     policed = [line for line in text["policing"].splitlines()[1:] if not line.endswith(",0,0")]
     found["switches policing"] = ", ".join(sorted(policed)) or "none"
-    found["switches mirrors"] = " ".join(text["mirrors"].split()) or "none"
+    found["switches mirrors"] = " ".join(text["mirrors"].splitlines()[1:]) or "none"
+    for name, _, _ in DATABASE[2:]:
+        for line in text[name].splitlines()[1:]:
+            row, _, rest = line.partition(",")
+            found[f"{owner.get(row, SWITCHES)}/{row} {name}"] = rest
     return found
 
 
@@ -222,16 +238,25 @@ def flow_classes(wire: WirePlan) -> set[str]:
     return {f"{place} {what}" for place in places for what in ("classes", "settings of classes")}
 
 
-def as_built(found: Mapping[str, str]) -> Inventory:
+def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
     """Return what a network's maker left to the kernel, of an inventory taken then: what nobody
-    sets afterwards must stay so, except what experiments set at hosts."""
+    sets afterwards must stay so, except what experiments set at hosts, and what controllers set at
+    switches other than the `fixed` ones."""
     return {
         thing: value
         for thing, value in found.items()
         if thing.partition(" ")[2] not in ("programs", "scheduling", "firewall")
         and not thing.endswith(" sysctl ipv4/tcp_congestion_control")
-        and thing.partition(" ")[2].partition(" ")[0] not in ("flow", "group", "meter")
+        and (
+            thing.partition(" ")[0] in fixed
+            or thing.partition(" ")[2].partition(" ")[0] not in ("flow", "group", "meter")
+        )
     }
+
+
+def fixed_switches(network: Network, facts: KernelFacts) -> set[str]:
+    """Return the switches whose entries nobody changes while a network runs."""
+    return {e.switch for e in static_flows(network, edge_tags=facts.edge_tags)}
 
 
 def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
@@ -239,8 +264,9 @@ def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
     if thing in asked:
         return True
     node, _, what = thing.partition(" ")
-    return what in ("qdiscs", "classes", "filters", "firewall", "interfaces", "rules") or (
-        what.startswith("group ") and any(t.startswith(f"{node} group ") for t in asked)
+    return what in ("qdiscs", "classes", "filters", "firewall", "interfaces", "rules") or any(
+        what.startswith(f"{kind} ") and any(t.startswith(f"{node} {of} ") for t in asked)
+        for kind, of in (("group", "group"), ("flow", "flow"), ("meter", "flow"))
     )
 
 

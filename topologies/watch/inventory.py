@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from common.shell import NetworkError, namespace_of
-from topologies.watch import netlink
+from topologies.watch import host_settings, netlink
 from topologies.watch.netlink import attributes, dump, handle_text, text_of
 
 Inventory = dict[str, str]
@@ -34,16 +34,11 @@ OFFLOADS: Final = {  # linux/ethtool.h: legacy questions, one per feature
     "generic-segmentation-offload": 0x23,
     "generic-receive-offload": 0x2B,
 }
-SYSCTLS: Final = (
-    *("ipv4/ip_forward", "ipv4/tcp_congestion_control", "ipv4/tcp_rmem", "ipv4/tcp_wmem"),
-    *("ipv4/tcp_sack", "ipv4/tcp_timestamps", "ipv4/tcp_ecn", "ipv4/tcp_window_scaling"),
-    *("ipv4/ip_default_ttl", "ipv4/ip_no_pmtu_disc", "ipv4/conf/all/rp_filter"),
-    *("core/rmem_max", "core/wmem_max", "core/netdev_max_backlog", "core/rps_default_mask"),
-)
 IFF_UP: Final = 0x1
 SIOCETHTOOL: Final = 0x8946
 # linux/if_link.h
-IFLA_IFNAME, IFLA_MTU, IFLA_XDP, IFLA_GSO_MAX_SEGS, IFLA_TXQLEN = 3, 4, 43, 40, 13
+IFLA_ADDRESS, IFLA_IFNAME, IFLA_MTU, IFLA_XDP, IFLA_GSO_MAX_SEGS = 1, 3, 4, 43, 40
+IFLA_TXQLEN, IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE = 13, 41, 58
 IFLA_XDP_ATTACHED: Final = 2
 # linux/rtnetlink.h, linux/pkt_cls.h, linux/pkt_sched.h
 TCA_KIND, TCA_OPTIONS = 1, 2
@@ -51,12 +46,11 @@ TCA_U32_ACT, TCA_U32_PCNT = 7, 9
 TCA_ACT_KIND, TCA_ACT_OPTIONS, TCA_ACT_PARMS = 1, 2, 2
 TCA_HTB_INIT: Final = 2
 HTB_DIRECT_PACKETS: Final = slice(16, 20)  # tc_htb_glob.direct_pkts: a counter
-FRA_PRIORITY: Final = 6
-UNTOUCHED_RULES: Final = (0, 32766, 32767)  # local, main, default
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_TABLE = 1, 4, 5, 15
 # linux/netfilter/nf_tables.h
-NFT_GETRULE: Final = (10 << 8) | 7
+NFT_GETCHAIN, NFT_GETRULE = (10 << 8) | 4, (10 << 8) | 7
+NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME, NFTA_CHAIN_POLICY = 1, 3, 5
 NFTA_RULE_TABLE, NFTA_RULE_CHAIN = 1, 2
+NF_DROP: Final = bytes(4)
 FAMILIES: Final = {1: "inet", 2: "ip", 3: "arp", 5: "netdev", 7: "bridge", 10: "ip6"}
 INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 
@@ -79,13 +73,13 @@ def _here() -> Inventory:
         queued = _qdiscs(one, names, found)
         for index in queued:
             _classes_and_filters(one, index, names[index], found)
-        _rules_and_routes(one, names, found)
+        host_settings.rules_and_routes(one, names, found)
+        host_settings.neighbours(one, names, found)
+        host_settings.addresses(one, names, found)
+    host_settings.policies(found)
     _firewall(found)
     _offloads(found)
-    for name in SYSCTLS:
-        path = Path("/proc/sys/net", name)
-        if path.exists():
-            found[f"sysctl {name}"] = " ".join(path.read_text().split())
+    host_settings.sysctls(found)
     return found
 
 
@@ -107,8 +101,19 @@ def _links(one: socket.socket, found: Inventory) -> dict[int, str]:
         xdp = dict(attributes(values.get(IFLA_XDP, b""))).get(IFLA_XDP_ATTACHED, b"\0")[0]
         found[f"{name} link"] = f"mtu {mtu}" + (f" XDP program attached ({xdp})" if xdp else "")
         found[f"{name} gso_max_segs"] = str(segments)
+        found[f"{name} frames"] = _frames(values)
     found["interfaces"] = " ".join(sorted(up))
     return names
+
+
+def _frames(values: Mapping[int, bytes]) -> str:
+    """Where frames come from and how large they may get before they are cut."""
+    queue, sent, received = (
+        struct.unpack("=I", values.get(n, bytes(4)))[0]
+        for n in (IFLA_TXQLEN, IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE)
+    )
+    address = values.get(IFLA_ADDRESS, b"").hex(":")
+    return f"address {address}, queue {queue}, gso_max_size {sent}, gro_max_size {received}"
 
 
 def _qdiscs(one: socket.socket, names: Mapping[int, str], found: Inventory) -> list[int]:
@@ -202,26 +207,6 @@ def _filter_settings(kind: str, options: bytes) -> str:
     return " ".join(words)
 
 
-def _rules_and_routes(one: socket.socket, names: Mapping[int, str], found: Inventory) -> None:
-    priorities = []
-    try:
-        for body in dump(one, netlink.RTM_GETRULE, struct.pack("=B11x", socket.AF_INET)):
-            values = dict(attributes(body[12:]))
-            priorities.append(struct.unpack("=I", values.get(FRA_PRIORITY, bytes(4)))[0])
-    except OSError:
-        priorities = list(UNTOUCHED_RULES)  # a kernel without policy routing can have no others
-    found["rules"] = " ".join(map(str, sorted(priorities)))
-    routes = []
-    for body in dump(one, netlink.RTM_GETROUTE, struct.pack("=B11x", socket.AF_INET)):
-        length, table = body[1], body[4]
-        values = dict(attributes(body[12:]))
-        to = ".".join(map(str, values.get(RTA_DST, bytes(4))))
-        by = names.get(struct.unpack("=i", values.get(RTA_OIF, bytes(4)))[0], "-")
-        via = ".".join(map(str, values.get(RTA_GATEWAY, b"")))
-        routes.append(f"{table}:{to}/{length} {by}{' via ' + via if via else ''}")
-    found["routes"] = ", ".join(sorted(routes))
-
-
 def _firewall(found: Inventory) -> None:
     """How many rules each chain has, of nf_tables (iptables, ip6tables, arptables and nft of
     today), and the tables of the older iptables."""
@@ -237,6 +222,14 @@ def _firewall(found: Inventory) -> None:
                 )
                 place = f"{family} {table} {chain}"
                 counts[place] = counts.get(place, 0) + 1
+            for body in dump(one, NFT_GETCHAIN, bytes(4)):
+                values = dict(attributes(body[4:]))
+                if values.get(NFTA_CHAIN_POLICY) == NF_DROP:
+                    family = FAMILIES.get(body[0], str(body[0]))
+                    table, chain = (
+                        text_of(values.get(n, b"")) for n in (NFTA_CHAIN_TABLE, NFTA_CHAIN_NAME)
+                    )
+                    counts[f"policy DROP of {family} {table} {chain}"] = 1
     except OSError:
         pass  # a kernel without nf_tables has no rules of it
     for file in ("ip_tables_names", "ip6_tables_names", "arp_tables_names"):

@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hears of every change of interfaces, queues, filters, routes and firewall rules while a network
-runs: the kernel tells those who listen, so a change that is undone a moment later is noted, too."""
+"""Hears of every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules
+and IPsec while a network runs: the kernel tells those who listen, so a change that is undone a
+moment later is noted, too."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import socket
 import struct
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from common.shell import NetworkError
 from topologies.watch import netlink
+from topologies.watch.host_settings import NETLINK_XFRM, NUD_PERMANENT
 from topologies.watch.netlink import attributes, handle_text, text_of
 
 # linux/rtnetlink.h, linux/netfilter/nfnetlink.h
-GROUPS: Final = (1, 4, 5, 7, 8)  # links, traffic control, IPv4 addresses, routes, rules
+GROUPS: Final = (1, 3, 4, 5, 7, 8)  # links, neighbours, traffic control, addresses, routes, rules
 NFTABLES_GROUP: Final = 7
 NFTABLES: Final = 10  # subsystem
 NFT_WORDS: Final = {
@@ -40,8 +43,14 @@ TC_WORDS: Final = {
     netlink.RTM_NEWTFILTER: "filter {} set",
     netlink.RTM_DELTFILTER: "filter {} removed",
 }
+IPSEC_GROUPS: Final = (3, 4)  # associations, policies
+IPSEC_WORDS: Final = {
+    **{0x10: "association added", 0x11: "association removed", 0x13: "policy added"},
+    **{0x14: "policy removed", 0x1C: "associations removed", 0x1D: "policies removed"},
+}
 KEPT: Final = 200  # of the changes; all are counted
 IFLA_IFNAME, IFLA_MTU, TCA_KIND, RTA_OIF = 3, 4, 1, 4
+FRAMES: Final = {1: "address", 13: "queue", 41: "gso_max_size", 58: "gro_max_size"}  # IFLA_*
 IFF_UP: Final = 0x1
 
 
@@ -54,6 +63,9 @@ class Change:
     what: str
 
 
+Hear = Callable[[str, int, bytes], None]  # node, kind of message, its body
+
+
 class Journal:
     """Listens in some namespaces."""
 
@@ -62,22 +74,23 @@ class Journal:
         self.changes: list[Change] = []
         self.count = 0
         self.missed = 0  # how often the kernel had more to tell than it could keep
-        self._open: list[tuple[str, socket.socket]] = []
+        self._open: list[tuple[str, socket.socket, Hear]] = []
         self._names: dict[str, dict[int, str]] = {}
-        self._links: dict[tuple[str, int], tuple[int, bool]] = {}
+        self._links: dict[tuple[str, int], tuple[int, bool, tuple[bytes, ...]]] = {}
         for node, pid in pids.items():
             one = netlink.open_socket(pid, netlink.NETLINK_ROUTE, GROUPS)
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-            self._open.append((node, one))
+            self._open.append((node, one, self._hear))
             self._look_at_links(node, pid)
-            self._listen_to_firewall(node, pid)
+            self._listen(node, pid, (netlink.NETLINK_NETFILTER, (NFTABLES_GROUP,)), self._hear)
+            self._listen(node, pid, (NETLINK_XFRM, IPSEC_GROUPS), self._hear_ipsec)
 
-    def _listen_to_firewall(self, node: str, pid: int | None) -> None:
-        try:
-            one = netlink.open_socket(pid, netlink.NETLINK_NETFILTER, (NFTABLES_GROUP,))
-        except NetworkError:
-            return  # a kernel without nf_tables
-        self._open.append((node, one))
+    def _listen(
+        self, node: str, pid: int | None, to: tuple[int, tuple[int, ...]], hear: Hear
+    ) -> None:
+        """Listen to what a kernel may not have: nf_tables, IPsec."""
+        with contextlib.suppress(NetworkError):
+            self._open.append((node, netlink.open_socket(pid, *to), hear))
 
     def _look_at_links(self, node: str, pid: int | None) -> None:
         self._names[node] = {}
@@ -87,7 +100,7 @@ class Journal:
 
     def look(self) -> None:
         """Read what the kernel told since the last call."""
-        for node, one in self._open:
+        for node, one, hear in self._open:
             while True:
                 try:
                     data = one.recv(1 << 18, socket.MSG_DONTWAIT)
@@ -99,7 +112,7 @@ class Journal:
                     self.missed += 1
                     continue
                 for kind, body in netlink.messages(data):
-                    self._hear(node, kind, body)
+                    hear(node, kind, body)
 
     def _hear(self, node: str, kind: int, body: bytes) -> None:
         if kind >> 8 == NFTABLES:
@@ -107,6 +120,8 @@ class Journal:
                 self._note(node, f"firewall: {word}")
         elif kind in (netlink.RTM_NEWLINK, netlink.RTM_DELLINK):
             self._link(node, body, heard=True, gone=kind == netlink.RTM_DELLINK)
+        elif kind in (netlink.RTM_NEWNEIGH, netlink.RTM_DELNEIGH):
+            self._neighbour(node, kind, body)
         elif kind in TC_WORDS:
             _, index, handle, parent, _ = netlink.TC.unpack_from(body)
             values = dict(attributes(body[netlink.TC.size :]))
@@ -124,12 +139,24 @@ class Journal:
                     place = f"{node}/{self._name(node, struct.unpack('=i', value)[0])}"
             self._note(place, ROUTE_WORDS[kind])
 
+    def _hear_ipsec(self, node: str, kind: int, _body: bytes) -> None:
+        if (word := IPSEC_WORDS.get(kind)) is not None:
+            self._note(node, f"IPsec: {word}")
+
+    def _neighbour(self, node: str, kind: int, body: bytes) -> None:
+        """Those that are not fixed come and go."""
+        index, state = struct.unpack_from("=4xiH", body)
+        if body[0] == socket.AF_INET and state & NUD_PERMANENT:
+            word = "added" if kind == netlink.RTM_NEWNEIGH else "removed"
+            self._note(f"{node}/{self._name(node, index)}", f"fixed neighbour {word}")
+
     def _link(self, node: str, body: bytes, *, heard: bool, gone: bool = False) -> None:
         index, flags = struct.unpack_from("=4xiI", body)
         values = dict(attributes(body[16:]))
         name = text_of(values.get(IFLA_IFNAME, b""))
         mtu = struct.unpack("=I", values.get(IFLA_MTU, bytes(4)))[0]
-        now, before = (mtu, bool(flags & IFF_UP)), self._links.get((node, index))
+        frames = tuple(values.get(number, b"") for number in FRAMES)
+        now, before = (mtu, bool(flags & IFF_UP), frames), self._links.get((node, index))
         self._names[node][index] = name or self._name(node, index)
         place = f"{node}/{self._name(node, index)}"
         if gone:
@@ -145,6 +172,14 @@ class Journal:
             self._note(place, f"MTU {before[0]} made {mtu}")
         elif before[1] != now[1]:
             self._note(place, "set up" if now[1] else "set down")
+        else:
+            changed = [
+                name
+                for name, one, other in zip(FRAMES.values(), before[2], frames, strict=True)
+                if one != other
+            ]
+            if changed:
+                self._note(place, f"{' and '.join(changed)} changed")
 
     def _name(self, node: str, index: int) -> str:
         return self._names[node].get(index, f"interface {index}")
@@ -157,7 +192,7 @@ class Journal:
     def close(self) -> list[Change]:
         """Stop listening; return the first changes."""
         self.look()
-        for _, one in self._open:
+        for _, one, _ in self._open:
             one.close()
         self._open.clear()
         return self.changes
