@@ -153,7 +153,9 @@ def test_what_is_sent_to_one_who_left_is_no_loss() -> None:
     }
 
 
-@pytest.mark.parametrize(("lost", "sampled", "certain"), [(30, 0, True), (1, 0, False), (9, 4, True)])
+@pytest.mark.parametrize(
+    ("lost", "sampled", "certain"), [(30, 0, True), (1, 0, False), (9, 4, True)]
+)
 def test_more_lost_than_came(lost: int, sampled: int, certain: bool) -> None:
     """Of 30 packets none came: at 10 % that is 1e-30. One of one is 10 %; 9 of 13 are 4e-7."""
     assert is_certain(lost, sampled, 0.1) is certain
