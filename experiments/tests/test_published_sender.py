@@ -24,7 +24,7 @@ def test_a_ceiling_bounds_the_bucket_alone(tmp_path: Path) -> None:
     assert (low.shaped_bps, high.shaped_bps) == (80_000_000, 160_000_000)
     assert low.r_vn_bps == high.r_vn_bps >= 160_000_000
     assert low.tbf_limit_bytes(89.0) == high.tbf_limit_bytes(89.0) == 3_560_000
-    assert low.cell == "ldm6-m8-r20-p0-cap80M"
+    assert low.cell == "ldm6-m8-r20-p0-cap80"
 
 
 def test_pulls_by_the_path(tmp_path: Path) -> None:
