@@ -5,8 +5,9 @@ An experiment's factors are expanded to *cells*. A cell is one combination of th
 repeat: one network, one replay of a trace, one set of logs. A *run* is all cells of an experiment,
 below runs/EXPERIMENT/STAMP. A *verdict* says whether you can trust a cell's figures.
 
-How a cell is made: `design` says what it is, `runs` starts it in a process of its own, `cells` is
-that process, `verdict` judges it. `bounds` holds a run's metrics against accepted bands.
+How a cell is made: `design` says what it is, `runs` starts it in a process of its own (`workers`:
+on another machine), `cells` is that process, `verdict` judges it. `bounds` holds a run's metrics
+against accepted bands.
 
 design/: what an experiment is. Pure: starts nothing.
 
@@ -21,9 +22,11 @@ design/: what an experiment is. Pure: starts nothing.
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file in place of a trace; command lines of a carousel |
+| layers | what m2c-send and m2c-recv are told; what competes with them |
 | peer_products | a trace's products as files |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
 | clock_offset | programs whose clock is off: their environment, reading it back |
+| conditions | queues, marks, TCP and a first receiver that is worse off |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files of ldmd |
 
@@ -78,6 +81,18 @@ runs/: the cells of an experiment, one after the other or several at once.
 | records, manifest, digests | what a run writes of itself |
 | resume, repeat | go on with an interrupted run; run one again from its manifest |
 | compare, verify | set runs side by side; check that files and figures are unchanged |
+
+workers/: cells on other machines.
+
+| module | what it does |
+|---|---|
+| address, options | where workers are; options of `downpour workers` |
+| parcel, environment | what travels to a worker and back; what a worker is made of |
+| worker_cell | the program that a worker runs: one cell |
+| remote, choice | what engines have in common; the clock that `--at` asks for |
+| dask_clock, dask_task | workers of a Dask scheduler: the runner's side, the worker's |
+| slurm_clock | jobs of a Slurm partition |
+| local | the command `downpour workers` |
 
 bounds/: regression tests of figures.
 

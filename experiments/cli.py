@@ -117,14 +117,6 @@ def _run_at(options: RunOptions) -> int:
     return run_experiment(options.name, options.clock, options, opened)
 
 
-@command(app, "workers", told=told, panel=EXPERIMENTS)
-def workers_command(options: WorkersOptions) -> int:
-    """Start workers that run cells for `run --at`, on this machine."""
-    from experiments.workers import local
-
-    return local.serve(options)
-
-
 @command(app, "experiments", told=told, panel=EXPERIMENTS)
 def experiments_command() -> int:
     """List the experiments."""
@@ -181,6 +173,14 @@ def verify_command(options: VerifyOptions) -> int:
     from experiments.runs import verify
 
     return verify.main(options)
+
+
+@command(app, "workers", told=told, panel=EXPERIMENTS)
+def workers_command(options: WorkersOptions) -> int:
+    """Start workers that run cells for `run --at`, on this machine."""
+    from experiments.workers import local
+
+    return local.serve(options)
 
 
 @dataclass(kw_only=True)

@@ -205,7 +205,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         "asked",
     ),
     "workers": Target(
-        FIRST, "workers for AT=tcp://... (a Dask scheduler and its workers)", ("workers",),
+        FIRST, "start workers, for experiments with AT=tcp://HOST:PORT", ("workers",),
         {
             "COUNT": Variable("--count", _whole), "JOIN": Variable("--join"),
             "HOST": Variable("--host"), "PORT": Variable("--port", _whole),

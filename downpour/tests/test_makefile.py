@@ -87,7 +87,7 @@ def make(place: Path, *words: str, code: int = 0) -> tuple[int, str, list[str] |
         (["experiment-lossy", "RECIEVERS=4"], "(nearest: RECEIVERS)"),
         (["experiment-lossy", "LOSS=5%"], "found LOSS; valid: "),
         (["experiment-lossy", "N=3"], "found N; valid: "),
-        (["experiment-losy"], "found experiment 'losy'; valid: background, "),
+        (["experiment-losy"], "found experiment 'losy'; valid: aqm, background, "),
         (["experiment-losy", "DRY_RUN=1"], "(nearest: lossy)"),
         (["experiment-lossy", "DRY_RUN=maybe"], "DRY_RUN: found 'maybe'; valid: 1 or 0"),
         (["experiment-lossy", "TRACE=$(shell touch made)"], "found '$(shell touch made)'; valid"),

@@ -8,7 +8,7 @@ import re
 import experiments
 from common.places import ROOT
 
-WINGS = ("design", "verdict", "cells", "runs", "bounds")
+WINGS = ("design", "verdict", "cells", "runs", "workers", "bounds")
 
 
 def test_the_map_names_every_module() -> None:

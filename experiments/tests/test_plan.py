@@ -220,6 +220,9 @@ def test_the_digest_sees_every_parameter_and_the_trace(cells: dict[str, CellSpec
             other = {**value, "x": 1}
         elif isinstance(value, Carousel):
             other = dataclasses.replace(value, k=value.k + 1)
+        elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            first = dataclasses.fields(value)[0].name
+            other = dataclasses.replace(value, **{first: "another"})
         else:
             other = ("x",) if value is None else value * 2 or 1
         changed = CellSpec(**{**vars(cell), field.name: other})

@@ -170,6 +170,8 @@ class Where(Block):
     order: Annotated[Levels | None, BeforeValidator(_levels("order")), _SCHEMA] = None
     tune_in_s: Annotated[Levels | None, BeforeValidator(_levels("tune_in_s")), _SCHEMA] = None
     loss_period: Annotated[Levels | None, BeforeValidator(_levels("loss_period")), _SCHEMA] = None
+    storage: Annotated[Levels | None, BeforeValidator(_levels("storage")), _SCHEMA] = None
+    crowd: Annotated[Levels | None, BeforeValidator(_levels("crowd")), _SCHEMA] = None
     bottleneck_bps: Annotated[
         Levels | None, BeforeValidator(_levels("bottleneck_bps")), _SCHEMA
     ] = None
@@ -185,8 +187,6 @@ class Where(Block):
     short_flows_per_min: Annotated[
         Levels | None, BeforeValidator(_levels("short_flows_per_min")), _SCHEMA
     ] = None
-    storage: Annotated[Levels | None, BeforeValidator(_levels("storage")), _SCHEMA] = None
-    crowd: Annotated[Levels | None, BeforeValidator(_levels("crowd")), _SCHEMA] = None
     clock_offset_ms: Annotated[
         Levels | None, BeforeValidator(_levels("clock_offset_ms")), _SCHEMA
     ] = None
