@@ -471,9 +471,9 @@ def case_exec(servers: Servers) -> None:
     sleeper = servers.descendants("s")[1]
     servers.stop("s")
     expect(not Path(f"/proc/{sleeper}").exists(), "EXEC child survives SIGTERM of ldmd")
-    servers.start("t", f'EXEC "ls {servers.work}/none"\n')
-    wait_for("the reason of an EXEC command", lambda: "No such file" in servers.log("t"))
-    servers.stop("t")
+    servers.start("s", f'EXEC "ls {servers.work}/none"\n')
+    wait_for("the reason of an EXEC command", lambda: "No such file" in servers.log("s"))
+    servers.stop("s")
 
 
 def case_command_line(servers: Servers) -> None:
