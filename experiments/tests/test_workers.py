@@ -138,6 +138,7 @@ def _tar(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
         b"no archive",
         _tar("cut")[: len(_tar("cut")) // 2],
     ],
+    ids=["above", "above in parts", "absolute", "link", "hard link", "pipe", "none", "cut"],
 )
 def test_a_result_writes_nothing_outside(packed: bytes, tmp_path: Path) -> None:
     out = tmp_path / "a" / "out"
