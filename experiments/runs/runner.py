@@ -146,7 +146,8 @@ def run_experiment(
             outcome = sweep.outcome
             if supply is not None:
                 described = {**described, **_grown(planned, outcome, in_order, supply, options)}
-            described = {**described, **_ended(run, planned, outcome, taken)}
+            # Workers are known once they have ended a cell.
+            described = {**described, **clock.describe(), **_ended(run, planned, outcome, taken)}
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
             if not options.keep_work:
