@@ -42,6 +42,15 @@ struct fcast_receiver {
     struct fcast_receiver_stats stats;
 };
 
+/* An object that the bounds and the caller let in; NULL: they do not. (receiver_objects.c) */
+struct fcast_object *fcast_begin_object(struct fcast_receiver *r, uint64_t toi,
+                                        const struct fcast_fti *fti, uint64_t now_ns);
+/* Gives an object up; `keep`: what is stored may serve later. */
+void fcast_drop_object(struct fcast_receiver *r, struct fcast_object *o, bool keep);
+/* Gives it to the caller if it is complete. */
+void fcast_finish_object(struct fcast_receiver *r, struct fcast_object *o);
+/* A new FDT: files without bytes are complete, others may have waited for their names. */
+void fcast_look_at_fdt(struct fcast_receiver *r);
 /* Is this object here already? (descriptor.c) */
 bool fcast_is_done(const struct fcast_receiver *r, uint64_t toi);
 /* Notes that it is. false: no memory. */
