@@ -8,13 +8,15 @@ bits/s, shares per cent. What is undefined is a `Value` without value and with t
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
 from common.contracts import BLOCK_BYTES
 from parsers.base.metric_units import Value, absent
+from parsers.base.times import MICROSECONDS
 from parsers.read.cpu_log import RunTimeSample
 from parsers.read.ps_log import ProcessSample
 
@@ -133,34 +135,87 @@ class FmtpMetrics:
     retx_blocks: int  # B_t
 
 
-def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> FmtpMetrics:
-    """`files`: FMTP-received ones (N'); `backstop_sizes`: sizes of those the backstop brought."""
+@dataclass(frozen=True, slots=True)
+class FmtpSums:
+    """Numerators and denominators of DRFSM21 3.2: what minute records carry. Whole numbers, so that
+    sums of sums are exact in any order."""
 
-    def harmonic(chosen: list[FmtpFile], what: str) -> Value:
-        term = receiver_throughput(Delivery(f.size_bytes, f.delay_s) for f in chosen)
-        return term if chosen else absent("bit/s", f"no {what} file")
+    files_all: int = 0  # N: by FMTP or by the backstop
+    bytes_all: int = 0
+    files: int = 0  # N': by FMTP
+    bytes: int = 0  # S'
+    files_mc: int = 0  # N'': by multicast alone
+    bytes_mc: int = 0  # S''
+    delay_us: int = 0  # L': from BOP to completion
+    delay_us_mc: int = 0  # L''
+    blocks: int = 0  # B: retransmitted
 
-    size = sum(f.size_bytes for f in files)
-    total_count = len(files) + len(backstop_sizes)
-    total_size = size + sum(backstop_sizes)
-    blocks = sum(f.retrans for f in files)
+    def __add__(self, other: FmtpSums) -> FmtpSums:
+        return FmtpSums(*map(operator.add, astuple(self), astuple(other)))
+
+
+def fmtp_sums(files: Iterable[FmtpFile], backstop_sizes: Iterable[int]) -> FmtpSums:
+    """`files`: FMTP-received ones; `backstop_sizes`: sizes of those the backstop brought."""
+    count = size = count_mc = size_mc = delay = delay_mc = blocks = 0
+    for file in files:
+        delay_us = round(file.delay_s * MICROSECONDS)
+        count, size, delay = count + 1, size + file.size_bytes, delay + delay_us
+        blocks += file.retrans
+        if file.retrans == 0:
+            count_mc, size_mc, delay_mc = (
+                count_mc + 1,
+                size_mc + file.size_bytes,
+                delay_mc + delay_us,
+            )
+    others = list(backstop_sizes)
+    return FmtpSums(
+        count + len(others),
+        size + sum(others),
+        count,
+        size,
+        count_mc,
+        size_mc,
+        delay,
+        delay_mc,
+        blocks,
+    )
+
+
+def _harmonic(files: int, size_bytes: int, delay_us: int, what: str) -> Value:
+    if files == 0:
+        return absent("bit/s", f"no {what} file")
+    if delay_us <= 0:
+        return absent("bit/s", f"the latencies sum to {delay_us / MICROSECONDS:.6f} s")
+    return Value(8 * MICROSECONDS * size_bytes / delay_us, "bit/s")
+
+
+def _share(part: int, whole: int, otherwise: str) -> Value:
+    return Value(100.0 * part / whole, "%") if whole else absent("%", otherwise)
+
+
+def of_sums(s: FmtpSums) -> FmtpMetrics:
+    """Return the metrics of an interval of any length by its sums."""
     none = "no file received"
     return FmtpMetrics(
-        throughput_fmtp=harmonic(list(files), "FMTP-received"),
-        throughput_mc=harmonic([f for f in files if f.retrans == 0], "multicast-sufficient"),
-        throughput_retx=harmonic([f for f in files if f.retrans > 0], "retransmission-needing"),
-        ffdr_count=Value(100.0 * len(files) / total_count, "%")
-        if total_count
-        else absent("%", none),
-        ffdr_size=Value(100.0 * size / total_size, "%") if total_size else absent("%", none),
-        mplr=Value(100.0 * blocks * BLOCK_BYTES / size, "%")
-        if size
-        else absent("%", "FMTP delivered no byte"),
-        repaired_files=Value(100.0 * sum(f.retrans > 0 for f in files) / len(files), "%")
-        if files
-        else absent("%", "FMTP delivered no file"),
-        retx_blocks=blocks,
+        throughput_fmtp=_harmonic(s.files, s.bytes, s.delay_us, "FMTP-received"),
+        throughput_mc=_harmonic(s.files_mc, s.bytes_mc, s.delay_us_mc, "multicast-sufficient"),
+        throughput_retx=_harmonic(
+            s.files - s.files_mc,
+            s.bytes - s.bytes_mc,
+            s.delay_us - s.delay_us_mc,
+            "retransmission-needing",
+        ),
+        ffdr_count=_share(s.files, s.files_all, none),
+        ffdr_size=_share(s.bytes, s.bytes_all, none),
+        mplr=_share(s.blocks * BLOCK_BYTES, s.bytes, "FMTP delivered no byte"),
+        repaired_files=_share(s.files - s.files_mc, s.files, "FMTP delivered no file"),
+        retx_blocks=s.blocks,
     )
+
+
+def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> FmtpMetrics:
+    """Return the metrics of files at one receiver, or at all together."""
+    return of_sums(fmtp_sums(files, backstop_sizes))
 
 
 def bandwidth(bytes_1: int, time_1_s: float, bytes_2: int, time_2_s: float) -> Value:

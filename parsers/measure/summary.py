@@ -14,6 +14,7 @@ from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
 from parsers.measure import bandwidth, carousel, fairness, latency_parts, metrics
 from parsers.measure.carousel import CarouselData
+from parsers.measure.delivered import delivered_of, encode
 from parsers.measure.deliveries import (
     Receiver,
     Sent,
@@ -133,6 +134,7 @@ class CellMetrics:
     about: ProtocolAbout | None = None
     file_sets_by: Mapping[int, tuple[FileSetMetrics, ...]] = field(default_factory=dict)  # other G
     pieces: Pieces = field(default=Pieces(), compare=False, metadata=NOT_WRITTEN)
+    delivered: bytes = field(default=b"", compare=False, metadata=NOT_WRITTEN)  # deliveries.bin
 
     @property
     def uninjected(self) -> tuple[Drop, ...]:
@@ -210,6 +212,7 @@ def summarize(
         about=data.about,
         file_sets_by={size: tuple(cut(size)) for size in other_group_bytes},
         pieces=pieces_of(cell, sent, receivers),
+        delivered=encode(delivered_of(cell.insertion_started, sent, receivers)),
     )
 
 
