@@ -46,8 +46,8 @@ doctor: arguments
 RUN_NEEDS := $(if $(call is_on,$(DRY_RUN))$(AT),python,build $(if $(filter virtual,$(CLOCK)),kernel))
 experiment-%: arguments $(RUN_NEEDS)
 	@$(FRONT_DOOR) run $@
-.PHONY: experiments regression report
-experiments report: python
+.PHONY: experiments regression report monitor dashboard
+experiments report monitor dashboard: python
 	@$(FRONT_DOOR) run $@
 regression: $(RUN_NEEDS)
 	@$(FRONT_DOOR) run $@

@@ -8,18 +8,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from common.command_line import Failure, command, group
+from common.command_line import Failure, command, group, whole
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
+from common.places import RUNS
 
 if TYPE_CHECKING:
     from monitor.store import Source, Store
 
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
+
+LEAST_TOKEN: Final = 16
 
 StoreFile = Annotated[
     Path, typer.Option("--store", metavar="FILE", help="Where it is kept (SQLite).")
@@ -122,4 +125,77 @@ def export_command(options: ExportOptions) -> int:
         table.write(recording, sys.stdout)
     else:
         sys.stdout.writelines(openmetrics.lines(recording))
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class ServeOptions:
+    """Of `monitor serve`."""
+
+    run: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RUN]", help="A finished run. Default: what runs now, or the next to begin."
+        ),
+    ] = None
+    runs: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where runs are looked for.", show_default=False)
+    ] = RUNS
+    listen: Annotated[
+        str,
+        typer.Option(metavar="ADDRESS", help="Another than 127.0.0.1 needs --token-file."),
+    ] = "127.0.0.1"
+    port: Annotated[int, typer.Option(parser=whole, metavar="N", help="0: one that is free.")] = (
+        8750
+    )
+    token_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Who has the token in it may look.")
+    ] = None
+
+
+def _token(options: ServeOptions) -> str:
+    if options.token_file is None:
+        if options.listen not in ("127.0.0.1", "::1", "localhost"):
+            raise Failure(
+                f"--listen: found {options.listen} without --token-file; valid: 127.0.0.1, or a "
+                "file with a token of at least 16 characters",
+                EXIT_USAGE,
+            )
+        return ""
+    token = options.token_file.read_text(encoding="utf-8").strip()
+    if len(token) < LEAST_TOKEN:
+        raise Failure(
+            f"{options.token_file}: found a token of {len(token)} characters; "
+            f"valid: at least {LEAST_TOKEN}",
+            EXIT_USAGE,
+        )
+    return token
+
+
+@command(app, "serve", told=told)
+def serve_command(options: ServeOptions) -> int:
+    """Show a run in a browser: what runs now, or a finished run."""
+    import socket
+
+    import uvicorn
+
+    from monitor.api import make_app
+    from monitor.running import FinishedRun, Shown, Waiting
+    from parsers.base.jsonfiles import BadFile
+
+    token = _token(options)
+    try:
+        shown: Shown = FinishedRun(options.run) if options.run else Waiting(options.runs)
+    except BadFile as error:
+        raise Failure(str(error), EXIT_USAGE) from error
+    family = socket.AF_INET6 if ":" in options.listen else socket.AF_INET
+    with socket.socket(family) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((options.listen, options.port))
+        port = listener.getsockname()[1]
+        host = f"[{options.listen}]" if ":" in options.listen else options.listen
+        print(f"http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+        config = uvicorn.Config(make_app(shown, token), log_level="warning", access_log=False,
+                                timeout_graceful_shutdown=1)  # fmt: skip
+        uvicorn.Server(config).run(sockets=[listener])
     return EXIT_OK

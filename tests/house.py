@@ -168,7 +168,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "parsers.measure",
         "virtual",
     ),
-    "monitor": ("common",),
+    "monitor": ("common", "parsers"),
     "downpour": (
         "common",
         "topologies",

@@ -215,6 +215,14 @@ TARGETS: Final[Mapping[str, Target]] = {
         FIRST, "write and print the newest run's report again", ("report",),
         {"RUN": Variable("", _directory), "FULL": Variable("--full", flag=True)},
     ),
+    "monitor": Target(
+        FIRST, "what runs now, in a browser", ("monitor", "serve"),
+        {"PORT": Variable("--port", _whole)},
+    ),
+    "dashboard": Target(
+        FIRST, "a finished run in a browser", ("monitor", "serve"),
+        {"RUN": Variable("", _directory), "PORT": Variable("--port", _whole)}, "never", "RUN",
+    ),
     "up": Target(
         NETWORKS, "bring a network up to play with", ("up",),
         {"TOPOLOGY": Variable(""), **RECEIVERS}, "always",

@@ -14,6 +14,7 @@ from typing import Final
 from parsers.measure import metrics
 from parsers.measure.evaluate import Subscriptions, Transports, evaluate
 from parsers.report import join_leave_report
+from parsers.report.board import BOARD_FILE, board_of, render_board
 from parsers.report.brief import BRIEF_FILE, Brief
 from parsers.report.document import Report, brief_of, render_text
 from parsers.report.drawing import Plot
@@ -50,7 +51,8 @@ def write_report(
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     stamp = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
-    report = make_report(found, f"{found.experiment}/{stamp}")
+    run = f"{found.experiment}/{stamp}"
+    report = make_report(found, run)
     text, brief = render_text(report), brief_of(report)
     document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
     metrics_path = run_dir / "metrics.json"
@@ -62,6 +64,7 @@ def write_report(
         "index.html": render_html(report).encode(),
         "report.md": render_markdown(report).encode(),
         "points.csv": points_csv(found.points).encode(),
+        BOARD_FILE: render_board(*board_of(found, brief, run, run_dir)).encode(),
         **{n: b for plot in report.plots for n, b in plot.files.items()},
     }
     if isinstance(found, Transports):

@@ -42,6 +42,37 @@ static bool take_product(const char *text, struct arrival *out)
 }
 _Static_assert(FEEDTYPE_TEXT_MAX == 320, "the 319 above");
 
+/* "0.001701 s, index: 0, retrans: 6, info: ..."; returns the product's text or NULL. */
+static const char *take_delay(const char *text, struct arrival *out)
+{
+    bool negative = *text == '-';
+    text += negative;
+    size_t whole = strspn(text, "0123456789");
+    if (whole == 0 || whole > 9)
+        return NULL;
+    int64_t us = 1000000 * (int64_t)strtoul(text, NULL, 10);
+    text += whole;
+    if (*text == '.') {
+        size_t digits = strspn(++text, "0123456789");
+        int64_t unit = 100000;
+        for (size_t i = 0; i < digits && unit > 0; i++, unit /= 10)
+            us += unit * (text[i] - '0');
+        text += digits;
+    }
+    out->delay_us = negative ? -us : us;
+    char *end;
+    const char *retrans = strstr(text, ", retrans: ");
+    const char *info = strstr(text, ", info: \"");
+    if (!retrans || !info || retrans > info)
+        return NULL;
+    errno = 0;
+    unsigned long blocks = strtoul(retrans + 11, &end, 10);
+    if (end != info || retrans[11] == '-' || errno != 0 || blocks > UINT32_MAX)
+        return NULL;
+    out->retrans = (uint32_t)blocks;
+    return info + 9;
+}
+
 bool ldmdlog_arrival(const char *line, struct arrival *out)
 {
     size_t used;
@@ -56,10 +87,12 @@ bool ldmdlog_arrival(const char *line, struct arrival *out)
     p++;
     if (strncmp(p, "Received: {", 11) == 0) {
         out->by_fmtp = true;
-        p = strstr(p, ", info: \"");
-        return p && take_product(p + 9, out);
+        p = strncmp(p + 11, "delay: ", 7) == 0 ? take_delay(p + 18, out) : NULL;
+        return p && take_product(p, out);
     }
     out->by_fmtp = false;
+    out->delay_us = 0;
+    out->retrans = 0;
     return strncmp(p, "Inserted: ", 10) == 0 && take_product(p + 10, out);
 }
 
@@ -73,12 +106,12 @@ static int open_file(struct ldmdlog *l)
     return 0;
 }
 
-int ldmdlog_open(struct ldmdlog *l, const char *path)
+int ldmdlog_open(struct ldmdlog *l, const char *path, bool at_end)
 {
     *l = (struct ldmdlog){.path = path};
     if (open_file(l) < 0)
         return -1;
-    return fseek(l->file, 0, SEEK_END);
+    return at_end ? fseek(l->file, 0, SEEK_END) : 0;
 }
 
 /* Rotated (another file has the name now) or cut. */

@@ -14,13 +14,15 @@
 struct arrival {
     struct timeval at, creation;
     uint32_t feed, bytes;
-    bool by_fmtp; /* Received; else Inserted (backstop) */
+    bool by_fmtp;     /* Received; else Inserted (backstop) */
+    int64_t delay_us; /* from the BOP's time stamp to completion; by FMTP only */
+    uint32_t retrans; /* blocks sent again; by FMTP only */
 };
 /* A line of the text format by down7, `Received: {..., info: "<product>"}` or `Inserted:
  * <product>`. */
 bool ldmdlog_arrival(const char *line, struct arrival *out);
 
-/* Follows a log file as it grows and is rotated, beginning at its end. */
+/* Follows a log file as it grows and is rotated. */
 struct ldmdlog {
     const char *path;
     FILE *file;
@@ -28,8 +30,8 @@ struct ldmdlog {
     char line[8192];
     size_t used;
 };
-/* 0 or -1 with errno. */
-int ldmdlog_open(struct ldmdlog *l, const char *path);
+/* Begins at its end, or at its beginning. 0 or -1 with errno. */
+int ldmdlog_open(struct ldmdlog *l, const char *path, bool at_end);
 /* The next whole line, NULL if there is none yet. */
 const char *ldmdlog_line(struct ldmdlog *l);
 /* Closes the file. */

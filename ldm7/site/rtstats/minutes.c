@@ -40,23 +40,31 @@ static void sample(struct minute_feed *f, double throughput_bps)
         f->throughputs_bps[f->nthroughputs++] = throughput_bps;
 }
 
-void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s,
-                 bool by_fmtp)
+void minutes_add(struct minutes *m, const struct minute_product *p)
 {
-    struct minute_feed *f = find(m, feed);
+    struct minute_feed *f = find(m, p->feed);
+    uint64_t bytes = p->bytes;
+    double latency_s = p->latency_s;
 
     if (m->minute == 0)
-        m->minute = arrival / 60 * 60;
+        m->minute = p->at / 60 * 60;
     if (!f) {
         m->dropped++;
         return;
     }
     f->complete_bytes += bytes;
     f->complete++;
-    if (!by_fmtp)
+    if (!p->by_fmtp)
         return;
     f->received_bytes += bytes;
     f->received++;
+    f->bop_us += p->bop_us;
+    f->blocks += p->blocks;
+    if (p->blocks == 0) {
+        f->mcast++;
+        f->mcast_bytes += bytes;
+        f->mcast_bop_us += p->bop_us;
+    }
     if (latency_s <= 0) {
         f->negative++;
         return;
@@ -92,7 +100,18 @@ static double percentile_80(struct minute_feed *f)
     return f->throughputs_bps[(n * 4 + 4) / 5 - 1];
 }
 
-char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[MINUTE_LINE_MAX])
+/* Seconds, exact. */
+static const char *seconds(int64_t us, char out[32])
+{
+    uint64_t size = us < 0 ? (uint64_t)-us : (uint64_t)us;
+
+    snprintf(out, 32, "%s%llu.%06llu", us < 0 ? "-" : "", (unsigned long long)(size / 1000000),
+             (unsigned long long)(size % 1000000));
+    return out;
+}
+
+char *minutes_format(struct minutes *m, size_t feed, const char *host, enum minute_version version,
+                     char out[MINUTE_LINE_MAX])
 {
     struct minute_feed *f = &m->feeds[feed];
     char when[32] = "?";
@@ -102,13 +121,19 @@ char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[
     if (gmtime_r(&end, &tm))
         strftime(when, sizeof when, "%Y%m%dT%H%M%SZ", &tm);
     char name[FEEDTYPE_TEXT_MAX];
-    snprintf(out, MINUTE_LINE_MAX,
-             "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu\n", when, host,
-             feedtype_format(f->feed, name, sizeof name), (unsigned long long)f->complete_bytes,
-             (unsigned long long)f->received_bytes, (unsigned long long)f->complete,
-             (unsigned long long)f->received, f->latency_sum_s,
-             (unsigned long long)f->slowest_bytes, f->slowest_s,
-             (unsigned long long)f->thinnest_bytes, f->thinnest_s, percentile_80(f),
-             (unsigned long long)f->negative);
+    int used = snprintf(
+        out, MINUTE_LINE_MAX, "%s,%.255s,%s,%llu,%llu,%llu,%llu,%.6f,%llu,%.6f,%llu,%.6f,%.3f,%llu",
+        when, host, feedtype_format(f->feed, name, sizeof name),
+        (unsigned long long)f->complete_bytes, (unsigned long long)f->received_bytes,
+        (unsigned long long)f->complete, (unsigned long long)f->received, f->latency_sum_s,
+        (unsigned long long)f->slowest_bytes, f->slowest_s, (unsigned long long)f->thinnest_bytes,
+        f->thinnest_s, percentile_80(f), (unsigned long long)f->negative);
+    char mcast[32], all[32];
+    if (version == MINUTE_V2)
+        used += snprintf(out + used, (size_t)(MINUTE_LINE_MAX - used), ",%llu,%llu,%s,%llu,%s",
+                         (unsigned long long)f->mcast, (unsigned long long)f->mcast_bytes,
+                         seconds(f->mcast_bop_us, mcast), (unsigned long long)f->blocks,
+                         seconds(f->bop_us, all));
+    snprintf(out + used, (size_t)(MINUTE_LINE_MAX - used), "\n");
     return out;
 }

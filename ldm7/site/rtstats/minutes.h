@@ -9,6 +9,11 @@
  * throughputs are of these. A product with a latency of 0 or less (clocks that differ) counts in
  * the sizes and numbers and in the last field only. percentile80Thru: the smallest throughput of a
  * product that 80 % of the products do not exceed.
+ *
+ * Version 2 has five more, which the metrics of DRFSM21 3.2 need: mcastProd, mcastSize,
+ * mcastLatency (of the products that multicast alone brought), retxBlocks and bopLatency (of all
+ * received). Their latencies are sums of what FMTP took from the BOP to the completion, in seconds
+ * with six exact decimals, negative ones too: another quantity than fields 8 to 13.
  */
 #ifndef RTSTATS_MINUTES_H
 #define RTSTATS_MINUTES_H
@@ -21,10 +26,13 @@
 #define MINUTE_FEEDS_MAX 256u
 #define MINUTE_SAMPLES_MAX 65536u /* products of a feed and minute that the percentile is of */
 #define MINUTE_LINE_MAX 1024
+enum minute_version { MINUTE_V1 = 1, MINUTE_V2 };
 
 struct minute_feed {
     uint32_t feed;
     uint64_t complete_bytes, received_bytes, complete, received, negative;
+    uint64_t mcast, mcast_bytes, blocks;
+    int64_t bop_us, mcast_bop_us;
     double latency_sum_s;
     uint64_t slowest_bytes, thinnest_bytes;
     double slowest_s, thinnest_s; /* the greatest latency; that of the smallest throughput */
@@ -43,10 +51,18 @@ struct minutes {
 bool minutes_over(const struct minutes *m, time_t time);
 /* Begins an empty minute. */
 void minutes_next(struct minutes *m);
-/* A product that arrived at `arrival`: not after the end of the minute. */
-void minutes_add(struct minutes *m, time_t arrival, uint32_t feed, uint64_t bytes, double latency_s,
-                 bool by_fmtp);
+/* A product that arrived at `at`: not after the end of the minute. */
+struct minute_product {
+    time_t at;
+    uint32_t feed, blocks; /* sent again */
+    uint64_t bytes;
+    double latency_s;
+    int64_t bop_us;
+    bool by_fmtp;
+};
+void minutes_add(struct minutes *m, const struct minute_product *p);
 /* The record of a feed, with a newline; returns out. Sorts its samples. */
-char *minutes_format(struct minutes *m, size_t feed, const char *host, char out[MINUTE_LINE_MAX]);
+char *minutes_format(struct minutes *m, size_t feed, const char *host, enum minute_version version,
+                     char out[MINUTE_LINE_MAX]);
 
 #endif

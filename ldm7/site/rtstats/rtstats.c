@@ -29,16 +29,18 @@ static const char help[] =
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        only products of these feed types (default \"ANY - EXP\")\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
-    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default 0: from now on)\n"
+    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default 0: from now on); of a log,\n"
+    "                         with the minute in which that was\n"
     "  -i, --interval SECONDS look for products at least this often (default 15; an insertion is noticed\n"
     "                         at once)\n"
     "  -H, --host HOST        this host's name in the reports (default: as the system says)\n"
     "  -h, --send-to SERVER   send both as EXP products to an LDM server that accepts them, named as by --insert\n"
     "  -P, --port PORT        its port (default 388)\n"
     "      --classic FILE     append the classic lines, one per feed type, origin and hour of creation\n"
-    "      --minutes FILE     append the minute records of 14 fields, one per feed type\n"
+    "      --minutes FILE     append the minute records, one per feed type: of 14 fields, and with\n"
+    "                         --ldmd-log also of 19\n"
     "      --insert           insert both into the queue as EXP products, which LDM then carries:\n"
-    "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-VERSION/HOST/FEED\n"
+    "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2}/HOST/FEED\n"
     "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which says what came by\n"
     "                         FMTP alone; from the queue received and complete are the same\n"
     "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
@@ -64,6 +66,8 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
+enum { LETTERS_MAX = 4096 }; /* that wait for a server: of two days, one feed */
+
 /* A report on its way to a server. */
 struct letter {
     struct pq_info info;
@@ -78,8 +82,11 @@ struct rtstats {
     const char *classic, *minutes_file, *ldmd_log;
     bool insert;
     struct bins bins;
-    struct minutes minutes;
+    struct minutes minutes, before; /* this one; the last, whose last lines may come late */
+    bool again;                     /* the last one has changed since its report */
+    uint64_t late;                  /* products of earlier minutes, which are in no record */
     struct ldmdlog log;
+    time_t log_from;
     uint64_t after;
     uint32_t seqno;
     struct push server; /* host NULL: none */
@@ -110,33 +117,41 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
 
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
 {
+    if (r->nletters == LETTERS_MAX) {
+        log_warn("%s:%u has taken nothing for long; a report is lost", r->server.host,
+                 r->server.port);
+        memmove(r->letters, r->letters + 1, --r->nletters * sizeof *r->letters);
+    }
     r->letters = xgrow(r->letters, &r->nletters, sizeof *r->letters);
     r->letters[r->nletters - 1].info = *info;
     snprintf(r->letters[r->nletters - 1].line, sizeof r->letters->line, "%s", line);
 }
 
-/* What was kept, over a connection of its own: servers come and go. What it does not take is lost;
- * the classic lines' numbers go on, so the next ones make up for it. */
+/* What was kept, over a connection of its own: servers come and go. What it does not take is sent
+ * again with the next reports; who has it already knows it by its signature. */
 static void send_kept(struct rtstats *r)
 {
     if (r->nletters == 0)
         return;
+    bool taken = false;
     if (client_init(&r->server.c) == 0) {
         bool ok = push_begin(&r->server, FEEDTYPE_EXP);
         for (size_t i = 0; i < r->nletters && ok; i++) {
             struct pq_view v = {.info = r->letters[i].info, .data = (uint8_t *)r->letters[i].line};
             ok = push_product(&r->server, &v);
         }
-        if (!ok || !push_taken(&r->server))
-            log_warn("%s:%u: %s; %zu reports may be lost", r->server.host, r->server.port,
-                     r->server.c.why, r->nletters);
+        taken = ok && push_taken(&r->server);
+        if (!taken)
+            log_warn("%s:%u: %s; %zu reports are kept for the next time", r->server.host,
+                     r->server.port, r->server.c.why, r->nletters);
         push_end(&r->server);
         if (r->server.c.loop.stop)
             tool_stop = 1;
         client_end(&r->server.c);
         loop_unblock_signals();
     }
-    r->nletters = 0;
+    if (taken)
+        r->nletters = 0;
 }
 
 static void report(struct rtstats *r, const char *path, const char *line, const char *ident)
@@ -183,31 +198,59 @@ static void report_bins(struct rtstats *r, time_t now)
     r->bins.dropped = 0;
 }
 
-static void report_minute(struct rtstats *r)
+/* Version 2 needs the log: a queue does not say what FMTP took, or sent again. */
+static void report_records(struct rtstats *r, struct minutes *m)
 {
     char line[MINUTE_LINE_MAX], feed[FEEDTYPE_TEXT_MAX], ident[PQ_IDENT_MAX + 1];
 
-    for (size_t i = 0; i < r->minutes.nfeeds; i++) {
-        snprintf(ident, sizeof ident, "ldm7-rtstats-%s/%.64s/%.100s", tool_version(), r->host,
-                 feedtype_format(r->minutes.feeds[i].feed, feed, sizeof feed));
-        report(r, r->minutes_file, minutes_format(&r->minutes, i, r->host, line), ident);
-    }
-    if (r->minutes.dropped > 0)
+    for (size_t i = 0; i < m->nfeeds; i++)
+        for (enum minute_version v = MINUTE_V1; v <= (r->ldmd_log ? MINUTE_V2 : MINUTE_V1); v++) {
+            snprintf(ident, sizeof ident, "ldm7-rtstats-%d/%.64s/%.100s", (int)v, r->host,
+                     feedtype_format(m->feeds[i].feed, feed, sizeof feed));
+            report(r, r->minutes_file, minutes_format(m, i, r->host, v, line), ident);
+        }
+    if (m->dropped > 0)
         log_warn("%llu products of more than %u feed types are in no record",
-                 (unsigned long long)r->minutes.dropped, MINUTE_FEEDS_MAX);
-    r->minutes.dropped = 0;
-    minutes_next(&r->minutes);
+                 (unsigned long long)m->dropped, MINUTE_FEEDS_MAX);
+    m->dropped = 0;
 }
 
-static void arrived(struct rtstats *r, const struct timeval *at, const struct timeval *creation,
-                    uint32_t feed, uint32_t bytes, bool by_fmtp)
+static void report_minute(struct rtstats *r)
 {
-    double latency_s =
-        (double)(at->tv_sec - creation->tv_sec) + (double)(at->tv_usec - creation->tv_usec) / 1e6;
+    if (r->minutes.minute == 0)
+        return;
+    report_records(r, &r->minutes);
+    minutes_next(&r->before);
+    r->before = r->minutes;
+    r->minutes = (struct minutes){0};
+    r->again = false;
+    if (r->late > 0)
+        log_warn("%llu products of minutes before the last are in no record",
+                 (unsigned long long)r->late);
+    r->late = 0;
+}
 
-    if (minutes_over(&r->minutes, at->tv_sec))
+static void arrived(struct rtstats *r, const struct minute_product *p)
+{
+    if (minutes_over(&r->minutes, p->at))
         report_minute(r);
-    minutes_add(&r->minutes, at->tv_sec, feed, bytes, latency_s, by_fmtp);
+    time_t begins =
+        r->minutes.minute ? r->minutes.minute : (r->before.minute ? r->before.minute + 60 : 0);
+    if (p->at >= begins) {
+        minutes_add(&r->minutes, p);
+    } else if (r->before.minute != 0 && p->at >= r->before.minute &&
+               p->at < r->before.minute + 60) {
+        minutes_add(&r->before, p); /* its record is sent again, whole */
+        r->again = true;
+    } else {
+        r->late++;
+    }
+}
+
+static double since(const struct timeval *at, const struct timeval *creation)
+{
+    return (double)(at->tv_sec - creation->tv_sec) +
+           (double)(at->tv_usec - creation->tv_usec) / 1e6;
 }
 
 static void read_queue(struct rtstats *r)
@@ -220,7 +263,12 @@ static void read_queue(struct rtstats *r)
             log_debug("%s", product_line_format(&v.info, line, sizeof line));
             bins_add(&r->bins, &v.info, &v.inserted);
             if (!r->ldmd_log)
-                arrived(r, &v.inserted, &v.info.creation, v.info.feedtype, v.info.size, true);
+                arrived(r,
+                        &(struct minute_product){.at = v.inserted.tv_sec,
+                                                 .feed = v.info.feedtype,
+                                                 .bytes = v.info.size,
+                                                 .latency_s = since(&v.inserted, &v.info.creation),
+                                                 .by_fmtp = true});
         }
         r->after = v.seq;
         pq_release(r->q, &v);
@@ -233,8 +281,15 @@ static void read_log(struct rtstats *r)
 
     const char *line;
     while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
-        if (ldmdlog_arrival(line, &a) && (a.feed & r->wanted.feed) != 0)
-            arrived(r, &a.at, &a.creation, a.feed, a.bytes, a.by_fmtp);
+        if (ldmdlog_arrival(line, &a) && (a.feed & r->wanted.feed) != 0 &&
+            a.at.tv_sec >= r->log_from)
+            arrived(r, &(struct minute_product){.at = a.at.tv_sec,
+                                                .feed = a.feed,
+                                                .blocks = a.retrans,
+                                                .bytes = a.bytes,
+                                                .latency_s = since(&a.at, &a.creation),
+                                                .bop_us = a.delay_us,
+                                                .by_fmtp = a.by_fmtp});
 }
 
 static time_t now_s(void)
@@ -259,6 +314,9 @@ static void run(struct rtstats *r)
         time_t now = now_s();
         if (minutes_over(&r->minutes, now - 1))
             report_minute(r);
+        if (r->again)
+            report_records(r, &r->before);
+        r->again = false;
         if (now / 60 != reported) {
             reported = now / 60;
             report_bins(r, now);
@@ -279,6 +337,7 @@ static void begin(struct rtstats *r)
     gettimeofday(&from, NULL);
     double whole = (double)from.tv_sec - r->offset_s;
     from.tv_sec = whole < 0 ? 0 : (time_t)whole;
+    r->log_from = from.tv_sec / 60 * 60;
     if (pq_seek(r->q, &from, &r->after) != PQ_OK)
         r->after = pq_last_seq(r->q);
 }
@@ -325,7 +384,7 @@ int main(int argc, char **argv)
         snprintf(r.host, sizeof r.host, "localhost");
     take_arguments(&r, &queue, argc, argv);
     r.q = tool_open(queue, r.insert);
-    if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
+    if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log, r.offset_s <= 0) < 0) {
         log_error("log \"%s\" cannot be opened: %s", r.ldmd_log, strerror(errno));
         pq_close(r.q);
         return TOOL_USAGE;
@@ -335,6 +394,7 @@ int main(int argc, char **argv)
     run(&r);
     ldmdlog_close(&r.log);
     bins_free(&r.bins);
+    minutes_next(&r.before);
     free(r.letters);
     selection_free(&r.wanted);
     pq_close(r.q);

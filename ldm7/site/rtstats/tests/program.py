@@ -44,7 +44,7 @@ def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
     argv: list[str | Path] = [rtstats, "-q", queue]
     argv += ["-H", "here.example", "-o", "3600", "-h", "127.0.0.1", "-P", port]
     said = until_read(argv)
-    expect("reports may be lost" in said, said)
+    expect("reports are kept for the next time" in said, said)
     user = ("--user", pwd.getpwuid(os.geteuid()).pw_name)
     ldmd = subprocess.Popen(
         [
@@ -68,7 +68,7 @@ def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
             expect(time.monotonic() < end, "ldmd answers")
             time.sleep(0.05)
         said = until_read(argv)
-        expect("lost" not in said, said)
+        expect("kept for" not in said, said)
         listed = subprocess.run(
             [f"{tools}/pqcat", "-q", there, "--list"], capture_output=True, text=True, check=True
         ).stdout

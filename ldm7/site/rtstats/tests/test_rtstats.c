@@ -78,6 +78,14 @@ static void hostile_origins(void **state)
     bins_free(&b);
 }
 
+static void add(struct minutes *m, time_t at, uint32_t feed, uint64_t bytes, double latency_s,
+                bool by_fmtp)
+{
+    minutes_add(
+        m, &(struct minute_product){
+               .at = at, .feed = feed, .bytes = bytes, .latency_s = latency_s, .by_fmtp = by_fmtp});
+}
+
 static void minute_record(void **state)
 {
     static struct minutes m;
@@ -85,14 +93,14 @@ static void minute_record(void **state)
     (void)state;
     assert_false(minutes_over(&m, DAY));
     /* bytes, latency: throughput in bit/s */
-    minutes_add(&m, DAY + 120, 0x00800000, 1000, 0.5, true);   /* 16000 */
-    minutes_add(&m, DAY + 121, 0x00800000, 4000, 2, true);     /* 16000 */
-    minutes_add(&m, DAY + 122, 0x00800000, 100, 1, true);      /* 800: the smallest */
-    minutes_add(&m, DAY + 123, 0x00800000, 10000, 0.25, true); /* 320000 */
-    minutes_add(&m, DAY + 124, 0x00800000, 500000, 4, true);   /* 1000000: the slowest */
-    minutes_add(&m, DAY + 125, 0x00800000, 77, -0.001, true);  /* clocks differ */
-    minutes_add(&m, DAY + 179, 0x00800000, 9, 100, false);     /* by the backstop */
-    minutes_add(&m, DAY + 150, 0x40000000, 5, 1, false);
+    add(&m, DAY + 120, 0x00800000, 1000, 0.5, true);   /* 16000 */
+    add(&m, DAY + 121, 0x00800000, 4000, 2, true);     /* 16000 */
+    add(&m, DAY + 122, 0x00800000, 100, 1, true);      /* 800: the smallest */
+    add(&m, DAY + 123, 0x00800000, 10000, 0.25, true); /* 320000 */
+    add(&m, DAY + 124, 0x00800000, 500000, 4, true);   /* 1000000: the slowest */
+    add(&m, DAY + 125, 0x00800000, 77, -0.001, true);  /* clocks differ */
+    add(&m, DAY + 179, 0x00800000, 9, 100, false);     /* by the backstop */
+    add(&m, DAY + 150, 0x40000000, 5, 1, false);
     assert_false(minutes_over(&m, DAY + 179));
     assert_true(minutes_over(&m, DAY + 180));
     assert_int_equal(m.nfeeds, 2);
@@ -100,18 +108,55 @@ static void minute_record(void **state)
      * 80 % of 5 is the 4th: 320000 */
     char line[MINUTE_LINE_MAX];
     assert_string_equal(
-        minutes_format(&m, 0, "here", line),
+        minutes_format(&m, 0, "here", MINUTE_V1, line),
         "20150615T000300Z,here,NGRID,515186,515177,7,6,7.750000,500000,4.000000,100,1.000000,"
         "320000.000,1\n");
     assert_string_equal(
-        minutes_format(&m, 1, "here", line),
+        minutes_format(&m, 1, "here", MINUTE_V1, line),
         "20150615T000300Z,here,EXP,5,0,1,0,0.000000,0,0.000000,0,0.000000,0.000,0\n");
     minutes_next(&m);
     assert_false(minutes_over(&m, DAY + 1000000));
-    minutes_add(&m, DAY + 61, 0x00800000, 1, 1, true);
+    add(&m, DAY + 61, 0x00800000, 1, 1, true);
     assert_string_equal(
-        minutes_format(&m, 0, "h", line),
+        minutes_format(&m, 0, "h", MINUTE_V1, line),
         "20150615T000200Z,h,NGRID,1,1,1,1,1.000000,1,1.000000,1,1.000000,8.000,0\n");
+    minutes_next(&m);
+}
+
+/* Five more fields: 2 of 3 by multicast alone; delays are sums of microseconds, one negative. */
+static void second_version(void **state)
+{
+    static struct minutes m;
+    static const struct minute_product products[] = {
+        {.at = DAY + 1,
+         .feed = 1,
+         .bytes = 100,
+         .latency_s = 1,
+         .bop_us = 1500000,
+         .by_fmtp = true},
+        {.at = DAY + 2,
+         .feed = 1,
+         .bytes = 200,
+         .latency_s = 1,
+         .bop_us = -1600001,
+         .by_fmtp = true},
+        {.at = DAY + 3,
+         .feed = 1,
+         .bytes = 400,
+         .latency_s = 1,
+         .bop_us = 20,
+         .blocks = 3,
+         .by_fmtp = true},
+        {.at = DAY + 4, .feed = 1, .bytes = 800, .latency_s = 1}};
+    char line[MINUTE_LINE_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++)
+        minutes_add(&m, &products[i]);
+    assert_string_equal(
+        minutes_format(&m, 0, "h", MINUTE_V2, line),
+        "20150615T000100Z,h,PPS,1500,700,4,3,3.000000,100,1.000000,100,1.000000,3200.000,0,"
+        "2,300,-0.100001,3,-0.099981\n");
     minutes_next(&m);
 }
 
@@ -129,16 +174,16 @@ static void percentile(void **state)
     char line[MINUTE_LINE_MAX];
     for (size_t i = 0; i < sizeof t / sizeof t[0]; i++) {
         for (unsigned k = t[i].n; k > 0; k--)
-            minutes_add(&m, DAY, 1, k, 8, true);
-        minutes_format(&m, 0, "h", line);
+            add(&m, DAY, 1, k, 8, true);
+        minutes_format(&m, 0, "h", MINUTE_V1, line);
         if (!strstr(line, t[i].want))
             fail_msg("%u: %s", t[i].n, line);
         minutes_next(&m);
     }
     for (unsigned k = 0; k < MINUTE_SAMPLES_MAX + 5; k++)
-        minutes_add(&m, DAY, 1, 1, 1, true);
+        add(&m, DAY, 1, 1, 1, true);
     for (uint32_t k = 0; k < MINUTE_FEEDS_MAX + 5; k++)
-        minutes_add(&m, DAY, k + 1, 1, 1, true);
+        add(&m, DAY, k + 1, 1, 1, true);
     assert_int_equal(m.feeds[0].nthroughputs, MINUTE_SAMPLES_MAX);
     assert_int_equal(m.nfeeds, MINUTE_FEEDS_MAX);
     assert_int_equal(m.dropped, 5);
@@ -157,6 +202,10 @@ static void log_lines(void **state)
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Inserted:  5 2015061500000 EXP 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Inserted:  5 20150615000001.000000 NONSENSE 000  i",
         "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1",
+        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: x s, index: 0, retrans: 6, info: \"5 20150615000001.000000 EXP 000  i\"}",
+        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1 s, index: 0, info: \"5 20150615000001.000000 EXP 000  i\"}",
+        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1 s, index: 0, retrans: -6, info: \"5 20150615000001.000000 EXP 000  i\"}",
+        "20150615T000003.250000Z down7[12]   a.c:f:1   INFO Received: {delay: 1 s, index: 0, retrans: 99999999999, info: \"5 20150615000001.000000 EXP 000  i\"}",
         "20150615T000003.250000Z down7[12]"};
 
     (void)state;
@@ -170,6 +219,8 @@ static void log_lines(void **state)
     assert_true(a.by_fmtp);
     assert_int_equal(a.bytes, 120000);
     assert_int_equal(a.feed, 0x00800000);
+    assert_int_equal(a.delay_us, 1701);
+    assert_int_equal(a.retrans, 6);
     assert_int_equal(a.at.tv_sec, DAY + 3);
     assert_int_equal(a.at.tv_usec, 250000);
     assert_int_equal(a.creation.tv_sec, DAY + 1);
@@ -204,7 +255,7 @@ static void following(void **state)
     snprintf(other, sizeof other, "%s.1", path);
     write_file(path, "w", "before\n");
     struct ldmdlog l;
-    assert_int_equal(ldmdlog_open(&l, path), 0);
+    assert_int_equal(ldmdlog_open(&l, path, true), 0);
     assert_null(ldmdlog_line(&l));
     write_file(path, "a", "one\ntw");
     assert_string_equal(ldmdlog_line(&l), "one\n");
@@ -228,9 +279,10 @@ static void following(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(classic_line),  cmocka_unit_test(hostile_origins),
-        cmocka_unit_test(minute_record), cmocka_unit_test(percentile),
-        cmocka_unit_test(log_lines),     cmocka_unit_test(following)};
+        cmocka_unit_test(classic_line),   cmocka_unit_test(hostile_origins),
+        cmocka_unit_test(minute_record),  cmocka_unit_test(percentile),
+        cmocka_unit_test(second_version), cmocka_unit_test(log_lines),
+        cmocka_unit_test(following)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The newest samples as text that Prometheus and VictoriaMetrics scrape (/metrics)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Final
+
+from monitor.openmetrics import PREFIX, metric_name
+from monitor.recording import Recording, Series, labels_of, shown
+from monitor.running import latest
+
+TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
+
+
+def _rows(recordings: Mapping[str, Recording]) -> Iterator[tuple[Series, int, str]]:
+    for cell, recording in recordings.items():
+        for series, value in latest(recording).items():
+            yield series, value, cell
+
+
+def text(recordings: Mapping[str, Recording]) -> str:
+    """Return the exposition. `recordings`: by cell, which becomes a label."""
+    out = []
+    rows = sorted(_rows(recordings), key=lambda r: (metric_name(r[0]), r[2], r[0].labels))
+    for name, members in groupby(rows, key=lambda r: metric_name(r[0])):
+        group = list(members)
+        first = group[0][0]
+        about = first.help.translate(_ESCAPES) or f"Counter {first.name}."
+        out.append(f"# HELP {name} {about}\n# TYPE {name} {first.kind}\n")
+        for series, value, cell in group:
+            labels = labels_of({**dict(series.labels), "cell": cell})
+            shown_labels = ",".join(f'{k}="{v.translate(_ESCAPES)}"' for k, v in labels)
+            out.append(f"{name}{{{shown_labels}}} {shown(value, series.decimals)}\n")
+    up = f"{PREFIX}monitor_cells"
+    out.append(f"# HELP {up} Cells that the monitor knows.\n# TYPE {up} gauge\n")
+    out.append(f"{up} {len(recordings)}\n")
+    return "".join(out)

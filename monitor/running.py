@@ -1,0 +1,280 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A cell that runs now, by its growing logs; and runs, finished or not, as the page asks for
+them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+from monitor.recording import GONE, Recording
+from monitor.samples import Reader
+from monitor.tail import Tail
+from parsers.base.jsonfiles import BadFile
+from parsers.measure.delivered import delivered_of, encode
+from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
+from parsers.measure.evaluate import evaluate
+from parsers.measure.summary import CellMetrics
+from parsers.read.ldm_log import Inserted, Multicasted, Product, parse_ldm_log
+from parsers.report.board import board_of, cell_json, metrics_json
+from parsers.report.document import brief_of
+from parsers.report.publish import make_report
+
+RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
+
+
+class Shown(Protocol):
+    """What a server shows. `version` grows when anything changes."""
+
+    version: int
+
+    def look(self) -> None:
+        """Take down what is new."""
+
+    def board(self) -> Mapping[str, object]:
+        """Return what the page shows."""
+
+    def deliveries(self, cell: str) -> bytes | None:
+        """Return deliveries.bin of a cell; None: there is none."""
+
+    def recordings(self) -> Mapping[str, Recording]:
+        """Return the samples of counters, by cell."""
+
+
+class FinishedRun:
+    """A run directory that is complete."""
+
+    def __init__(self, run_dir: Path) -> None:
+        found = evaluate(run_dir)
+        run = f"{found.experiment}/{run_dir.resolve().name}"
+        board, _ = board_of(found, brief_of(make_report(found, run)), run, run_dir)
+        self._blobs = {c.cell.cell: c.delivered for c in found.cells if isinstance(c, CellMetrics)}
+        cells: Any = board["cells"]
+        self._board = board | {
+            "cells": [c | {"blob": True, "why_no_blob": ""} if c["name"] in self._blobs else c
+                      for c in cells]
+        }  # fmt: skip
+        self.version = 1
+
+    def look(self) -> None:
+        """Nothing changes."""
+
+    def board(self) -> Mapping[str, object]:
+        """Return what the page shows."""
+        return self._board
+
+    def deliveries(self, cell: str) -> bytes | None:
+        """Return deliveries.bin of a cell."""
+        return self._blobs.get(cell)
+
+    def recordings(self) -> Mapping[str, Recording]:
+        """Return the samples of counters: none are kept for a finished run."""
+        return {}
+
+
+class RunningCell:
+    """What the logs of a cell have said so far."""
+
+    def __init__(self, folder: Path, work: Path, name: str) -> None:
+        self.name, self._folder, self._work = name, folder, work
+        self._tails: dict[str, Tail] = {}
+        self._arrivals: dict[str, dict[Product, Arrival]] = {}
+        self._multicast: dict[int, Product] = {}
+        self._inserted: dict[Product, int] = {}
+        self._samples = Reader()
+        self._blob = b""
+        self._stale = True
+        self._hosts = self._subscribers()
+
+    def _subscribers(self) -> list[str]:
+        try:
+            raw = json.loads((self._work / "network.json").read_text(encoding="utf-8"))
+            return [str(h["name"]) for h in raw["hosts"] if h["role"] == "subscriber"]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+    def look(self) -> bool:
+        """Take down what is new; tell whether anything was."""
+        logs, changed = self._folder / "logs", False
+        for file in sorted(logs.glob("*.log")):
+            host, _, kind = file.name.partition(".")
+            if kind in ("ldmd.log", "inbox.log") or file.name in ("pqinsert.log", "feed.log"):
+                changed |= self._take(host, self._new(file))
+        lines = self._new(logs / "counters.jsonl")
+        self._samples.take(lines)
+        self._stale |= changed
+        return changed or bool(lines)
+
+    def _new(self, file: Path) -> list[str]:
+        return self._tails.setdefault(file.name, Tail(file)).lines()
+
+    def _take(self, host: str, lines: list[str]) -> bool:
+        if not lines:
+            return False
+        log = parse_ldm_log([line + "\n" for line in lines], host)
+        for record in log.of(Multicasted):
+            self._multicast.setdefault(record.index, record.product)
+        for inserted in log.of(Inserted):
+            if inserted.via == "ingest":
+                self._inserted.setdefault(inserted.product, inserted.time_us)
+        known = self._arrivals.setdefault(host, {})
+        for product, arrival in receiver_of(log).arrivals.items():
+            before = known.get(product)
+            if before is None or arrival.time_us < before.time_us:
+                known[product] = arrival
+        return bool(log.records)
+
+    def blob(self) -> bytes:
+        """Return deliveries.bin of what came so far."""
+        if self._stale:
+            self._blob, self._stale = self._encoded(), False
+        return self._blob
+
+    def _encoded(self) -> bytes:
+        order = tuple(p for _, p in sorted(self._multicast.items()))
+        order += tuple(sorted(self._inserted.keys() - set(order), key=self._inserted.__getitem__))
+        if not order:
+            return b""
+        hosts = [h for h in self._hosts if h in self._arrivals] or sorted(self._arrivals)
+        receivers = {h: Receiver(self._arrivals[h], 0, 0, None) for h in hosts}
+        first_us = min(self._inserted.values(), default=min(p.created_us for p in order))
+        return encode(delivered_of(first_us / 1e6, Sent(order, "logs"), receivers))
+
+    @property
+    def recording(self) -> Recording:
+        """Return the samples of counters."""
+        return self._samples.recording
+
+    def board(self) -> dict[str, object]:
+        """Return what the page shows of the cell."""
+        why = "" if self._multicast or self._inserted else "No product yet."
+        cell = cell_json(self._work, self.name, blob=not why, why=why)
+        return cell | {"blob": not why}
+
+
+class RunningRun:
+    """A run whose directory is not complete: the cells that have ended, and those that run."""
+
+    def __init__(self, partial: Path) -> None:
+        self._path = partial
+        stamp = partial.name.removeprefix(".").removesuffix(".partial")
+        self._run = f"{partial.parent.name}/{stamp}"
+        self._cells: dict[str, RunningCell] = {}
+        self.version = 1
+
+    @property
+    def ended(self) -> Path | None:
+        """Return the run's directory once it is complete."""
+        whole = self._path.parent / self._path.name.removeprefix(".").removesuffix(".partial")
+        return whole if not self._path.is_dir() and (whole / "manifest.json").is_file() else None
+
+    def look(self) -> None:
+        """Take down what is new."""
+        changed = False
+        for folder in sorted((self._path / "cells").glob("*")):
+            name = folder.name.removeprefix(".").removesuffix(".partial")
+            cell = self._cells.get(name)
+            if cell is None:
+                work = self._path / "work" / name
+                work = work if work.is_dir() else folder
+                cell = self._cells[name] = RunningCell(folder, work, name)
+                changed = True
+            if not cell._folder.is_dir():  # it has its last name now
+                cell._folder = cell._work = folder
+            changed |= cell.look()
+        self.version += changed
+
+    def board(self) -> Mapping[str, object]:
+        """Return what the page shows."""
+        cells = []
+        for cell in self._cells.values():
+            try:
+                cells.append(cell.board())
+            except (BadFile, OSError):
+                continue
+        with_data = [c["name"] for c in cells if c["blob"]]
+        return {
+            "run": self._run,
+            "clock": "running",
+            "verdict": "running",
+            "headline": RUNNING,
+            "doubts": [],
+            "result": [],
+            "metrics": metrics_json(),
+            "shown_metrics": [],
+            "beside": [],
+            "claims": [],
+            "points": [],
+            "cells": cells,
+            "newest": with_data[-1] if with_data else None,
+            "commands": [],
+        }
+
+    def deliveries(self, cell: str) -> bytes | None:
+        """Return deliveries.bin of a cell."""
+        return self._cells[cell].blob() if cell in self._cells else None
+
+    def recordings(self) -> Mapping[str, Recording]:
+        """Return the samples of counters, by cell."""
+        return {name: cell.recording for name, cell in self._cells.items()}
+
+
+class Waiting:
+    """Whatever runs below a folder of runs: the newest run that is not complete; when it is, the
+    finished one; before, nothing."""
+
+    def __init__(self, runs: Path) -> None:
+        self._runs = runs
+        self._now: RunningRun | FinishedRun | None = None
+        self.version = 0
+        self._of = 0
+
+    def look(self) -> None:
+        """Find what runs, and take down what is new of it."""
+        newest = self._newest()
+        if newest is not None and (
+            not isinstance(self._now, RunningRun) or self._now._path != newest
+        ):
+            self._now, self._of = RunningRun(newest), 0
+            self.version += 1
+        if isinstance(self._now, RunningRun) and (whole := self._now.ended) is not None:
+            self._now = FinishedRun(whole)
+            self.version += 1
+        if self._now is not None:
+            self._now.look()
+            if self._now.version != self._of:
+                self._of = self._now.version
+                self.version += 1
+
+    def _newest(self) -> Path | None:
+        found = [p for p in self._runs.glob("*/.*.partial") if (p / "cells").is_dir()]
+        return max(found, key=lambda p: p.name, default=None)
+
+    def board(self) -> Mapping[str, object]:
+        """Return what the page shows."""
+        if self._now is not None:
+            return self._now.board()
+        board: dict[str, object] = dict.fromkeys(
+            ("doubts", "result", "shown_metrics", "beside", "claims", "points", "cells"), []
+        )
+        headline = f"Nothing runs below {self._runs}. This page shows a run as soon as it begins."
+        return board | {
+            "run": "Waiting", "clock": "no", "verdict": "running", "headline": headline,
+            "metrics": metrics_json(), "commands": ["make experiment-lossy"], "newest": None,
+        }  # fmt: skip
+
+    def deliveries(self, cell: str) -> bytes | None:
+        """Return deliveries.bin of a cell."""
+        return self._now.deliveries(cell) if self._now is not None else None
+
+    def recordings(self) -> Mapping[str, Recording]:
+        """Return the samples of counters, by cell."""
+        return self._now.recordings() if self._now is not None else {}
+
+
+def latest(recording: Recording) -> dict[Any, int]:
+    """Return the newest value of each series that is still there."""
+    found = {s: p.values[-1] for s, p in recording.points.items() if len(p.values)}
+    return {s: v for s, v in found.items() if v != GONE}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+// Deliveries (parsers/measure/delivered.py) and what is computed of them. No page here.
+const D = {};
+D.WAYS = ["never", "multicast", "repaired", "backstop", "backlog", "LDM6", "file"];
+
+D.fromBase64 = (text) => {
+  const raw = atob(text.trim()), bytes = new Uint8Array(raw.length);
+  for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
+  return bytes;
+};
+
+async function inflate(bytes) {
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+function column(body, at, width, count) {
+  const out = new Float64Array(count);
+  for (let plane = 0, scale = 1; plane < width; plane++, scale *= 256)
+    for (let i = 0, from = at + plane * count; i < count; i++) out[i] += body[from + i] * scale;
+  for (let i = 0; i < count; i++) out[i] = out[i] % 2 ? -(out[i] + 1) / 2 : out[i] / 2;
+  return out;
+}
+
+// Times in seconds after the first insertion, latencies in seconds; rows are receivers.
+D.decode = async (bytes) => {
+  const word = (from, to) => new TextDecoder().decode(bytes.subarray(from, to));
+  if (word(0, 8) !== "DPDELIV1") throw new Error("deliveries of another version");
+  const length = new DataView(bytes.buffer, bytes.byteOffset).getUint32(8, true);
+  const head = JSON.parse(word(12, 12 + length)), n = head.products, m = head.receivers.length;
+  const body = await inflate(bytes.subarray(12 + length));
+  let at = 0;
+  const take = (name, count) => {
+    const found = column(body, at, head.columns[name], count);
+    at += head.columns[name] * count;
+    return found;
+  };
+  const created = take("created", n), size = take("size", n), wait = take("wait", n);
+  for (let i = 1; i < n; i++) created[i] += created[i - 1];
+  const way = take("way", n * m), latency = take("latency", n * m);
+  const rest = take("rest", n * m), blocks = take("blocks", n * m);
+  const delay = new Float64Array(n * m);
+  for (let k = 0; k < n * m; k++) {
+    if (way[k] === 1 || way[k] === 2) delay[k] = (latency[k] - wait[k % n] - rest[k]) / 1e6;
+    latency[k] /= 1e6;
+  }
+  for (let i = 0; i < n; i++) created[i] /= 1e6;
+  const idents = n ? new TextDecoder().decode(body.subarray(at)).split("\n") : [];
+  return { begin: head.begin_us / 1e6, hosts: head.receivers, n, m, created, size, idents, way,
+    latency, delay, blocks };
+};
+
+D.quantile = (sorted, p) => {
+  if (!sorted.length) return null;
+  const at = p * (sorted.length - 1), low = Math.floor(at), high = Math.ceil(at);
+  return sorted[low] + (sorted[high] - sorted[low]) * (at - low);
+};
+
+D.end = (d) => {
+  let last = 0;
+  for (let k = 0; k < d.n * d.m; k++)
+    if (d.way[k]) last = Math.max(last, d.created[k % d.n] + d.latency[k]);
+  return Math.max(last, d.n ? d.created[d.n - 1] : 0, 1);
+};
+
+// One receiver's numbers, as parsers/measure/metrics.py takes them: DRFSM21 3.2 and latencies.
+D.receiver = (d, row) => {
+  let all = 0, bytesAll = 0, fmtp = 0, bytes = 0, delay = 0, blocks = 0, repaired = 0, missing = 0;
+  const latencies = [];
+  for (let i = 0, k = row * d.n; i < d.n; i++, k++) {
+    const way = d.way[k];
+    if (!way) { missing++; continue; }
+    latencies.push(d.latency[k]);
+    if (way > 3) continue;
+    all++; bytesAll += d.size[i];
+    if (way === 3) continue;
+    fmtp++; bytes += d.size[i]; blocks += d.blocks[k];
+    delay += Math.round(d.delay[k] * 1e6);
+    if (way === 2) repaired++;
+  }
+  latencies.sort((a, b) => a - b);
+  return { host: d.hosts[row], arrived: latencies.length, missing, repaired, blocks,
+    throughput: delay > 0 ? 8e6 * bytes / delay : null,
+    ffdr: all ? 100 * fmtp / all : null,
+    mplr: bytes ? 100 * blocks * 1448 / bytes : null,
+    p50: D.quantile(latencies, 0.5), p99: D.quantile(latencies, 0.99) };
+};
+
+D.SERIES = {
+  latency: { label: "Latency, mean of an interval", unit: "s" },
+  delay: { label: "FMTP delay from BOP, mean of an interval", unit: "s" },
+  throughput: { label: "FMTP throughput (DRFSM21 eq. 1)", unit: "bit/s" },
+  rate: { label: "Bytes that arrived", unit: "bit/s" },
+  blocks: { label: "Blocks sent again, per second", unit: "1/s" },
+  missing: { label: "Products not arrived yet", unit: "" },
+};
+
+function binSums(d, row, width, bins) {
+  const count = new Float64Array(bins), latency = new Float64Array(bins),
+    delay = new Float64Array(bins), sized = new Float64Array(bins), bytes = new Float64Array(bins),
+    blocks = new Float64Array(bins), missing = new Float64Array(bins);
+  const bin = (t) => Math.min(bins - 1, Math.max(0, Math.floor(t / width)));
+  for (let i = 0, k = row * d.n; i < d.n; i++, k++) {
+    const made = bin(d.created[i]);
+    const came = d.way[k] ? bin(d.created[i] + d.latency[k]) : bins;
+    for (let b = made; b < came; b++) missing[b]++;
+    if (came === bins) continue;
+    count[came]++; latency[came] += d.latency[k]; bytes[came] += d.size[i];
+    if (d.way[k] <= 2) {
+      delay[came] += d.delay[k]; sized[came] += d.size[i]; blocks[came] += d.blocks[k];
+    }
+  }
+  return { count, latency, delay, sized, bytes, blocks, missing };
+}
+
+// Each receiver's values by interval (null: none), and over receivers: median, 10 and 90 %.
+D.WIDTHS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600];
+D.series = (d, what, end) => {
+  const width = D.WIDTHS.find((w) => end / w <= 150) ?? end / 150;
+  const bins = Math.max(1, Math.ceil(end / width)), rows = [];
+  const value = {
+    latency: (s, b) => s.count[b] ? s.latency[b] / s.count[b] : null,
+    delay: (s, b) => s.sized[b] ? s.delay[b] / s.count[b] : null,
+    throughput: (s, b) => s.delay[b] > 0 ? 8 * s.sized[b] / s.delay[b] : null,
+    rate: (s, b) => 8 * s.bytes[b] / width,
+    blocks: (s, b) => s.blocks[b] / width,
+    missing: (s, b) => s.missing[b],
+  }[what];
+  for (let row = 0; row < d.m; row++) {
+    const sums = binSums(d, row, width, bins);
+    rows.push(Array.from({ length: bins }, (_, b) => value(sums, b)));
+  }
+  const over = [0.1, 0.5, 0.9].map(() => []);
+  for (let b = 0; b < bins; b++) {
+    const known = rows.map((r) => r[b]).filter((v) => v !== null).sort((x, y) => x - y);
+    [0.1, 0.5, 0.9].forEach((p, i) => over[i].push(D.quantile(known, p)));
+  }
+  return { width, rows, low: over[0], median: over[1], high: over[2] };
+};
+
+// For each receiver and column of products: greatest latency, and whether any was repaired.
+D.heat = (d, columns) => {
+  const count = Math.max(1, Math.min(columns, d.n));
+  const worst = new Float64Array(d.m * count).fill(-1), flag = new Uint8Array(d.m * count);
+  for (let row = 0; row < d.m; row++)
+    for (let i = 0, k = row * d.n; i < d.n; i++, k++) {
+      const at = row * count + Math.floor(i * count / d.n);
+      if (!d.way[k]) { flag[at] |= 4; continue; }
+      worst[at] = Math.max(worst[at], d.latency[k]);
+      if (d.way[k] === 2) flag[at] |= 1;
+      if (d.way[k] > 2) flag[at] |= 2;
+    }
+  return { count, worst, flag };
+};
+
+// Products that were made before t and are not everywhere yet: the latest, at most `most`.
+D.flying = (d, t, most) => {
+  const found = [];
+  for (let i = 0; i < d.n && d.created[i] <= t; i++) {
+    let there = 0;
+    for (let row = 0; row < d.m; row++) {
+      const k = row * d.n + i;
+      if (d.way[k] && d.created[i] + d.latency[k] <= t) there++;
+    }
+    if (there < d.m) found.push({ i, there });
+  }
+  return { count: found.length, latest: found.slice(-most).reverse() };
+};
+D.nearest = (d, t) => {
+  let low = 0, high = d.n - 1;
+  while (low < high) {
+    const mid = (low + high + 1) >> 1;
+    if (d.created[mid] <= t) low = mid; else high = mid - 1;
+  }
+  return low;
+};
+
+// -- numbers in words -----------------------------------------------------------------------------
+const PREFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"]];
+D.digits = (value) => {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 100) return String(Math.round(value));
+  return value.toPrecision(3).replace(/(\.\d*?)0+(?=$|e)/, "$1").replace(/\.(?=$|e)/, "");
+};
+D.show = (value, unit, reason) => {
+  if (value === null || value === undefined || Number.isNaN(value))
+    return reason ? `n/a (${reason})` : "n/a";
+  const size = Math.abs(value);
+  if (["bit/s", "B", "s", "B/s"].includes(unit) && size > 0 && !(unit === "s" && size >= 1)) {
+    const [scale, prefix] = PREFIXES.find(([s]) => size >= s * 0.9995) || PREFIXES[5];
+    const fine = unit !== "s" && scale < 1;
+    return `${D.digits(value / (fine ? 1 : scale))} ${fine ? "" : prefix}${unit}`;
+  }
+  return `${D.digits(value)}${unit ? " " + unit : ""}`;
+};
+D.clock = (t) => t >= 3600 ? `${Math.floor(t / 3600)} h ${Math.floor(t / 60) % 60} min`
+  : t >= 60 ? `${Math.floor(t / 60)} min ${Math.floor(t % 60)} s` : `${D.digits(t)} s`;
