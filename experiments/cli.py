@@ -380,11 +380,11 @@ def _captures(options: RunChoices, planned: Sequence[Planned]) -> Captures:
     from experiments.cells.sysstat import SAMPLES
     from experiments.design.spec import UsageError
 
+    both = ["counters", "minutes"] if options.monitor else []
+    samples = tuple(dict.fromkeys([*options.sample, *both]))
     if wrong_samples := [name for name in options.sample if name not in SAMPLES]:
         raise UsageError(f"--sample: {unknown('sample', wrong_samples[0], SAMPLES)}")
-    captures = Captures(
-        tuple(options.capture), options.capture_bytes, options.snap_bytes, tuple(options.sample)
-    )
+    captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes, samples)
     if wrong := problems(captures, (p.network for p in planned)):
         raise UsageError("\n".join(wrong))
     return captures

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from common.command_line import Failure, command, group, whole
+from common.command_line import Failure, command, group, time_s, whole
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.places import RUNS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
 
 LEAST_TOKEN: Final = 16
+WHOLE_S: Final = 10**11  # longer than all
 
 StoreFile = Annotated[
     Path, typer.Option("--store", metavar="FILE", help="Where it is kept (SQLite).")
@@ -55,7 +56,8 @@ class ImportOptions:
         list[Path],
         typer.Argument(
             metavar="RUN|FILE...",
-            help="A run, a cell, its counters.jsonl, OpenMetrics text with time stamps, or CSV.",
+            help="A run, a cell, its counters.jsonl or minutes.txt, lines of rtstats, OpenMetrics "
+            "text with time stamps, or CSV.",
         ),
     ]
     store: StoreFile = Path("monitor.db")
@@ -64,13 +66,16 @@ class ImportOptions:
 @command(app, "import", told=told)
 def import_command(options: ImportOptions) -> int:
     """Add recordings to the store. What is there already counts once."""
-    from monitor.sources import recordings
+    from monitor.sources import is_records, recordings
     from monitor.store import Store
 
     store = Store(options.store)
     left_out = 0
     try:
         for path in options.what:
+            left_out += _import_records(store, path)
+            if path.is_file() and is_records(path):
+                continue
             for name, clock, recording in recordings(path):
                 store.put(name, clock, recording)
                 count = sum(len(points.values) for points in recording.points.values())
@@ -82,6 +87,24 @@ def import_command(options: ImportOptions) -> int:
     finally:
         store.close()
     return EXIT_FAILED if left_out else EXIT_OK
+
+
+def _import_records(store: Store, path: Path) -> int:
+    """Add minute records, if there are any; return how many lines were left out."""
+    from monitor.sources import is_records, records
+
+    if not path.is_dir() and not is_records(path):
+        return 0
+    left_out = 0
+    for name, clock, found in records(path):
+        store.put_records(name, clock, found)
+        hosts = len({minute.host for minute in found.minutes.values()})
+        print(f"{name} ({clock}): {len(found.minutes)} minute records of {hosts} hosts, "
+              f"{len(found.hours)} classic lines")  # fmt: skip
+        if found.bad:
+            left_out += found.bad
+            print(f"{path}: left out {found.bad} lines: {found.first_bad}", file=sys.stderr)
+    return left_out
 
 
 def _source(store: Store, wanted: str | None) -> Source:
@@ -125,6 +148,43 @@ def export_command(options: ExportOptions) -> int:
         table.write(recording, sys.stdout)
     else:
         sys.stdout.writelines(openmetrics.lines(recording))
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class MinutesOptions:
+    """Of `monitor minutes`."""
+
+    store: StoreFile = Path("monitor.db")
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
+    ] = None
+    step: Annotated[
+        float | None,
+        typer.Option(
+            parser=time_s, metavar="TIME", help="Rows of that length, in whole minutes.",
+            show_default="one row",
+        ),
+    ] = None  # fmt: skip
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Of this host alone.")] = None
+
+
+@command(app, "minutes", told=told)
+def minutes_command(options: MinutesOptions) -> int:
+    """Print the DRFSM paper's metrics by minute records (its Table 4, Fig. 8)."""
+    from monitor import minute_text
+    from monitor.store import Store, StoreError
+
+    if not options.store.is_file():
+        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
+    step_s = 60 * max(1, round((options.step or 0) / 60)) if options.step else WHOLE_S
+    store = Store(options.store)
+    try:
+        source = _source(store, options.source)
+        found = store.minutes(source.id, step_s, options.host)
+    finally:
+        store.close()
+    print(minute_text.table(found, with_time=options.step is not None), end="")
     return EXIT_OK
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import Final
 
 from monitor import openmetrics, samples, table
 from monitor.recording import Recording
+from monitor.records import MOST_LINE, Records
 
 SAMPLES: Final = "logs/counters.jsonl"
+MINUTES: Final = "monitor/minutes.txt"
 CLOCKS: Final = ("native", "virtual")
+_RTSTATS: Final = re.compile(r"\d{8}T\d{6}Z,|\d{14}\s+\d{14}\s", re.ASCII)
 MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never end
 
 
@@ -55,18 +59,51 @@ def _file(path: Path) -> Recording:
         raise SourceError(f"{path}: found bytes that are no text") from None
 
 
+def records(path: Path) -> Iterator[tuple[str, str, Records]]:
+    """Yield (name, clock, records) of the minute records of a run, a cell or a file. OSError."""
+    if not path.is_dir():
+        yield path.stem, CLOCKS[0], _records(path)
+        return
+    for folder in [path, *sorted(path.glob("cells/*"))]:
+        file = folder / MINUTES
+        if file.is_file() and file.stat().st_size > 0:
+            yield _name(path, folder), _clock(folder), _records(folder / MINUTES)
+
+
+def _records(file: Path) -> Records:
+    found = Records()
+    if not is_records(file):
+        raise SourceError(f"{file}: found no line of rtstats first; valid: rtstats(1)'s lines")
+    with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+        found.take(lines)
+    return found
+
+
+def is_records(path: Path) -> bool:
+    """Tell whether a file is of rtstats, by its first line."""
+    if not path.is_file() or path.stat().st_size > MOST_BYTES:
+        return False
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        return _RTSTATS.match(lines.readline(MOST_LINE + 1)) is not None
+
+
 def recordings(path: Path) -> Iterator[tuple[str, str, Recording]]:
     """Yield (name, clock, recording) of a run, a cell or a file. SourceError, OSError."""
     if not path.is_dir():
         yield path.stem, CLOCKS[0], _file(path)
         return
     cells = _cells(path)
+    if not cells and any((folder / MINUTES).is_file() for folder in (path, *path.glob("cells/*"))):
+        return
     if not cells:
         raise SourceError(
-            f"{path}: found no {SAMPLES}; valid: a run made with --sample counters, one of its "
+            f"{path}: found no {SAMPLES}; valid: a run made with --monitor, one of its "
             "cells, or a file .jsonl, .csv or OpenMetrics"
         )
     for cell in cells:
-        run = cell.parent.parent
-        name = cell.name if cell == path else f"{run.parent.name}/{run.name}/{cell.name}"
-        yield name, _clock(cell), _file(cell / SAMPLES)
+        yield _name(path, cell), _clock(cell), _file(cell / SAMPLES)
+
+
+def _name(path: Path, cell: Path) -> str:
+    run = cell.parent.parent
+    return cell.name if cell == path else f"{run.parent.name}/{run.name}/{cell.name}"

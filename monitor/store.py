@@ -10,16 +10,19 @@ import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from monitor import minute_tables
 from monitor.columns import BlockError, Numbers, decode, encode, merge
+from monitor.minute_tables import Interval
 from monitor.recording import Points, Recording, Series, labels_of
+from monitor.records import Records
 
-VERSION: Final = 1
+VERSION: Final = 2
 BLOCK: Final = 4096  # points in a full block
 _SCHEMA: Final = """
 CREATE TABLE source (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, clock TEXT NOT NULL) STRICT;
@@ -82,7 +85,11 @@ class Store:
             self._db.execute("PRAGMA synchronous = NORMAL")
             version = self._db.execute("PRAGMA user_version").fetchone()[0]
             if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT")
+                new = _SCHEMA + minute_tables.SCHEMA
+                self._db.executescript(f"BEGIN; {new} PRAGMA user_version = {VERSION}; COMMIT")
+            elif version == 1:  # had no minutes
+                new = minute_tables.SCHEMA
+                self._db.executescript(f"BEGIN; {new} PRAGMA user_version = {VERSION}; COMMIT")
             elif version != VERSION:
                 raise StoreError(f"{path}: found version {version}; valid: {VERSION}")
         except sqlite3.Error as error:
@@ -107,18 +114,42 @@ class Store:
     def put(self, name: str, clock: str, recording: Recording) -> None:
         """Add a recording to the source of that name, all of it or nothing. StoreError."""
         with self._transaction():
-            self._db.execute(
-                "INSERT INTO source (name, clock) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (name, clock),
-            )
-            ((source, known),) = self._db.execute(
-                "SELECT id, clock FROM source WHERE name = ?", (name,)
-            )
-            if known != clock:
-                raise StoreError(f"source {name}: found clock {clock}; valid: {known}, as before")
+            source = self._source_id(name, clock)
             for series, points in recording.points.items():
                 if len(points.times_us):
                     self._add(self._series_id(source, series), _numbers(points))
+
+    def put_records(self, name: str, clock: str, records: Records) -> None:
+        """Add records to the source of that name, all or nothing. Of several for one minute the one
+        that has counted most holds. StoreError."""
+        with self._transaction():
+            source = self._source_id(name, clock)
+            self._db.executemany(
+                minute_tables.PUT_MINUTE,
+                [minute_tables.row(source, minute) for minute in records.minutes.values()],
+            )
+            self._db.executemany(
+                minute_tables.PUT_HOUR,
+                [(source, *astuple(hour)) for hour in records.hours.values()],
+            )
+
+    def minutes(
+        self, source: int, step_s: int = 60, host: str | None = None, feed: str | None = None
+    ) -> list[Interval]:
+        """Return each host's and feed's sums of minutes in steps of whole minutes."""
+        rows = self._select(minute_tables.MINUTES, (source, step_s, host, feed))
+        return [minute_tables.interval(row) for row in rows]
+
+    def _source_id(self, name: str, clock: str) -> int:
+        self._db.execute(
+            "INSERT INTO source (name, clock) VALUES (?, ?) ON CONFLICT DO NOTHING", (name, clock)
+        )
+        ((source, known),) = self._db.execute(
+            "SELECT id, clock FROM source WHERE name = ?", (name,)
+        )
+        if known != clock:
+            raise StoreError(f"source {name}: found clock {clock}; valid: {known}, as before")
+        return int(source)
 
     def _series_id(self, source: int, series: Series) -> int:
         labels = json.dumps(series.labels)

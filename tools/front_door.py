@@ -160,6 +160,7 @@ EXPERIMENT: Final = {
     "ORDER": Variable("--order", _one_of("random", "file")),
     "CAPTURE": Variable("--capture", many=True),
     "SAMPLE": Variable("--sample", many=True),
+    "MONITOR": Variable("--monitor", flag=True),
     "RESUME": Variable("--resume", flag=True),
     "UNTIL_DECIDED": Variable("--until-decided", flag=True),
     "BUDGET": Variable("--budget"),

@@ -27,6 +27,7 @@ from experiments.cells.cell_base import (
 )
 from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
+from experiments.cells.minute_records import MinuteRecords, MonitorError
 from experiments.cells.pauses import Pauses, Stop
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import (
@@ -77,6 +78,9 @@ class CellRun(CellBase):
         self.background: Background | None = None
         self._to_cut = handoff_of(network) if self.cell.cut != "none" else None
         self._cut: Link | None = None
+        self.monitor: MinuteRecords | None = None
+        if "minutes" in job.captures.samples and self.multicast:
+            self.monitor = MinuteRecords(emulation, network, job.build, self.queues, out)
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -104,12 +108,15 @@ class CellRun(CellBase):
                 ("measuring round trips", self.measure),
                 *prepare,
             )
+        if self.monitor is not None:
+            prepare = (*prepare, ("starting the monitor", self.start_monitor))
         if self.cell.background_flows:
             prepare = (*prepare, ("starting the competing flows", self.start_background))
         return (
             ("probing the links", self.probe_links),
             *prepare,
             (REPLAYING, self.replay),
+            *((("ending the monitor", self.monitor.finish),) if self.monitor is not None else ()),
             ("looking at the network again", self.look_back),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
@@ -371,6 +378,17 @@ class CellRun(CellBase):
     def _adapter(self, host: str) -> Adapter:
         return registry.get("ldm6" if host in self.upstreams else self.cell.protocol)
 
+    def start_monitor(self) -> None:
+        """Start the monitor, and rtstats at each subscriber that gets multicast."""
+        assert self.monitor is not None
+        try:
+            self.monitor.start(self.work)
+            for host in self.multicast:
+                self.monitor.follow(host, self.log(host), self.clock_of(host))
+            self.monitor.check()
+        except MonitorError as error:
+            raise CellError(f"the monitor: {error}") from None
+
     def start_background(self) -> None:
         """Start the competing flows; they run until the replay is over."""
         flows = self.cell.background_flows
@@ -384,6 +402,8 @@ class CellRun(CellBase):
         """End whatever still runs, competing flows included."""
         if self.background is not None:
             self.background.stop()
+        if self.monitor is not None:
+            self.monitor.stop()
         super().end_all()
 
     # -- replay -------------------------------------------------------------------------------
@@ -417,6 +437,8 @@ class CellRun(CellBase):
         for host in self.subscribers:
             preload = " with LD_PRELOAD" if host in self.clock_offsets_ms else ""
             asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
+            if self.monitor is not None and host in self.multicast:
+                asked.things[f"{host} programs"] += ", 1 x rtstats"
         if cell.pauses_first:  # a look may find them standing still
             asked.free.add(f"{self.subscribers[0]} scheduling")
 

@@ -3,7 +3,8 @@
 
 sar at the publisher is always there, as text and as a binary file (`sar -f`, `sadf`). On request
 (`--sample`) there is sar at every host of the cell, and pidstat of the cell's programs. What ldmd's
-processes count themselves (`--sample counters`) is read by `counters_log`.
+processes count themselves (`--sample counters`) is read by `counters_log`; `--sample minutes` is
+`minute_records`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Final, Literal, get_args
 from experiments.cells.samplers import Repeater, descendants
 from topologies.emulate.emulation import Emulation
 
-Sample = Literal["hosts", "pidstat", "counters"]
+Sample = Literal["hosts", "pidstat", "counters", "minutes"]
 SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)
 ENVIRONMENT: Final = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
 # The programs of a cell by their commands' names; lines of other runs' are taken out at the end.

@@ -101,7 +101,7 @@ def test_what_is_refused(tmp_path: Path, called: Called) -> None:
     for name, said in (
         ("bytes.om", "found bytes that are no text"),
         ("wrong.csv", "line 1: found no column time_s"),
-        ("empty", "found no logs/counters.jsonl; valid: a run made with --sample counters"),
+        ("empty", "found no logs/counters.jsonl; valid: a run made with --monitor"),
         ("nowhere", "No such file"),
         ("fifo.csv", "found no regular file; valid: "),
         ("endless.om", f"found {MOST_BYTES + 1} bytes; valid: at most {MOST_BYTES}"),

@@ -10,11 +10,13 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.evaluate import Subscriptions, Transports
 from parsers.measure.run_files import read_text
@@ -159,12 +161,11 @@ def cell_json(folder: Path, name: str, *, blob: bool, why: str) -> dict[str, obj
         file = folder / f"counters-{moment}.json"
         there = file.is_file()
         readings[moment] = parse_counters(read_text(file), str(file)) if there else None
+    network = None
     file = folder / "network.json"
-    network = (
-        network_of(read_text(file), str(file), readings["start"], readings["end"])
-        if file.is_file()
-        else None
-    )
+    with suppress(BadFile):  # a page without its picture is better than none
+        if file.is_file():
+            network = network_of(read_text(file), str(file), readings["start"], readings["end"])
     return {
         "name": name,
         "blob": blob,

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DRFSM paper's monitor (3.1): rtstats at each subscriber sends minute records over LDM on the
+control network to a monitor, whose pqact writes them to `monitor/minutes.txt` of the cell.
+
+The monitor runs at the control network's router, which every host reaches, so the network is the
+same with it and without. What it writes is for `downpour monitor import`.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from common.places import program
+from experiments.design import configs
+from protocols import ldm
+from topologies.emulate.emulation import Emulation
+from topologies.model.network import Network
+
+NAME: Final = "monitor"
+FILE: Final = "minutes.txt"  # in the cell's folder `monitor`
+QUEUE_BYTES: Final = 10_000_000
+QUEUE_SLOTS: Final = 20_000
+END_S: Final = 20.0
+POLL_S: Final = 0.1
+ACCEPTED: Final = 'ACCEPT EXP "^ldm7-rtstats-" ".*"\n'
+RECORDED: Final = "EXP\t^ldm7-rtstats-[12]/\tFILE\t-flush\t{path}\n"
+
+Processes = dict[str, "subprocess.Popen[bytes]"]
+
+
+class MonitorError(Exception):
+    """The monitor does not run; the text says why."""
+
+
+def rtstats_argv(build: Path, queue: Path, host: str, log: Path, server: str) -> list[str]:
+    """Return the command of a subscriber's rtstats. It begins with the minute in which it starts:
+    its log may have products already."""
+    own = log.with_name(f"{host}.rtstats.log")
+    return [
+        str(program("rtstats", build)),
+        *["-q", str(queue), "-H", host, "-o", "1", "--ldmd-log", str(log), "-l", str(own)],
+        *["-h", server, "-P", str(configs.LDM_PORT)],
+    ]
+
+
+class MinuteRecords:
+    """The monitor's programs. `queues`, `logs`, `work`: folders of the cell."""
+
+    def __init__(
+        self, emulation: Emulation, network: Network, build: Path, queues: Path, out: Path
+    ) -> None:
+        self._emulation, self._network, self._build = emulation, network, build
+        self._queues, self._out, self._logs = queues, out, out / "logs"
+        (self._router,) = network.routers[:1]
+        self._own: Processes = {}
+        self._senders: Processes = {}
+
+    def start(self, work: Path) -> None:
+        """Start the monitor's server and decoder. MonitorError."""
+        queue, folder = self._queues / f"{NAME}.pq", self._out / NAME
+        folder.mkdir()
+        made = subprocess.run(
+            ldm.pqcreate_argv(self._build, queue, QUEUE_BYTES, QUEUE_SLOTS),
+            capture_output=True, text=True,
+        )  # fmt: skip
+        if made.returncode != 0:
+            raise MonitorError(f"its queue: {made.stderr.strip()}")
+        server, actions = work / f"{NAME}.ldmd.conf", work / f"{NAME}.pqact.conf"
+        server.write_text(ACCEPTED, encoding="utf-8")
+        actions.write_text(RECORDED.format(path=(folder / FILE).absolute()), encoding="utf-8")
+        log = self._logs / f"{NAME}.ldmd.log"
+        argv = ldm.ldmd_argv(self._build, queue, "0.0.0.0", configs.LDM_PORT, log, server)
+        self._own[NAME] = self._popen(self._router.name, argv, "ldmd")
+        argv = [
+            str(program("pqact", self._build)),
+            *["-q", str(queue), "-f", "EXP", "-l", str(self._logs / f"{NAME}.pqact.log")],
+            str(actions),
+        ]
+        self._own["pqact"] = self._popen(self._router.name, argv, "pqact")
+
+    def _popen(
+        self, node: str, argv: list[str], name: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[bytes]:
+        with (self._logs / f"{NAME}.{node}.{name}.stderr").open("ab") as errors:
+            return self._emulation.popen(
+                node, argv, stdout=errors, stderr=errors, env=dict(environment or {})
+            )
+
+    def follow(self, host: str, log: Path, environment: Mapping[str, str]) -> None:
+        """Start rtstats at a subscriber, in its clock."""
+        server = self._network.host(host).gateway2
+        argv = rtstats_argv(self._build, self._queues / f"{host}.pq", host, log, server)
+        self._senders[host] = self._popen(host, argv, "rtstats", environment)
+
+    def check(self) -> None:
+        """Raise MonitorError if one of its programs has ended."""
+        for name, process in {**self._own, **self._senders}.items():
+            if process.poll() is not None:
+                raise MonitorError(f"{name} ended with {process.returncode}")
+
+    def finish(self) -> None:
+        """End rtstats, which sends its last records, and wait until they are in the file."""
+        for process in self._senders.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self._senders.values():
+            _wait(process)
+        file, size, since = self._out / NAME / FILE, -1, time.monotonic()
+        deadline = time.monotonic() + END_S
+        while time.monotonic() < deadline and time.monotonic() < since + 2:
+            now = file.stat().st_size if file.is_file() else 0
+            if now != size:
+                size, since = now, time.monotonic()
+            time.sleep(POLL_S)
+        self.stop()
+
+    def stop(self) -> None:
+        """End everything."""
+        for process in {**self._senders, **dict(reversed(self._own.items()))}.values():
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+                _wait(process)
+
+
+def _wait(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(timeout=END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minute records and classic lines in SQLite: the tables, what is put in, what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+from monitor.records import Minute
+from parsers.measure.metrics import FmtpSums
+
+SCHEMA: Final = """
+CREATE TABLE minute (source INTEGER NOT NULL REFERENCES source, host TEXT NOT NULL,
+  feed TEXT NOT NULL, minute INTEGER NOT NULL, version INTEGER NOT NULL,
+  n_all INTEGER NOT NULL, bytes_all INTEGER NOT NULL, n_fmtp INTEGER NOT NULL,
+  bytes_fmtp INTEGER NOT NULL, n_mc INTEGER NOT NULL, bytes_mc INTEGER NOT NULL,
+  delay_us INTEGER NOT NULL, delay_us_mc INTEGER NOT NULL, blocks INTEGER NOT NULL,
+  age_us INTEGER NOT NULL, age_max_us INTEGER NOT NULL, negative INTEGER NOT NULL,
+  PRIMARY KEY (source, host, feed, minute)) STRICT, WITHOUT ROWID;
+CREATE TABLE hour (source INTEGER NOT NULL REFERENCES source, host TEXT NOT NULL,
+  feed TEXT NOT NULL, origin TEXT NOT NULL, hour INTEGER NOT NULL, n_all INTEGER NOT NULL,
+  bytes_all INTEGER NOT NULL, latest_s REAL NOT NULL, mean_s REAL NOT NULL, max_s INTEGER NOT NULL,
+  received INTEGER NOT NULL, PRIMARY KEY (source, host, feed, origin, hour)) STRICT, WITHOUT ROWID;
+"""
+_COLUMNS: Final = (
+    "version, n_all, bytes_all, n_fmtp, bytes_fmtp, n_mc, bytes_mc, delay_us, delay_us_mc, blocks, "
+    "age_us, age_max_us, negative"
+)
+_SET: Final = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
+# A record that comes again, late or in part counts once.
+PUT_MINUTE: Final = (
+    f"INSERT INTO minute (source, host, feed, minute, {_COLUMNS}) "
+    f"VALUES ({', '.join('?' * 17)}) ON CONFLICT DO UPDATE SET {_SET} "
+    "WHERE (excluded.n_all, excluded.version) >= (n_all, version)"
+)
+PUT_HOUR: Final = (
+    f"INSERT INTO hour VALUES ({', '.join('?' * 11)}) ON CONFLICT DO UPDATE SET "
+    "n_all = excluded.n_all, bytes_all = excluded.bytes_all, latest_s = excluded.latest_s, "
+    "mean_s = excluded.mean_s, max_s = excluded.max_s, received = excluded.received "
+    "WHERE excluded.n_all >= n_all"
+)
+MINUTES: Final = (
+    "SELECT host, feed, minute / ?2 * ?2 AS begin, count(*), min(version), sum(n_all), "
+    "sum(bytes_all), sum(n_fmtp), sum(bytes_fmtp), sum(n_mc), sum(bytes_mc), sum(delay_us), "
+    "sum(delay_us_mc), sum(blocks), sum(age_us), max(age_max_us), sum(negative), max(minute) "
+    "FROM minute WHERE source = ?1 AND (?3 IS NULL OR host = ?3) AND (?4 IS NULL OR feed = ?4) "
+    "GROUP BY host, feed, begin ORDER BY host, feed, begin"
+)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Sums of minutes. `begin`: its first second; `last`: its newest minute, since 1970. `whole`:
+    all of its records are of version 2, so that `sums` says all."""
+
+    host: str
+    feed: str
+    begin: int
+    minutes: int
+    whole: bool
+    sums: FmtpSums
+    age_us: int
+    age_max_us: int
+    negative: int
+    last: int
+
+
+def row(source: int, found: Minute) -> tuple[object, ...]:
+    """Return the row of a record."""
+    version = 1 if found.sums is None else 2
+    sums = found.sums or FmtpSums(found.products, found.bytes, found.fmtp, found.fmtp_bytes)
+    own = (found.age_us, found.age_max_us, found.negative)
+    return (source, *found.key, version, *astuple(sums), *own)
+
+
+def interval(values: Sequence[Any]) -> Interval:
+    """Return what MINUTES selected."""
+    host, feed, begin, count, version, *rest = values
+    *sums, age_us, age_max_us, negative, last = rest
+    return Interval(
+        host, feed, begin, count, version == 2, FmtpSums(*sums), age_us, age_max_us, negative, last
+    )

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields (rtstats(1)),
+and the classic lines of LDM 6's rtstats. What is none says why; nothing of it is kept.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import timegm
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from time import strptime
+from typing import Final
+
+from parsers.measure.metrics import FmtpSums
+
+MOST_LINE: Final = 1024
+MOST_NUMBER: Final = 2**53
+FIELDS: Final = (14, 19)
+COLUMNS: Final = 11
+_NAME: Final = re.compile(r"[A-Za-z0-9][\w.:\-]{0,254}", re.ASCII)
+_FEED: Final = re.compile(r"[A-Z0-9][\w|.\- ()]{0,319}", re.ASCII)
+_SLOWEST: Final = re.compile(r"(\d{1,9})@\d{4}", re.ASCII)
+
+
+class RecordError(Exception):
+    """A line that is no record. One line."""
+
+
+@dataclass(frozen=True)
+class Minute:
+    """What one host got of one feed in one minute. `minute`: its first second, since 1970."""
+
+    host: str
+    feed: str
+    minute: int
+    products: int
+    bytes: int
+    fmtp: int
+    fmtp_bytes: int
+    age_us: int  # sum of arrival - creation, of those that FMTP brought
+    age_max_us: int
+    negative: int  # whose age is not positive: not in the two above
+    sums: FmtpSums | None  # version 2
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what tells minutes apart."""
+        return self.host, self.feed, self.minute
+
+
+@dataclass(frozen=True)
+class Hour:
+    """A classic line: products of one feed and origin that were created in one hour."""
+
+    host: str
+    feed: str
+    origin: str
+    hour: int  # its first second, since 1970
+    products: int
+    bytes: int
+    latest_s: float  # latency of the newest
+    mean_s: float
+    max_s: int
+    received: int  # when the newest was inserted, since 1970
+
+
+def _time(text: str, pattern: str) -> int:
+    try:
+        return timegm(strptime(text, pattern))
+    except ValueError:
+        raise RecordError(f"found time {text!r}; valid: as {pattern}") from None
+
+
+def _whole(text: str, name: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 16 and int(text) <= MOST_NUMBER):
+        raise RecordError(f"{name}: found {text!r}; valid: 0 to {MOST_NUMBER}")
+    return int(text)
+
+
+def _micros(text: str, name: str) -> int:
+    try:
+        value = Decimal(text).scaleb(6)
+    except InvalidOperation:
+        raise RecordError(f"{name}: found {text!r}; valid: seconds") from None
+    if not value.is_finite() or abs(value) > MOST_NUMBER:
+        raise RecordError(f"{name}: found {text!r}; valid: at most {MOST_NUMBER} us")
+    return int(value.to_integral_value())
+
+
+def _matching(pattern: re.Pattern[str], text: str, name: str) -> str:
+    if not pattern.fullmatch(text):
+        raise RecordError(f"{name}: found {text[:60]!r}; valid: a name")
+    return text
+
+
+def minute_record(line: str) -> Minute:
+    """Return a minute record of either version. RecordError."""
+    words = line.rstrip("\n").split(",")
+    if len(words) not in FIELDS:
+        raise RecordError(f"found {len(words)} fields; valid: {FIELDS[0]} or {FIELDS[1]}")
+    end = _time(words[0], "%Y%m%dT%H%M%SZ")
+    if end % 60:
+        raise RecordError(f"found time {words[0]!r}; valid: the end of a minute")
+    host, feed = _matching(_NAME, words[1], "host"), _matching(_FEED, words[2], "feed")
+    size, fmtp_size, count, fmtp = (_whole(w, f"field {i}") for i, w in enumerate(words[3:7], 4))
+    if fmtp > count or fmtp_size > size:
+        raise RecordError("found more received than complete")
+    age, oldest = _micros(words[7], "field 8"), _micros(words[9], "field 10")
+    negative = _whole(words[13], "field 14")
+    sums = None
+    if len(words) == FIELDS[1]:
+        alone, alone_size = _whole(words[14], "field 15"), _whole(words[15], "field 16")
+        delay_alone, delay = _micros(words[16], "field 17"), _micros(words[18], "field 19")
+        blocks = _whole(words[17], "field 18")
+        if alone > fmtp or alone_size > fmtp_size:
+            raise RecordError("found more by multicast alone than received")
+        sums = FmtpSums(count, size, fmtp, fmtp_size, alone, alone_size, delay, delay_alone, blocks)
+    return Minute(host, feed, end - 60, count, size, fmtp, fmtp_size, age, oldest, negative, sums)
+
+
+def _seconds(text: str, name: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not -1e9 < value < 1e9:
+        raise RecordError(f"{name}: found {text!r}; valid: seconds")
+    return value
+
+
+def classic_line(line: str) -> Hour:
+    """Return a line of LDM's rtstats (LDM 6.15, rtstats/binstats.c). RecordError."""
+    words = line.split()
+    if len(words) != COLUMNS:
+        raise RecordError(f"found {len(words)} columns; valid: {COLUMNS}")
+    created, inserted = (_time(w, "%Y%m%d%H%M%S") for w in words[:2])
+    slowest = _SLOWEST.fullmatch(words[9])
+    if slowest is None:
+        raise RecordError(f"column 10: found {words[9]!r}; valid: SECONDS@mmss")
+    return Hour(
+        _matching(_NAME, words[2], "host"),
+        _matching(_FEED, words[3], "feed"),
+        words[4][:255],
+        created // 3600 * 3600,
+        _whole(words[5], "column 6"),
+        _whole(words[6], "column 7"),
+        _seconds(words[7], "column 8"),
+        _seconds(words[8], "column 9"),
+        int(slowest[1]),
+        inserted,
+    )
+
+
+def record(line: str) -> Minute | Hour:
+    """Return whichever record a line is. RecordError."""
+    if len(line) > MOST_LINE:
+        raise RecordError(f"found {len(line)} characters; valid: at most {MOST_LINE}")
+    return minute_record(line) if "," in line else classic_line(line)
+
+
+@dataclass
+class Records:
+    """Records of many lines. Of several for one minute the one that has counted most holds: a
+    record that comes again, or late, counts once."""
+
+    minutes: dict[tuple[str, str, int], Minute] = field(default_factory=dict)
+    hours: dict[tuple[str, str, str, int], Hour] = field(default_factory=dict)
+    taken: int = 0
+    bad: int = 0
+    first_bad: str = ""
+
+    def take(self, lines: Iterable[str]) -> None:
+        """Add lines; those that are no record are counted."""
+        for line in lines:
+            try:
+                self._take(record(line))
+                self.taken += 1
+            except RecordError as error:
+                self.bad += 1
+                self.first_bad = self.first_bad or f"found {line.strip()[:60]!r}: {error}"
+
+    def _take(self, found: Minute | Hour) -> None:
+        if isinstance(found, Hour):
+            hour_key = (found.host, found.feed, found.origin, found.hour)
+            before = self.hours.get(hour_key)
+            if before is None or found.products >= before.products:
+                self.hours[hour_key] = found
+            return
+        known = self.minutes.get(found.key)
+        if known is None or _rank(found) >= _rank(known):
+            self.minutes[found.key] = found
+
+
+def _rank(minute: Minute) -> tuple[int, bool]:
+    return minute.products, minute.sums is not None

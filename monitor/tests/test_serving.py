@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run while it runs: growing logs, and what is answered to whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+
+from monitor.api import HEADERS, make_app
+from monitor.running import FinishedRun, RunningRun, Waiting
+from monitor.tail import Tail
+from parsers.measure.delivered import decode
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+CELL = SyntheticCell("ldm7", m=2, duration_s=20)
+
+
+def test_a_tail_follows_growth_cuts_and_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    tail = Tail(path)
+    assert tail.lines() == []
+    path.write_text("one\ntw")
+    assert tail.lines() == ["one"]
+    with path.open("a") as file:
+        file.write("o\nthree\n")
+    assert tail.lines() == ["two", "three"]
+    path.write_text("x\n")  # cut
+    assert tail.lines() == ["x"]
+    path.rename(tmp_path / "log.1")
+    path.write_text("rotated, and longer than before\n")
+    assert tail.lines() == ["rotated, and longer than before"]
+    assert tail.lines() == []
+
+
+@pytest.fixture
+def partial(tmp_path: Path) -> Path:
+    """A run of which half of each log is there."""
+    whole = write_synthetic_run(tmp_path / "whole", CELL)
+    found = tmp_path / "runs/synthetic/.20261124T000000Z.partial"
+    cell = found / f"cells/.{CELL.name}.partial"
+    (cell / "logs").mkdir(parents=True)
+    for log in (whole / "cells" / CELL.name / "logs").glob("*.log"):
+        text = log.read_text()
+        (cell / "logs" / log.name).write_text(text[: len(text) // 2])
+    return found
+
+
+def test_what_runs_grows_into_what_was(partial: Path, tmp_path: Path) -> None:
+    run = RunningRun(partial)
+    run.look()
+    half = decode(run.deliveries(CELL.name) or b"")
+    assert 0 < (half.way > 0).sum() < 2 * CELL.products
+    before = run.version
+    run.look()
+    assert run.version == before  # nothing new
+    logs = tmp_path / "whole/cells" / CELL.name / "logs"
+    for log in logs.glob("*.log"):
+        text = log.read_text()
+        with (partial / f"cells/.{CELL.name}.partial/logs" / log.name).open("a") as file:
+            file.write(text[len(text) // 2 :])
+    run.look()
+    assert run.version > before
+    now = decode(run.deliveries(CELL.name) or b"")
+    finished = FinishedRun(tmp_path / "whole")
+    then = decode(finished.deliveries(CELL.name) or b"")
+    assert now.idents == then.idents
+    assert (now.way == then.way).all() and (now.latency_us == then.latency_us).all()
+    assert (now.delay_us == then.delay_us).all()
+
+
+def test_waiting_shows_what_begins_and_then_the_finished_run(partial: Path) -> None:
+    waiting = Waiting(partial.parent.parent)
+    empty = Waiting(partial / "nothing")
+    empty.look()
+    assert "Nothing runs" in str(empty.board()["headline"])
+    waiting.look()
+    assert waiting.board()["verdict"] == "running"
+    final = partial.parent / "20261124T000000Z"
+    (partial / f"cells/.{CELL.name}.partial").rename(partial / f"cells/{CELL.name}")
+    whole = partial.parents[2] / "whole"
+    for file in [whole / "manifest.json", *(whole / "cells" / CELL.name).rglob("*")]:
+        if file.is_file():
+            target = partial / file.relative_to(whole)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(file.read_bytes())
+    partial.rename(final)
+    waiting.look()
+    assert waiting.board()["verdict"] == "faithful"
+    assert waiting.board()["run"] == "synthetic/20261124T000000Z"
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> TestClient:
+    run = FinishedRun(write_synthetic_run(tmp_path / "run", CELL))
+    return TestClient(make_app(run), base_url="http://127.0.0.1:8750")
+
+
+def test_the_pages_parts(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.status_code == 200 and "<script>" not in page.text
+    for name, value in HEADERS.items():
+        assert page.headers[name] == value
+    assert "unsafe" not in page.headers["Content-Security-Policy"]
+    assert client.get("/static/board.js").headers["content-type"].startswith("text/javascript")
+    board = client.get("/v1/board").json()
+    assert board["verdict"] == "faithful" and board["cells"][0]["blob"]
+    data = client.get(f"/v1/cells/{CELL.name}/deliveries.bin").content
+    assert decode(data).shape == (2, CELL.products)
+
+
+@pytest.mark.parametrize("cell", ["none", "..%2f..%2fetc", "%00", "<b>"])
+def test_a_cell_that_is_not_there(client: TestClient, cell: str) -> None:
+    assert client.get(f"/v1/cells/{cell}/deliveries.bin").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8750", "127.0.0.1.evil.example", ""]
+)
+def test_a_foreign_name_is_refused(client: TestClient, host: str) -> None:
+    answer = client.get("/v1/board", headers={"Host": host})
+    assert answer.status_code == 403
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "valid: 127.0.0.1" in answer.json()["detail"]
+
+
+def test_elsewhere_needs_the_token(tmp_path: Path) -> None:
+    run = FinishedRun(write_synthetic_run(tmp_path / "run", CELL))
+    token = "0123456789abcdef"
+    client = TestClient(make_app(run, token), base_url="http://site.example")
+    assert client.get("/v1/board").status_code == 401
+    assert client.get("/v1/board", headers={"Authorization": "Bearer no"}).status_code == 401
+    good = {"Authorization": f"Bearer {token}"}
+    assert client.get("/v1/board", headers=good).status_code == 200
+    assert client.get(f"/?token={token}").status_code == 200
+    assert client.get("/v1/board").status_code == 200  # by its cookie
+
+
+def test_names_in_a_run_cannot_end_the_pages_data() -> None:
+    from parsers.report.board import render_board
+
+    evil = "</script><script>alert(1)</script>"
+    page = render_board({"run": evil, "cells": []}, {evil: b"x"})
+    assert evil not in page
+    assert json.loads(
+        page.split('id="board">')[1].split("</script>")[0]
+    )["run"] == evil  # fmt: skip
