@@ -137,7 +137,9 @@ class RunningCell:
         order += tuple(sorted(self._inserted.keys() - set(order), key=self._inserted.__getitem__))
         if not order:
             return b""
-        hosts = [h for h in self._hosts if h in self._arrivals] or sorted(self._arrivals)
+        hosts = [h for h in self._hosts if h in self._arrivals] or sorted(
+            host for host, known in self._arrivals.items() if known
+        )
         receivers = {h: Receiver(self._arrivals[h], 0, 0, None) for h in hosts}
         first_us = min(self._inserted.values(), default=min(p.created_us for p in order))
         return encode(delivered_of(first_us / 1e6, Sent(order, "logs"), receivers))
