@@ -337,7 +337,15 @@ def test_report_files_and_width(drawn: Written) -> None:
     names = {p.name for p in written.report_dir.iterdir()}
     kinds = ("throughput", "bandwidth", "cpu", "latency")
     plots = {f"{kind}.{ending}" for kind in kinds for ending in ("png", "svg", "pdf")}
-    texts = {"report.txt", "report.md", "brief.json", "index.html", "points.csv", "cells.csv"}
+    texts = {
+        "report.txt",
+        "report.md",
+        "brief.json",
+        "dashboard.html",
+        "index.html",
+        "points.csv",
+        "cells.csv",
+    }
     assert names == texts | plots
     text = (written.report_dir / "report.txt").read_text(encoding="utf-8")
     assert text == written.text
