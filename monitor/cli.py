@@ -171,7 +171,7 @@ class MinutesOptions:
 
 @command(app, "minutes", told=told)
 def minutes_command(options: MinutesOptions) -> int:
-    """Print the DRFSM paper's metrics by minute records (its Table 4, Fig. 8)."""
+    """Print the DRFSM paper's metrics by minute records."""
     from monitor import minute_text
     from monitor.store import Store, StoreError
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import time
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +28,7 @@ from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.minute_records import MinuteRecords, MonitorError
 from experiments.cells.pauses import Pauses, Stop
+from experiments.cells.replay_parameters import parameters
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design import (
     burst_loss,
@@ -542,19 +542,6 @@ class CellRun(CellBase):
         identical = next(c.status for c in verdict.checks if c.name == "products identical")
         return verdict.verdict, identical != "fail"
 
-    def _rival_parameters(self) -> dict[str, object]:
-        """Return what the cell's file has for layered multicast and for what competes."""
-        cell = self.cell
-        found: dict[str, object] = {}
-        if cell.bottleneck.rate_bps:
-            found["bottleneck_bps"] = cell.bottleneck.rate_bps
-            found["bottleneck_packets"] = cell.bottleneck.packets
-        if cell.has_rivals:
-            found["background_tcp"] = cell.rivals.tcp
-            found["rival_sessions"] = cell.rivals.sessions
-            found["short_flows_per_min"] = cell.rivals.short_flows_per_min
-        return {**found, **(asdict(cell.layers) if cell.protocol == "m2c" else {})}
-
     def _path_interfaces(self) -> dict[str, object]:
         """Return the interfaces by which what competes is told apart, by host."""
         if not (self.cell.has_rivals or self.cell.bottleneck.rate_bps):
@@ -565,7 +552,6 @@ class CellRun(CellBase):
         return {"path_interfaces": nics}
 
     def _cell_json(self) -> dict[str, object]:
-        cell = self.cell
         common = self.common_json()
         return {
             **common,
@@ -576,47 +562,12 @@ class CellRun(CellBase):
             "nic1": self.nic1,
             **self._path_interfaces(),
             "nics": [self.nic1, self.network.publisher.nic2.interface],
-            "parameters": {
-                "F": self.job.trace_info["source"],
-                "m": cell.m,
-                "RTT_i": sorted(set(common["rtt_ms"].values())),
-                "p_i": cell.loss if cell.p_i is None else list(cell.p_i),
-                "r": cell.r_bps,
-                "r_vn": cell.r_vn_bps,
-                "r_mc": cell.r_mc_bps,
-                "r_uc": cell.r_uc_bps,
-                "b_mc": cell.b_mc_bytes,
-                "b_uc": cell.b_uc_bytes,
-                "b_rcv": cell.b_rcv_bytes,
-                **({"b_snd": cell.b_snd_bytes} if cell.b_snd_bytes else {}),
-                "f_cwnd": self.window_bytes,
-                "f_cwnd_packets": congestion_window_packets(self.window_bytes),
-                "f_snd": cell.f_snd,
-                "f_rcv": cell.f_rcv,
-                "q_snd": cell.q_snd_bytes,
-                "n_snd": cell.n_snd,
-                **({"q_rcv": cell.q_rcv_bytes} if cell.q_rcv_bytes else {}),
-                **({"tbf_limit": self.tbf_limit} if cell.protocol == "ldm6" else {}),
-                **({"rtt_ms": cell.rtt_ms} if cell.rtt_ms is not None else {}),
-                **({"rate_i": list(cell.rate_i_bps)} if cell.rate_i_bps is not None else {}),
-                "without_multicast": cell.without_multicast,
-                "ldm6_from": cell.ldm6_from,
-                **({"sender_bps": cell.sender_bps} if cell.sender_bps else {}),
-                "pull_path": cell.pull_path,
-                "repair": cell.repair,
-                "mac_level": cell.mac_level,
-                "feed": cell.feed,
-                **(asdict(cell.carousel) if cell.carousel.file_bytes else {}),
-                **({"loss_period": cell.loss_period} if cell.loss_period else {}),
-                **({"pause_ms": cell.pause_ms} if cell.pause_ms else {}),
-                **cell.conditions.to_dict(),
-                **dict(cell.settings),
-                "loss_burst_packets": cell.loss_burst_packets,
-                "background_flows": cell.background_flows,
-                **self._rival_parameters(),
-                "guarantee": cell.guarantee,
-                "cut": cell.cut,
-                # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
-                "tcp_congestion_control": self.tcp_found,
-            },
+            "parameters": parameters(
+                self.cell,
+                self.job.trace_info["source"],
+                common["rtt_ms"],
+                self.window_bytes,
+                self.tbf_limit,
+                self.tcp_found,
+            ),
         }

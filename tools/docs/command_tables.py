@@ -24,12 +24,12 @@ MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def commands() -> str:
     """Return a table of every command, the make target that calls it, and what it does."""
-    targets = {target.command: goal for goal, target in front_door.TARGETS.items()}
-    targets[("doctor",)] = "doctor"  # which make runs itself
+    targets: dict[tuple[str, ...], list[str]] = {("doctor",): ["doctor"]}  # which make runs itself
+    for goal, target in front_door.TARGETS.items():
+        targets.setdefault(target.command, []).append(goal)
     rows = ["| command | make | what it does |", "|---|---|---|"]
     for words, command in commands_below(get_command(app), [PROGRAM]):
-        goal = targets.get(tuple(words[1:]), "")
-        called = f"`make {goal}`" if goal else ""
+        called = ", ".join(f"`make {goal}`" for goal in targets.get(tuple(words[1:]), ()))
         told = text_of(getattr(command, "help", "") or "").partition(". ")[0].rstrip(".")
         rows.append(f"| `{' '.join(words)}` | {called} | {told} |")
     return "\n".join(rows) + "\n"
