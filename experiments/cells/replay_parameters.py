@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from experiments.design.expansion import congestion_window_packets
-from  import Cell
+from experiments.design.expansion import CellSpec, congestion_window_packets
 
 
 def parameters(  # the last three are what the cell found or worked out
-    cell: Cell,
+    cell: CellSpec,
     source: Any,
     rtt_ms: Mapping[str, float],
     window_bytes: int,
@@ -65,7 +64,7 @@ def parameters(  # the last three are what the cell found or worked out
     }
 
 
-def _of_rivals(cell: Cell) -> dict[str, object]:
+def _of_rivals(cell: CellSpec) -> dict[str, object]:
     """Return what the cell's file has for layered multicast and for what competes."""
     found: dict[str, object] = {}
     if cell.bottleneck.rate_bps:
