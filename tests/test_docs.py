@@ -150,9 +150,11 @@ def test_words_that_people_wrote_are_few() -> None:
     assert total <= MOST_WORDS, f"found {total} words; the longest pages: {rows[:5]}"
 
 
-def test_the_tables_of_commands_are_current() -> None:
-    page = command_tables.PAGE.read_text()
-    assert command_tables.drawn(page) == page, "`python -m tools.docs.command_tables`"
+def test_the_tables_of_commands_and_factors_are_current() -> None:
+    for one in command_tables.PAGES:
+        page = one.read_text()
+        assert "<!-- made: " in page
+        assert command_tables.drawn(page) == page, "`python -m tools.docs.command_tables`"
 
 
 def test_the_tables_of_the_artifact_are_current() -> None:

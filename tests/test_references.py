@@ -26,7 +26,11 @@ DANGLING: Final = re.compile(
 
 def known() -> set[str]:
     """Return the keys of the bibliography."""
-    return set(re.findall(r"^\| ([\w. -]+?) \|", PAGE.read_text(), re.MULTILINE)) - {"key"}
+    page = PAGE.read_text()
+    rfcs = re.search(r"^These RFCs .*? are cited: ([\d, ]+)\.$", page, re.MULTILINE)
+    assert rfcs is not None
+    keys = re.findall(r"^\| ([\w. -]+?) \|", page, re.MULTILINE)
+    return {*keys, *(f"RFC {number}" for number in rfcs[1].split(", "))} - {"key"}
 
 
 def lines() -> Iterator[tuple[str, str]]:

@@ -16,8 +16,7 @@ KINDS: Final = {"loss": "%", "rate": "Mbit/s", "rtt": "ms", "stop": "s"}
 MOST: Final = {"loss": 99, "rate": 10_000, "rtt": 10_000, "stop": 600}
 FIRST: Final = re.compile(r"as-others|(loss|rate|rtt|stop)-([1-9][0-9]{0,4})", re.ASCII)
 VALID: Final = (
-    "as-others, or what it has: loss-10 (%), rate-5 (Mbit/s), rtt-300 (ms), stop-10 (s, once, in "
-    "the middle)"
+    "as-others, loss-10 (%), rate-5 (Mbit/s), rtt-300 (ms) or stop-10 (s, once, in the middle)"
 )
 
 

@@ -150,9 +150,11 @@ class Factors(Block):
     parameter takes that parameter's place."""
 
     protocol: tuple[Protocol, ...] = Field(min_length=1, description="names of protocols")
-    receivers: tuple[Receivers, ...] = Field(min_length=1, description="m")
+    receivers: tuple[Receivers, ...] = Field(min_length=1, description="number of receivers m")
     rate_bps: tuple[RateBps, ...] = Field(min_length=1, description="base rate r")
-    loss: tuple[Loss, ...] = Field(min_length=1, description="p_i, the same at every receiver")
+    loss: tuple[Loss, ...] = Field(
+        min_length=1, description="share p of packets lost at every receiver"
+    )
     f_snd: tuple[Factor, ...] | None = Field(default=None, min_length=1)
     f_rcv: tuple[Factor, ...] | None = Field(default=None, min_length=1)
     rtt_ms: tuple[RttMs, ...] | None = Field(default=None, min_length=1)
@@ -171,7 +173,9 @@ class Factors(Block):
     mac_level: tuple[MacLevel, ...] | None = Field(default=None, min_length=1)
     feed: tuple[FeedName, ...] | None = Field(default=None, min_length=1)
     trace: tuple[Text, ...] | None = Field(
-        default=None, min_length=1, description="F: as the experiment's trace"
+        default=None,
+        min_length=1,
+        description="what is replayed: model, paced or a file, as the experiment's trace",
     )
     without_multicast: tuple[Without, ...] | None = Field(default=None, min_length=1)
     ldm6_from: tuple[Ldm6From, ...] | None = Field(default=None, min_length=1)
@@ -258,116 +262,114 @@ PARAMETER_FACTORS: Final = {
 class Parameters(Block):
     """What stays fixed, by the symbols of MPUP16 Tables I and II."""
 
-    f_snd: Factor = Field(description="FMTP sender timeout factor, equation (1)")
-    f_rcv: Factor = Field(description="FMTP receiver timeout factor, equation (2)")
-    r_mc: Factor = Field(1.0, description="sender multicast rate, as a multiple of r")
-    r_uc: Factor = Field(1.0, description="sender unicast rate, as a multiple of r")
-    b_mc: SizeBytes = Field(description="sender traffic-control multicast buffer")
-    b_uc: SizeBytes = Field(description="sender traffic-control unicast buffer")
-    b_rcv: SizeBytes = Field(description="receiver UDP buffer")
+    f_snd: Factor = Field(description="timeout factor of FMTP's sender, equation (1)")
+    f_rcv: Factor = Field(description="timeout factor of FMTP's receiver, equation (2)")
+    r_mc: Factor = Field(1.0, description="the sender's multicast rate, as a multiple of r")
+    r_uc: Factor = Field(1.0, description="the sender's unicast rate, as a multiple of r")
+    b_mc: SizeBytes = Field(description="the sender's traffic-control buffer for multicast")
+    b_uc: SizeBytes = Field(description="the sender's traffic-control buffer for unicast")
+    b_rcv: SizeBytes = Field(description="the receivers' UDP buffer")
     b_snd: SizeBytes | None = Field(
         None,
-        description="sender UDP buffer of the multicast; left out: the system's default, and "
-        "products wait in the file queue; as large as b_mc: they wait in the traffic-control "
-        "queue, as in the papers, while tau_snd runs",
+        description="the sender's UDP buffer for multicast. By default the system's, so that "
+        "products wait in the file queue; as large as b_mc, they wait in traffic "
+        "control, as in the papers, while tau_snd runs",
     )
-    q_snd: SizeBytes = Field(description="sender file queue")
-    n_snd: Slots = Field(description="sender limit on files in the queue")
+    q_snd: SizeBytes = Field(description="the sender's file queue in bytes")
+    n_snd: Slots = Field(description="the sender's file queue in files")
     q_rcv: SizeBytes | None = Field(
-        None, description="receivers' file queue; left out: the whole replay fits"
+        None, description="the receivers' file queue; by default the whole replay fits"
     )
     f_cwnd_factor: WindowFactor = Field(
         1.2,
-        description="sender CTCP congestion window f_cwnd = f_cwnd_factor x r_uc x max RTT_i",
+        description="the sender's CTCP window: f_cwnd_factor x r_uc x max RTT_i",
     )
     headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False), NO_TRUTH] = Field(
         1.2,
-        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table II "
-        "asks for at least 1",
+        description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table"
+        " II requires at least 1",
     )
     loss_model: LossModel = Field(
         "hash",
-        description="hash: which packets are lost follows from the seed, the receiver and the "
-        "packet; random: drawn by the kernel",
+        description="hash: seed, receiver and packet decide which packets are lost; random: the"
+        " kernel draws them",
     )
     tcp_congestion_control: tuple[AlgorithmName, ...] = Field(
         ("ctcp", "bbr"),
         min_length=1,
-        description="the first of these that can be had; ctcp: the papers' CTCP, whose window is "
-        "fixed at f_cwnd",
+        description="the first one that the kernel has is used; ctcp: the papers' CTCP with a "
+        "fixed window",
     )
     rtt_ms: RttMs | None = Field(
         None,
-        description="the same round trip between the publisher and every receiver, half of it per "
-        "direction; without it the topology's",
+        description="one round-trip time for all receivers, half in each direction; by default "
+        "the topology's",
     )
     handoff_loss: Loss = Field(
         0.0,
-        description="loss on the publisher's hand-off link, before the tree branches: the same "
-        "frames are missing at all receivers (DRFSM21 5.2)",
+        description="loss on the publisher's hand-off link, before the tree branches: all "
+        "receivers miss the same frames (DRFSM21 5.2)",
     )
     loss_burst_packets: BurstPackets = Field(
         1.0,
-        description="mean length of a burst of losses; 1: independent losses, above: "
-        "Gilbert-Elliott with the same mean loss p_i",
+        description="mean length of a burst of losses; 1: independent losses, above: Gilbert-"
+        "Elliott with the same mean loss",
     )
     background_flows: Flows = Field(
         0,
-        description="competing TCP flows (iperf3, cubic) over the same links, on a path of their "
-        "own without a guarantee; the topology needs a parameter `lanes`",
+        description="competing TCP flows (iperf3) over the same links, on a path without a "
+        "guarantee; the topology needs a parameter `lanes`",
     )
     background_tcp: RivalTcp = Field(
-        "cubic", description="congestion control of these flows, whatever the hosts' is"
+        "cubic", description="congestion control of the competing flows"
     )
     rival_sessions: Sessions = Field(
         0,
-        description="further sessions of m2c, without an end, over the same links as "
-        "background_flows",
+        description="competing endless sessions of m2c over the same links",
     )
     short_flows_per_min: PerMinute = Field(
         0.0,
-        description="competing TCP connections of 3.2 kB on average (exponential) that begin by a "
-        "Poisson process (M2C10 7.4), over the same links",
+        description="competing short TCP connections: 3.2 kB on average (exponential), arriving"
+        " as a Poisson process (M2C10 7.4)",
     )
     bottleneck_bps: RateBps | None = Field(
         None,
-        description="rate of the topology's limited core links, in place of its own; no path "
-        "reserves anything then",
+        description="rate of the topology's limited core links, in place of its own; then no "
+        "path reserves capacity",
     )
     bottleneck_packets: Packets = Field(
         25, description="queue of these links, in full frames (M2C10 7.1)"
     )
     guarantee: Guarantee = Field(
         "none",
-        description="queues: switch ports whose link has a rate have a queue for each path "
+        description="queues: each path has its own queue at switch ports whose link has a rate "
         "(docs/reference/path-service.md); none: one queue for all",
     )
     cut: Cut = Field(
         "none",
-        description="handoff: the link by which the path enters the next controller domain breaks "
-        "when half of the trace is replayed, and is mended when all products are there",
+        description="handoff: the hand-off link to the next controller domain breaks after half"
+        " of the trace, and is restored when all products have arrived",
     )
     shaped_by: Literal["cell", "ldmd"] = Field(
         "cell",
-        description="who makes the sender's two queues: the cell, or the publisher's ldmd when it "
-        "starts (DRFSM21 2.2.3), which gives both the same rate and buffer: r_uc as r_mc, b_uc as "
-        "b_mc; of ldm7",
+        description="of ldm7: who sets up the sender's two queues: the cell, or the publisher's"
+        " ldmd at its start (DRFSM21 2.2.3), with the same rate and buffer for both",
     )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",
-        description="rate of LDM6's token bucket filter; per-receiver: m x r (MPUP16 V-B), "
-        "shared: r for all receivers (DRFSM21 5.4)",
+        description="rate of LDM6's token bucket; per-receiver: m x r (MPUP16 V-B), shared: r "
+        "for all receivers (DRFSM21 5.4)",
     )
     subscribers: tuple[HostName, ...] | None = Field(
         None,
         min_length=1,
-        description="hosts of the topology; the factor receivers takes the first m of them. "
-        "Without it: the topology's, in its order",
+        description="hosts of the topology, of which the first m subscribe; by default all of "
+        "the topology's, in its order",
     )
     repair: Repair = Field(
         "unicast",
         description="how FMTP repairs; unicast: by TCP, as in the papers; multicast: with FEC; "
-        "blocks: by multicast of the lost blocks alone, without FEC",
+        "blocks: multicast of the lost blocks, without FEC",
     )
     mac_level: MacLevel = Field(
         "0", description="what authenticates datagrams; 0: nothing, as in the papers"
@@ -376,115 +378,116 @@ class Parameters(Block):
     p_i: tuple[Loss, ...] | None = Field(
         None,
         min_length=1,
-        description="loss of each receiver in the order of the subscribers; the factor loss is 0",
+        description="loss of each receiver, in the order of the subscribers; needs loss: [0]",
     )
     rtt_i_ms: tuple[RttMs, ...] | None = Field(
-        None, min_length=1, description="RTT_i: rtt_ms of each receiver"
+        None, min_length=1, description="rtt_ms of each receiver"
     )
     rate_i_bps: tuple[RateBps, ...] | None = Field(
         None,
         min_length=1,
-        description="rate of the link to each receiver's NIC1, towards the receiver",
+        description="rate of the link to each receiver's NIC1",
     )
     queue_i: SizeBytes | None = Field(
         None,
-        description="buffer of each link that rate_i_bps limits; left out: 50 ms at its rate",
+        description="buffer of each link that rate_i_bps limits; by default 50 ms at its rate",
     )
     without_multicast: Without = Field(
         0,
-        description="how many of the m receivers, the last ones, have no multicast and go on with "
-        "LDM6 over the routed network (MPUP16 I)",
+        description="how many receivers, counted from the last, have no multicast and use LDM6 "
+        "over the routed network (MPUP16 I)",
     )
     ldm6_from: Ldm6From = Field(
         "publisher",
-        description="whom these ask; relays: the receivers with multicast, in turn, which serve "
-        "what they got (DRFSM21 4)",
+        description="where receivers without multicast ask: at the publisher, or in turn at the"
+        " receivers with multicast, which relay (DRFSM21 4)",
     )
     sender_bps: RateBps | None = Field(
         None,
-        description="of ldm6: what its token bucket passes at most, below its rate (MPUP16 "
-        "Fig. 4a)",
+        description="of ldm6: upper limit of its token bucket (MPUP16 Fig. 4a)",
     )
     pull_path: PullPath = Field(
         "nic2",
-        description="of ldm7: by which NIC subscriptions and pulls go; nic1: in the queue of "
-        "FMTP's repairs, as in the scripts of MPUP16",
+        description="of ldm7: the NIC for subscriptions and pulls; nic1: in the queue of FMTP's"
+        " repairs, as in the scripts of MPUP16",
     )
     file_bytes: SizeBytes | None = Field(
         None, description="one file of this size in place of the trace; fcast and m2c need it"
     )
     fec: Fec = Field(
-        "ldpc-triangle", description="of fcast and m2c: the code; of m2c ldpc-triangle or none"
+        "ldpc-triangle",
+        description="of fcast and m2c: the erasure code; m2c has ldpc-triangle and none",
     )
-    k: Symbols = Field(0, description="of fcast: source symbols of a block at most; 0: its default")
+    k: Symbols = Field(0, description="of fcast: source symbols per block at most; 0: its default")
     order: Order = Field("shuffle", description="of fcast: order of the blocks in a round")
-    symbol_bytes: SymbolBytes = Field(1400, description="of fcast: data of a datagram")
+    symbol_bytes: SymbolBytes = Field(1400, description="of fcast: bytes of data in a datagram")
     overhead_percent: Percent = Field(
         0,
-        description="of fcast: repair symbols for 100 source symbols; 0: 50, with fec rs as many "
-        "as its blocks of 255 symbols hold",
+        description="of fcast: repair symbols for 100 source symbols; 0 means 50, or with rs as"
+        " many as fit in blocks of 255",
     )
     tune_in_s: GapSeconds = Field(
         0.0,
-        description="of fcast: mean time between receivers that tune in (Poisson); 0: all are "
-        "there before the first symbol",
+        description="of fcast: mean time between receivers that tune in (Poisson); 0: all "
+        "listen before the first symbol",
     )
     loss_period: Period = Field(
         0,
-        description="every nth datagram is lost at each receiver; 0: what loss says; the "
-        "factor loss is 0",
+        description="each receiver loses every nth datagram; needs loss: [0]",
     )
     storage: Storage = Field(
         "in-place",
-        description="of fcast: where a receiver's symbols wait; the schemes of MSR-TR-99-14 take "
-        "fec rs alone, crowd-bucket order sequential",
+        description="of fcast: where a receiver keeps symbols; the schemes of MSR-TR-99-14 need"
+        " fec rs, and crowd-bucket needs order sequential",
     )
-    crowd: Crowd = Field(4, description="of these schemes: blocks of a write")
-    io: Io = Field("cached", description="of fcast: through a receiver's page cache, or past it")
+    crowd: Crowd = Field(
+        4, description="of fcast: blocks that the schemes of MSR-TR-99-14 write at once"
+    )
+    io: Io = Field("cached", description="of fcast: whether receivers write through the page cache")
     disk_iops: Iops = Field(
         0,
-        description="of fcast: writes a second that the receivers' disk takes, native clock alone; "
-        "0: what it can",
+        description="of fcast: writes per second of the receivers' disk, native clock only; 0: "
+        "no limit",
     )
     cc: Cc = Field(
         "m2c",
         description="of m2c: congestion control; m2c: our reading of M2C10, webrc: RFC 3738, "
-        "static: layers whose rates do not fall",
+        "static: layers with a fixed rate",
     )
     leave_latency_ms: LeaveMs = Field(
-        0, description="of m2c: how long a group goes on to who has left it, as behind routers"
+        0,
+        description="of m2c: how long a group still arrives after a receiver left it, as behind"
+        " routers",
     )
-    slot_s: SlotSeconds = Field(10.0, description="of m2c: TSD, seconds of a time slot")
+    slot_s: SlotSeconds = Field(10.0, description="of m2c: TSD, length of a time slot in seconds")
     quiescence_s: SlotSeconds = Field(
-        300.0, description="of m2c: QD, seconds that a channel rests at least"
+        300.0, description="of m2c: QD, how long a channel rests at least, in seconds"
     )
     max_rate_bps: RateBps | None = Field(
-        None, description="of m2c: what each receiver takes at most; left out: what is sent"
+        None, description="of m2c: limit of each receiver's rate; by default what is sent"
     )
     clock_offset_ms: OffsetMs = Field(
         0.0,
-        description="what the clocks of all receivers' programs show beyond the publisher's "
-        "(DRFSM21 eq. 7)",
+        description="how far the receivers' clocks are ahead of the publisher's (DRFSM21 eq. 7)",
     )
     clock_offset_i_ms: tuple[OffsetMs, ...] | None = Field(
         None, min_length=1, description="clock_offset_ms of each receiver"
     )
     pause_ms: PauseMs = Field(
         0.0,
-        description="how long in each second the first receiver's ldmd stands still while products "
-        "are on their way: a receiver that cannot keep up (DRFSM21 2.1); what arrives meanwhile "
-        "waits in its UDP buffer, b_rcv, and what does not fit is lost",
+        description="how long the first receiver's ldmd pauses in each second of the replay "
+        "(DRFSM21 2.1); what does not fit its UDP buffer b_rcv meanwhile is lost",
     )
     first_receiver: FirstReceiver = Field(
-        "as-others", description=f"{conditions.VALID}; what the first receiver has of its own"
+        "as-others", description=f"what only the first receiver has: {conditions.VALID}"
     )
     aqm: Aqm = Field(
         "fifo", description="how links with a rate manage their queues; fifo: not at all"
     )
     ecn: Ecn = Field(
         "drop",
-        description="mark: TCP asks for explicit congestion notification, and queues that manage "
-        "themselves mark its packets in place of dropping them",
+        description="mark: TCP negotiates ECN, and managed queues mark packets instead of "
+        "dropping them",
     )
     tcp: Tcp | None = Field(
         None, description="the only congestion control, in place of tcp_congestion_control"

@@ -147,7 +147,7 @@ class Spec(Block):
     )
     duration_s: Duration = Field(description="how much of the trace is replayed")
     drain_timeout_s: Duration = Field(
-        120.0, description="how long to wait after the last insertion for the last product"
+        120.0, description="how long to wait for the last product after the last insertion"
     )
     levels: Levels | None = None
     paper: tuple[PaperValue, ...] = ()
@@ -163,35 +163,34 @@ class ExperimentSpec(Spec):
     )
     windows: Truth = Field(
         False,
-        description="each repeat replays another window of one trace, the same window in every "
-        "cell and with losses of its own: the first its beginning, the next ones spread over it; "
-        "a generated trace has trace_seed, else base_seed",
+        description="each repeat replays another window of one trace, with losses of its own; all "
+        "cells of a repeat share the window. The first window is the beginning of the trace. "
+        "trace_seed, else base_seed, seeds a generated trace",
     )
 
 
 class FeedSpec(Block):
-    """A file-stream with a path of its own. Its products are the trace's, with sizes of their
-    own."""
+    """A file-stream with a path of its own. It replays the trace with scaled sizes."""
 
     feed: FeedName = Field(description="LDM's feedtype, e.g. NGRID")
-    rate_bps: RateBps = Field(description="r of this feed: its multicast and its unicast rate")
+    rate_bps: RateBps = Field(description="r of this feed, its multicast and unicast rate")
     size_factor: Annotated[float, Field(gt=0, le=10, allow_inf_nan=False), NO_TRUTH] = Field(
-        description="of the trace's sizes"
+        description="factor by which the sizes of the trace's products are multiplied"
     )
 
 
 class SubscriptionsSpec(Block):
-    """How subscribers come and go. One of each feed stays; every other subscriber is now and then
-    subscribed to each feed. Runs of less than 600 s shorten both means, to a quarter at most."""
+    """How subscribers come and go. One subscriber of each feed stays; all others join and leave.
+    Runs of less than 600 s shorten both means, to a quarter at most."""
 
     stay_s: Seconds = Field(description="mean length of a session in 600 s")
     away_s: Seconds = Field(description="mean time between two sessions in 600 s")
     killed: Loss = Field(description="share of sessions that end by kill -9")
-    visitors: Truth = Field(True, description="false: every subscriber stays with every feed")
+    visitors: Truth = Field(True, description="false: all subscribers stay with all feeds")
 
 
 class JoinLeaveFactors(Block):
-    """What varies; each takes the place of the key of `subscriptions`, `borrow` of the file's."""
+    """What varies. A factor replaces the key of `subscriptions` with its name."""
 
     stay_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
     away_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
@@ -211,21 +210,23 @@ class JoinLeaveSpec(Spec):
     """An experiment file of Downpour: subscribers join and leave feeds under load."""
 
     kind: Literal["join-leave"] = Field(description="join-leave")
-    feeds: tuple[FeedSpec, ...] = Field(min_length=1, description="one lane of the topology each")
+    feeds: tuple[FeedSpec, ...] = Field(
+        min_length=1, description="each uses one lane of the topology"
+    )
     subscriptions: SubscriptionsSpec
     factors: JoinLeaveFactors = JoinLeaveFactors()
     lanes: Literal["nics", "vlan"] = Field(
         "nics",
         description="nics: a NIC for each feed; vlan: all feeds are VLANs of one NIC (DRFSM21 "
-        "2.1.2), under one HTB whose total is what is guaranteed to all; needs 802.1Q",
+        "2.1.2) under one HTB that has the sum of their guarantees; needs 802.1Q",
     )
     borrow: Truth = Field(
         False,
-        description="with lanes vlan: a feed sends at up to r_mc_ceil while others send less than "
-        "their rates (DRFSM21 4)",
+        description="needs lanes: vlan; a feed sends at up to r_mc_ceil while others send less "
+        "than their rates (DRFSM21 4)",
     )
     r_mc_ceil: Factor = Field(
-        1.0, description="ceil of each of a feed's two queues, as a multiple of r; with borrow"
+        1.0, description="ceil of each of a feed's two queues, as a multiple of r; needs borrow"
     )
 
 

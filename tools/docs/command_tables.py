@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/reference/commands.md: `python -m tools.docs.command_tables` writes them.
+"""Tables of docs/ that `python -m tools.docs.command_tables` writes.
 
-They stand between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, and
-the options of `downpour run` with make's variables.
+They stand between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, the
+options of `downpour run` with make's variables, and the factors of experiment files.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typer.main import get_command
 
 from common.command_line import PROGRAM
 from downpour.cli import app
+from experiments.design.parameters import Factors, Parameters
+from experiments.design.spec import JoinLeaveFactors, JoinLeaveSpec, SubscriptionsSpec
 from tools import front_door
 from tools.docs.command_pages import commands_below, text_of
 
-PAGE: Final = Path(__file__).resolve().parents[2] / "docs/reference/commands.md"
+DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
+PAGES: Final = (DOCS / "reference/commands.md", DOCS / "guide/add-your-own.md")
 MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -47,11 +50,24 @@ def variables() -> str:
     return "\n".join(rows) + "\n"
 
 
+def factors() -> str:
+    """Return a table of the factors of experiment files, described as in their schema."""
+    rows = ["| factor | meaning |", "|---|---|"]
+    for name, field in Factors.model_fields.items():
+        parameter = Parameters.model_fields.get(name, field)
+        rows.append(f"| `{name}` | {field.description or parameter.description} |")
+    for name in JoinLeaveFactors.model_fields:
+        field = {**JoinLeaveSpec.model_fields, **SubscriptionsSpec.model_fields}[name]
+        rows.append(f"| `{name}` | of kind `join-leave`: {field.description} |")
+    return "\n".join(rows) + "\n"
+
+
 def drawn(page: str) -> str:
     """Return the page with its tables made anew."""
-    tables = {"commands": commands, "variables": variables}
+    tables = {"commands": commands, "factors": factors, "variables": variables}
     return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(drawn(PAGE.read_text()))
+    for one in PAGES:
+        one.write_text(drawn(one.read_text()))
