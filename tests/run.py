@@ -44,6 +44,7 @@ from tests.tiers import LOGS, ROOT, TIERS, Step, steps
 DURATIONS: Final = LOGS / "durations.json"
 END_S: Final = 10.0  # for each signal that ends a command
 LONG: Final = "DOWNPOUR_TEST_LONG"
+REASON_CHARACTERS: Final = 200  # of the reason why a test failed
 GAPS_NICE: Final = 15  # tests that wait for each other leave both cores idle
 
 
@@ -54,7 +55,7 @@ class Count:
     passed: int = 0
     failed: int = 0
     skipped: list[str] = field(default_factory=list)  # "name: reason"
-    failures: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # "name: reason"
 
     def add(self, other: Count) -> None:
         """Add `other` to this count."""
@@ -64,15 +65,29 @@ class Count:
         self.failures += other.failures
 
 
+def _lines(text: str | None) -> list[str]:
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def _why_it_failed(case: ET.Element, failure: ET.Element) -> str:
+    """Return one line: pytest's message, else what a C test's program said when it failed."""
+    if message := _lines(failure.get("message")):
+        return message[0][:REASON_CHARACTERS]
+    said = _lines(case.findtext("system-out")) + _lines(case.findtext("system-err"))
+    told = [line for line in said if line.startswith("not ok")] or said
+    return told[-1][:REASON_CHARACTERS] if told else "no reason"
+
+
 def count_junit(text: str) -> Count:
     """Return the counts of a JUnit XML report (pytest's or Meson's). Raises ET.ParseError."""
     count = Count()
     for case in ET.fromstring(text).iter("testcase"):
         name = ".".join(filter(None, (case.get("classname"), case.get("name"))))
         skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
+        failed = [case.find(kind) for kind in ("failure", "error")]
+        if found := [failure for failure in failed if failure is not None]:
             count.failed += 1
-            count.failures.append(name)
+            count.failures.append(f"{name}: {_why_it_failed(case, found[0])}")
         elif skipped is not None:
             reason = skipped.get("message") or (skipped.text or "").strip()
             output = (case.findtext("system-out") or "").strip().splitlines()

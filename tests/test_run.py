@@ -18,7 +18,10 @@ from tests.tiers import TIERS, Step, files_with, steps
 
 JUNIT = """<testsuites><testsuite>
 <testcase classname="a" name="passes"/>
-<testcase classname="a" name="fails"><failure message="no"/></testcase>
+<testcase classname="a" name="fails"><failure message="no&#10;why"/></testcase>
+<testcase classname="c" name="program"><failure/><system-out>ok one
+not ok two: no line within 40 s
+more</system-out><system-err>late</system-err></testcase>
 <testcase classname="a" name="breaks"><error message="no"/></testcase>
 <testcase classname="a" name="waits"><skipped message="no root"/></testcase>
 <testcase name="meson"><skipped/><system-out>one
@@ -39,8 +42,12 @@ def ends_with(code: int, text: str = "") -> tuple[tuple[str, ...], ...]:
 
 def test_junit_is_counted_with_every_reason() -> None:
     count = count_junit(JUNIT)
-    assert (count.passed, count.failed) == (1, 2)
-    assert count.failures == ["a.fails", "a.breaks"]
+    assert (count.passed, count.failed) == (1, 3)
+    assert count.failures == [
+        "a.fails: no",
+        "c.program: not ok two: no line within 40 s",
+        "a.breaks: no",
+    ]
     assert count.skipped == ["a.waits: no root", "meson: needs a kernel"]
 
 
