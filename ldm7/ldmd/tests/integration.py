@@ -192,7 +192,7 @@ class Servers:
     def stop(self, host: str) -> None:
         process = self.running.pop(host)
         process.send_signal(signal.SIGTERM)
-        code = process.wait(timeout=20)
+        code = process.wait(timeout=60)
         expect(code == 0, f"ldmd of {host} ended with {code}")
 
     def stop_all(self) -> None:
