@@ -122,6 +122,7 @@ def symbols(said: str) -> list[int]:
     return [int(n) for n in re.findall(r"^toi=.* received=(\d+)", said, re.MULTILINE)]
 
 
+@pytest.mark.long
 def test_software_for_a_class_and_a_late_joiner(tmp_path: Path) -> None:
     to_send, to_receive = recipe("Software for a class")
     assert str(CLASS) in PAGE.read_text()
@@ -161,6 +162,7 @@ def test_software_for_a_class_and_a_late_joiner(tmp_path: Path) -> None:
         assert sender.poll() is None, server.said()
 
 
+@pytest.mark.long
 def test_a_satellite_feed(tmp_path: Path) -> None:
     to_send, to_receive = recipe("A satellite feed")
     make_key, send = to_send.splitlines()

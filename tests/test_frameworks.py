@@ -46,6 +46,7 @@ def test_a_broken_openssl_package_of_the_distribution_does_no_harm(tmp_path: Pat
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_package_that_cannot_be_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frameworks, "WHERE", tmp_path)

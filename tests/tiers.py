@@ -271,6 +271,8 @@ def _rest(python: str) -> list[Step]:
 def steps(python: str, tier: str) -> list[Step]:
     """Return the steps of a tier, in their order."""
     marks = "not emulated and not install and not alone"
+    if tier != "all":
+        marks += " and not long"
     if tier == "check":
         marks += " and not slow and not root"
     command = _python(python, "python", marks)

@@ -94,6 +94,7 @@ def traced() -> Iterator[None]:
     tracemalloc.stop()
 
 
+@pytest.mark.long
 def test_no_object_stays(rig: Rig, traced: None) -> None:
     del traced
     for number in range(WARM):
@@ -116,6 +117,7 @@ def resident_kb() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_second_half_adds_nothing(rig: Rig) -> None:
     """DOWNPOUR_CYCLES=10000 for as many."""

@@ -17,6 +17,7 @@ CYCLES_PER_LEFT_OVER = 30  # thread or file
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_nothing_grows(tmp_path: Path) -> None:
     """`make test-all` asks more often, and `python -m controller.tests.soak 10000` measures
     longer."""

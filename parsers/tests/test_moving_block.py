@@ -77,6 +77,7 @@ def test_other_repeats_or_other_pieces_are_not_paired() -> None:
     assert not difference(a, repeats).has_interval  # one repeat in common
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_blocks_cover_the_mean_of_what_depends_on_the_past() -> None:
     """400 values with a share of 0.7 of the value before. Drawn one by one they cover the mean in

@@ -155,6 +155,7 @@ def _share(covered: list[bool]) -> float:
     return sum(covered) / DRAWS
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_intervals_cover_what_they_say() -> None:
     """In 2,000 seeded draws the 95 % intervals hold the truth 93 to 97 % of the time."""
@@ -180,6 +181,7 @@ def test_intervals_cover_what_they_say() -> None:
         assert 0.93 <= _share(covered) <= 0.97
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_bootstrap_covers_the_median_of_a_skewed_distribution() -> None:
     """Log-normal, as sizes and latencies are: the true median is 1."""

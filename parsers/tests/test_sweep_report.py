@@ -122,6 +122,7 @@ def test_invalid_cells_are_taken_when_asked_for(
     assert report.banner.verdict == "invalid"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_same_run_gives_the_same_bytes(written: Written) -> None:
     run = written.report_dir.parent

@@ -60,6 +60,7 @@ def test_python_asks_the_tool() -> None:
     assert "version" in project["dynamic"] and "version" not in project
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_c_programs_say_the_same(tmp_path: Path) -> None:
     """One program and one script of a build of now."""

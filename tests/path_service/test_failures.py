@@ -50,6 +50,7 @@ def show(what: str, figures: Figures) -> None:
         print(f"    {host}: {account}")
 
 
+@pytest.mark.long
 def test_standby_takes_over() -> None:
     """First: it has a lab of its own, and this process can be in one only."""
     with mesh_lab(lease_s=scenarios.LEASE_S) as emulation:

@@ -40,7 +40,7 @@ def mutate(text: str, rng: random.Random) -> str:
 
 
 @pytest.mark.parametrize(
-    "seeds", [range(30), pytest.param(range(30, 150), marks=pytest.mark.slow)], ids=["few", "many"]
+    "seeds", [range(30), pytest.param(range(30, 150), marks=pytest.mark.long)], ids=["few", "many"]
 )
 @pytest.mark.parametrize("name", bundled())
 def test_mutated_files(name: str, seeds: range, tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ mn --custom topologies/mn.py --topo geni5,receivers=2 --switch ovsbr,stp=1,datap
 """
 
 
+@pytest.mark.long
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")

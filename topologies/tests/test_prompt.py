@@ -113,6 +113,7 @@ def small(directory: Path) -> str:
     return str(path)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("tmp_path")
 class TestPrompt:
     pytestmark = needs_network

@@ -118,6 +118,7 @@ class TestNetwork:
         wrong = dataclasses.replace(found, asked=asked)
         assert any("round trip asked 240 ms" in text for text in wrong.problems())
 
+    @pytest.mark.long
     def test_the_command_brings_a_network_up_and_takes_it_down(self, tmp_path: Path) -> None:
         environment = {**os.environ, "DOWNPOUR_OWNER": str(tmp_path)}
         done = subprocess.run(

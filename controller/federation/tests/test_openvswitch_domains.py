@@ -221,6 +221,7 @@ def test_all_controllers_die_and_the_path_stays(bench: Bench, empty: State) -> N
     assert bench.state() == empty
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("empty")
 def test_set_up_time(bench: Bench) -> None:
     """Figures: from the request to the answer, all switches confirmed; medians of three."""
