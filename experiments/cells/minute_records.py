@@ -27,8 +27,8 @@ QUEUE_BYTES: Final = 10_000_000
 QUEUE_SLOTS: Final = 20_000
 END_S: Final = 20.0
 POLL_S: Final = 0.1
-ACCEPTED: Final = 'ACCEPT EXP "^ldm7-rtstats-" ".*"\n'
-RECORDED: Final = "EXP\t^ldm7-rtstats-[12]/\tFILE\t-flush\t{path}\n"
+ACCEPTED: Final = 'ACCEPT EXP "rtstats-" ".*"\n'
+RECORDED: Final = f"EXP\t^ldm7-rtstats-[12]/\tFILE\t-flush\t{FILE}\n"
 
 Processes = dict[str, "subprocess.Popen[bytes]"]
 
@@ -72,13 +72,14 @@ class MinuteRecords:
             raise MonitorError(f"its queue: {made.stderr.strip()}")
         server, actions = work / f"{NAME}.ldmd.conf", work / f"{NAME}.pqact.conf"
         server.write_text(ACCEPTED, encoding="utf-8")
-        actions.write_text(RECORDED.format(path=(folder / FILE).absolute()), encoding="utf-8")
+        actions.write_text(RECORDED, encoding="utf-8")
         log = self._logs / f"{NAME}.ldmd.log"
         argv = ldm.ldmd_argv(self._build, queue, "0.0.0.0", configs.LDM_PORT, log, server)
         self._own[NAME] = self._popen(self._router.name, argv, "ldmd")
         argv = [
             str(program("pqact", self._build)),
-            *["-q", str(queue), "-f", "EXP", "-l", str(self._logs / f"{NAME}.pqact.log")],
+            *["-q", str(queue), "-f", "EXP", "-d", str(folder)],
+            *["-l", str(self._logs / f"{NAME}.pqact.log")],
             str(actions),
         ]
         self._own["pqact"] = self._popen(self._router.name, argv, "pqact")
