@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from experiments.design import cell_parts
 from experiments.design.carousel import Carousel
 from experiments.design.conditions import Conditions, handicap
 from experiments.design.layers import Bottleneck, Layers, Rivals
@@ -413,22 +414,14 @@ def build_cell(
         shaped_by=fixed.shaped_by,
         ldm6_rate=fixed.ldm6_rate,
         ldm6_bps=rates.ldm6_bps,
-        b_mc_bytes=fixed.b_mc,
-        b_uc_bytes=fixed.b_uc,
-        b_rcv_bytes=fixed.b_rcv,
-        b_snd_bytes=fixed.b_snd or 0,
-        q_snd_bytes=fixed.q_snd,
-        n_snd=fixed.n_snd,
-        q_rcv_bytes=fixed.q_rcv or 0,
+        **cell_parts.buffers(fixed),
         f_cwnd_factor=fixed.f_cwnd_factor,
         tcp_congestion_control=(fixed.tcp,) if fixed.tcp else fixed.tcp_congestion_control,
         repair=fixed.repair,
         mac_level=fixed.mac_level,
         feed=fixed.feed,
         trace=str(chosen.factors.get("trace", "")),
-        p_i=fixed.p_i and fixed.p_i[: chosen.m],
-        rtt_i_ms=fixed.rtt_i_ms and fixed.rtt_i_ms[: chosen.m],
-        rate_i_bps=fixed.rate_i_bps and fixed.rate_i_bps[: chosen.m],
+        **cell_parts.by_receiver(fixed, chosen.m),
         without_multicast=fixed.without_multicast,
         ldm6_from=fixed.ldm6_from,
         sender_bps=fixed.sender_bps or 0,
@@ -437,49 +430,12 @@ def build_cell(
         settings={name: str(value) for name, value in fixed.set.items()},
         loss_period=fixed.loss_period,
         clock_offset_ms=fixed.clock_offset_ms,
-        clock_offset_i_ms=fixed.clock_offset_i_ms and fixed.clock_offset_i_ms[: chosen.m],
         pause_ms=fixed.pause_ms,
-        carousel=_carousel(fixed),
-        layers=_layers(fixed),
-        rivals=_rivals(fixed),
+        carousel=cell_parts.carousel(fixed),
+        layers=cell_parts.layers(fixed),
+        rivals=cell_parts.rivals(fixed),
         bottleneck=Bottleneck(fixed.bottleneck_bps or 0, fixed.bottleneck_packets),
-        conditions=Conditions(
-            aqm=fixed.aqm,
-            ecn=fixed.ecn,
-            tcp=fixed.tcp or "",
-            first_receiver=fixed.first_receiver,
-            b_rcv_i_bytes=fixed.b_rcv_i and fixed.b_rcv_i[: chosen.m],
-        ),
-    )
-
-
-def _layers(fixed: Parameters) -> Layers:
-    return Layers(
-        cc=fixed.cc,
-        leave_latency_ms=fixed.leave_latency_ms,
-        slot_s=fixed.slot_s,
-        quiescence_s=fixed.quiescence_s,
-        max_rate_bps=fixed.max_rate_bps or 0,
-    )
-
-
-def _rivals(fixed: Parameters) -> Rivals:
-    return Rivals(fixed.background_tcp, fixed.rival_sessions, fixed.short_flows_per_min)
-
-
-def _carousel(fixed: Parameters) -> Carousel:
-    return Carousel(
-        file_bytes=fixed.file_bytes or 0,
-        fec=fixed.fec,
-        k=fixed.k,
-        order=fixed.order,
-        symbol_bytes=fixed.symbol_bytes,
-        overhead_percent=fixed.overhead_percent,
-        tune_in_s=fixed.tune_in_s,
-        storage=fixed.storage,
-        crowd=fixed.crowd,
-        io=fixed.io,
-        disk_iops=fixed.disk_iops,
+        conditions=cell_parts.conditions(fixed, chosen.m),
     )
 
 

@@ -22,7 +22,6 @@ from pydantic import (
 
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
-from experiments.design import layers
 from experiments.design.parameters import (
     MAX_DURATION_S,
     MAX_RECEIVERS,
@@ -39,9 +38,9 @@ from experiments.design.parameters import (
     Repeats,
     Seconds,
     Truth,
-    trace_label,
 )
 from experiments.design.spec_reports import Reports, keys_by_block, quote
+from experiments.design.spec_rules import check_factors
 from parsers.read.published import (
     Claim,
     Figure,
@@ -392,156 +391,6 @@ def _check_traces(reports: Reports, spec: AnySpec) -> None:
             reports.add(place, f"trace '{name}'", valid_traces(name))
 
 
-def _check_factors(reports: Reports, spec: ExperimentSpec) -> None:
-    names = spec.parameters.subscribers
-    if names is not None and len(set(names)) < len(names):
-        reports.add(("parameters", "subscribers"), "subscribers with a host twice", "each once")
-    for number, block in enumerate(spec.factors):
-        for name, levels in block.model_dump(exclude_none=True).items():
-            known = [trace_label(v) for v in levels] if name == "trace" else levels
-            if len(set(known)) < len(levels):
-                found = f"factors.{name} with a level twice"
-                reports.add(("factors", number, name), found, "each level once")
-        for name in ("loss", "handoff_loss"):
-            for index, level in enumerate(getattr(block, name) or ()):
-                if level >= 1.0:
-                    place: Place = ("factors", number, name, index)
-                    reports.add(place, f"{name} {level:g}", "a probability below 1, e.g. 1%")
-        _check_lists(reports, spec.parameters, number, block)
-        for index, m in enumerate(block.receivers):
-            if names is not None and m > len(names):
-                place = ("factors", number, "receivers", index)
-                valid = f"at most {len(names)}, the number of parameters.subscribers"
-                reports.add(place, f"m = {m}", valid)
-
-
-def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """A carousel has a file, and periodic loss is the only loss there is."""
-    place: Place = ("factors", number, "protocol")
-    if "fcast" in block.protocol and not (block.file_bytes or fixed.file_bytes):
-        valid = "file_bytes beside it, in parameters or factors: a carousel sends a file"
-        reports.add(place, "protocol fcast without file_bytes", valid)
-    _check_storage(reports, fixed, number, block)
-    _check_layers(reports, fixed, number, block)
-    if any(block.loss_period or (fixed.loss_period,)):
-        if any(block.loss):
-            found = f"loss {max(block.loss):g} beside loss_period"
-            reports.add(("factors", number, "loss"), found, "[0]: every nth datagram is lost")
-        if set(block.protocol) != {"fcast"}:
-            reports.add(place, f"{', '.join(block.protocol)} with loss_period", "[fcast]")
-
-
-def _check_layers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """What layered multicast can do, and what may compete with it."""
-    for key, found, valid in layers.problems(fixed, block):
-        reports.add(("factors", number, key), found, valid)
-
-
-def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """The schemes of MSR-TR-99-14 sort groups of Reed-Solomon; two buckets need one order."""
-    storages = set(block.storage or (fixed.storage,))
-    place: Place = ("factors", number, "storage") if block.storage else ("parameters", "storage")
-    if fec := storages - {"in-place"} and set(block.fec or (fixed.fec,)) - {"rs"}:
-        named = ", ".join(sorted(storages - {"in-place"}))
-        reports.add(place, f"{named} with fec {', '.join(sorted(fec))}", "in-place, or fec rs")
-    orders = set(block.order or (fixed.order,)) - {"sequential"}
-    if "crowd-bucket" in storages and orders:
-        found = f"crowd-bucket with order {', '.join(sorted(orders))}"
-        reports.add(place, found, "another scheme, or order sequential")
-
-
-def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """ldmd's two queues are alike."""
-    if fixed.shaped_by == "cell":
-        return
-    for one, other in (("r_mc", "r_uc"), ("b_mc", "b_uc")):
-        levels = [set(getattr(block, x) or (getattr(fixed, x),)) for x in (one, other)]
-        if len(levels[0] | levels[1]) > 1:
-            found = f"shaped_by: ldmd with {one} and {other} that differ"
-            reports.add(("factors", number), found, "one value of both")
-
-
-def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Lists by receiver are long enough, and nothing else says the same."""
-    most = max(block.receivers)
-    for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i"):
-        given = getattr(fixed, name)
-        if given is not None and len(given) < most:
-            found = f"{name} of {len(given)} receivers"
-            reports.add(("parameters", name), found, f"{most}, as factors.receivers has m = {most}")
-    without = max(block.without_multicast or (fixed.without_multicast,))
-    if without:
-        place: Place = ("factors", number, "without_multicast")
-        found = f"without_multicast {without}"
-        if without >= min(block.receivers):
-            valid = f"below {min(block.receivers)}, the least of factors.receivers"
-            reports.add(place, found, valid)
-        if "ldm6" in block.protocol:
-            valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
-            reports.add(place, found, valid)
-    _check_sender(reports, fixed, number, block)
-    _check_file(reports, fixed, number, block)
-    _check_offsets(reports, fixed, number, block)
-    _check_shapers(reports, fixed, number, block)
-    if fixed.p_i is not None:
-        if any(block.loss):
-            found = f"loss {max(block.loss):g} beside parameters.p_i"
-            reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
-        if max(fixed.p_i) >= 1.0:
-            reports.add(("parameters", "p_i"), "p_i of 1", "probabilities below 1, e.g. 1%")
-    _check_first(reports, fixed, number, block)
-    slow = [text for text in block.first_receiver or () if text.startswith("rate-")]
-    if fixed.queue_i is not None and fixed.rate_i_bps is None and not slow:
-        found = "queue_i without rate_i_bps"
-        reports.add(("parameters", "queue_i"), found, "both, or neither")
-    if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
-        found = "rtt_i_ms beside rtt_ms"
-        reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
-
-
-def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """The first receiver differs by `first_receiver` or by lists; marks need a managed queue."""
-    levels = block.first_receiver or (fixed.first_receiver,)
-    place: Place = ("factors", number, "first_receiver")
-    if set(levels) != {"as-others"}:
-        for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
-            if getattr(fixed, name) is not None:
-                reports.add(place, f"first_receiver beside {name}", "one of the two")
-        if "fcast" in block.protocol:
-            found = "protocol fcast with first_receiver"
-            reports.add(("factors", number, "protocol"), found, "another protocol")
-    if "mark" in (block.ecn or (fixed.ecn,)) and "fifo" in (block.aqm or (fixed.aqm,)):
-        found = "ecn mark with aqm fifo"
-        reports.add(("factors", number, "ecn"), found, "aqm codel, fq-codel or pie")
-
-
-def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """What is LDM6's alone, and what LDM7's."""
-    place: Place = ("factors", number, "protocol")
-    if (block.sender_bps or fixed.sender_bps) and set(block.protocol) != {"ldm6"}:
-        reports.add(place, f"{', '.join(block.protocol)} with sender_bps", "[ldm6]")
-    if "nic1" not in (block.pull_path or (fixed.pull_path,)):
-        return
-    if set(block.protocol) != {"ldm7"}:
-        reports.add(place, f"{', '.join(block.protocol)} with pull_path nic1", "[ldm7]")
-    if any(block.without_multicast or (fixed.without_multicast,)):
-        reports.add(place, "pull_path nic1 with without_multicast", "pull_path nic2")
-
-
-def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Clocks are off by one level or by a list, at receivers that run ldmd."""
-    offset = any(block.clock_offset_ms or (fixed.clock_offset_ms,))
-    if offset and fixed.clock_offset_i_ms is not None:
-        found = "clock_offset_i_ms beside clock_offset_ms"
-        reports.add(("parameters", "clock_offset_i_ms"), found, "one of the two")
-    place: Place = ("factors", number, "protocol")
-    for name in (n for n in ("fcast", "m2c") if n in block.protocol):
-        if offset or any(fixed.clock_offset_i_ms or ()):
-            reports.add(place, f"protocol {name} with a clock offset", "ldm7 or ldm6")
-        if any(block.pause_ms or (fixed.pause_ms,)):
-            reports.add(place, f"protocol {name} with pause_ms", "ldm7 or ldm6")
-
-
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
     """f_snd is above f_rcv in every cell."""
     fixed = spec.parameters
@@ -597,7 +446,7 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
             place = ("parameters", "bottleneck_bps")
             reports.add(place, "bottleneck_bps", "nothing: not with kind join-leave")
     else:
-        _check_factors(reports, spec)
+        check_factors(reports, spec.parameters, spec.factors)
     _check_timeouts(reports, spec)
     if (loss := spec.parameters.handoff_loss) >= 1.0:
         found = f"handoff_loss {loss:g}"

@@ -68,8 +68,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
     subscribers = cell.multicast_of(everyone)  # others get what they ask for by TCP
     wrong_links, links = link_mismatches(out / "links.json")
     own_logs = cell.protocol in WITH_OWN_LOGS
-    start = _counters(out / "counters-start.json")
-    end = _counters(out / "counters-end.json")
+    start, end = (_counters(out / f"counters-{at}.json") for at in ("start", "end"))
     return Evidence(
         protocol=cell.protocol,
         m=len(subscribers),

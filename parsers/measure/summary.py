@@ -167,21 +167,9 @@ def summarize(
     values |= found
     _cpu(data, begin, end, values)
     loss = _loss(data, receivers, values)
-    _bursts(data, values)
     content = _content(data)
     identical = _identical(cell, data, content)
-    _background(data, values)
-    _carousel(data, values)
-    _layers(data, receivers, values)
-    values |= bandwidth.delivery_values(
-        cell, sent, receivers, (data.counters_start, data.counters_end)
-    )
-    values |= fairness.others_values(cell, sent, receivers)
-    values["jain_flows"] = fairness.jain_value(values["nic1_bandwidth"], data.background)
-    values["products_identical"] = (
-        Value(identical.value / cell.m, "") if identical.value is not None else identical
-    )
-    values["verdict_invalid"] = _invalid(data)
+    _others(data, sent, receivers, identical, values)
     drops, drops_known = _drops(data)
     return CellMetrics(
         cell=cell,
@@ -214,6 +202,30 @@ def summarize(
         pieces=pieces_of(cell, sent, receivers),
         delivered=encode(delivered_of(cell.insertion_started, sent, receivers)),
     )
+
+
+def _others(
+    data: CellData,
+    sent: Sent,
+    receivers: Mapping[str, Receiver],
+    identical: Value,
+    values: dict[str, Value],
+) -> None:
+    """What competed, what delivering took, and what became of the products as a whole."""
+    cell = data.cell
+    _bursts(data, values)
+    _background(data, values)
+    _carousel(data, values)
+    _layers(data, receivers, values)
+    values |= bandwidth.delivery_values(
+        cell, sent, receivers, (data.counters_start, data.counters_end)
+    )
+    values |= fairness.others_values(cell, sent, receivers)
+    values["jain_flows"] = fairness.jain_value(values["nic1_bandwidth"], data.background)
+    values["products_identical"] = (
+        Value(identical.value / cell.m, "") if identical.value is not None else identical
+    )
+    values["verdict_invalid"] = _invalid(data)
 
 
 def _carousel(data: CellData, values: dict[str, Value]) -> None:
