@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,13 @@ def follow(fd: int, progress: Callable[[str], None]) -> str | None:
                 return str(text)
             progress(str(text))
     return ""
+
+
+def _end_of(process: subprocess.Popen[bytes]) -> str:
+    code = process.poll()
+    if code is None:
+        return "and goes on"
+    return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
 
 
 def start(
@@ -84,4 +92,4 @@ def start(
         with contextlib.suppress(FileNotFoundError):  # it has removed all that was its own
             said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
     end(process)
-    return said.strip() or "its process ended without a word"
+    return said.strip() or f"its process ended without a word ({_end_of(process)})"

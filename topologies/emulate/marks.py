@@ -58,15 +58,24 @@ def run_of_environment(environ: bytes) -> str | None:
     return None
 
 
+def _place(directory: Path) -> tuple[int, int]:
+    found = directory.stat()
+    return found.st_dev, found.st_ino
+
+
 def marked_processes() -> dict[int, str]:
-    """Process id -> run id, of all processes of the machine that carry a mark."""
+    """Process id -> run id, of all processes of the machine that carry a mark.
+
+    A container's processes are seen here, but not what they keep in its /run. Its runs are its own.
+    """
     found: dict[int, str] = {}
+    here = _place(Path("/run"))
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         with contextlib.suppress(OSError):
             run_id = run_of_environment((entry / "environ").read_bytes())
-            if run_id is not None:
+            if run_id is not None and _place(entry / "root/run") == here:
                 found[int(entry.name)] = run_id
     return found
 

@@ -21,7 +21,7 @@ from common.shell import NetworkError, die_with_parent, in_node
 from topologies.model.wire_plan import RelayReady, WirePlan, relay_configuration
 from topologies.watch.counters import Record
 
-RELAY_START_TIMEOUT_S = 10.0
+RELAY_START_TIMEOUT_S = 60.0  # as the controller's
 RELAY_REPORT_TIMEOUT_S = 2.0
 CONTROLLER_START_TIMEOUT_S = 60.0  # on two cores beside a compiler it has taken more than 20
 CONTROLLER_CONNECT_TIMEOUT_S = 15.0
@@ -64,8 +64,15 @@ class Relay:
             self._process = start_process(argv, log)
         deadline = time.monotonic() + RELAY_START_TIMEOUT_S
         while not self._ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise NetworkError(f"wire-relay did not start: {self.complaint()}")
+            if (code := self._process.poll()) is not None:
+                raise NetworkError(
+                    f"wire-relay did not start (exit code {code}): {self.complaint()}"
+                )
+            if time.monotonic() > deadline:
+                raise NetworkError(
+                    f"wire-relay did not start within {RELAY_START_TIMEOUT_S:.0f} s: "
+                    f"{self.complaint() or 'it said nothing'}"
+                )
             time.sleep(0.01)
         ready: RelayReady = json.loads(self._ready.read_text(encoding="utf-8"))
         return ready

@@ -289,16 +289,33 @@ def test_node_named_wire_is_refused() -> None:
         pass
 
 
-def test_relay_says_why_it_does_not_start(tmp_path: Path) -> None:
+def test_relay_says_why_it_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "relay"
     program.write_text("#!/bin/sh\necho 'w0a: interface: No such device' >&2\nexit 1\n")
     program.chmod(0o755)
     relay = Relay(tmp_path, program=program)
+    monkeypatch.setattr(processes, "in_node", lambda _pid, argv: argv)
     wire = wire_plan.plan(two_hosts(DELAYED), "relay")
-    with pytest.raises(NetworkError, match="did not start"):
+    with pytest.raises(NetworkError, match=r"did not start \(exit code 1\): w0a: interface"):
         relay.start(1, wire)
     with pytest.raises(NetworkError, match="found no program"):
         Relay(tmp_path, program=tmp_path / "absent").start(1, wire)
+
+
+def test_relay_that_never_starts_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "relay"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(processes, "in_node", lambda _pid, argv: argv)
+    monkeypatch.setattr(processes, "RELAY_START_TIMEOUT_S", 0.2)
+    relay = Relay(tmp_path, program=program)
+    try:
+        with pytest.raises(NetworkError, match="within 0 s: it said nothing"):
+            relay.start(1, wire_plan.plan(two_hosts(DELAYED), "relay"))
+    finally:
+        relay.stop()
 
 
 def test_controller_that_ends_is_reported_with_its_log(

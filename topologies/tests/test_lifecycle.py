@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+import secrets
 import signal
 import subprocess
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +86,43 @@ def test_down_spares_a_network_that_starts(monkeypatch: pytest.MonkeyPatch) -> N
     }
     states = {name: dataclasses.replace(s, announced=True) for name, s in announced.items()}
     assert set(up_down.to_end(states, everything=False)) == {"mine", "dead"}
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("namespaces", [("--mount",), ("--mount", "--pid", "--fork")])
+def test_down_spares_the_runs_of_containers(namespaces: tuple[str, ...]) -> None:
+    """Their processes are seen from outside, their /run is not."""
+    run_id = f"t-{secrets.token_hex(4)}"
+    holder = f"mount -t tmpfs none /run && echo ready && {marks.MARK}={run_id} sleep 60"
+    with subprocess.Popen(
+        ["unshare", *namespaces, "--kill-child", "sh", "-c", f"({holder})"],
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as container:
+        try:
+            assert container.stdout is not None
+            assert container.stdout.readline() == b"ready\n"
+            pids = _sleepers(run_id)
+            assert run_id not in lifecycle.live_runs()
+            lifecycle.purge(run_id)
+            assert _sleepers(run_id) == pids
+        finally:
+            os.killpg(container.pid, signal.SIGKILL)
+
+
+def _sleepers(run_id: str) -> set[str]:
+    """Processes with the run's mark, once there is one."""
+    mark = f"{marks.MARK}={run_id}".encode()
+    for _ in range(500):
+        found = set()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.add(entry.name)
+        if found:
+            return found
+        time.sleep(0.01)
+    return set()
 
 
 def test_a_run_has_its_state_from_the_first_moment(
