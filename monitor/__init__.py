@@ -6,7 +6,12 @@
 `store`        recordings in SQLite: sources, series, blocks
 `openmetrics`  a recording as OpenMetrics text, and back
 `table`        a recording as CSV, and back
+`push`         a recording to VictoriaMetrics
+`records`      rtstats' minute records, and `minute_tables`, `minute_text`: kept, printed
+`running`      what a run shows while it runs; `api` serves it, `tail`, `metrics` help
 `sources`      which file or run is what
 
-All but `store` and `sources` are pure.
+`grafana/`     dashboards, alerts and how a store is set up for them
+
+`store`, `sources`, `push`, `running`, `tail` and `api` read or write; the others are pure.
 """

@@ -33,11 +33,14 @@ StoreFile = Annotated[
 @contextmanager
 def told() -> Iterator[None]:
     """Make one line and an exit code of what goes wrong in a command."""
+    from monitor.push import PushError
     from monitor.sources import SourceError
     from monitor.store import StoreError, StoreRoomError
 
     try:
         yield
+    except PushError as error:
+        raise Failure(str(error), EXIT_FAILED) from error
     except StoreRoomError as error:
         raise Failure(str(error), EXIT_FAILED) from error
     except (SourceError, StoreError) as error:
@@ -148,6 +151,36 @@ def export_command(options: ExportOptions) -> int:
         table.write(recording, sys.stdout)
     else:
         sys.stdout.writelines(openmetrics.lines(recording))
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class PushOptions:
+    """Of `monitor push`."""
+
+    url: Annotated[str, typer.Argument(metavar="URL", help="Such as http://127.0.0.1:8428.")]
+    store: StoreFile = Path("monitor.db")
+    source: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
+    ] = None
+
+
+@command(app, "push", told=told)
+def push_command(options: PushOptions) -> int:
+    """Send a recording to VictoriaMetrics."""
+    from monitor.push import push
+    from monitor.store import Store, StoreError
+
+    if not options.store.is_file():
+        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
+    store = Store(options.store)
+    try:
+        source = _source(store, options.source)
+        recording = store.recording(source.id)
+    finally:
+        store.close()
+    size = push(options.url, source.name, recording)
+    print(f"{source.name}: sent {len(recording.points)} series, {size} bytes")
     return EXIT_OK
 
 

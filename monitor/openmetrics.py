@@ -6,7 +6,7 @@ series is GONE: it has no more samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import groupby
 from typing import Final, TextIO
@@ -27,7 +27,7 @@ from monitor.recording import (
 )
 
 PREFIX: Final = "downpour_"
-REPEAT_US: Final = 60_000_000  # Prometheus forgets a value after five minutes
+REPEAT_US: Final = 5_000_000  # rate() over 15 s finds two; Prometheus forgets after five minutes
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _MICRO: Final = 6
 # What the library's parser raises of damaged text, beside the ValueError that it promises.
@@ -60,16 +60,31 @@ def repeated(points: Points, sampled: list[int]) -> Iterator[tuple[int, int]]:
         last_us, last = time_us, value
 
 
-def _sample_lines(series: Series, points: Points, sampled: list[int]) -> Iterator[str]:
+def sampled_us(recording: Recording) -> list[int]:
+    """Return when samples were taken."""
+    return sorted({t for s, p in recording.points.items() if s.name == SAMPLED for t, _ in p})
+
+
+def _seconds(time_us: int) -> str:
+    return shown(time_us, _MICRO)
+
+
+def sample_lines(
+    series: Series,
+    points: Points,
+    sampled: list[int],
+    stamp: Callable[[int], str] = _seconds,
+) -> Iterator[str]:
+    """Yield a line a sample. `stamp`: of a time in microseconds."""
     labels = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in series.labels)
     name = metric_name(series) + (f"{{{labels}}}" if labels else "")
     for time_us, value in repeated(points, sampled):
-        yield f"{name} {shown(value, series.decimals)} {shown(time_us, _MICRO)}\n"
+        yield f"{name} {shown(value, series.decimals)} {stamp(time_us)}\n"
 
 
 def lines(recording: Recording) -> Iterator[str]:
     """Yield the text of a recording line by line."""
-    sampled = sorted({t for s, p in recording.points.items() if s.name == SAMPLED for t, _ in p})
+    sampled = sampled_us(recording)
     every = sorted(recording.points.items(), key=lambda item: item[0].key)
     for name, members in groupby(every, key=lambda item: item[0].name):
         group = list(members)
@@ -77,7 +92,7 @@ def lines(recording: Recording) -> Iterator[str]:
         yield f"# TYPE {PREFIX}{name} {first.kind}\n"
         yield f"# HELP {PREFIX}{name} {first.help.translate(_ESCAPES)}\n"
         for series, points in group:
-            yield from _sample_lines(series, points, sampled)
+            yield from sample_lines(series, points, sampled)
     yield "# EOF\n"
 
 

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Dashboards and alerts against Prometheus and VictoriaMetrics, filled from a real run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor import openmetrics, samples
+from monitor.push import PushError, import_url, push
+
+HERE = Path(__file__).resolve().parent
+GRAFANA = HERE.parent / "grafana"
+DASHBOARDS = sorted(GRAFANA.glob("*.json"))
+RECORDED = samples.read((HERE / "data/counters.jsonl").read_text())
+TIMES = openmetrics.sampled_us(RECORDED)
+UP_S = 30.0
+
+
+def need(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed (apt-get install prometheus victoria-metrics)")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def ask(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        data: bytes = answer.read()
+        return data
+
+
+@contextmanager
+def served(argv: list[str], url: str) -> Iterator[None]:
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            deadline = time.monotonic() + UP_S
+            while True:
+                try:
+                    ask(url)
+                    break
+                except OSError:
+                    assert process.poll() is None and time.monotonic() < deadline, argv[0]
+                    time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+def expressions() -> list[str]:
+    found = []
+    for path in DASHBOARDS:
+        for panel in json.loads(path.read_text())["panels"]:
+            found += [target["expr"] for target in panel["targets"]]
+    return found
+
+
+def unanswered(base: str) -> list[str]:
+    """The expressions whose answer over the recording is empty."""
+    empty = []
+    for expr in expressions():
+        asked = expr.replace("$__rate_interval", "15s").replace("$host", ".*")
+        query = urllib.parse.urlencode(
+            {
+                "query": asked.replace("$feed", ".*"),
+                "start": TIMES[0] / 1e6,
+                "end": TIMES[-1] / 1e6,
+                "step": "1",
+            }
+        )
+        answer: dict[str, Any] = json.loads(ask(f"{base}/api/v1/query_range?{query}"))
+        values = [v for row in answer["data"]["result"] for _, v in row["values"] if v != "NaN"]
+        if not values:
+            empty.append(expr)
+    return empty
+
+
+def test_there_is_something_to_ask() -> None:
+    assert len(DASHBOARDS) == 3 and len(expressions()) >= 25 and len(RECORDED.points) > 100
+
+
+def test_prometheus_answers_every_panel(tmp_path: Path) -> None:
+    need("prometheus", "promtool")
+    text, data, port = tmp_path / "run.om", tmp_path / "data", free_port()
+    text.write_text("".join(openmetrics.lines(RECORDED)))
+    argv = ["promtool", "tsdb", "create-blocks-from", "openmetrics", str(text), str(data)]
+    subprocess.run(argv, check=True, capture_output=True, timeout=60)
+    (tmp_path / "none.yml").write_text("{}")
+    argv = [
+        "prometheus",
+        f"--config.file={tmp_path / 'none.yml'}",
+        f"--storage.tsdb.path={data}",
+        "--storage.tsdb.retention.time=100y",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    with served(argv, f"http://127.0.0.1:{port}/-/ready"):
+        assert unanswered(f"http://127.0.0.1:{port}") == []
+
+
+def test_victoria_metrics_answers_every_panel(tmp_path: Path) -> None:
+    need("victoria-metrics")
+    port = free_port()
+    argv = [
+        "victoria-metrics",
+        f"-storageDataPath={tmp_path}",
+        "-retentionPeriod=100y",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        "-search.latencyOffset=0s",
+    ]
+    base = f"http://127.0.0.1:{port}"
+    with served(argv, f"{base}/health"):
+        assert push(base, "a/b c", RECORDED) > 1000
+        ask(f"{base}/internal/force_flush")
+        assert unanswered(base) == []
+        runs = json.loads(ask(f"{base}/api/v1/label/run/values?start=0"))
+        assert runs["data"] == ["a/b c"]
+
+
+def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
+    need("promtool")
+    rules, cases = GRAFANA / "alerts.yml", tmp_path / "cases.yml"
+    cases.write_text((HERE / "data/alerts-test.yml").read_text().replace("RULES", str(rules)))
+    done = subprocess.run(
+        ["promtool", "test", "rules", str(cases)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_server_that_is_none_is_one_line() -> None:
+    for url in ("ftp://a", "localhost:8428", "http://", "http://a?b=c"):
+        with pytest.raises(PushError, match="valid: http://HOST:PORT"):
+            import_url(url, "x")
+    with pytest.raises(PushError, match="refused"):
+        push(f"http://127.0.0.1:{free_port()}", "x", RECORDED)
