@@ -30,6 +30,7 @@ from common.shell import interrupts_deferred
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
+from virtual.stall import Stall, processor_waits
 from virtual.view import view_of
 from virtual.walls import WalledProcess, WallError
 
@@ -50,7 +51,6 @@ EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock a
 MEMORY_BYTES: Final = 2_000_000_000
 LEAST_MEMORY_BYTES: Final = 800_000_000
 STALL_S: Final = 120.0
-STALL_PROGRESS_S: Final = 0.010
 STOP_S: Final = 10.0
 POLL_S: Final = 0.1
 
@@ -212,21 +212,6 @@ def memory_directory(size_bytes: int, candidates: Sequence[Path] | None = None) 
     )
 
 
-class Stall:
-    """Notices that virtual time stands still while the guest is running."""
-
-    def __init__(self, limit_s: float, now: float) -> None:
-        self._limit_s = limit_s
-        self._since = now
-        self._virtual_s = 0.0
-
-    def stalled(self, virtual_s: float, now: float) -> bool:
-        """Whether virtual time stands still at `now` (real time) for longer than the limit."""
-        if virtual_s - self._virtual_s >= STALL_PROGRESS_S:
-            self._virtual_s, self._since = virtual_s, now
-        return now - self._since > self._limit_s
-
-
 class Guest:
     """A running guest, made by its constructor, ended by `stop` (idempotent; a context manager)."""
 
@@ -267,7 +252,7 @@ class Guest:
             core = self._stack.enter_context(one_core())
             self._process = self._start(core, shares)
             self.started = time.monotonic()
-            self._stall = Stall(spec.stall_s, self.started)
+            self._stall = self._new_stall(self.started)
         except BaseException:
             self._stack.close()
             raise
@@ -307,6 +292,10 @@ class Guest:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _new_stall(self, now: float) -> Stall:
+        session = self._process.warden.pid
+        return Stall(self.spec.stall_s, now, lambda: processor_waits(session))
 
     @property
     def times(self) -> Times:
@@ -378,7 +367,7 @@ class Guest:
     def resume(self) -> None:
         """End a `pause`."""
         self._paused = False
-        self._stall = Stall(self.spec.stall_s, time.monotonic())
+        self._stall = self._new_stall(time.monotonic())
         self._process.signal(signal.SIGCONT)
 
     def kill(self) -> None:

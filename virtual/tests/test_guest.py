@@ -25,7 +25,6 @@ from virtual.guest import (
     GuestError,
     GuestSpec,
     Share,
-    Stall,
     Times,
     command_line,
     hidden_shares,
@@ -36,6 +35,7 @@ from virtual.guest import (
     run_guest,
 )
 from virtual.kernel_build import Kernel
+from virtual.stall import Stall, processor_waits
 from virtual.walls import WalledProcess
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
@@ -112,6 +112,43 @@ def test_a_stall_is_no_virtual_progress_for_the_whole_limit() -> None:
     creeping = Stall(10.0, now=0.0)
     assert not creeping.stalled(0.011, 9.0)  # ... 11 ms do
     assert not creeping.stalled(0.011, 18.9)
+
+
+def test_waiting_for_a_processor_is_no_stall() -> None:
+    waits = {1: 5.0}  # what was before the standstill does not count
+    stall = Stall(10.0, 0.0, lambda: dict(waits))
+    assert not stall.stalled(0.0, 6.0)
+    waits[1] += 3.0
+    waits[2] = 0.5  # began after the first look
+    assert not stall.stalled(0.0, 10.0)
+    assert not stall.stalled(0.0, 13.5)  # 3.5 s of it waited ...
+    assert stall.stalled(0.0, 13.6)
+    del waits[2]
+    waits[1] += 100.0  # ... and never more than has passed since the last look, 1.1 s ago
+    assert not stall.stalled(0.0, 14.6)
+    again = Stall(10.0, 0.0, lambda: dict(waits))
+    assert not again.stalled(0.0, 9.0)
+    assert again.stalled(0.0, 10.1)  # it had a processor
+
+
+def test_the_host_counts_waits_for_a_processor() -> None:
+    """Two that spin on one processor wait half of the time."""
+    core = min(os.sched_getaffinity(0))
+    spin = [sys.executable, "-c", "while True: pass"]
+    first = subprocess.Popen(
+        spin, start_new_session=True, preexec_fn=lambda: os.sched_setaffinity(0, {core})
+    )
+    second = subprocess.Popen(spin, preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+    try:
+        deadline = time.monotonic() + 30
+        while processor_waits(first.pid).get(first.pid, 0.0) < 0.2:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert set(processor_waits(first.pid)) == {first.pid}
+    finally:
+        for process in (first, second):
+            process.kill()
+            process.wait()
 
 
 def test_the_ratio_is_virtual_by_real() -> None:

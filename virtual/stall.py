@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether a guest's virtual time stands still, and not for want of a processor of the host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+STALL_PROGRESS_S: Final = 0.010
+LOOK_S: Final = 1.0  # between two looks at how long processes waited
+NANOSECONDS: Final = 1_000_000_000
+
+
+class Stall:
+    """Notices that virtual time stands still while the guest is running. In the second half of the
+    limit, what its processes wait for a processor does not count: programs that start take a few
+    seconds of one, which a busy host gives them in minutes. `waits` returns how long each of them
+    has waited so far, in seconds."""
+
+    def __init__(
+        self, limit_s: float, now: float, waits: Callable[[], Mapping[int, float]] = dict
+    ) -> None:
+        self._limit_s = limit_s
+        self._since = now
+        self._virtual_s = 0.0
+        self._waits = waits
+        self._seen: Mapping[int, float] | None = None  # at the last look of this standstill
+        self._looked = now
+        self._waited_s = 0.0
+
+    def stalled(self, virtual_s: float, now: float) -> bool:
+        """Whether virtual time stands still at `now` (real time) for longer than the limit."""
+        if virtual_s - self._virtual_s >= STALL_PROGRESS_S:
+            self._virtual_s, self._since = virtual_s, now
+            self._seen, self._waited_s = None, 0.0
+        if now - self._since > self._limit_s / 2:
+            self._look(now)
+        return now - self._since - self._waited_s > self._limit_s
+
+    def _look(self, now: float) -> None:
+        """Add what the processes waited since the last look, but no more than has passed."""
+        if self._seen is None:
+            self._seen, self._looked = self._waits(), now
+        elif now - self._looked >= LOOK_S:
+            seen, was = self._waits(), self._seen
+            waited_s = sum(value - was.get(pid, 0.0) for pid, value in seen.items())
+            self._waited_s += min(max(waited_s, 0.0), now - self._looked)
+            self._seen, self._looked = seen, now
+
+
+def processor_waits(session: int) -> dict[int, float]:
+    """Return how long each process of a session has waited for a processor since its start, in
+    seconds (the second number of /proc/PID/schedstat)."""
+    found: dict[int, float] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                if os.getsid(int(entry.name)) == session:
+                    waited_ns = int((entry / "schedstat").read_text().split()[1])
+                    found[int(entry.name)] = waited_ns / NANOSECONDS
+    return found
