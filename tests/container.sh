@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # docker-compose.yml for real: an engine of its own in a network namespace of its own, a base image made by
 # debootstrap, the image built from it, its profiles run, everything taken away again.
-#   tests/container.sh [native|virtual|network|labs|all]        (default all)
+#   tests/container.sh [native|virtual|network|labs|ldm|all]        (default all)
 # Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.
 # DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that is removed).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 what=${1:-all}
-case "$what" in native|virtual|network|labs|all) ;; *) echo "container: found '$what'; valid: native, virtual, network, labs, all" >&2; exit 2 ;; esac
+case "$what" in native|virtual|network|labs|ldm|all) ;; *) echo "container: found '$what'; valid: native, virtual, network, labs, ldm, all" >&2; exit 2 ;; esac
 wanted() { [ "$what" = all ] || [ "$what" = "$1" ]; }
 skip() { echo "container: SKIPPED: $*: NOTHING of the container was tested"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "no root, which starts an engine"
@@ -90,6 +90,22 @@ git clone -q "$root" "$checkout"
 cd "$checkout"
 mkdir -p runs && chown 1000:1000 runs
 export BASE=downpour-base BUILD_NETWORK=host
+if wanted ldm; then
+  echo "container: docker build -f Dockerfile.ldm"
+  docker build -q --network host --build-arg BASE=downpour-base -f Dockerfile.ldm -t downpour-ldm . >"$work/ldm.log" 2>&1 || { tail -n 20 "$work/ldm.log" >&2; exit 1; }
+  echo "container: LDM image of $(($(docker image inspect -f '{{.Size}}' downpour-ldm) / 1000000)) MB"
+  mkdir -p "$work/ldm" && printf 'ALLOW ANY ^127\\.0\\.0\\.1$\n' >"$work/ldm/ldmd.conf" && chmod 755 "$work/ldm"
+  server=$(docker run -d -e LDM_QUEUE_SIZE=20m -v "$work/ldm:/etc/downpour:ro" downpour-ldm)
+  for _ in $(seq 60); do docker exec "$server" ldmping -i 0 127.0.0.1 && break; sleep 0.5; done
+  docker exec "$server" sh -c 'echo Hello >/tmp/hello && pqinsert -q "$LDM_QUEUE" -f EXP -p "hello one" /tmp/hello && pqcat -q "$LDM_QUEUE" --list' | tee "$work/ldm/list"
+  grep -q 'hello one' "$work/ldm/list" || { docker logs "$server" >&2; echo "container: FAILED: the product is not in the queue" >&2; exit 1; }
+  echo "container: ldm: user '$(docker inspect -f '{{.Config.User}}' "$server")'"
+  docker stop -t 20 "$server" >/dev/null
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || { docker logs "$server" >&2; echo "container: FAILED: ldmd did not end by itself" >&2; exit 1; }
+  docker rm "$server" >/dev/null
+  [ "$what" = all ] || exit 0
+fi
+
 echo "container: building the image"
 docker-compose build emulation >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
 size=$(docker image inspect -f '{{.Size}}' downpour)
