@@ -68,19 +68,19 @@ class RunOptions:
         str, typer.Option(metavar="REGEX", help="Conditions, as the tables show them.")
     ] = ""
     repeats: Annotated[
-        int, typer.Option(parser=count, metavar="N", help="Of each measurement.")
+        int, typer.Option(parser=count, metavar="N", help="Repeats of each measurement.")
     ] = 5
     clock: Annotated[
         Literal["auto", "native", "virtual"],
         typer.Option(help="Of shaped, stream, small; auto: virtual if there is a kernel for it."),
     ] = "auto"
     jobs: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="Guests at once (0: one per core).")
+        int, typer.Option(parser=whole, metavar="N", help="Parallel guests (0: one per core).")
     ] = 0
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run.")] = False
-    plan: Annotated[bool, typer.Option("--plan", help="Check the options, and end.")] = False
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the newest run.")] = False
+    plan: Annotated[bool, typer.Option("--plan", help="Check the options and exit.")] = False
     runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
+        Path, typer.Option(metavar="DIR", help="Directory for the results.", show_default=False)
     ] = RUNS / "bench"
 
 
@@ -89,7 +89,7 @@ class ReportOptions:
     """Of `bench report`."""
 
     directory: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Default: the newest.", show_default=False)
+        Path, typer.Argument(metavar="[DIR]", help="Default: the newest run.", show_default=False)
     ] = RUNS / "bench/latest"
     markdown: Annotated[
         bool, typer.Option("--markdown", help="As in docs/results/benchmarks.md.")

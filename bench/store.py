@@ -75,7 +75,7 @@ def _said(argv: Sequence[str]) -> str:
 
 
 def not_installed(build: Path) -> dict[str, list[str]]:
-    """Tool -> what of its needs is not on this machine."""
+    """Return each tool with what it needs and this machine lacks."""
     return {tool.name: needs for tool in TOOLS if (needs := missing(tool, build))}
 
 

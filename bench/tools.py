@@ -43,7 +43,7 @@ class Tool:
 
 
 def setup_of(job: Job, build: Path, work: Path) -> Setup:
-    """Return what a job's tool is told."""
+    """Return the settings for a job's tool."""
     return Setup(
         build=build,
         work=work,

@@ -145,7 +145,7 @@ def given_arguments() -> tuple[str, ...]:
 
 
 def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> int:
-    """Run a command line. Return its exit code; errors are told on stderr."""
+    """Run a command line. Return its exit code; print errors to stderr."""
     never_fail(sys.stdout)
     never_fail(sys.stderr)
     token = _GIVEN.set(tuple(arguments))

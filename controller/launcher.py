@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _controller_of(settings: Settings) -> Controller:
     """Raises UsageError, also if the framework is missing."""
-    try:  # slow to import; a mistake in the options is told before
+    try:  # slow to import; report mistakes in the options first
         from controller.process import Controller
     except ImportError as error:
         raise UsageError(str(error)) from error

@@ -80,7 +80,7 @@ class DoctorOptions:
 
     long: Annotated[
         bool,
-        typer.Option("--long", help="Then bring a small network up and measure it (a minute)."),
+        typer.Option("--long", help="Also bring up a small network and measure it (1 minute)."),
     ] = False
 
 
@@ -118,10 +118,10 @@ class VerifyOptions(topologies.VerifyNetworkOptions):
         str | None,
         typer.Argument(
             metavar="[RUN|NETWORK]",
-            help="A run directory, a topology, or nothing: the network that is up.",
+            help="A run directory or a topology. Default: the running network.",
         ),
     ] = None
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress (of a run).")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress (of a run).")] = False
 
 
 @command(app, "verify", told=told, panel=EXPERIMENTS)

@@ -48,10 +48,10 @@ class NewOptions:
     """Of `new experiment` and `new topology`."""
 
     name: Annotated[
-        str, typer.Argument(parser=_name, metavar="NAME", help="Small letters, digits and -.")
+        str, typer.Argument(parser=_name, metavar="NAME", help="Lower-case letters, digits and -.")
     ]
     dir: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the file goes.", show_default="here")
+        Path, typer.Option(metavar="DIR", help="Directory for the file.", show_default="here")
     ] = Path()
 
 
@@ -72,7 +72,7 @@ def _write_file(kind: str, options: NewOptions) -> Path:
 
 @command(app, "experiment", told=told)
 def experiment_command(options: NewOptions) -> int:
-    """Write an experiment's file."""
+    """Write an experiment file."""
     path = _write_file("experiment", options)
     print(f"{path}\nnext: downpour run {path} --clock virtual --dry-run")
     return EXIT_OK
@@ -80,7 +80,7 @@ def experiment_command(options: NewOptions) -> int:
 
 @command(app, "topology", told=told)
 def topology_command(options: NewOptions) -> int:
-    """Write a topology's file."""
+    """Write a topology file."""
     path = _write_file("topology", options)
     print(f"{path}\nnext: downpour topology show {path}")
     return EXIT_OK
@@ -91,17 +91,17 @@ class NewLabOptions:
     """Of `new lab`."""
 
     name: Annotated[
-        str, typer.Argument(parser=_name, metavar="NAME", help="Small letters, digits and -.")
+        str, typer.Argument(parser=_name, metavar="NAME", help="Lower-case letters, digits and -.")
     ]
     dir: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Where its folder goes.", show_default="labs/"),
+        typer.Option(metavar="DIR", help="Directory for the folder.", show_default="labs/"),
     ] = LABS
 
 
 @command(app, "lab", told=told)
 def lab_command(options: NewLabOptions) -> int:
-    """Write a lab's folder, with the next free number."""
+    """Create a lab's folder with the next free number."""
     numbers = [int(p.name.split("-")[0]) for p in options.dir.glob("[0-9]*-*")]
     number = max(numbers, default=0) + 1
     place = options.dir / f"{number}-{options.name}"

@@ -22,7 +22,7 @@ design/: what an experiment is. Pure: starts nothing.
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file in place of a trace; command lines of a carousel |
-| layers | what m2c-send and m2c-recv are told; what competes with them |
+| layers | options of m2c-send and m2c-recv; competing traffic |
 | peer_products | a trace's products as files |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
 | clock_offset | programs whose clock is off: their environment, reading it back |
@@ -57,7 +57,7 @@ cells/: one cell, in a process and a network namespace of its own.
 | files_cell | what cells have in common whose products are files |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | layers_cell | a cell whose file layered multicast sends (protocol m2c) |
-| peer_cell, peer_setup, product_log | a cell whose protocol sends files; what it is told, logs |
+| peer_cell, peer_setup, product_log | a cell whose protocol sends files; its setup, its logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
 | disk_throttle | slow a disk down by control groups |

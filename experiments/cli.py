@@ -153,7 +153,7 @@ def report_command(options: ReportOptions) -> int:
 
 @command(app, "regression", told=told, panel=EXPERIMENTS)
 def regression_command(options: RegressionOptions) -> int:
-    """Hold a run against the accepted bands of its metrics."""
+    """Check a run's metrics against their accepted bands."""
     from experiments.bounds import regression
 
     return regression.main(options)
@@ -188,35 +188,47 @@ class RateForOptions:
     """Of `rate-for`."""
 
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="A trace, a log of notifyme, or: model.")
+        str, typer.Argument(metavar="TRACE", help="A trace, a notifyme log, or: model.")
     ]
     latency: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Longest latency of a file, e.g. 5s.")
+        str | None, typer.Option(metavar="TIME", help="Maximum latency of a file, e.g. 5s.")
     ] = None
     buffer: Annotated[
         int | None,
-        typer.Option(parser=size_bytes, metavar="SIZE", help="Largest queue, e.g. 300MB."),
+        typer.Option(parser=size_bytes, metavar="SIZE", help="Maximum queue, e.g. 300MB."),
     ] = None
     rate: Annotated[
         int | None,
-        typer.Option(parser=rate_bps, metavar="RATE", help="What this rate gives, e.g. 20Mbps."),
+        typer.Option(
+            parser=rate_bps,
+            metavar="RATE",
+            help="Compute latency and queue at this rate, e.g. 20Mbps.",
+        ),
     ] = None
     loss: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="Of packets, e.g. 1%: also what FMTP delivers."),
+        typer.Option(
+            metavar="SHARE", help="Packet loss, e.g. 1%: also compute what FMTP delivers."
+        ),
     ] = None
     f_snd: Annotated[
-        float, typer.Option("--f-snd", metavar="FACTOR", help="Of MPUP16 equation 1, with --loss.")
+        float,
+        typer.Option(
+            "--f-snd", metavar="FACTOR", help="Timeout factor of MPUP16 equation 1, with --loss."
+        ),
     ] = 5000.0
     rtt: Annotated[
-        str, typer.Option(metavar="TIMES", help="Of the receivers, with --loss, e.g. 36ms,90ms.")
+        str,
+        typer.Option(
+            metavar="TIMES", help="Round-trip times of the receivers, with --loss, e.g. 36ms,90ms."
+        ),
     ] = "36ms,41ms,50ms,90ms"
-    seed: Annotated[int, typer.Option(parser=whole, metavar="N", help="Of the model.")] = 1
+    seed: Annotated[int, typer.Option(parser=whole, metavar="N", help="Seed of the model.")] = 1
 
 
 @command(app, "rate-for", told=told, panel=EXPERIMENTS)
 def rate_for_command(options: RateForOptions) -> int:
-    """Say which rate and buffer a stream of files needs."""
+    """Compute the rate and buffer that a stream of files needs."""
     from experiments.design.rate_report import Asked, report
 
     asked = Asked(
@@ -235,7 +247,7 @@ def rate_for_command(options: RateForOptions) -> int:
 class CleanOptions:
     """Of `clean`."""
 
-    all: Annotated[bool, typer.Option("--all", help="All results, too.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Also remove all results.")] = False
 
 
 @command(app, "clean", told=told, panel=EXPERIMENTS)

@@ -203,7 +203,7 @@ def homes_in(folder: Path) -> list[Path]:
 
 
 def text(table: Sequence[tuple[str, ...]]) -> str:
-    """Return the rows as a table, or that there are none."""
+    """Return the rows as a table, or a sentence if there are none."""
     if not table:
         return "no student has begun a lab, and nothing runs\n"
     whole = [HEADINGS, *table]

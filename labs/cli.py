@@ -119,7 +119,7 @@ class StartOptions(LabOptions):
 
 @command(app, "start", told=told)
 def start_command(options: StartOptions) -> int:
-    """Make the start state; bring up the network of a network lab."""
+    """Create the start state; bring up the network of a network lab."""
     from labs import session
     from labs.spec import as_words, find_lab
     from labs.workdir import open_work
@@ -161,7 +161,7 @@ def shell_command(options: LabOptions) -> int:
 class RunOptions(LabOptions):
     """Of `lab run`."""
 
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="In this host.")] = None
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Run it in this host.")] = None
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND...")] = None
 
 
@@ -236,7 +236,7 @@ def _progress(text: str) -> None:
 
 @command(app, "reset", told=told)
 def reset_command(options: LabOptions) -> int:
-    """Make the start state again; your files are kept aside."""
+    """Create the start state again; your files are kept in a subdirectory."""
     from labs import session
     from labs.spec import find_lab
     from labs.workdir import reset_files
@@ -268,7 +268,7 @@ def stop_command(options: LabOptions) -> int:
 
 @command(app, "status", told=told)
 def status_command() -> int:
-    """Say which labs are up."""
+    """List the labs that are up."""
     from labs import session
 
     lines = session.status()
@@ -281,13 +281,13 @@ class ClassStatusOptions:
     """Of `class status`."""
 
     homes: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="With the students' home directories.")
+        Path, typer.Argument(metavar="[DIR]", help="Directory with the students' home directories.")
     ] = Path("/home")
 
 
 @command(classes, "status", told=told)
 def class_status_command(options: ClassStatusOptions) -> int:
-    """Say who is at which lab, with which score, and what runs (root sees all)."""
+    """Show each student's labs, scores and running commands (root sees all)."""
     from labs import class_status as found
     from virtual import turns
 
@@ -302,10 +302,12 @@ def class_status_command(options: ClassStatusOptions) -> int:
 class GradeOptions:
     """Of `lab grade`."""
 
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="With result files.")]
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Directory with result files.")]
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE.csv", help="Default: print it."),
+        typer.Option(
+            "-o", "--output", metavar="FILE.csv", help="Output file (default: standard output)."
+        ),
     ] = None
     key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The key that the labs were run with.")
@@ -341,10 +343,10 @@ def grade_command(options: GradeOptions) -> int:
 class HandoutOptions:
     """Of `lab handouts`."""
 
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the pages go.")]
-    solutions: Annotated[bool, typer.Option("--solutions", help="The instructor's notes, too.")] = (
-        False
-    )
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for the pages.")]
+    solutions: Annotated[
+        bool, typer.Option("--solutions", help="Also write the instructor's notes.")
+    ] = False
 
 
 @command(app, "handouts", told=told)
@@ -397,7 +399,7 @@ class CaseOptions(LabOptions):
 
 @command(app, "case", told=told)
 def case_command(options: CaseOptions) -> int:
-    """Run an experiment with something done behind its back (lab 8)."""
+    """Run an experiment with a hidden fault (lab 8)."""
     from experiments.cli import told as told_of_experiments
     from labs import cases
 

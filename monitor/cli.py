@@ -26,7 +26,7 @@ LEAST_TOKEN: Final = 16
 WHOLE_S: Final = 10**11  # longer than all
 
 StoreFile = Annotated[
-    Path, typer.Option("--store", metavar="FILE", help="Where it is kept (SQLite).")
+    Path, typer.Option("--store", metavar="FILE", help="The store's file (SQLite).")
 ]
 
 
@@ -68,7 +68,7 @@ class ImportOptions:
 
 @command(app, "import", told=told)
 def import_command(options: ImportOptions) -> int:
-    """Add recordings to the store. What is there already counts once."""
+    """Add recordings to the store. Duplicates count once."""
     from monitor.sources import is_records, recordings
     from monitor.store import Store
 
@@ -126,7 +126,7 @@ class ExportOptions:
 
     store: StoreFile = Path("monitor.db")
     source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
+        str | None, typer.Option(metavar="NAME", help="Required if the store has several sources.")
     ] = None
     format: Annotated[
         Literal["openmetrics", "csv"],
@@ -190,16 +190,16 @@ class MinutesOptions:
 
     store: StoreFile = Path("monitor.db")
     source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
+        str | None, typer.Option(metavar="NAME", help="Required if the store has several sources.")
     ] = None
     step: Annotated[
         float | None,
         typer.Option(
-            parser=time_s, metavar="TIME", help="Rows of that length, in whole minutes.",
+            parser=time_s, metavar="TIME", help="Length of a row, in whole minutes.",
             show_default="one row",
         ),
     ] = None  # fmt: skip
-    host: Annotated[str | None, typer.Option(metavar="HOST", help="Of this host alone.")] = None
+    host: Annotated[str | None, typer.Option(metavar="HOST", help="Only this host.")] = None
 
 
 @command(app, "minutes", told=told)
@@ -228,21 +228,22 @@ class ServeOptions:
     run: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[RUN]", help="A finished run. Default: what runs now, or the next to begin."
+            metavar="[RUN]",
+            help="A finished run. Default: the current run, or the next one to start.",
         ),
     ] = None
     runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where runs are looked for.", show_default=False)
+        Path, typer.Option(metavar="DIR", help="Directory with the runs.", show_default=False)
     ] = RUNS
     listen: Annotated[
         str,
         typer.Option(metavar="ADDRESS", help="Another than 127.0.0.1 needs --token-file."),
     ] = "127.0.0.1"
-    port: Annotated[int, typer.Option(parser=whole, metavar="N", help="0: one that is free.")] = (
+    port: Annotated[int, typer.Option(parser=whole, metavar="N", help="Port; 0: any free one.")] = (
         8750
     )
     token_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Who has the token in it may look.")
+        Path | None, typer.Option(metavar="FILE", help="File with the token that viewers need.")
     ] = None
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings in SQLite: sources, their series, and blocks of points (`columns`).
 
-What comes twice, or late, counts once: a point is told by its series and its time.
+What comes twice, or late, counts once: series and time identify a point.
 """
 
 from __future__ import annotations

@@ -60,12 +60,10 @@ def _format(text: str) -> str:
 class ParseOptions:
     """Of `parse`."""
 
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A log, or an output of a tool.")]
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A log, or the output of a tool.")]
     format: Annotated[
         str,
-        typer.Option(
-            parser=_format, metavar="NAME", help="Of the file; auto: told by its beginning."
-        ),
+        typer.Option(parser=_format, metavar="NAME", help="Format of the file; auto: detect it."),
     ] = "auto"
 
 
@@ -85,10 +83,10 @@ def parse_command(options: ParseOptions) -> int:
 class FileSetOptions:
     """Of `ldm-log`."""
 
-    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Logs of receivers.")]
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Receivers' logs.")]
     metadata: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The trace that was sent (default: the logs)."),
+        typer.Option(metavar="FILE", help="The trace that was sent (default: use the logs)."),
     ] = None
     group_bytes: Annotated[
         int,
@@ -117,13 +115,16 @@ class SpeedOptions:
     """Of `bench parsers`."""
 
     receivers: Annotated[
-        int, typer.Option(parser=count, metavar="M", help="Whose logs are read.")
+        int,
+        typer.Option(parser=count, metavar="M", help="Number of receivers whose logs are read."),
     ] = 24
-    json: Annotated[Path | None, typer.Option(metavar="FILE", help="The figures, too.")] = None
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the figures to this file.")
+    ] = None
 
 
 def speed_command(options: SpeedOptions) -> int:
-    """Measure how fast each format is read, and with what memory."""
+    """Measure the speed and memory of each format's reader."""
     from parsers import bench
 
     return bench.run(options.receivers, options.json)

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from common.places import PROGRAMS, absent_programs
 
-# How the sender is told of files:
+# How the sender learns of files:
 #   stdin    one program reads paths, one a line, while it runs
 #   batch    one program for all files that came while the one before ran; its end ends the session
 #   carousel one program sends its files again and again until it is ended
@@ -35,7 +35,7 @@ class Station:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """Where a protocol runs, and what it is told."""
+    """Where a protocol runs, and its settings."""
 
     build: Path  # the C programs, as Meson lays them out
     work: Path  # its own directory: the source, an inbox for each receiver
@@ -120,7 +120,7 @@ class Adapter:
     delivered_words: tuple[str, ...] = field(default=())  # of `ldm`: a line for each product
 
     def feed_of(self, setup: Setup) -> Feed:
-        """Return how the sender is told of files."""
+        """Return how the sender learns of files."""
         return self.feed if setup.stream or self.file_feed is None else self.file_feed
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLUTE (RFC 6726) by the programs of the Rust crate `flute` (flute_setup.sh builds them).
 
-Options from the programs' --help, version 1.11.7. FLUTE has no way back: the sender is told the
+Options from the programs' --help, version 1.11.7. FLUTE has no way back: the sender is given the
 loss and sends as much parity as a block very rarely lacks.
 """
 
@@ -87,7 +87,7 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         in_cells=False,  # no cell of it has been judged
         repairs=repairs,
         limits=(
-            "It has no way back: the sender is told the loss, and nobody learns what is missing.",
+            "It has no way back: the sender is given the loss, and never learns what is missing.",
             "Its program takes its files at its start: what comes meanwhile waits for the next.",
             "The program cannot be told a receive buffer.",
         ),
@@ -96,6 +96,6 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
 
 NO_CODE: Final = variant("flute", "FLUTE, no code", "no-code", 64, "none but another turn")
 RS: Final = variant(
-    "flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200, "parity for the loss it is told"
+    "flute-rs", "FLUTE, Reed-Solomon", "reed-solomon", 200, "parity for the given loss"
 )
-RQ: Final = variant("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000, "parity for the loss it is told")
+RQ: Final = variant("flute-rq", "FLUTE, RaptorQ", "raptorq", 2000, "parity for the given loss")

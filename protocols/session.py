@@ -16,7 +16,7 @@ from protocols.program import Program
 CONNECT_LIMIT_S: Final = 120.0
 LISTEN_S: Final = 0.2  # until a sender listens to which receivers connect
 QUIET_S: Final = 0.3  # between the last connection and the first file
-END_S: Final = 10.0  # for a sender to end when it is told of no more files
+END_S: Final = 10.0  # for a sender to end after its last file
 
 
 class SessionError(Exception):

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import ast
 import itertools
+import json
 import re
 import shutil
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+import markdown
 import pytest
 import typer
 from ruamel.yaml import YAML
@@ -20,11 +22,13 @@ from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
 from tools.docs import artifact, command_tables, decisions, house_graph
+from tools.docs.__main__ import indented
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.count import MOST_WORDS, table
 from tools.docs.schema_pages import schema_page
 from tools.docs.sentences import pages
+from tools.docs.versions import listed, publish
 
 LINK: Final = re.compile(r"\]\(<?([^)\s>]+)>?(?: \"[^\"]*\")?\)")
 CODE: Final = re.compile(r"`([^`\n]+)`")
@@ -148,6 +152,33 @@ def test_words_that_people_wrote_are_few() -> None:
     total = sum(words for words, _ in rows)
     assert len(rows) > 60
     assert total <= MOST_WORDS, f"found {total} words; the longest pages: {rows[:5]}"
+
+
+def test_blocks_in_numbered_lists_become_blocks() -> None:
+    """Python-Markdown takes a block in a list for one only if it is indented by four spaces."""
+    page = "1. Do\n\n   ```sh\n   a\n     b\n   ```\n\n   It ends.\n2. Go\n\n```\n   left\n```\n"
+    assert indented(page) == (
+        "1. Do\n\n    ```sh\n    a\n      b\n    ```\n\n    It ends.\n2. Go\n\n```\n   left\n```\n"
+    )
+    html = markdown.markdown(indented(page), extensions=["pymdownx.superfences"])
+    assert html.count("<ol>") == 1 and html.count("<pre") == 2, html
+
+
+def test_a_site_for_each_version(tmp_path: Path) -> None:
+    """Releases come first, 0.10.0 after 0.9.0; a version that is published again is replaced."""
+    site, folder = tmp_path / "site", tmp_path / "www"
+    site.mkdir()
+    for number, version in enumerate(("0.9.0", "0.10.0", "0.10.1.dev0", "0.9.0")):
+        (site / "index.html").write_text(f"build {number}")
+        publish(site, folder, version)
+    assert listed(folder) == ["0.10.0", "0.9.0", "0.10.1.dev0"]
+    assert (folder / "0.9.0/index.html").read_text() == "build 3"
+    rows = json.loads((folder / "versions.json").read_text())
+    assert [row["version"] for row in rows] == listed(folder)
+    assert [row["aliases"] for row in rows] == [["latest"], [], []]
+    assert "url=0.10.0/index.html" in (folder / "index.html").read_text()
+    with pytest.raises(ValueError, match=r"found version '\.\.'"):
+        publish(site, folder, "..")
 
 
 def test_the_tables_of_commands_and_factors_are_current() -> None:

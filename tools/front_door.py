@@ -193,7 +193,7 @@ FIRST, NETWORKS, LABS, DEVELOPERS, INSTALL = (
 GROUPS: Final = (FIRST, NETWORKS, LABS, INSTALL, DEVELOPERS)
 TARGETS: Final[Mapping[str, Target]] = {
     "doctor": Target(FIRST, "what works here, and what is missing (installs nothing)"),
-    "experiments": Target(FIRST, "the experiments there are", ("experiments",)),
+    "experiments": Target(FIRST, "list the experiments", ("experiments",)),
     "experiment-NAME": Target(
         FIRST, "run an experiment and print its report", ("run",), EXPERIMENT, "native"
     ),
@@ -228,7 +228,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         NETWORKS, "bring a network up to play with", ("up",),
         {"TOPOLOGY": Variable(""), **RECEIVERS}, "always",
     ),
-    "status": Target(NETWORKS, "what is up", ("status",)),
+    "status": Target(NETWORKS, "list the networks that are up", ("status",)),
     "shell": Target(
         NETWORKS, "a shell in a host of the network", ("shell",), {"HOST": Variable("")},
         "always", "HOST",
@@ -236,7 +236,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "down": Target(
         NETWORKS, "end the network, and leftovers of dead runs", ("down",), {}, "always"
     ),
-    "labs": Target(LABS, "the labs for a class", ("lab", "list")),
+    "labs": Target(LABS, "list the labs", ("lab", "list")),
     "lab": Target(
         LABS, "start a lab", ("lab", "start"), {**LAB, **CLOCK, "STUDENT": Variable("--student")},
         "asked", "N",
@@ -273,7 +273,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         INSTALL, "install programs and command below /usr/local", (),
         {**PLACES, "BUNDLE": Variable("", _directory)},
     ),
-    "uninstall": Target(INSTALL, "remove what install installed", (), PLACES),
+    "uninstall": Target(INSTALL, "remove what install put there", (), PLACES),
     "clean": Target(INSTALL, "remove what was built (runs/ and .venv/ stay)"),
     "distclean": Target(INSTALL, "clean, and remove .venv/"),
     "check": Target(DEVELOPERS, "the quick tests, without root"),
@@ -306,8 +306,8 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "deb": Target(DEVELOPERS, "the Debian packages, into dist/"),
     "bundle": Target(DEVELOPERS, "what a machine without network installs from"),
-    "release": Target(DEVELOPERS, "all that a release has, into dist/"),
-    "licences": Target(DEVELOPERS, "write the licences of what Downpour runs with"),
+    "release": Target(DEVELOPERS, "all files of a release, into dist/"),
+    "licences": Target(DEVELOPERS, "write the page of licences"),
     "fuzz": Target(
         DEVELOPERS, "libFuzzer on every parser of bytes", (),
         {"SECONDS_EACH": Variable("", _whole), "TARGETS": Variable("")},

@@ -86,7 +86,7 @@ class TopologyOptions:
         str,
         typer.Argument(
             metavar="TOPOLOGY",
-            help="A bundled topology, or a .yaml file.",
+            help="A bundled topology or a .yaml file.",
             autocompletion=completing(_bundled),
         ),
     ]
@@ -94,7 +94,7 @@ class TopologyOptions:
         int | None, typer.Option(parser=whole, metavar="M", help="Number of receivers.")
     ] = None
     set: Annotated[
-        list[str], typer.Option(metavar="NAME=VALUE", help="A parameter of the file.")
+        list[str], typer.Option(metavar="NAME=VALUE", help="Set a parameter of the file.")
     ] = field(default_factory=list)
 
 
@@ -123,21 +123,26 @@ class UpOptions(TopologyOptions):
     """Of `up`."""
 
     verify: Annotated[
-        bool, typer.Option("--verify", help="Then measure every site, and print asked and found.")
+        bool,
+        typer.Option(
+            "--verify", help="Also measure every site, and print expected and measured values."
+        ),
     ] = False
     cli: Annotated[
-        bool, typer.Option("--cli", help="Then open Mininet's prompt; exit ends the network.")
+        bool, typer.Option("--cli", help="Also open Mininet's prompt; exit ends the network.")
     ] = False
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="Leave the same network up if it is; end another one."),
+        typer.Option("--replace", help="Keep the network if it is the same; replace any other."),
     ] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what --replace would do.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what --replace would do.")] = (
+        False
+    )
 
 
 @command(app, "up", told=told, panel=NETWORKS)
 def up_command(options: UpOptions) -> int:
-    """Bring a network up to play with (root)."""
+    """Bring up a network to experiment with (root)."""
     from topologies.emulate import up_down
 
     network = _network(options)
@@ -210,13 +215,13 @@ def _progress(start: float) -> Callable[[str], None]:
 class DownOptions:
     """Of `down`."""
 
-    all: Annotated[bool, typer.Option("--all", help="Also live runs of others.")] = False
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be ended.")] = False
+    all: Annotated[bool, typer.Option("--all", help="Also end other users' live runs.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be ended.")] = False
 
 
 @command(app, "down", told=told, panel=NETWORKS)
 def down_command(options: DownOptions) -> int:
-    """End the network and remove leftovers of dead runs (root)."""
+    """Take down the network and remove leftovers of dead runs (root)."""
     from topologies.emulate import lifecycle, up_down
 
     _need_root()
@@ -236,12 +241,12 @@ def down_command(options: DownOptions) -> int:
 class StatusOptions:
     """Of `status`."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
 
 @command(app, "status", told=told, panel=NETWORKS)
 def status_command(options: StatusOptions) -> int:
-    """Say which networks are up."""
+    """List the networks that are up."""
     from topologies.emulate import lifecycle, up_down
 
     runs = lifecycle.live_runs()
@@ -256,7 +261,7 @@ def status_command(options: StatusOptions) -> int:
 
 
 RunId = Annotated[
-    str | None, typer.Option("--run", metavar="ID", help="Default: the network that `up` made.")
+    str | None, typer.Option("--run", metavar="ID", help="Default: the network that `up` created.")
 ]
 
 
@@ -282,7 +287,9 @@ def prompt_command(options: PromptOptions) -> int:
 class MulticastOptions:
     """Of `multicast`."""
 
-    rate: Annotated[str, typer.Argument(metavar="RATE", help="E.g. 20Mbps.")] = "20Mbps"
+    rate: Annotated[str, typer.Argument(metavar="RATE", help="Guaranteed rate, e.g. 20Mbps.")] = (
+        "20Mbps"
+    )
     run: RunId = None
     delete: Annotated[bool, typer.Option("--delete", help="Delete that path.")] = False
 
@@ -324,10 +331,10 @@ class VerifyNetworkOptions:
     """How a network is measured."""
 
     rate: Annotated[
-        str, typer.Option(metavar="RATE", help="Of the path that is measured, e.g. 20Mbps.")
+        str, typer.Option(metavar="RATE", help="Rate of the measured path, e.g. 20Mbps.")
     ] = "20Mbps"
     seconds: Annotated[
-        int, typer.Option(parser=count, metavar="S", help="Of each iperf3 test.")
+        int, typer.Option(parser=count, metavar="S", help="Length of each iperf3 test.")
     ] = 3
 
 
@@ -385,7 +392,7 @@ class ShellOptions:
     run: RunId = None
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host that `status` lists.")]
     words: Annotated[
-        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Run this instead.")
+        list[str] | None, typer.Argument(metavar="[COMMAND]...", help="Run this command instead.")
     ] = None
 
 
@@ -407,7 +414,7 @@ class CaptureOptions:
         str, typer.Argument(metavar="LINK", help="a:b captures at a's end, b:a at b's.")
     ]
     run: RunId = None
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the file goes.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the file.")] = Path(
         "captures"
     )
     seconds: Annotated[
@@ -416,10 +423,10 @@ class CaptureOptions:
     ] = None
     capture_bytes: Annotated[
         int,
-        typer.Option(parser=whole, metavar="N", help="Size at most: the latest frames."),
+        typer.Option(parser=whole, metavar="N", help="Maximum size; the latest frames are kept."),
     ] = DEFAULT_LIMIT_BYTES
     snap_bytes: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="Of each frame (0: all).")
+        int, typer.Option(parser=whole, metavar="N", help="Bytes of each frame to keep (0: all).")
     ] = 0
 
 
@@ -452,7 +459,7 @@ def capture_command(options: CaptureOptions) -> int:
 class PurgeOptions:
     """Of `purge`."""
 
-    run_id: Annotated[str, typer.Argument(metavar="ID", help="As `status` shows it.")]
+    run_id: Annotated[str, typer.Argument(metavar="ID", help="Run id, as `status` shows it.")]
 
 
 @command(app, "purge", told=told, panel=NETWORKS)
@@ -480,7 +487,7 @@ class ValidateOptions:
 
 @command(topology, "validate", told=told)
 def validate_command(options: ValidateOptions) -> int:
-    """Check topology files; every mistake is a line."""
+    """Check topology files; print one line per mistake."""
     from topologies.model.load import TopologyErrors, find, load
 
     bad = False
@@ -504,7 +511,7 @@ class ShowOptions(TopologyOptions):
 
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw it instead: FILE.svg, .png, .pdf or .dot."),
+        typer.Option(metavar="FILE", help="Draw it instead, as FILE.svg, .png, .pdf or .dot."),
     ] = None
 
 

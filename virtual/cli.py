@@ -44,30 +44,35 @@ class RunOptions:
     """Of `virtual run`."""
 
     seed: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="Of the guest's randomness.")
+        int, typer.Option(parser=whole, metavar="N", help="Seed of the guest's random numbers.")
     ] = 1
     memory_mb: Annotated[
-        int, typer.Option(parser=count, metavar="N", help="Of the guest, in MiB.")
+        int, typer.Option(parser=count, metavar="N", help="The guest's memory, in MiB.")
     ] = 2000
     limit_s: Annotated[
         float | None,
-        typer.Option("--limit-s", parser=seconds, metavar="S", help="Real seconds at most."),
+        typer.Option(
+            "--limit-s", parser=seconds, metavar="S", help="Limit of real time, in seconds."
+        ),
     ] = None
     stall_s: Annotated[
         float,
         typer.Option(
-            "--stall-s", parser=seconds, metavar="S", help="Real seconds without progress."
+            "--stall-s",
+            parser=seconds,
+            metavar="S",
+            help="Limit of real time without progress, in seconds.",
         ),
     ] = 120.0
     share: Annotated[
         list[Path],
         typer.Option(
-            metavar="DIR", help="A directory that the guest may write to, at the same place."
+            metavar="DIR", help="A directory that the guest may write to, at the same path."
         ),
     ] = field(default_factory=list)
     show: Annotated[
         list[Path],
-        typer.Option(metavar="DIR", help="One that it may only read."),
+        typer.Option(metavar="DIR", help="A directory that the guest may only read."),
     ] = field(default_factory=list)
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND...")] = None
 
@@ -132,7 +137,7 @@ class KernelOptions:
     ] = None
     no_download: Annotated[
         bool,
-        typer.Option("--no-download", help="Only what lies in /usr/src, even if it is old."),
+        typer.Option("--no-download", help="Use only sources in /usr/src, even old ones."),
     ] = False
     file: Annotated[
         Path | None,
@@ -167,7 +172,7 @@ class SelftestOptions:
     """Of `virtual selftest`."""
 
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the rows there, too.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the rows to this file.")
     ] = None
     native: Annotated[
         bool,
@@ -177,7 +182,7 @@ class SelftestOptions:
 
 @command(app, "selftest", told=told)
 def selftest_command(options: SelftestOptions) -> int:
-    """Hold every timer and shaper of a guest against theory.
+    """Check every timer and shaper of a guest against theory.
 
     Exit code: 0 all within tolerance, 1 something is off or failed, 2 bad usage.
     """
@@ -203,16 +208,18 @@ class BenchOptions:
         "1,4,8,16,24"
     )
     rates_mbps: Annotated[str, typer.Option(metavar="R,...", help="Rates in Mbit/s.")] = "20"
-    protocols: Annotated[str, typer.Option(metavar="ldm7,ldm6", help="Which protocols.")] = "ldm7"
+    protocols: Annotated[str, typer.Option(metavar="ldm7,ldm6", help="Protocols to measure.")] = (
+        "ldm7"
+    )
     duration: Annotated[
         float, typer.Option(parser=number, metavar="S", help="Seconds of the trace.")
     ] = 20.0
     repeats: Annotated[int, typer.Option(parser=count, metavar="N", help="Runs of each cell.")] = 1
-    build: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the C programs are.")] = (
-        None
-    )
+    build: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Directory of the C programs.")
+    ] = None
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the rows there, too.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the rows to this file.")
     ] = None
 
 

@@ -188,7 +188,9 @@ def show_command(options: PathOptions) -> int:
 class CreateOptions(PathOptions):
     """Of `paths create`."""
 
-    root: Annotated[Endpoint, typer.Option(parser=_endpoint, metavar=PLACE, help="Its root.")]
+    root: Annotated[
+        Endpoint, typer.Option(parser=_endpoint, metavar=PLACE, help="Root of the path.")
+    ]
     rate: Annotated[
         int,
         typer.Option(parser=_rate, metavar="RATE", help="e.g. 20M (bit/s), or best-effort."),
@@ -197,14 +199,14 @@ class CreateOptions(PathOptions):
         bool, typer.Option("--steiner", help="Leaves join the tree, not the root.")
     ] = False
     leaf_to_leaf: Annotated[
-        bool, typer.Option("--leaf-to-leaf", help="Unicast between leaves, too.")
+        bool, typer.Option("--leaf-to-leaf", help="Also allow unicast between leaves.")
     ] = False
     end: Annotated[
         float | None,
         typer.Option(parser=_end, metavar="TIME", help="+90m, or e.g. 2026-11-21T18:00 (UTC)."),
     ] = None
     workgroup: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose path it is (admins only).")
+        str | None, typer.Option(metavar="NAME", help="Owner of the path (admins only).")
     ] = None
     channels: Annotated[
         Channels | None,
@@ -217,7 +219,10 @@ class CreateOptions(PathOptions):
     leave_latency: Annotated[
         int,
         typer.Option(
-            metavar="MS", min=0, max=LEAVE_LATENCY_MAX_MS, help="From a leave to its effect."
+            metavar="MS",
+            min=0,
+            max=LEAVE_LATENCY_MAX_MS,
+            help="Delay between a leave and its effect.",
         ),
     ] = 0
 
@@ -278,13 +283,13 @@ class WatchOptions:
     """Of `paths watch`."""
 
     since: Annotated[
-        str | None, typer.Option(metavar="ID", help="Also what happened after this event.")
+        str | None, typer.Option(metavar="ID", help="Also print events since this one.")
     ] = None
 
 
 @command(app, "watch", told=told)
 def watch_command(options: WatchOptions) -> int:
-    """Print what happens, a line per event, without end."""
+    """Print events, one per line, until interrupted."""
     with _client() as service:
         for event in service.events(options.since):
             if _asked().json:
@@ -297,7 +302,7 @@ def watch_command(options: WatchOptions) -> int:
 
 @command(app, "workgroup", told=told)
 def workgroup_command() -> int:
-    """Say who the token's workgroup is, and what it may use."""
+    """Show the token's workgroup and what it may use."""
     with _client() as service:
         workgroup = service.workgroup()
         return _tell(workgroup, lambda: ctl_text.workgroup_text(workgroup))
@@ -341,9 +346,9 @@ class PictureOptions:
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="[PATH]...", help="Default: all.")
     ] = None
-    counters: Annotated[bool, typer.Option("--counters", help="With frames sent and arrived.")] = (
-        False
-    )
+    counters: Annotated[
+        bool, typer.Option("--counters", help="Show the numbers of frames sent and received.")
+    ] = False
     output: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="FILE.svg, .png, .pdf or .dot (default: DOT on stdout)."),

@@ -48,7 +48,7 @@ def router_of(
         responses=body | _KNOWN,
     )
     def reserve(request: ReservationRequest, who: Who, response: Response) -> ReservationModel:
-        """Reserve a path with its leaves from start_time to end_time; no switch is told before.
+        """Reserve a path with its leaves from start_time to end_time; no switch changes before.
         Idempotent."""
         leaves = tuple(leaf.to_endpoint() for leaf in request.leaves)
         wish = request.to_wish(owner(request, who), leaves)

@@ -154,7 +154,7 @@ class Coordinator:
     ) -> list[Effect]:
         """Remove the leaves of those keys (None: all; the path ends).
 
-        Never refused: a domain that does not confirm is told again until it does. Raises Busy.
+        Never refused: a domain that does not confirm is asked again until it does. Raises Busy.
         """
         record = self.records.get(path)
         if record is None:
@@ -419,7 +419,7 @@ class Coordinator:
     def _shrink(
         self, now: float, record: Record, gone: Container[tuple[str, int, int]]
     ) -> tuple[list[Effect], dict[str, int]]:
-        """Decide the tree without those leaves; return also the domains that are told."""
+        """Decide the tree without those leaves; return also the domains to inform."""
         old = segments_of(self._domains, record.tree)
         tree = shrunk(self._domains, record.tree, gone)
         new = segments_of(self._domains, tree)

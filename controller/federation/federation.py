@@ -133,7 +133,7 @@ class Federation:
     def remove_leaves(self, path: str, keys: Iterable[EndpointKey] | None) -> None:
         """Remove leaves in other domains (None: all of them).
 
-        Raises ServiceError 504 if a domain has not confirmed: it is told again.
+        Raises ServiceError 504 if a domain has not confirmed; the request to it is repeated.
         """
         number = next(self._numbers)
 

@@ -131,7 +131,7 @@ Seconds = Annotated[float, Field(gt=0, lt=1e11)]  # since the epoch
 
 @dataclass(frozen=True)
 class Book:
-    """Reserve the segment from `start_s` to `end_s`; no switch is told before."""
+    """Reserve the segment from `start_s` to `end_s`; no switch is changed before that."""
 
     connection: Connection
     version: Version

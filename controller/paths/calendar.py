@@ -109,7 +109,7 @@ class Calendar:
     ) -> Booking:
         """Return the booking of a path with these leaves; enter nothing.
 
-        `live`: the paths that there are now. Raises PlanError.
+        `live`: the paths that exist now. Raises PlanError.
         """
         books = Reservations(self._core)
         for path in live:
@@ -163,7 +163,7 @@ class Calendar:
     ) -> None:
         """Raise PlanError if a change takes what is booked while the path lasts.
 
-        `reservations`: without the change, or with it (`entered`). The paths that there are now
+        `reservations`: without the change, or with it (`entered`). The paths that exist now
         count as if they lasted.
         """
         overlapping = [b for b in self if b.name != new.name and b.overlaps(now_s, new.end_time)]

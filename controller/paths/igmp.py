@@ -113,7 +113,7 @@ def mac_of(group: IPv4Address) -> str:
 def read(frame: bytes) -> Received:
     """Parse an Ethernet frame.
 
-    It must have TTL 1, so that no router forwarded it. A missing Router Alert is told, not refused:
+    It must have TTL 1, so that no router forwarded it. A missing Router Alert is only reported:
     some hosts of version 2 send none. Raises NotIgmp.
     """
     if not 34 <= len(frame) <= FRAME_MAX_BYTES:

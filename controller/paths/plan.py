@@ -241,7 +241,7 @@ def _feeds(entry: Entry) -> bool:
 
 
 def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
-    """What feeds only the branches that there are before and after."""
+    """Return what feeds only branches that exist before and after."""
     groups = {entry.number: entry for entry in then if isinstance(entry, Group)}
     common: set[Entry] = set()
     kept: set[int] = set()

@@ -5,11 +5,11 @@ Counters are matched with the path's entries by the entries' own keys (forwardin
 starts a group's counters anew whenever the group is changed (Open vSwitch does), that is when a
 branch at that switch comes or goes; `Ledger` adds up over that, but what was counted between the
 readings before and after the change may not be in its sums. So totals are "at least"; what is
-missing at a leaf is told exactly, but only since the counters that it is worked out from began
+missing at a leaf is counted exactly, but only since the counters that it is worked out from began
 (`since`).
 
 A frame of a channel counts at each place with the path's other multicast, and for itself
-(`ChannelCounts`). What is missing is told of the other multicast alone.
+(`ChannelCounts`). Only for other multicast does it report what is missing.
 
 Counts of several switches are not read at one instant: frames on their way show as missing until
 the next reading.

@@ -105,13 +105,13 @@ def of_plan_error(error: PlanError) -> ServiceError:
 
 
 def unknown_path(name: str) -> ServiceError:
-    """Return what those are told for whom there is no such path."""
+    """Return the problem for callers who cannot see such a path."""
     detail = f"there is no path '{name}'; valid: a name that GET /v1/paths lists"
     return ServiceError(404, "unknown-path", "Unknown path", detail)
 
 
 def name_in_use(name: str) -> ServiceError:
-    """Return what a workgroup is told that wants the name of another workgroup's path or hold."""
+    """Return the problem for a workgroup that asks for a name in use by another workgroup."""
     detail = f"the name '{name}' is in use; valid: another one"
     return ServiceError(409, "path-exists", "Path exists", detail)
 

@@ -46,7 +46,7 @@ class CarouselRun(FilesRun):
 
     @property
     def setup(self) -> Setup:
-        """Return what the programs are told."""
+        """Return the programs' options."""
         return setup_of(self.job, self.network, self.emulation, self.queues)
 
     # -- set-up -------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from topologies.model.network import Network
 
 # What runs a cell whose path is its protocol's own kind.
 OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
-# What runs any other cell with one feed, by how its protocol is told of products.
+# What runs any other cell with one feed, by how its protocol learns of products.
 RUNS: Final[Mapping[Feed, type[CellRun]]] = {
     "ldm": CellRun,
     "carousel": CarouselRun,
@@ -58,7 +58,7 @@ def _kind_of(cell: CellSpec) -> type[CellBase]:
 
 
 def run_cell(job: Job, out: Path) -> Event:
-    """Run the cell in this process, which must have one thread. What is told at its end."""
+    """Run the cell in this process, which must have one thread. Return its last event."""
     network = Network.from_json(job.network.read_text())
     phase("bringing the network up")
     with (

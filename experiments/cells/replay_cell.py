@@ -543,7 +543,7 @@ class CellRun(CellBase):
         return verdict.verdict, identical != "fail"
 
     def _path_interfaces(self) -> dict[str, object]:
-        """Return the interfaces by which what competes is told apart, by host."""
+        """Return, by host, the interfaces that tell competing traffic apart."""
         if not (self.cell.has_rivals or self.cell.bottleneck.rate_bps):
             return {}
         lanes = range(1, self.network.lane_count + 1)

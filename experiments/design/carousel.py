@@ -24,7 +24,7 @@ NAME: Final = "file"  # of the file, at the sender and at receivers
 
 @dataclass(frozen=True)
 class Carousel:
-    """The file, and what fcast-send is told."""
+    """The file, and the options of fcast-send."""
 
     file_bytes: int  # 0: the trace is replayed instead
     fec: str  # as fcast-send has it

@@ -27,7 +27,7 @@ SHORT_MEAN_BYTES: Final = 3163  # 85 % of an exponential distribution are below 
 
 @dataclass(frozen=True)
 class Layers:
-    """What m2c-send and m2c-recv are told."""
+    """The options of m2c-send and m2c-recv."""
 
     cc: str = "m2c"  # as m2c-recv has it
     leave_latency_ms: int = 0  # of the network

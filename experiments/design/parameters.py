@@ -19,7 +19,7 @@ from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 
 
 def _known_protocol(value: object) -> object:
-    """The name of a protocol that there is, of this project or of an installed package."""
+    """The name of a known protocol, from this project or an installed package."""
     try:
         valid = registry.cell_names()
     except registry.ProtocolError as error:
@@ -92,12 +92,12 @@ WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False), NO
 
 
 def _mac_level(value: object) -> object:
-    """0, 1 and 2 may be written as numbers."""
+    """0, 1 and 2 may be numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _handicap(value: object) -> object:
-    """What the first receiver has of its own."""
+    """A condition that only the first receiver has."""
     try:
         conditions.handicap(str(value))
     except ValueError as error:

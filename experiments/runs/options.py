@@ -30,12 +30,15 @@ class GuestOptions:
 
     jobs: Annotated[
         int | None,
-        typer.Option(parser=count, metavar="N", help="Guests at once (default: one per core)."),
+        typer.Option(parser=count, metavar="N", help="Parallel guests (default: one per core)."),
     ] = None
     limit_s: Annotated[
         float | None,
         typer.Option(
-            "--limit-s", parser=seconds, metavar="S", help="Real seconds a cell may take (virtual)."
+            "--limit-s",
+            parser=seconds,
+            metavar="S",
+            help="Limit of a cell's real time (virtual clock).",
         ),
     ] = None
     stall_s: Annotated[
@@ -54,7 +57,7 @@ class BuildOptions(GuestOptions):
     """And where the C programs are."""
 
     build: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where the C programs are.", show_default=False)
+        Path, typer.Option(metavar="DIR", help="Directory of the C programs.", show_default=False)
     ] = BUILD
 
 
@@ -77,12 +80,14 @@ class Overrides(BuildOptions):
     ] = None
     trace: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Lines 'SIZE YYYYMMDDhhmmss.mmm', or: model."),
+        typer.Option(metavar="FILE", help="File with lines 'SIZE YYYYMMDDhhmmss.mmm', or: model."),
     ] = None
     seed: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Base seed.")] = None
     queue_bytes: Annotated[
         int | None,
-        typer.Option(parser=size_bytes, metavar="N", help="Sender's product queue (paper: 5GB)."),
+        typer.Option(
+            parser=size_bytes, metavar="N", help="Size of the sender's product queue (paper: 5GB)."
+        ),
     ] = None
 
 
@@ -98,14 +103,14 @@ class RunChoices(Overrides):
             "this regular expression. Several: all must hold.",
         ),
     ] = field(default_factory=list)
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and end.")] = False
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan and exit.")] = False
     order: Annotated[
         Literal["random", "file"],
-        typer.Option(help="Of the cells: by seed, or as in the file."),
+        typer.Option(help="Order of the cells: by seed, or as in the file."),
     ] = "random"
     include_invalid: Annotated[
         bool,
-        typer.Option("--include-invalid", help="Means also count cells whose verdict is invalid."),
+        typer.Option("--include-invalid", help="Include cells with an invalid verdict in means."),
     ] = False
     resume: Annotated[bool, typer.Option("--resume", help="Use the cells of interrupted runs.")] = (
         False
@@ -123,12 +128,12 @@ class RunChoices(Overrides):
         typer.Option(
             parser=time_s,
             metavar="TIME",
-            help="Of real time, after which --until-decided begins no cell.",
+            help="Real time after which --until-decided starts no cell.",
             show_default="2h",
         ),
     ] = None
     runs: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where results go.", show_default=False)
+        Path, typer.Option(metavar="DIR", help="Directory for the results.", show_default=False)
     ] = RUNS
     keep_work: Annotated[bool, typer.Option("--keep-work", help="Keep the product queues.")] = False
     sample: Annotated[
@@ -142,7 +147,7 @@ class RunChoices(Overrides):
         ),
     ] = field(default_factory=list)
     monitor: Annotated[
-        bool, typer.Option("--monitor", help="The same as --sample counters --sample minutes.")
+        bool, typer.Option("--monitor", help="Same as --sample counters --sample minutes.")
     ] = False
     capture: Annotated[
         list[str],
@@ -157,14 +162,17 @@ class RunChoices(Overrides):
         typer.Option(
             parser=size_bytes,
             metavar="N",
-            help="Size of a capture at most: the latest frames.",
+            help="Maximum size of a capture; the latest frames are kept.",
             show_default="64MB",
         ),
     ] = DEFAULT_LIMIT_BYTES
     snap_bytes: Annotated[
         int,
         typer.Option(
-            parser=size_bytes, metavar="N", help="Of each captured frame.", show_default="all"
+            parser=size_bytes,
+            metavar="N",
+            help="Bytes of each captured frame to keep (0: all).",
+            show_default="all",
         ),
     ] = 0
 
@@ -177,7 +185,7 @@ class RunOptions(RunChoices):
         str,
         typer.Argument(
             metavar="NAME",
-            help="An experiment, or a .yaml file.",
+            help="An experiment or a .yaml file.",
             autocompletion=completing(_experiments),
         ),
     ]
@@ -195,7 +203,7 @@ class RunOptions(RunChoices):
     ] = None
     mixed: Annotated[
         bool,
-        typer.Option("--mixed", help="Take workers whose kernel, programs or packages differ."),
+        typer.Option("--mixed", help="Accept workers whose kernel, programs or packages differ."),
     ] = False
 
 
@@ -207,16 +215,16 @@ class RepeatOptions(BuildOptions):
     """Of `repeat`."""
 
     run: Run
-    clock: Annotated[
-        NativeOrVirtual | None, typer.Option(help="Default: the one that the run had.")
-    ] = None
+    clock: Annotated[NativeOrVirtual | None, typer.Option(help="Default: the run's clock.")] = None
     other_programs: Annotated[
         bool,
-        typer.Option("--other-programs", help="Go on with other programs than the run had."),
+        typer.Option(
+            "--other-programs", help="Continue even if the programs differ from the run's."
+        ),
     ] = False
     against: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Run nothing: compare with this repetition."),
+        typer.Option(metavar="RUN", help="Compare with this run instead of running it again."),
     ] = None
 
 
@@ -267,14 +275,14 @@ class RegressionOptions(BuildOptions):
         Path | None,
         typer.Option(metavar="FILE", help="Other bands than catalogue/bands/NAME.yaml."),
     ] = None
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML there.")] = (
-        None
-    )
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write JUnit XML to this file.")
+    ] = None
     summary: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Append a Markdown summary to it.",
+            help="Append a Markdown summary to this file.",
             envvar="GITHUB_STEP_SUMMARY",
         ),
     ] = None
@@ -291,7 +299,7 @@ class RegressionOptions(BuildOptions):
         typer.Option(
             parser=_share,
             metavar="P%",
-            help="Of the measured values on either side, in a proposal.",
+            help="Relative tolerance on either side, in a proposal.",
             show_default="0.1%",
         ),
     ] = DEFAULT_TOLERANCE
@@ -303,12 +311,14 @@ class ReportOptions:
 
     runs: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[RUN]...", help="Default: the newest. Several: side by side."),
+        typer.Argument(
+            metavar="[RUN]...", help="Default: the newest run. Several runs are compared."
+        ),
     ] = None
     full: Annotated[bool, typer.Option("--full", help="Print the whole report.")] = False
     include_invalid: Annotated[
         bool,
-        typer.Option("--include-invalid", help="Means also count cells whose verdict is invalid."),
+        typer.Option("--include-invalid", help="Include cells with an invalid verdict in means."),
     ] = False
     identical: Annotated[
         bool,
@@ -320,9 +330,12 @@ class ReportOptions:
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Where the comparison goes (default: runs/compared/RUN--RUN).",
+            help="Directory for the comparison (default: runs/compared/RUN--RUN).",
         ),
     ] = None
     json: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The comparison's figures, all digits.")
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Also write the comparison with all digits to this file."
+        ),
     ] = None

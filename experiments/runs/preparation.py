@@ -146,7 +146,7 @@ class Traces:
 
 
 def check_cut(cell: CellSpec, network: Network) -> None:
-    """Check that there is a link to cut. Raises UsageError."""
+    """Check that a link to cut exists. Raises UsageError."""
     if cell.cut != "none" and handoff_of(network) is None:
         raise UsageError(
             f"cut: found '{cell.cut}' with topology {network.name}, whose paths stay in one "

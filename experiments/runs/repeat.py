@@ -3,7 +3,7 @@
 
 What decides the outcome must be there again: the cells with their parameters and seeds, the
 networks, the traces, the programs of the system and, in virtual time, the guest's kernel; else it
-is refused. Other versions of Python packages, another kernel or another state of the code are told.
+is refused. Other package versions, another kernel or changed code are only reported.
 
 In virtual time, on the same software, the figures must be the same to the last digit; else they
 must agree within their error bars (`parsers.measure.agreement`).
@@ -186,7 +186,7 @@ def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
 
 
 def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """Return what is told where it differs: code, packages, kernel."""
+    """Return what is reported where it differs: code, packages, kernel."""
     git = raw.get("git") or GitState(commit=None, dirty=None)
     python = raw.get("python") or PythonRecord(version="", packages={})
     found: dict[str, Scalar | None] = {

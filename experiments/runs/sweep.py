@@ -153,7 +153,7 @@ class Sweep:
         return items
 
     def _turn(self) -> Turn | None:
-        """Return a turn; None: guests of other users come first, which is told now and then."""
+        """Return a turn; None: guests of other users come first, which is reported now and then."""
         if self._turns is None:
             return Turn()
         turn = self._turns.take()

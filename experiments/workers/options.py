@@ -20,7 +20,7 @@ class WorkersOptions:
 
     count: Annotated[
         int | None,
-        typer.Option(parser=count, metavar="N", help="Workers (default: one per core)."),
+        typer.Option(parser=count, metavar="N", help="Number of workers (default: one per core)."),
     ] = None
     join: Annotated[
         str | None,

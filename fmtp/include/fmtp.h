@@ -234,9 +234,9 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
                       struct tp_error *err);
 /* The bytes of the product are no longer what was offered: it is released, and receivers that lack
- * any of it are told so. false: it is not retained (any more). */
+ * any of it are informed. false: it is not retained (any more). */
 bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
-/* All is done: receivers that speak extension 1 are told so (fmtp_client_finished), as far as their
+/* All is done: receivers that speak extension 1 are informed (fmtp_client_finished), as far as their
  * connections take it at once. */
 void fmtp_server_finish(struct fmtp_server *s);
 /* Counters since the opening, and what is connected now. */
@@ -253,7 +253,7 @@ size_t fmtp_server_get_receivers(struct fmtp_server *s, struct fmtp_receiver_pla
 
 /* ------------------------------------------------------------------ receiving side */
 
-/* What begun() returns for a product that it cannot keep: the sender is told. */
+/* What begun() returns for a product that it cannot keep; the sender is informed. */
 #define FMTP_NO_PLACE ((void *)-1)
 
 struct fmtp_client_config {

@@ -38,7 +38,7 @@ struct fmtp_mac *fmtp_mac_new_signer_of(enum fmtp_mac_kind kind);
 /* Receiver: the key of the sender, as the key exchange brought it; its form tells the level. NULL
  * if it is no key of any level. */
 struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len);
-/* The same where the kind is told. */
+/* The same with an explicit kind. */
 struct fmtp_mac *fmtp_mac_new_verifier_of(enum fmtp_mac_kind kind, const uint8_t *key, size_t len);
 /* Frees it; the key is overwritten. m may be NULL. */
 void fmtp_mac_free(struct fmtp_mac *m);
@@ -49,7 +49,7 @@ enum fmtp_mac_kind fmtp_mac_kind(const struct fmtp_mac *m);
 size_t fmtp_mac_len(const struct fmtp_mac *m); /* 0, 28, 32 or 64 */
 /* Bytes of the keys of a kind. */
 size_t fmtp_mac_key_len_of(enum fmtp_mac_kind kind);
-/* What the receivers are told. */
+/* What the receivers learn. */
 const uint8_t *fmtp_mac_key(const struct fmtp_mac *m, size_t *len);
 /* Could these bytes be the key of some level, by their length? */
 bool fmtp_mac_is_key_len(size_t len);

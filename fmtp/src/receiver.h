@@ -58,7 +58,7 @@ void fmtp_receiver_free(struct fmtp_receiver *r);
  * indices begin anew. -1: block_bytes or fec_k out of bounds, or no memory; nothing changed. */
 int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *session,
                           uint64_t now_ns);
-/* The product is given up here, and the sender is told that it could not be kept. */
+/* Give up the product and inform the sender that it could not be kept. */
 void fmtp_receiver_abandon(struct fmtp_receiver *r, uint32_t index);
 /* Did the sender say that it was done? */
 bool fmtp_receiver_finished(const struct fmtp_receiver *r);

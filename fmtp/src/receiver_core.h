@@ -49,7 +49,7 @@ struct product {
     bool has_early;   /* something of it is in the reorder buffer */
     bool heard;       /* a datagram or the stream named it; else it was only skipped */
     bool skipped;     /* asked for because a datagram skipped it, */
-    bool doubtful;    /* and nothing confirms that there is such a product */
+    bool doubtful;    /* and nothing confirms that the product exists */
     bool confirmed;   /* by RETX_BOP: it began as the sender says */
     bool disputed;    /* its BOP was asked for because datagrams contradict one another */
     bool asked_heard; /* its BOP was asked for since it was heard */

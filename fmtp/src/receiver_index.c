@@ -255,7 +255,7 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p)
         return false;
     uint32_t index = p->index, retx_blocks = p->retx_blocks;
     struct timespec start = p->start;
-    /* With extension 1 the sender is told how much was lost on the way. */
+    /* With extension 1 the sender learns how much was lost on the way. */
     uint32_t lost = r->session.extended ? p->nblocks - p->first_time : 0;
     fmtp_rx_emit(r, FMTP_RETX_END, index, lost, 0);
     fmtp_rx_drop(r, p);

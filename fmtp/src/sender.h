@@ -84,7 +84,7 @@ bool fmtp_sender_ready(const struct fmtp_sender *s);
 int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
                       struct tp_error *err);
 
-/* Releases the product; peers that lack any of it are told. false: it is not retained. */
+/* Releases the product and informs peers that lack any of it. false: it is not retained. */
 bool fmtp_sender_withdraw(struct fmtp_sender *s, uint32_t index);
 /* The bytes of what goes to the peer next cannot be read: withdraws that product. false: they are
  * of none. */
@@ -146,7 +146,7 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int peer, size_t bytes, uint64
 
 /* --- time */
 uint64_t fmtp_sender_deadline(const struct fmtp_sender *s); /* TP_NEVER: none */
-/* Does what is due at now_ns: products time out, receivers are told to ask. */
+/* Does what is due at now_ns: products time out, receivers are asked for their requests. */
 void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns);
 
 /* Counters alone: no counts of what is connected or retained now. */

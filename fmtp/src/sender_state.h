@@ -142,7 +142,7 @@ struct fmtp_sender {
     struct tp_timers timers, nudges;
 
     struct product *current; /* being multicast, until its EOP was sent */
-    uint64_t cursor;         /* what of it is planned: 0 nothing, 1 BOP, 1+n n blocks, all */
+    uint64_t cursor;         /* what is planned so far: 0 nothing, 1 BOP, 1+n n blocks, all */
     struct group *appending; /* proactive parity comes before the next block */
     struct item items[FMTP_FILL_MAX]; /* ring */
     size_t first_item, nitems;

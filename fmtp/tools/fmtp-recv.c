@@ -368,7 +368,7 @@ static void open_feeds(struct run *run)
     }
 }
 
-/* What no longer has room ends alone, and its sender is told. */
+/* A product without room ends alone, and its sender is informed. */
 static void reserve_more(struct feed *feed)
 {
     bool some = false;

@@ -84,7 +84,7 @@ static int check_place(const struct store *store, const struct stored *f, int fd
 /* Its place in memory and on the disk; 0, or why it has none. */
 static int lay_out(struct store *store, struct stored *f)
 {
-    /* A full disk is told now. What is there is reserved bit by bit while data arrive: a large
+    /* Report a full disk now. What is there is reserved bit by bit while data arrive: a large
      * file in memory at once takes so long that datagrams are lost meanwhile. */
     int error = check_place(store, f, f->fd);
 

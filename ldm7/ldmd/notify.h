@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a service manager is told (sd_notify(3)): a datagram to the socket that NOTIFY_SOCKET names.
+ * Messages to a service manager (sd_notify(3)): a datagram to the socket that NOTIFY_SOCKET names.
  * Only the top process speaks: its children, and programs of EXEC entries, do not inherit it.
  */
 #ifndef LDMD_NOTIFY_H

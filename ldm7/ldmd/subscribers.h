@@ -13,7 +13,7 @@
 
 struct subscribers;
 
-/* tcp_port: FMTP's, which subscribers are told. control_fd: where subscriptions come from
+/* tcp_port: FMTP's, as announced to subscribers. control_fd: where subscriptions come from
  * (mldm_subscribe). NULL: logged. */
 struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
                                      const struct conf_multicast *entry, uint16_t tcp_port,
@@ -30,7 +30,7 @@ bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
 /* How many connections it may have: one for each subscription, which is reserved; or one, that
  * ALLOW entries grant the address. */
 struct fmtp_grant subscribers_grant(const struct subscribers *s, struct in_addr peer);
-/* A subscriber that waits for a sender that cannot start is told so at once. */
+/* A subscriber that waits for a sender that cannot start is refused at once. */
 void subscribers_refuse_waiting(int control_fd);
 
 #endif

@@ -93,7 +93,7 @@ def parts(
     if cell.protocol in ("fcast", "m2c"):
         reason = "its sender sends all by multicast: nothing is repaired or pulled"
     elif cell.protocol not in WITH_OWN_LOGS:
-        reason = "what the sender's bytes were is told by LDM7 only"
+        reason = "only LDM7 reports what the sender's bytes were"
     elif cell.protocol != "ldm7":
         reason = "LDM6 sends everything by TCP, a copy for each receiver"
     elif start is None or end is None or key not in end.classes:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory's files -> everything that was measured, without drawing or writing anything.
 
-The report is made of this, and `verify` sets it against the metrics.json that there is.
+The report is made from this, and `verify` compares it with the existing metrics.json.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def _present(found: Mapping[str, T | None]) -> dict[str, T]:
 
 def load_cell(directory: Path) -> CellData:
     """Reads `cells/<cell>/`. `BadFile` if cell.json is missing or a JSON file is malformed; every
-    other file may be missing, which is told in `missing`."""
+    other file may be missing, which `missing` lists."""
     files = _Directory(directory)
     cell_file = directory / "cell.json"
     if not cell_file.is_file():

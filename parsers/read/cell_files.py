@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cell.json, verdict.json, manifest.json and what of network.json the report needs."""
+"""cell.json, verdict.json, manifest.json, and the parts of network.json that the report needs."""
 
 from __future__ import annotations
 

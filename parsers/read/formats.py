@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All formats that this room reads, by name: how each is told by its first lines, and its records
+"""All formats that this room reads, by name: how its first lines identify each, and its records
 as JSON objects."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ovs-ofctl dump-flows`, `dump-groups`, `dump-group-stats`, `dump-meters` and `meter-stats` text
--> records. What a line is of is told by the line itself, so one file may hold several dumps."""
+-> records. Each line shows what it belongs to, so one file may hold several dumps."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What all figures share: their style, and how they become PNG, SVG and PDF bytes.
 
-Colours are the Okabe-Ito palette; curves are told apart also by marker, dash or hatch, so that
+Colours are the Okabe-Ito palette; curves also differ in marker, dash or hatch, so that
 neither colour vision nor a grey print matters. The same data gives the same bytes.
 """
 

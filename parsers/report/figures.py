@@ -18,7 +18,7 @@ from parsers.report.drawing import Plot, style
 
 @dataclass(frozen=True)
 class Drawn:
-    """The figures that there is data for, and a sentence for each of the others."""
+    """The figures that have data, and a sentence for each of the others."""
 
     plots: tuple[Plot, ...]
     left_out: tuple[str, ...]

@@ -25,7 +25,7 @@ LABELLED = 8  # as many published values get their number beside them
 
 @dataclass(frozen=True)
 class Look:
-    """How a line is told from others."""
+    """How a line differs from others."""
 
     colour: str
     marker: str

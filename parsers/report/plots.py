@@ -351,7 +351,7 @@ _KINDS: tuple[tuple[str, str, Callable[[Group], Figure | None]], ...] = (
 
 
 def render_plots(group: Group, suffix: str = "") -> tuple[Plot, ...]:
-    """All figures of a group that there is data for; `suffix` goes into their names."""
+    """All figures of a group that have data; `suffix` goes into their names."""
     found = []
     for kind, title, draw in _KINDS:
         name = f"{kind}{suffix}"

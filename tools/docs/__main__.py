@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tools.docs`: the documentation as a site that works from disk, in build/docs.
 
+`--into FOLDER` also puts it into a folder with a site for each version (versions.py).
+
 Generated pages: the REST interface's OpenAPI document, the keys of topology and experiment files,
 every command of `downpour`, the manual pages, and the drawing of the house by Graphviz.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import re
@@ -23,6 +26,7 @@ from downpour.cli import app
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.house_graph import c_house, graphviz, python_house
 from tools.docs.schema_pages import schema_page
+from tools.docs.versions import publish
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = ROOT / "docs"
@@ -34,29 +38,37 @@ SCHEMAS: Final = {
 }
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, into: Path | None = None) -> int:
     """Build the site in `folder`, which is emptied first; return mkdocs' exit code."""
+    version = subprocess.run(
+        [ROOT / "tools/version"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     source = folder / "source"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(PAGES, source)
     for page in source.rglob("*.md"):
-        page.write_text(_inside(page.read_text(), page.relative_to(source)))
+        page.write_text(indented(_inside(page.read_text(), page.relative_to(source))))
     _reference(source / "reference")
     _drawings(source / "develop")
     settings = Path(__file__).with_name("mkdocs.yml").read_text()
+    settings += f"copyright: Downpour {version}\n"
+    if into is not None:
+        settings += "extra: {version: {provider: mike}}\n"
     (folder / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(_contents(source))}\n")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     code = subprocess.run(command, check=False, env=environment, cwd=folder).returncode
     if code == 0:
         print(f"docs: {folder / 'site/index.html'}")
+        if into is not None:
+            publish(folder / "site", into, version)
     return code
 
 
 def _contents(source: Path) -> list[object]:
     """Return mkdocs' `nav`: the sections in the order in which a reader needs them."""
     sections = [{name.capitalize(): _section(source / name, source)} for name in SECTIONS]
-    return ["index.md", *sections, "references.md"]
+    return [{"Home": "index.md"}, *sections, "references.md"]
 
 
 def _section(folder: Path, source: Path) -> list[object]:
@@ -73,6 +85,21 @@ def _section(folder: Path, source: Path) -> list[object]:
         if one.is_dir() and [*one.glob("*.md")] and not (one / "report.md").exists()
     ]
     return [*names, *below, *([{"Reports": reports}] if reports else [])]
+
+
+def indented(text: str) -> str:
+    """Return a page whose items of numbered lists are continued by four spaces, as Python-Markdown
+    wants it; people write three, as CommonMark allows."""
+    in_item = in_block = False
+    lines = []
+    for line in text.splitlines():
+        if re.match(r"\d+\. ", line) and not in_block:
+            in_item = True
+        elif line and not line.startswith("   "):
+            in_item = False
+        in_block ^= re.match(r" *```", line) is not None
+        lines.append(f" {line}" if in_item and line.startswith("   ") else line)
+    return "\n".join(lines) + "\n"
 
 
 def _inside(text: str, page: Path) -> str:
@@ -119,4 +146,6 @@ def _drawings(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(BUILD))
+    parser = argparse.ArgumentParser(prog="python -m tools.docs")
+    parser.add_argument("--into", type=Path, help="a folder with a site for each version")
+    sys.exit(main(BUILD, parser.parse_args().into))

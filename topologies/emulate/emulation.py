@@ -309,7 +309,7 @@ class Emulation:
     # -- making -------------------------------------------------------------------------------
 
     def open(self, progress: Callable[[str], None]) -> None:
-        """Make the network; `progress` is told each step. NetworkError."""
+        """Make the network; `progress` gets each step. NetworkError."""
         progress("Open vSwitch and controller")
         self._controllers.start()
         self._switches.start()
@@ -395,7 +395,7 @@ class Emulation:
             return
         self._closed = True
         with _interrupts_held():
-            # All are told first and waited for then: freeing the relay's rings takes a second.
+            # Signal all first, then wait: freeing the relay's rings takes a second.
             for controller in self._controllers.all():
                 controller.tell_to_stop()
             if self._relay is not None:
