@@ -177,7 +177,7 @@ def queue_text(places: int, found: Sequence[Ticket]) -> str:
         waiting[ticket.uid] = waiting.get(ticket.uid, 0) + 1
     running = sum(ticket.runs for ticket in found)
     names = ", ".join(f"{_login(uid)} ({n})" for uid, n in waiting.items())
-    return f"places for guests: {places}, taken: {running}; waiting: {names or 'nobody'}\n"
+    return f"places for guests: {places}, taken: {running}; waiting: {names or 'none'}\n"
 
 
 def _span(seconds: float) -> str:

@@ -74,7 +74,7 @@ def _run(worker: Worker, key: Any, place: Path, topic: str) -> dict[str, Any]:
             if code is not None:
                 break
             if _not_wanted(worker, key):
-                raise RuntimeError("nobody waits for this cell any more")
+                raise RuntimeError("no run waits for this cell any longer")
             time.sleep(TICK_S)
     finally:
         _end(cell)
