@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import markdown
+import markdown  # type: ignore[import-untyped]
 import pytest
 import typer
 from ruamel.yaml import YAML

@@ -236,8 +236,8 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
 /* The bytes of the product are no longer what was offered: it is released, and receivers that lack
  * any of it are informed. false: it is not retained (any more). */
 bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
-/* All is done: receivers that speak extension 1 are informed (fmtp_client_finished), as far as their
- * connections take it at once. */
+/* All is done: receivers that speak extension 1 are informed (fmtp_client_finished), as far as
+ * their connections take it at once. */
 void fmtp_server_finish(struct fmtp_server *s);
 /* Counters since the opening, and what is connected now. */
 void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats *out);

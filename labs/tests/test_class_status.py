@@ -132,4 +132,4 @@ def test_the_queue_of_a_machine() -> None:
     ]
     text = class_status.queue_text(8, found)
     assert text == "places for guests: 8, taken: 1; waiting: user-4000000 (2), root (1)\n"
-    assert class_status.queue_text(2, []) == "places for guests: 2, taken: 0; waiting: nobody\n"
+    assert class_status.queue_text(2, []) == "places for guests: 2, taken: 0; waiting: none\n"

@@ -105,10 +105,9 @@ def parse(words: list[str]) -> None:
         context = command.make_context(words[0] if words else None, list(words), parent=context)
         if not isinstance(command, click.Group):
             return
-        name, found, words = command.resolve_command(context, context.protected_args or words)
+        name, found, words = command.resolve_command(context, [*context.protected_args, *context.args])
         assert found is not None, name
         command = found
-        context.protected_args = []
 
 
 @pytest.mark.parametrize("lab", MEASURING, ids=number)
