@@ -331,7 +331,7 @@ def case_two_receivers_in_one_directory(m: Site) -> None:
     first = m.receive(got, name="first")
     wait_for("first receiver", lambda: "sandbox" in first.said())
     argv = [m.recv_path, "--group", GROUP, "--interface", "127.0.0.1", str(got)]
-    m.refuses(argv, f"'{got}': another fcast-recv uses it; valid: a directory for each", code=1)
+    m.refuses(argv, f"'{got}': another receiver uses it; valid: a directory for each", code=1)
     m.send([big])
     first.ends(0)
     same(got / "big", big)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +13,20 @@
 #include "location.h"
 #include "log_limit.h"
 #include "loop/loop.h"
-#include "tool/command.h"
 
 #define MINUTE_NS UINT64_C(60000000000)
+
+static void __attribute__((format(printf, 2, 3)))
+tell(const struct arrival *a, const char *format, ...)
+{
+    char text[FCAST_NAME_MAX + 512];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    a->news.trouble(a->news.ctx, text);
+}
 
 static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
                               const struct fcast_fti *fti, struct fcast_place *out)
@@ -34,8 +46,10 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     uint64_t more;
     if (answer == FCAST_REFUSE && !a->places.error &&
         log_limit_take(a->log, "sender", why, 1, a->now_ns, &more))
-        fprintf(stderr, "%s: toi=%llu bytes=%llu: no place: %s (once a minute)\n", program,
-                (unsigned long long)toi, (unsigned long long)fti->length, why);
+        tell(a, "toi=%llu bytes=%llu: no place: %s (once a minute)", (unsigned long long)toi,
+             (unsigned long long)fti->length, why);
+    if (answer == FCAST_WANT && a->news.began)
+        a->news.began(a->news.ctx, toi, fti->length);
     return answer;
 }
 
@@ -120,20 +134,18 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
         a->places.error = errno ? errno : EIO;
     place_close(&a->places, place, result == STORED, result == NO_ROOM);
     if (result == WRONG_DIGEST || result == NOT_TAKEN)
-        fprintf(stderr, "%s: toi=%llu bytes=%llu: %s\n", program, (unsigned long long)toi,
-                (unsigned long long)bytes, job.why);
+        tell(a, "toi=%llu bytes=%llu: %s", (unsigned long long)toi, (unsigned long long)bytes,
+             job.why);
     if (result != STORED)
         return result == WRONG_DIGEST ? FCAST_WRONG : FCAST_UNSTORED;
     a->bytes += job.written;
-    struct fcast_receiver_stats st;
-    fcast_receiver_get_stats(a->core, &st);
-    printf("toi=%llu bytes=%llu seconds=%.3f received=%llu lost=%llu useful=%llu digest=%s "
-           "name=%s\n",
-           (unsigned long long)toi, (unsigned long long)job.written,
-           (double)(a->now_ns - a->begun_ns) / 1e9, (unsigned long long)st.received,
-           (unsigned long long)st.lost, (unsigned long long)st.useful,
-           meta->has_digest ? "good" : "none", name);
-    fflush(stdout);
+    struct arrival_file file = {.toi = toi,
+                                .bytes = job.written,
+                                .name = name,
+                                .has_digest = meta->has_digest,
+                                .seconds = (double)(a->now_ns - a->begun_ns) / 1e9};
+    fcast_receiver_get_stats(a->core, &file.stats);
+    a->news.file(a->news.ctx, &file);
     return FCAST_STORED;
 }
 
@@ -155,30 +167,42 @@ static void clean(struct arrival *a)
 
     if (places_left_copy(&a->places, name, sizeof name, &pid) &&
         datadir_remove_begun(&a->dir, name, pid, why, sizeof why) < 0)
-        fprintf(stderr, "%s: '%s/%s', half made: %s\n", program, a->dir_path, name, why);
+        tell(a, "'%s/%s', half made: %s", a->dir_path, name, why);
     places_forget_copy(&a->places);
     places_bound(&a->places, a->max_bytes);
 }
 
-void arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes)
+enum arrival_opened arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes,
+                                 struct tp_error *err)
 {
     const int fd = open(dir_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
     a->dir_path = dir_path;
     a->max_bytes = max_bytes;
-    if (fd < 0 || datadir_open(&a->dir, dir_path) < 0)
-        die_usage("directory '%s': %s", dir_path, strerror(errno));
-    a->dir.own = ".fcast";
-    if (places_open(&a->places, fd) < 0) {
-        if (errno == EWOULDBLOCK)
-            die("'%s': another %s uses it; valid: a directory for each", dir_path, program);
-        die("'%s/.fcast': %s", dir_path, strerror(errno));
+    if (fd < 0 || datadir_open(&a->dir, dir_path) < 0) {
+        tp_fail(err, "directory '%s': %s", dir_path, strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return ARRIVAL_NO_DIRECTORY;
     }
+    a->dir.own = ".fcast";
+    const int opened = places_open(&a->places, fd);
+    if (opened < 0 && errno == EWOULDBLOCK)
+        tp_fail(err, "'%s': another receiver uses it; valid: a directory for each", dir_path);
+    else if (opened < 0)
+        tp_fail(err, "'%s/.fcast': %s", dir_path, strerror(errno));
     close(fd);
+    if (opened < 0) {
+        datadir_close(&a->dir);
+        return ARRIVAL_FAILED;
+    }
     clean(a);
     a->log = log_limit_new(16, MINUTE_NS);
-    if (!a->log)
-        die("out of memory");
+    if (a->log)
+        return ARRIVAL_OPEN;
+    tp_fail(err, "out of memory");
+    arrival_close(a, false);
+    return ARRIVAL_FAILED;
 }
 
 void arrival_serve(struct arrival *a, struct fcast_receiver_config *cfg)
@@ -201,10 +225,10 @@ void arrival_time(struct arrival *a)
         return;
     a->stale = st.stale;
     if (log_limit_take(a->log, "sender", "stale", 1, a->now_ns, &more))
-        fprintf(stderr,
-                "%s: refused datagrams by the time they say, %lld s %s: recorded and replayed, or "
-                "a clock is wrong; valid: --max-age (once a minute)\n",
-                program, llabs((long long)st.stale_s), st.stale_s < 0 ? "ahead" : "ago");
+        tell(a,
+             "refused datagrams by the time they say, %lld s %s: recorded and replayed, or a clock "
+             "is wrong; valid: --max-age (once a minute)",
+             llabs((long long)st.stale_s), st.stale_s < 0 ? "ahead" : "ago");
 }
 
 void arrival_close(struct arrival *a, bool is_complete)
@@ -212,5 +236,6 @@ void arrival_close(struct arrival *a, bool is_complete)
     if (is_complete)
         places_forget_done(&a->places);
     places_close(&a->places);
+    datadir_close(&a->dir);
     log_limit_free(a->log);
 }

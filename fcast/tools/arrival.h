@@ -1,17 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Objects on their way to files: what a receiver's core asks of the program that it is in.
+ * Objects on their way to files: what a receiver's core asks of the program that it is in. Nothing
+ * is printed here.
  */
 #ifndef FCAST_TOOLS_ARRIVAL_H
 #define FCAST_TOOLS_ARRIVAL_H
 
 #include "datadir.h"
+#include "net/error.h"
 #include "place.h"
 
 enum { AGE = 300, AGE_MAX = 1 << 30 }; /* seconds: of datagrams with a MAC */
 
+/* A file that is here. */
+struct arrival_file {
+    uint64_t toi, bytes;
+    const char *name;
+    bool has_digest; /* which it has met */
+    double seconds;  /* since begun_ns */
+    struct fcast_receiver_stats stats;
+};
+
+/* What it tells the caller. */
+struct arrival_news {
+    void *ctx;
+    void (*began)(void *ctx, uint64_t toi, uint64_t bytes); /* of the object; may be NULL */
+    void (*file)(void *ctx, const struct arrival_file *file);
+    void (*trouble)(void *ctx, const char *text); /* a line for people; nothing ends by it */
+};
+
 struct arrival {
-    uint64_t max_unpacked_bytes; /* of a file that is sent as gzip; set before */
+    struct arrival_news news;    /* set before */
+    uint64_t max_unpacked_bytes; /* of a file that is sent as gzip; the same */
     const char *dir_path;
     struct datadir dir;
     struct places places;
@@ -26,9 +46,14 @@ struct arrival {
     uint64_t source, tsi; /* of the object that began last */
 };
 
-/* Opens the directory and removes what an earlier process left half made. Ends the program if it
- * cannot. */
-void arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes);
+enum arrival_opened {
+    ARRIVAL_OPEN,
+    ARRIVAL_NO_DIRECTORY, /* dir_path is none that can be used */
+    ARRIVAL_FAILED
+};
+/* Opens the directory and removes what an earlier process left half made; otherwise *err. */
+enum arrival_opened arrival_open(struct arrival *a, const char *dir_path, uint64_t max_bytes,
+                                 struct tp_error *err);
 /* Sets the receiver's functions. */
 void arrival_serve(struct arrival *a, struct fcast_receiver_config *cfg);
 /* Takes the time; says so if datagrams were refused by it. */

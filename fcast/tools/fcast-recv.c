@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "arrival.h"
+#include "arrival_lines.h"
 #include "loop/loop.h"
 #include "net/batch_in.h"
 #include "net/sockets.h"
@@ -213,7 +213,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
         die_usage("--protocol seed with --key-file; valid: fcast or flute with a key");
     if (optind + 1 != argc)
         die_usage("found %d directories; valid: one DIR", argc - optind);
-    arrival_open(&run->arrival, argv[optind], run->cfg.max_bytes);
+    arrival_lines_open(&run->arrival, argv[optind], run->cfg.max_bytes);
     run->cfg.protocol = run->session.protocol;
     run->cfg.follows = run->satellite;
     if (run->cfg.protocol == FCAST_PROTOCOL_SEED && !run->has_variant)
@@ -254,24 +254,11 @@ static void open_all(struct run *run)
         die("out of memory");
 }
 
-/* A number for the sender's address and port. */
-static uint64_t number_of(const struct sockaddr_storage *a)
-{
-    const uint8_t *bytes = (const uint8_t *)a;
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    size_t len = a->ss_family == AF_INET6 ? 24 : 8; /* without scope, and without padding */
-
-    for (size_t i = 0; i < len; i++)
-        if (a->ss_family != AF_INET6 || i < 4 || i >= 8) /* nor flow label */
-            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 static void take(void *ctx, const uint8_t *bytes, size_t len, const struct sockaddr_storage *from)
 {
     struct run *run = ctx;
 
-    fcast_receiver_datagram(run->core, number_of(from), bytes, len, run->arrival.now_ns);
+    fcast_receiver_datagram(run->core, tp_address_number(from), bytes, len, run->arrival.now_ns);
 }
 
 /* Why it is to end before all is here, for people; NULL: go on. */

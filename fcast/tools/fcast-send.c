@@ -3,7 +3,6 @@
  * fcast-send: sends files as a carousel, to any number of receivers that tune in.
  */
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +12,12 @@
 
 #include "gzip.h"
 #include "loop/loop.h"
-#include "net/batch_out.h"
-#include "net/sockets.h"
 #include "options.h"
+#include "outgoing.h"
 #include "seed.h"
 #include "source.h"
 #include "tool/confine.h"
 
-enum {
-    BATCH = 192,
-    DATAGRAM_MAX = 2048,
-    HEADERS = FCAST_OVERHEAD_MAX,
-    CLOSE_DATAGRAMS = 3,
-    FAST_BPS = 1000000000,
-    FAST_RUNS = 4,
-};
 #define NTP_EPOCH_S UINT64_C(2208988800)
 
 static const char usage[] =
@@ -68,16 +58,12 @@ struct run {
     uint8_t key[TP_KEY_BYTES];
     const char *sdp;
     struct cache cache;
-    bool no_sandbox, jitter, gzip, no_digest, has_fec, has_variant;
+    bool no_sandbox, gzip, no_digest, has_fec, has_variant;
     struct source_file *files;
     int count;
-    uint64_t bytes, jitter_state;
-    struct tp_batch_out out;
+    uint64_t bytes;
+    struct outgoing out;
     struct fcast_sender *sender;
-    size_t lens[BATCH];
-    unsigned waiting; /* datagrams that are made and not sent */
-    uint8_t batch[BATCH][DATAGRAM_MAX];
-    struct iovec parts[BATCH];
 };
 
 /* ------------------------------------------------------------------ files */
@@ -85,9 +71,12 @@ struct run {
 /* Packs the file if that makes it smaller; returns the bytes to send. */
 static uint64_t pack(const struct run *run, struct source_file *f, struct fcast_meta *meta)
 {
-    int fd = cache_file(run->cache.folder);
+    struct tp_error err;
+    int fd = cache_file(run->cache.folder, &err);
     uint64_t packed;
 
+    if (fd < 0)
+        die_usage("%s", err.text);
     if (gzip_pack(f->fd, meta->length, fd, &packed) < 0)
         die("'%s': gzip into --cache '%s': %s", f->path, run->cache.folder, strerror(errno));
     if (packed >= meta->length) {
@@ -104,9 +93,11 @@ static void add_file(struct run *run, struct source_file *f)
 {
     const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
     struct fcast_meta meta;
+    struct tp_error err;
     uint64_t toi;
 
-    source_describe(f, !run->no_digest, &meta);
+    if (source_describe(f, !run->no_digest, &meta, &err) < 0)
+        die_usage("%s", err.text);
     const uint64_t bytes = run->gzip ? pack(run, f, &meta) : meta.length;
     const struct fcast_store source = source_store(f);
     if (fcast_sender_add(run->sender, &meta, bytes, &source, &toi) < 0)
@@ -204,7 +195,7 @@ static bool take_code_option(struct run *run, int option)
     case OPTION_DIGEST: run->no_digest = option_word("--digest", optarg, digests, 2); break;
     case OPTION_CYCLES: cfg->cycles = parse_number("--cycles", optarg, 1, UINT32_MAX); break;
     case OPTION_SYMBOL:
-        cfg->symbol_bytes = (uint16_t)parse_number("--symbol", optarg, 16, DATAGRAM_MAX - HEADERS);
+        cfg->symbol_bytes = (uint16_t)parse_number("--symbol", optarg, 16, OUTGOING_SYMBOL_MAX);
         break;
     default: return false;
     }
@@ -219,11 +210,11 @@ static void take_option(struct run *run, int option)
     case OPTION_GROUP: run->session.group = option_endpoint("--group", optarg); break;
     case OPTION_INTERFACE: run->from = parse_ip("--interface", optarg); break;
     case OPTION_RATE:
-        run->out.pace.rate_bps = parse_number("--rate", optarg, 1000, UINT64_C(100000000000));
+        run->out.rate_bps = parse_number("--rate", optarg, 1000, UINT64_C(100000000000));
         break;
     case OPTION_TTL: run->ttl = (unsigned)parse_number("--ttl", optarg, 0, 255); break;
     case OPTION_PROTOCOL: run->session.protocol = option_protocol(optarg); break;
-    case OPTION_JITTER: run->jitter = true; break;
+    case OPTION_JITTER: run->out.jitter = true; break;
     case OPTION_TSI: run->session.tsi = parse_number("--tsi", optarg, 1, UINT16_MAX); break;
     case OPTION_KEY:
         option_key(optarg, run->key);
@@ -274,9 +265,13 @@ static void take_arguments(struct run *run, int argc, char **argv)
     if (run->session.protocol == FCAST_PROTOCOL_SEED)
         settle_seed(run);
     run->files = xcalloc((size_t)run->count, sizeof *run->files);
+    struct tp_error err;
     for (int i = 0; i < run->count; i++)
-        run->files[i] = source_open(argv[optind + i]);
-    run->cache.fd = cache_file(run->cache.folder);
+        if (source_open(&run->files[i], argv[optind + i], &err) < 0)
+            die_usage("%s", err.text);
+    run->cache.fd = cache_file(run->cache.folder, &err);
+    if (run->cache.fd < 0)
+        die_usage("%s", err.text);
 }
 
 /* ------------------------------------------------------------------ sending */
@@ -284,92 +279,15 @@ static void take_arguments(struct run *run, int argc, char **argv)
 static void open_socket(struct run *run)
 {
     struct tp_error err;
-    unsigned mtu;
 
-    run->out.fd = tp_open_multicast_out(&run->from, &run->session.group, run->ttl, &mtu, &err);
-    if (run->out.fd < 0)
+    if (outgoing_open(&run->out, &run->from, &run->session.group, run->ttl, &err) < 0)
         die("%s", err.text);
-    run->out.pace.overhead = tp_udp_overhead(run->session.group.ss_family);
-    unsigned most = mtu - run->out.pace.overhead - HEADERS;
-    if (most > DATAGRAM_MAX - HEADERS)
-        most = DATAGRAM_MAX - HEADERS;
-    /* Without a MAC the headers take 36 bytes. */
-    if (!run->cfg.key)
-        most += 20;
+    const unsigned most = outgoing_symbol_most(&run->out, run->cfg.key);
     if (!run->cfg.symbol_bytes)
-        run->cfg.symbol_bytes = (uint16_t)(most > 1436 ? 1436 : most);
+        run->cfg.symbol_bytes = outgoing_symbol(&run->out, run->cfg.key);
     if (run->cfg.symbol_bytes > most)
-        die_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes, mtu,
-                  most);
-    /* Where each message's cost rules, a run of datagrams may take longer. */
-    const uint64_t rate_bps = run->out.pace.rate_bps;
-    run->out.gso_max = tp_gso_limit(rate_bps < FAST_BPS ? rate_bps : FAST_RUNS * rate_bps,
-                                    run->cfg.symbol_bytes + 36u, run->out.pace.overhead);
-    tp_set_sndbuf(run->out.fd, 4 << 20);
-}
-
-static size_t len_of(void *ctx, unsigned i)
-{
-    return ((const struct run *)ctx)->lens[i];
-}
-
-static size_t parts_of(void *ctx, unsigned i, struct iovec *parts)
-{
-    struct run *run = ctx;
-
-    *parts = (struct iovec){run->batch[i], run->lens[i]};
-    return 1;
-}
-
-/* Sends what may go now. false: all is sent. */
-static bool send_some(struct run *run, uint64_t now_ns)
-{
-    if (!tp_batch_out_ready(&run->out, now_ns))
-        return true;
-    fcast_sender_set_time(run->sender, tp_ntp_s());
-    unsigned most =
-        run->jitter ? 1 : tp_batch_out_most(&run->out, run->cfg.symbol_bytes + 36u, BATCH, now_ns);
-    while (run->waiting < most &&
-           (run->lens[run->waiting] = fcast_sender_next(run->sender, run->batch[run->waiting])))
-        run->waiting++;
-    if (!run->waiting)
-        return false;
-    const struct tp_datagrams d = {
-        .ctx = run, .count = run->waiting, .len = len_of, .parts = parts_of};
-    unsigned gone = tp_batch_out_send(&run->out, &d, run->parts, now_ns);
-    if (run->jitter && gone) {
-        uint64_t interval = tp_pace_cost_ns(&run->out.pace, run->lens[0]);
-        run->out.pace.next_ns += fcast_jitter(interval, &run->jitter_state) - interval;
-    }
-    run->waiting -= gone;
-    memmove(run->batch, run->batch + gone, run->waiting * sizeof *run->batch);
-    memmove(run->lens, run->lens + gone, run->waiting * sizeof *run->lens);
-    return true;
-}
-
-static void wait_for_room(struct run *run, uint64_t now_ns)
-{
-    uint64_t until = tp_batch_out_waits_until(&run->out, now_ns);
-    struct pollfd p = {.fd = run->out.fd, .events = run->out.full ? POLLOUT : 0};
-    uint64_t wait_ns = until > now_ns ? until - now_ns : 0;
-    struct timespec t = {.tv_sec = (time_t)(wait_ns / 1000000000),
-                         .tv_nsec = (long)(wait_ns % 1000000000)};
-
-    if (!run->out.full && !wait_ns)
-        return;
-    if (ppoll(&p, 1, run->out.full ? NULL : &t, NULL) > 0)
-        run->out.full = false;
-}
-
-static void say_goodbye(struct run *run)
-{
-    for (int i = 0; i < CLOSE_DATAGRAMS; i++) {
-        size_t len = fcast_sender_close(run->sender, run->batch[0]);
-        struct timespec pause = {.tv_nsec = 20000000};
-        if (len && send(run->out.fd, run->batch[0], len, 0) < 0 && errno != EAGAIN)
-            break;
-        nanosleep(&pause, NULL);
-    }
+        die_usage("--symbol %u: the path's MTU of %u bytes takes %u", run->cfg.symbol_bytes,
+                  run->out.mtu_bytes, most);
 }
 
 static void enter_sandbox(const struct run *run)
@@ -386,7 +304,6 @@ static void prepare(struct run *run)
         die("random numbers: %s", strerror(errno));
     if (!run->session.tsi)
         run->session.tsi = run->cfg.random % UINT16_MAX + 1;
-    run->jitter_state = run->cfg.random;
     run->cfg.tsi = run->session.tsi;
     run->cfg.protocol = run->session.protocol;
     /* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
@@ -399,7 +316,9 @@ static void prepare(struct run *run)
     explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);
-    cache_reserve(&run->cache, fcast_sender_repair_bytes(run->sender));
+    struct tp_error err;
+    if (cache_reserve(&run->cache, fcast_sender_repair_bytes(run->sender), &err) < 0)
+        die("%s", err.text);
     if (fcast_sender_commit(run->sender) < 0)
         die("descriptor: %s", strerror(errno));
     run->session.source = run->from;
@@ -416,7 +335,7 @@ int main(int argc, char **argv)
     run.cache.folder = "/var/tmp";
     run.cfg = (struct fcast_sender_config){
         .fec = FCAST_TRIANGLE, .overhead = 0.5, .order = FCAST_SHUFFLE};
-    run.out = (struct tp_batch_out){.fd = -1, .pace = {.rate_bps = 10000000}};
+    run.out.rate_bps = 10000000;
     take_arguments(&run, argc, argv);
     open_socket(&run);
     prepare(&run);
@@ -426,10 +345,13 @@ int main(int argc, char **argv)
             (unsigned long long)run.cfg.tsi, run.count, (unsigned long long)run.bytes,
             run.cfg.symbol_bytes);
     uint64_t begun_ns = tp_now_ns();
-    tp_pace_begin(&run.out.pace, begun_ns);
-    while (!stop_requested && send_some(&run, tp_now_ns()))
-        wait_for_room(&run, tp_now_ns());
-    say_goodbye(&run);
+    outgoing_begin(&run.out, run.sender, run.cfg.symbol_bytes, run.cfg.random);
+    while (!stop_requested && outgoing_send(&run.out, tp_now_ns()))
+        outgoing_wait(&run.out, tp_now_ns(), -1);
+    outgoing_say_goodbye(&run.out);
+    if (run.cache.error)
+        fprintf(stderr, "fcast-send: --cache '%s': %s\n", run.cache.folder,
+                strerror(run.cache.error));
     struct fcast_sender_stats st;
     fcast_sender_get_stats(run.sender, &st);
     printf("files=%d bytes=%llu datagrams=%llu source=%llu repair=%llu control=%llu rounds=%llu "
@@ -438,7 +360,7 @@ int main(int argc, char **argv)
            (unsigned long long)st.source, (unsigned long long)st.repair,
            (unsigned long long)st.control, (unsigned long long)st.rounds,
            (unsigned long long)st.index, (unsigned long long)st.errors,
-           (unsigned long long)run.out.send_errors, (double)(tp_now_ns() - begun_ns) / 1e9);
+           (unsigned long long)run.out.batch.send_errors, (double)(tp_now_ns() - begun_ns) / 1e9);
     fcast_sender_free(run.sender);
     check_output();
     return st.errors ? EXIT_FAILURE : EXIT_SUCCESS;

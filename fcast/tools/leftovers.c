@@ -14,7 +14,6 @@
 
 #include "file_at.h"
 #include "place_impl.h"
-#include "tool/command.h"
 
 #define COPY "copying"
 
@@ -85,8 +84,12 @@ static struct part *list_parts(const struct places *p, size_t *count)
     size_t n = 0, room = 0;
 
     for (const struct dirent *e; dir && (e = readdir(dir));) {
-        if (n == room)
-            list = xreallocarray(list, room = room ? 2 * room : 64, sizeof *list);
+        if (n == room) {
+            struct part *more = reallocarray(list, room = room ? 2 * room : 64, sizeof *list);
+            if (!more)
+                break; /* no memory: the bound is of those that were seen */
+            list = more;
+        }
         n += take_part(p, e->d_name, &list[n]);
     }
     if (dir)

@@ -4,23 +4,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/evp.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "file_at.h"
 #include "location.h"
-#include "tool/command.h"
 
-struct source_file source_open(const char *path)
+int source_open(struct source_file *f, const char *path, struct tp_error *err)
 {
     /* O_NONBLOCK: a FIFO must not stop us. */
-    const struct source_file f = {open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path};
-
-    if (f.fd < 0)
-        die_usage("'%s': %s", path, strerror(errno));
-    return f;
+    *f = (struct source_file){open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path};
+    return f->fd < 0 ? tp_fail(err, "'%s': %s", path, strerror(errno)) : 0;
 }
 
 static int read_file(void *ctx, uint64_t at, void *bytes, size_t len)
@@ -33,46 +28,48 @@ struct fcast_store source_store(struct source_file *f)
     return (struct fcast_store){f, read_file, NULL};
 }
 
-static void digest(const struct source_file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST])
+static int digest(const struct source_file *f, uint64_t bytes, uint8_t out[FCAST_DIGEST],
+                  struct tp_error *err)
 {
     EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    static uint8_t buffer[1 << 16];
+    uint8_t buffer[1 << 15];
     bool good = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
+    int result = 0;
 
-    for (uint64_t at = 0; good && at < bytes;) {
+    for (uint64_t at = 0; good && !result && at < bytes;) {
         size_t n = bytes - at < sizeof buffer ? (size_t)(bytes - at) : sizeof buffer;
         if (file_read_at(f->fd, at, buffer, n) < 0)
-            die("'%s': %s", f->path, strerror(errno));
-        good = EVP_DigestUpdate(ctx, buffer, n) == 1;
+            result = tp_fail(err, "'%s': %s", f->path, strerror(errno));
+        else
+            good = EVP_DigestUpdate(ctx, buffer, n) == 1;
         at += n;
     }
-    if (!good || EVP_DigestFinal_ex(ctx, out, NULL) != 1)
-        die("SHA-256 failed");
+    if (!result && (!good || EVP_DigestFinal_ex(ctx, out, NULL) != 1))
+        result = tp_fail(err, "SHA-256 failed");
     EVP_MD_CTX_free(ctx);
+    return result;
 }
 
-void source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out)
+int source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out,
+                    struct tp_error *err)
 {
     const char *slash = strrchr(f->path, '/'), *name = slash ? slash + 1 : f->path;
     struct stat st;
 
     *out = (struct fcast_meta){.has_digest = has_digest, .has_length = true};
     if (fstat(f->fd, &st) < 0 || !S_ISREG(st.st_mode))
-        die_usage("'%s': not a regular file", f->path);
+        return tp_fail(err, "'%s': not a regular file", f->path);
     if (!fcast_location_put(name, out->location, sizeof out->location))
-        die_usage("'%s': the name is too long", f->path);
+        return tp_fail(err, "'%s': the name is too long", f->path);
     out->length = (uint64_t)st.st_size;
-    if (has_digest)
-        digest(f, out->length, out->digest);
+    return has_digest ? digest(f, out->length, out->digest, err) : 0;
 }
 
-int cache_file(const char *folder)
+int cache_file(const char *folder, struct tp_error *err)
 {
     const int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 
-    if (fd < 0)
-        die_usage("--cache '%s': %s", folder, strerror(errno));
-    return fd;
+    return fd < 0 ? tp_fail(err, "--cache '%s': %s", folder, strerror(errno)) : fd;
 }
 
 static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
@@ -82,12 +79,11 @@ static int read_cache(void *ctx, uint64_t at, void *bytes, size_t len)
 
 static int write_cache(void *ctx, uint64_t at, const void *bytes, size_t len)
 {
-    const struct cache *c = ctx;
-    const int result = file_write_at(c->fd, at, bytes, len), error = errno;
+    struct cache *c = ctx;
+    const int result = file_write_at(c->fd, at, bytes, len);
 
     if (result < 0)
-        fprintf(stderr, "%s: --cache '%s': %s\n", program, c->folder, strerror(error));
-    errno = error;
+        c->error = errno;
     return result;
 }
 
@@ -96,9 +92,10 @@ struct fcast_store cache_store(struct cache *c)
     return (struct fcast_store){c, read_cache, write_cache};
 }
 
-void cache_reserve(const struct cache *c, uint64_t bytes)
+int cache_reserve(const struct cache *c, uint64_t bytes, struct tp_error *err)
 {
     if (bytes && fallocate(c->fd, 0, 0, (off_t)bytes) < 0 && errno != EOPNOTSUPP)
-        die("--cache '%s', %llu bytes of repair symbols: %s", c->folder, (unsigned long long)bytes,
-            strerror(errno));
+        return tp_fail(err, "--cache '%s', %llu bytes of repair symbols: %s", c->folder,
+                       (unsigned long long)bytes, strerror(errno));
+    return 0;
 }

@@ -1,34 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs that send files share: the files, and the cache of their repair symbols.
+ * What programs that send files share: the files, and the cache of their repair symbols. Nothing is
+ * printed here.
  */
 #ifndef FCAST_TOOLS_SOURCE_H
 #define FCAST_TOOLS_SOURCE_H
 
 #include "fcast.h"
+#include "net/error.h"
 
 struct source_file {
     int fd;
     const char *path;
 };
 
-/* Opens it. Ends the program if it cannot. */
-struct source_file source_open(const char *path);
-/* Location, length and, if wanted, digest. Ends the program if it is no regular file, or its name
- * is too long. */
-void source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out);
+/* Opens it. -1 with *err. */
+int source_open(struct source_file *f, const char *path, struct tp_error *err);
+/* Location, length and, if wanted, digest. -1 with *err: it is no regular file, or its name is too
+ * long, or it cannot be read. */
+int source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out,
+                    struct tp_error *err);
 struct fcast_store source_store(struct source_file *f);
 
 struct cache {
     const char *folder;
     int fd;
+    int error; /* errno of the last write that failed; 0: none has */
 };
 
-/* A file without name in the folder. Ends the program if there can be none. */
-int cache_file(const char *folder);
+/* A file without name in the folder. -1 with *err. */
+int cache_file(const char *folder, struct tp_error *err);
 struct fcast_store cache_store(struct cache *c);
-/* Takes the disk's room for repair symbols before they are computed. Ends the program if there is
- * not enough. */
-void cache_reserve(const struct cache *c, uint64_t bytes);
+/* Takes the disk's room for repair symbols before they are computed. -1 with *err. */
+int cache_reserve(const struct cache *c, uint64_t bytes, struct tp_error *err);
 
 #endif

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "arrival.h"
+#include "arrival_lines.h"
 #include "groups.h"
 #include "loop/loop.h"
 #include "m2c_receiver.h"
@@ -164,29 +164,18 @@ static void take_arguments(struct run *run, int argc, char **argv)
         die_usage("found %d directories; valid: one DIR, none with --listen", argc - optind);
     if (run->is_listening)
         return;
-    arrival_open(&run->arrival, argv[optind], run->cfg.max_bytes);
+    arrival_lines_open(&run->arrival, argv[optind], run->cfg.max_bytes);
     run->arrival.places.keeping.has_header = true;
 }
 
 /* ------------------------------------------------------------------ channels */
-
-/* A number for the sender's address and port. */
-static uint64_t number_of(const struct sockaddr_storage *a)
-{
-    char text[TP_ADDRESS_TEXT];
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-
-    for (const char *at = tp_address_text((const struct sockaddr *)a, text); *at; at++)
-        hash = (hash ^ (uint8_t)*at) * UINT64_C(0x100000001b3);
-    return hash;
-}
 
 static void take(void *ctx, const uint8_t *bytes, size_t len, const struct sockaddr_storage *from)
 {
     struct run *run = ctx;
     const uint64_t files = run->arrival.bytes;
 
-    m2c_receiver_datagram(run->core, number_of(from), bytes, len, run->arrival.now_ns);
+    m2c_receiver_datagram(run->core, tp_address_number(from), bytes, len, run->arrival.now_ns);
     if (run->arrival.bytes != files && !run->last_ns)
         run->last_ns = run->arrival.now_ns;
 }

@@ -153,8 +153,10 @@ static void take_arguments(struct run *run, int argc, char **argv)
     check_addresses(&run->base, &run->from);
     if (optind + 1 != argc)
         die_usage("found %d files; valid: one FILE", argc - optind);
-    run->file = source_open(argv[optind]);
-    run->cache.fd = cache_file(run->cache.folder);
+    struct tp_error err;
+    if (source_open(&run->file, argv[optind], &err) < 0 ||
+        (run->cache.fd = cache_file(run->cache.folder, &err)) < 0)
+        die_usage("%s", err.text);
 }
 
 /* ------------------------------------------------------------------ what is sent */
@@ -181,9 +183,11 @@ static void open_socket(struct run *run)
 static void add_file(struct run *run)
 {
     struct fcast_meta meta;
+    struct tp_error err;
     uint64_t toi;
 
-    source_describe(&run->file, true, &meta);
+    if (source_describe(&run->file, true, &meta, &err) < 0)
+        die_usage("%s", err.text);
     if (!meta.length)
         die_usage("'%s': empty; valid: a file with something in it", run->file.path);
     const struct fcast_store source = source_store(&run->file);
@@ -196,7 +200,8 @@ static void add_file(struct run *run)
         die("'%s', %llu bytes: %s", run->file.path, (unsigned long long)meta.length,
             errno == EFBIG ? "too large for this code; larger --symbol or --k help"
                            : strerror(errno));
-    cache_reserve(&run->cache, fcast_sender_repair_bytes(run->sender));
+    if (cache_reserve(&run->cache, fcast_sender_repair_bytes(run->sender), &err) < 0)
+        die("%s", err.text);
     if (fcast_sender_commit(run->sender) < 0)
         die("descriptor: %s", strerror(errno));
     run->bytes = meta.length;
@@ -317,6 +322,9 @@ int main(int argc, char **argv)
     struct m2c_due due = {0};
     const bool good = send_layers(&run, &due);
     say_goodbye(&run, &due);
+    if (run.cache.error)
+        fprintf(stderr, "m2c-send: --cache '%s': %s\n", run.cache.folder,
+                strerror(run.cache.error));
     struct fcast_sender_stats st;
     fcast_sender_get_stats(run.sender, &st);
     printf("bytes=%llu datagrams=%llu source=%llu repair=%llu read_errors=%llu send_errors=%llu "

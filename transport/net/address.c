@@ -154,6 +154,18 @@ int tp_address_parse(const char *text, bool with_port, struct sockaddr_storage *
     return 0;
 }
 
+uint64_t tp_address_number(const struct sockaddr_storage *a)
+{
+    const uint8_t *bytes = (const uint8_t *)a;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    size_t len = a->ss_family == AF_INET6 ? 24 : 8; /* without scope, and without padding */
+
+    for (size_t i = 0; i < len; i++)
+        if (a->ss_family != AF_INET6 || i < 4 || i >= 8) /* nor flow label */
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
 int tp_interface_of(const struct sockaddr_storage *a, struct tp_interface *out,
                     struct tp_error *err)
 {

@@ -31,6 +31,8 @@ bool tp_address_is_any(const struct sockaddr_storage *a);
 bool tp_address_is_multicast(const struct sockaddr_storage *a);
 /* Is it the same host, whatever the ports? */
 bool tp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
+/* A number for address and port, for tables of peers. */
+uint64_t tp_address_number(const struct sockaddr_storage *a);
 
 struct tp_interface {
     unsigned index; /* 0: any, the routing table decides */

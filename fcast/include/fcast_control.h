@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Fcast for programs: Init, Start, Stop, GetStats, as the controls of MSR-TR-99-14, Appendix A.
+ * Each start has a thread; the calls do not wait for the network. Calls for one sender or receiver
+ * come from one thread at a time. Functions of the caller are called from the thread, and must not
+ * stop or free what calls them.
+ *
+ * Link with -ldownpour-fcast (pkg-config downpour-fcast). See fcast_control(3).
+ */
+#ifndef FCAST_CONTROL_H
+#define FCAST_CONTROL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { FCAST_CONTROL_WHY = 256 };
+
+enum fcast_control_protocol {
+    FCAST_CONTROL_FCAST, /* RFC 6968 */
+    FCAST_CONTROL_FLUTE, /* RFC 6726 */
+    FCAST_CONTROL_SEED   /* the packets of 1999 */
+};
+
+/* ------------------------------------------------------------------ sending side */
+
+/* What a sender may be told beside the address. Zeroes are the defaults. */
+struct fcast_tx_options {
+    enum fcast_control_protocol protocol;
+    const char *interface_address; /* NULL: the routing table decides */
+    const char *cache_folder;      /* where repair symbols wait; NULL: /var/tmp */
+    void *ctx;
+    void (*on_complete)(void *ctx); /* the redundancy is reached */
+};
+
+struct fcast_tx_stats {
+    uint64_t sent, rounds, index; /* datagrams; whole cycles; of the symbol in this cycle */
+    bool is_complete;             /* the redundancy is reached */
+    uint64_t errors;              /* reads and sends that failed */
+};
+
+struct fcast_tx;
+
+/* For a group, a port, a time to live and a rate with all headers. NULL with why: an address that
+ * is none, or no memory. The options are copied. */
+struct fcast_tx *fcast_tx_init(const char *address, uint16_t port, uint8_t ttl,
+                               uint64_t bytes_per_s, const struct fcast_tx_options *options,
+                               char why[FCAST_CONTROL_WHY]);
+/* Sends the file until fcast_tx_stop(), or with redundancy > 0 that part more than the file: 0.5
+ * sends 1.5 times its symbols. -1 with why. */
+int fcast_tx_start(struct fcast_tx *tx, const char *file, double redundancy,
+                   char why[FCAST_CONTROL_WHY]);
+/* Ends the session and the thread; the next file may start. */
+void fcast_tx_stop(struct fcast_tx *tx);
+void fcast_tx_get_stats(struct fcast_tx *tx, struct fcast_tx_stats *out);
+/* Stops it, too. */
+void fcast_tx_free(struct fcast_tx *tx);
+
+/* ------------------------------------------------------------------ receiving side */
+
+/* What a receiver may be told beside the address. Zeroes are the defaults. */
+struct fcast_rx_options {
+    enum fcast_control_protocol protocol;
+    const char *interface_address; /* NULL: the routing table decides */
+    bool is_satellite;             /* stay, and take one session after the other */
+    uint64_t max_object_bytes;     /* refuse larger files (64 GiB) */
+    uint64_t max_unpacked_bytes;   /* of a file that is sent as gzip (4 GiB) */
+    void *ctx;
+    /* Each may be NULL. bytes: with the headers of its protocol. */
+    void (*on_file_start)(void *ctx, uint64_t id, uint64_t bytes);
+    void (*on_file_complete)(void *ctx, uint64_t id, const char *name, uint64_t bytes);
+    void (*on_complete)(void *ctx);                      /* all files are here; it has left */
+    void (*on_error)(void *ctx, const char *text);       /* it goes on */
+    void (*on_fatal_error)(void *ctx, const char *text); /* it has ended */
+};
+
+struct fcast_rx_stats {
+    uint64_t received, lost, redundant, out_of_order;   /* datagrams of the session */
+    uint64_t stray;                                     /* of others, or malformed */
+    uint64_t dropped;                                   /* at this host: its buffer was full */
+    uint64_t decoded;                                   /* blocks that repair symbols completed */
+    uint64_t files_started, files_received, files_done; /* with all symbols; in the folder */
+    uint64_t payload_bytes;                             /* of a datagram */
+};
+
+struct fcast_rx;
+
+/* For a group, a port, and the folder that files go to. NULL with why. */
+struct fcast_rx *fcast_rx_init(const char *address, uint16_t port, const char *folder,
+                               const struct fcast_rx_options *options, char why[FCAST_CONTROL_WHY]);
+/* Joins the group; files appear in the folder when they are complete. -1 with why. */
+int fcast_rx_start(struct fcast_rx *rx, char why[FCAST_CONTROL_WHY]);
+/* Leaves; what is incomplete waits in the folder's .fcast for the next start. */
+void fcast_rx_stop(struct fcast_rx *rx);
+void fcast_rx_get_stats(struct fcast_rx *rx, struct fcast_rx_stats *out);
+/* Stops it, too. */
+void fcast_rx_free(struct fcast_rx *rx);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
