@@ -12,10 +12,14 @@ trap cleanup EXIT
 fail() { echo "FAILED: $*"; cat "$dir"/*.err "$dir"/*.out 2>/dev/null; exit 1; }
 
 if [ "$1" = --installed ]; then
-    command -v pkg-config >/dev/null && command -v cc >/dev/null || { echo "no pkg-config or cc"; exit 77; }
+    if ! command -v pkg-config >/dev/null || ! command -v cc >/dev/null; then
+        echo "no pkg-config or cc"
+        exit 77
+    fi
     DESTDIR="$dir/root" meson install -C "$2" --tags devel --no-rebuild >"$dir/install.out" 2>&1 ||
         fail "meson install"
-    pc=$(find "$dir/root" -name downpour-fcast.pc) && [ -n "$pc" ] || fail "no downpour-fcast.pc"
+    pc=$(find "$dir/root" -name downpour-fcast.pc)
+    [ -n "$pc" ] || fail "no downpour-fcast.pc"
     PKG_CONFIG_PATH=$(dirname "$pc") PKG_CONFIG_SYSROOT_DIR="$dir/root"
     export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
     flags=$(pkg-config --cflags --libs downpour-fcast) || fail "pkg-config"
@@ -56,7 +60,7 @@ grep -q '^complete id=1 bytes=700000 name=one$' "$dir/a.out" || fail "no end"
 grep -q ' started=1 received_files=1 done=1 ' "$dir/a.out" || fail "counts of the receiver"
 # 700,000 bytes are 488 symbols of 1436, half as many repair symbols, and some descriptors.
 sent=$(sed -n 's/^sent=\([0-9]*\) rounds=1 complete=1 errors=0$/\1/p' "$dir/send.out")
-[ -n "$sent" ] && [ "$sent" -ge 732 ] && [ "$sent" -le 780 ] || fail "sent '$sent', valid: 732 to 780"
+{ [ "${sent:-0}" -ge 732 ] && [ "$sent" -le 780 ]; } || fail "sent '$sent', valid: 732 to 780"
 
 # Without end, until it is stopped; two sessions of one sender.
 start_receiver b
