@@ -9,6 +9,8 @@ import pytest
 from experiments.design import trace_input
 from experiments.design.expansion import CellSpec, expand
 from experiments.design.spec import ExperimentSpec, find, load_as
+from experiments.runs import manifest, runner, sweep
+from experiments.tests.played import Stage, asked_once
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
@@ -31,3 +33,14 @@ def geni5() -> Network:
 def cells() -> dict[str, CellSpec]:
     """The cells of lossy, by protocol."""
     return {cell.protocol: cell for cell in expand(load_as(ExperimentSpec, find("lossy")))}
+
+
+@pytest.fixture
+def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+    stage = Stage()
+    # Versions of programs do not change while tests run, and some take a second to tell.
+    monkeypatch.setattr(manifest, "_output", lambda argv, cwd=None: asked_once(tuple(argv), cwd))
+    monkeypatch.setattr(runner, "NativeClock", lambda: stage)
+    monkeypatch.setattr(sweep, "TICK_S", 0.001)
+    monkeypatch.setattr(runner, "report", lambda path, **_options: stage.report(path))
+    return stage

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from experiments.cells import background_traffic
-from experiments.tests.test_verdict import SHAPED, end, queue, statuses
+from experiments.tests.judged import SHAPED, end, queue, statuses
 from experiments.verdict.collect import congested
 from topologies.model.load import find, load
 

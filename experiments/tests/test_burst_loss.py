@@ -18,8 +18,8 @@ import pytest
 
 from experiments.design import burst_loss, loss_model
 from experiments.design.burst_loss import Burst, Pattern
+from experiments.tests.judged import GOOD
 from experiments.tests.test_loss_model import matches
-from experiments.tests.test_verdict import GOOD
 from experiments.verdict import judge
 from experiments.verdict.evidence import BurstCount
 

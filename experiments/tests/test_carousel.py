@@ -23,7 +23,7 @@ from experiments.design.carousel import Carousel
 from experiments.design.expansion import CellSpec, expand
 from experiments.design.spec import ExperimentSpec, SpecErrors, at_level, find, load, load_as
 from experiments.runs.preparation import RunError, check_slow_disk, plan
-from experiments.tests.test_verdict import GOOD, HOSTS, counters
+from experiments.tests.judged import GOOD, HOSTS, counters
 from experiments.verdict import judge
 from parsers.measure.carousel import CarouselData
 from parsers.read.fcast_log import CarouselReceiver, CarouselSender

@@ -18,7 +18,7 @@ from experiments.design.expansion import CellSpec, expand
 from experiments.design.layers import Layers
 from experiments.design.spec import ExperimentSpec, SpecErrors, at_level, find, load, load_as
 from experiments.runs.preparation import plan
-from experiments.tests.test_verdict import GOOD
+from experiments.tests.judged import GOOD
 from experiments.verdict import judge
 from parsers.measure.layers import LayersData
 from parsers.read import m2c_log

@@ -20,7 +20,7 @@ from experiments.cells.pauses import Pauses, programs
 from experiments.design.spec import SpecErrors, load
 from experiments.tests.built import IN_GUESTS
 from experiments.tests.bundled import cells_of
-from experiments.tests.test_verdict import GOOD, HOSTS, counters, stats
+from experiments.tests.judged import GOOD, HOSTS, counters, stats
 from experiments.verdict import Check, Evidence, judge
 from parsers.measure.deliveries import receiver_stats
 from parsers.read.ldm_log import parse_ldm_log

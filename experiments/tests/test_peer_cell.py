@@ -12,8 +12,8 @@ from common.contracts import WITH_OWN_LOGS
 from experiments.cells.product_log import ProductLog
 from experiments.design.peer_products import content, products_of
 from experiments.design.trace_input import prepare
-from experiments.tests.test_verdict import GOOD, HOSTS, PRODUCTS
-from experiments.tests.test_verdict import content as held
+from experiments.tests.judged import GOOD, HOSTS, PRODUCTS
+from experiments.tests.judged import content as held
 from experiments.verdict import judge
 from parsers.measure.bandwidth import delivery_values
 from parsers.measure.deliveries import receiver_of, sent_by

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.tests.test_verdict import (
+from experiments.tests.judged import (
     GOOD,
     HOSTS,
     counters,
