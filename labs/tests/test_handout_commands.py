@@ -105,7 +105,8 @@ def parse(words: list[str]) -> None:
         context = command.make_context(words[0] if words else None, list(words), parent=context)
         if not isinstance(command, click.Group):
             return
-        name, found, words = command.resolve_command(context, [*context.protected_args, *context.args])
+        rest = [*context.protected_args, *context.args]
+        name, found, words = command.resolve_command(context, rest)
         assert found is not None, name
         command = found
 
