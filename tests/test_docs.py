@@ -21,7 +21,7 @@ from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
-from tools.docs import artifact, command_tables, decisions, house_graph
+from tools.docs import artifact, command_tables, decisions, house_graph, recording
 from tools.docs.__main__ import indented
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
@@ -345,3 +345,17 @@ def test_lists_and_tables_have_room(page: Path) -> None:
 
 def test_a_list_without_room_is_found() -> None:
     assert blocks_without_room(["Take:", "- one", "- two", "", "| a |", "End", "| b |"]) == [2, 7]
+
+
+def test_a_recording_is_drawn_for_its_page(tmp_path: Path) -> None:
+    """Lines wrap at 80 columns; a pause of a minute plays as a second."""
+    events = recording.events_of((ROOT / "docs/start/first-run.cast").read_text())
+    assert recording.events_of(recording.cast(events)) == [(round(at, 3), t) for at, t in events]
+    rows = recording.wrapped([(0.0, "$ x"), (60.0, "a" * 81), (60.5, "<b>")])
+    assert rows == [(0.0, "$ x"), (1.0, "a" * 80), (1.0, "a"), (1.5, "<b>")]
+    page = tmp_path / "page.md"
+    (tmp_path / "x.cast").write_text(recording.cast([(0.0, "$ x"), (60.5, "<b>")]))
+    page.write_text("[A run](x.cast)\n")
+    recording.shown(page)
+    assert page.read_text() == "![A run](x.svg)\n"
+    assert "&lt;b&gt;" in (tmp_path / "x.svg").read_text()

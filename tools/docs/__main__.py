@@ -25,6 +25,7 @@ from controller.tests.rig import Rig
 from downpour.cli import app
 from tools.docs.command_pages import command_page, manual_page
 from tools.docs.house_graph import c_house, graphviz, python_house
+from tools.docs.recording import shown
 from tools.docs.schema_pages import schema_page
 from tools.docs.versions import publish
 
@@ -48,6 +49,7 @@ def main(folder: Path, into: Path | None = None) -> int:
     shutil.copytree(PAGES, source)
     for page in source.rglob("*.md"):
         page.write_text(indented(_inside(page.read_text(), page.relative_to(source))))
+        shown(page)
     _reference(source / "reference")
     _drawings(source / "develop")
     settings = Path(__file__).with_name("mkdocs.yml").read_text()

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record a command: `python -m tools.docs.recording NAME COMMAND...` writes NAME.cast and NAME.svg.
+"""Record a command: `python -m tools.docs.recording NAME COMMAND...` writes NAME.cast.
 
-The cast is in asciinema's format (version 2), so any of its players shows it. The drawing is made
-from the cast alone: it plays the lines with pauses of a second at most, and ends on the last ones.
+The cast is in asciinema's format (version 2), so asciinema's players show it. `make docs` draws it
+for the page that links to it: the lines play with pauses of a second at most.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -100,19 +101,27 @@ def drawn(events: Sequence[Event]) -> str:
     )
 
 
+def shown(page: Path) -> None:
+    """Draw the recordings that a page of the site's source links to, and show them in the page."""
+
+    def picture(match: re.Match[str]) -> str:
+        file = page.parent / match[2]
+        file.with_suffix(".svg").write_text(drawn(events_of(file.read_text())))
+        return f"![{match[1]}]({Path(match[2]).with_suffix('.svg')})"
+
+    page.write_text(re.sub(r"\[([^\]]*)\]\(([\w./-]+\.cast)\)", picture, page.read_text()))
+
+
 def main(words: Sequence[str]) -> int:
-    """Record `words[1:]` as the files that begin with `words[0]`; without a command, draw again."""
-    if not words:
-        print("recording: found nothing; valid: NAME COMMAND...", file=sys.stderr)
+    """Record `words[1:]` as the cast `words[0]`; return 2 for bad input."""
+    if len(words) < 2:
+        print("recording: found no command; valid: NAME COMMAND...", file=sys.stderr)
         return 2
-    file = Path(words[0]).with_suffix(".cast")
-    if words[1:]:
-        events = []
-        for at, line in recorded(words[1:]):
-            print(line, flush=True)
-            events.append((at, line))
-        file.write_text(cast(events))
-    file.with_suffix(".svg").write_text(drawn(events_of(file.read_text())))
+    events = []
+    for at, line in recorded(words[1:]):
+        print(line, flush=True)
+        events.append((at, line))
+    Path(words[0]).with_suffix(".cast").write_text(cast(events))
     return 0
 
 

@@ -84,8 +84,8 @@ def main(words: list[str]) -> int:
         report = PAGES / "start/report.png"
         shoot(options.run / "report/index.html", report, 1280)
         topology = PAGES / "guide/twocores.png"
-        show = [ROOT / ".venv/bin/python", "-m", "downpour", "topology", "show", "twocores"]
-        subprocess.run([*show, "--picture", topology], check=True, cwd=ROOT)
+        show = ["-m", "downpour", "topology", "show", "twocores", "--picture", str(topology)]
+        subprocess.run([sys.executable, *show], check=True, cwd=ROOT)
         for picture in (report, topology):
             smaller(picture)
     except NoBrowserError as error:
