@@ -6,6 +6,7 @@
 `store`        recordings in SQLite: sources, series, blocks
 `openmetrics`  a recording as OpenMetrics text, and back
 `table`        a recording as CSV, and back
+`trace`        deliveries for Perfetto
 `push`         a recording to VictoriaMetrics
 `records`      rtstats' minute records, and `minute_tables`, `minute_text`: kept, printed
 `running`      what a run shows while it runs; `api` serves it, `tail`, `metrics` help

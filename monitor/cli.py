@@ -155,6 +155,37 @@ def export_command(options: ExportOptions) -> int:
 
 
 @dataclass(kw_only=True)
+class TraceOptions:
+    """Of `monitor trace`."""
+
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]
+    cell: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Needed if the run has several.")
+    ] = None
+
+
+@command(app, "trace", told=told)
+def trace_command(options: TraceOptions) -> int:
+    """Print a cell's deliveries for Perfetto and chrome://tracing: a group per receiver."""
+    from monitor.running import FinishedRun
+    from monitor.trace import pieces
+    from parsers.base.jsonfiles import BadFile
+    from parsers.measure.delivered import decode
+
+    try:
+        run = FinishedRun(options.run)
+    except BadFile as error:
+        raise Failure(str(error), EXIT_USAGE) from error
+    name = options.cell or (run.cells[0] if len(run.cells) == 1 else "")
+    blob = run.deliveries(name)
+    if not blob:
+        names = ", ".join(run.cells) or "none: its subscribers come and go"
+        raise Failure(f"--cell: found {name or 'nothing'}; valid: {names}", EXIT_USAGE)
+    sys.stdout.writelines(pieces(decode(blob)))
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
 class PushOptions:
     """Of `monitor push`."""
 

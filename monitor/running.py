@@ -58,6 +58,11 @@ class FinishedRun:
         }  # fmt: skip
         self.version = 1
 
+    @property
+    def cells(self) -> list[str]:
+        """Return the cells whose deliveries are known."""
+        return [name for name, blob in self._blobs.items() if blob]
+
     def look(self) -> None:
         """Nothing changes."""
 

@@ -52,7 +52,8 @@
     D.put($("result"), board.result.map((t, i) => D.el("p", { class: i ? null : "first" }, t)));
   };
   const drawBeside = () => {
-    const rows = board.beside.filter((h) => h.paper !== null && h.paper !== 0);
+    const known = board.beside.filter((h) => h.paper !== null && h.paper !== 0);
+    const rows = known.filter((h) => h.ours), others = known.length - rows.length;
     $("beside").hidden = !rows.length;
     if (!rows.length) return;
     const shown = rows.map((h) => ({ paper: h.paper, ours: h.ours ? h.ours.mean : null,
@@ -68,7 +69,8 @@
     D.put($("beside-body"), D.figure("Dots: ours, with the 95 % interval where there are repeats. "
       + "Hollow diamonds: the published value.", D.besideChart(shown, Math.min(900,
       $("beside-body").clientWidth || 900)), values), D.el("ul", { class: "notes" },
-    rows.filter((h) => h.sentence).slice(0, 6).map((h) => D.el("li", {}, h.sentence))));
+    rows.filter((h) => h.sentence).slice(0, 6).map((h) => D.el("li", {}, h.sentence)),
+    others ? D.el("li", {}, `Published values that this run did not measure: ${others}.`) : null));
   };
   const drawSweep = () => {
     const points = board.points, factors = {};

@@ -59,8 +59,9 @@ D.treeChart = (network, d, t, product) => {
     }
     return D.el("g", { class: `host ${state}${has ? " has" : ""}${n.publisher ? " root" : ""}` },
       D.el("title", {}, `${n.name}: ${STATES[state]}`), MARKS[state](x, y),
-      D.el("text", { x: x + 13, y: y + 1, class: "name" }, n.name),
-      D.el("text", { x: x + 13, y: y + 14, class: "word" }, word));
+      D.el("text", { x: x + (n.publisher ? -12 : 13), y: y + (n.publisher ? -14 : 1), class: "name" },
+        n.name), D.el("text", { x: x + (n.publisher ? -12 : 13), y: y + (n.publisher ? 23 : 14),
+        class: "word" }, word));
   });
   const counts = {};
   if (d) for (const n of network.nodes.filter((o) => o.kind === "host" && !o.publisher)) {

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The interactive page in a browser: of SYNTHETIC runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parsers.report.publish import Written, write_report
+from parsers.tests.browser import PROGRAMS, Browser, browser, program
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+pytestmark = pytest.mark.slow
+
+COLOURS = """
+(c => { const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data, seen = new Set();
+for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
+return seen.size; })(document.getElementById('heat'))
+"""
+READY_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    path = program()
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
+    with browser(path, tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = write_synthetic_run(tmp_path_factory.mktemp("run"), SyntheticCell("ldm7"))
+    write_report(made)
+    return made
+
+
+def opened(tab: Browser, page: Path, fragment: str = "") -> None:
+    tab.open("about:blank")
+    tab.open(page.as_uri() + fragment)
+    deadline = time.monotonic() + READY_S
+    while not tab.evaluate("document.documentElement?.dataset.ready"):
+        assert time.monotonic() < deadline, tab.complaints()
+        time.sleep(0.05)
+
+
+def press(tab: Browser, key: str, code: int) -> None:
+    text = key if len(key) == 1 else ""
+    tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code,
+             **({"text": text} if text else {}))  # fmt: skip
+    tab.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+
+def fragment(tab: Browser) -> dict[str, str]:
+    text = tab.evaluate("location.hash").removeprefix("#")
+    return dict(part.split("=") for part in text.split("&") if part)
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_it_says_what_metrics_json_says(tab: Browser, run: Path, width: int, scheme: str) -> None:
+    tab.media(scheme)
+    tab.resize(width)
+    opened(tab, run / "report/dashboard.html")
+    assert tab.complaints() == []  # its own policy lets it run; nothing foreign is asked for
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    assert tab.evaluate(COLOURS) > 3
+    cells = json.loads((run / "metrics.json").read_text())["cells"]
+    (cell,) = cells.values()
+    rows = tab.evaluate(
+        "[...document.querySelectorAll('#receivers tbody tr')].map(r => "
+        "[...r.children].map(c => c.textContent))"
+    )
+    assert [(row[0], int(row[2]), int(row[4]), int(row[5])) for row in rows] == [
+        (r["host"], r["by"]["fmtp"], r["repaired"]["count"], r["fmtp"]["retx_blocks"])
+        for r in cell["receivers"]
+    ]
+
+
+def test_keys_move_and_the_fragment_brings_the_view_back(tab: Browser, run: Path) -> None:
+    tab.media()
+    tab.resize(1280)
+    page = run / "report/dashboard.html"
+    opened(tab, page)
+    press(tab, ".", 190)
+    press(tab, "]", 221)
+    press(tab, "+", 187)
+    seen = fragment(tab)
+    assert seen["product"] == "0" and seen["hosts"] and float(seen["to"]) > float(seen["from"])
+    opened(tab, page, "#" + "&".join(f"{k}={v}" for k, v in seen.items()))
+    assert tab.evaluate("document.querySelectorAll('#product table').length") == 1
+    assert tab.evaluate("document.querySelectorAll('.pick[aria-pressed=true]').length") == 1
+    press(tab, "?", 191)
+    assert tab.evaluate("document.getElementById('help').open") is True
+    press(tab, "Escape", 27)
+    assert tab.evaluate("document.getElementById('help').open") is False
+    press(tab, "Tab", 9)
+    assert tab.evaluate("document.activeElement.tagName") in ("BUTTON", "A", "SUMMARY", "INPUT")
+
+
+def test_a_dot_of_a_sweep_leads_to_its_cell(tab: Browser, drawn_sweep: Written) -> None:
+    tab.media()
+    tab.resize(1280)
+    opened(tab, drawn_sweep.report_dir / "dashboard.html")
+    assert tab.complaints() == []
+    assert tab.evaluate("document.querySelectorAll('#multiples figure, #multiples svg').length") > 1
+    assert tab.evaluate("document.querySelectorAll('#claims tbody tr').length") > 0
+    tab.evaluate(
+        "document.querySelector('#multiples [tabindex]')"
+        ".dispatchEvent(new MouseEvent('click', { bubbles: true }))"
+    )
+    names = json.loads((drawn_sweep.report_dir.parent / "metrics.json").read_text())["cells"]
+    deadline = time.monotonic() + READY_S
+    while fragment(tab).get("cell") not in names:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
