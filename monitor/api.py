@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
@@ -54,6 +55,15 @@ class _News:
         self.shown = shown
         self.streams = 0
         self.changed = asyncio.Event()
+        self._board = (-1, b"")
+
+    def board(self) -> bytes:
+        """Return /v1/board, which is made once for all viewers of a version."""
+        version = self.shown.version
+        if self._board[0] != version:
+            document = json.dumps(dict(self.shown.board()), separators=(",", ":"))
+            self._board = (version, document.encode())
+        return self._board[1]
 
     async def watch(self) -> None:
         known = -1
@@ -148,9 +158,9 @@ def _data(app: FastAPI, news: _News) -> None:
     shown = news.shown
 
     @app.get("/v1/board")
-    def board() -> JSONResponse:
+    def board() -> Response:
         """What the page shows: verdict, cells, networks, values beside the published ones."""
-        return JSONResponse(dict(shown.board()))
+        return Response(news.board(), media_type="application/json")
 
     @app.get("/v1/cells/{cell}/deliveries.bin")
     def deliveries(cell: str) -> Response:
