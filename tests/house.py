@@ -23,6 +23,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "topologies.model": ("common",),
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
+    "topologies.export": ("common", "topologies.model"),
     "topologies.verify": (
         "common",
         "topologies.model",
@@ -34,6 +35,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.model",
         "topologies.watch",
         "topologies.emulate",
+        "topologies.export",
         "topologies.verify",
     ),
     "controller.paths": ("common.contracts", "topologies.model.network"),

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from topologies.model.network import Network
     from topologies.verify.nodes import Nodes
 
+# What topologies.export knows; it is not imported for a help text.
+EXPORT_FORMATS = ("json", "dot", "graphml", "mininet", "containerlab", "containerlab-script")
+
 app = group("Bring emulated networks up and look at them.")
 topology = group("Check topology files and show the networks that they make.")
 
@@ -539,10 +542,24 @@ def _draw(options: TopologyOptions, file: Path) -> int:
     return EXIT_OK
 
 
+@dataclass(kw_only=True)
+class ExportOptions(TopologyOptions):
+    """Of `topology export`."""
+
+    to: Annotated[
+        str,
+        typer.Option(metavar="FORMAT", help="For: " + ", ".join(EXPORT_FORMATS) + "."),
+    ] = EXPORT_FORMATS[0]
+
+
 @command(topology, "export", told=told)
-def export_command(options: TopologyOptions) -> int:
-    """Print the network that a topology makes, as JSON."""
-    print(_network(options).to_json())
+def export_command(options: ExportOptions) -> int:
+    """Print the network that a topology makes, for other programs."""
+    from topologies.export import FORMATS
+
+    if options.to not in FORMATS:
+        raise Failure(unknown("--to", options.to, EXPORT_FORMATS), EXIT_USAGE)
+    print(FORMATS[options.to](_network(options)), end="")
     return EXIT_OK
 
 

@@ -28,10 +28,7 @@ from mininet.node import Node  # noqa: E402
 from mininet.topo import Topo  # noqa: E402
 
 if TYPE_CHECKING:
-    from topologies.model.network import Host, Impairment, Link, Network
-
-TC_RATE_MAX_MBPS = 1000  # above it, Mininet's TCLink refuses a rate
-PACKET_BYTES = 1500  # Mininet counts a queue in packets
+    from topologies.model.network import Host, Link, Network
 
 
 class RouterNode(Node):  # type: ignore[misc]
@@ -59,9 +56,11 @@ class DownpourTopo(Topo):  # type: ignore[misc]
         for router in network.routers:
             routes = {host.nic1.ip: host.nic2.ip for host in network.hosts}
             self.addNode(router.name, cls=RouterNode, ip=None, routes=routes)
-        addresses = _addresses(network)
+        from topologies.export.mininet_script import addresses
+
+        of_interface = addresses(network)
         for link in network.links:
-            self.addLink(link.a.node, link.b.node, **_options(link, addresses))
+            self.addLink(link.a.node, link.b.node, **_options(link, of_interface))
 
 
 def _load(name: str, receivers: int | None, parameters: dict[str, int | str]) -> Network:
@@ -79,18 +78,13 @@ def _address(host: Host) -> str:
     return f"{host.nic1.ip}/{host.nic1.prefix_len}"
 
 
-def _addresses(network: Network) -> dict[str, str]:
-    """Interface -> address/prefix, of hosts and routers."""
-    nics = [nic for h in network.hosts for nic in (h.nic1, h.nic2, *h.lanes)]
-    nics += [nic for router in network.routers for nic in router.nics]
-    return {nic.interface: f"{nic.ip}/{nic.prefix_len}" for nic in nics}
-
-
 def _options(link: Link, addresses: dict[str, str]) -> dict[str, object]:
     """What Mininet's addLink takes: `params1` is about the first end and what leaves there."""
+    from topologies.export.mininet_script import shaping
+
     options: dict[str, object] = {}
     for number, port, impairment in ((1, link.a, link.forward), (2, link.b, link.backward)):
-        of_end = _shaping(impairment)
+        of_end = shaping(impairment)
         if port.interface in addresses:
             of_end["ip"] = addresses[port.interface]
         options |= {
@@ -100,22 +94,6 @@ def _options(link: Link, addresses: dict[str, str]) -> dict[str, object]:
             f"params{number}": of_end,
         }
     return options
-
-
-def _shaping(impairment: Impairment) -> dict[str, object]:
-    """One direction in the words of Mininet's TCIntf: Mbit/s, percent, packets."""
-    found: dict[str, object] = {}
-    if impairment.rate_bps is not None:
-        found["bw"] = min(impairment.rate_bps / 1e6, TC_RATE_MAX_MBPS)
-    if impairment.delay_ms:
-        found["delay"] = f"{impairment.delay_ms}ms"
-    if impairment.jitter_ms:
-        found["jitter"] = f"{impairment.jitter_ms}ms"
-    if impairment.loss:
-        found["loss"] = impairment.loss * 100
-    if impairment.queue_bytes is not None:
-        found["max_queue_size"] = max(1, impairment.queue_bytes // PACKET_BYTES)
-    return found
 
 
 def _bundled() -> list[str]:

@@ -20,11 +20,11 @@ from experiments.verdict.replay import borrowed_rate_check, total_check
 from topologies.emulate.build import build, host_script
 from topologies.emulate.facts import KernelFacts
 from topologies.emulate.openvswitch import OpenVSwitch
-from topologies.emulate.static_flows import static_flows
 from topologies.model.load import find as find_topology
 from topologies.model.load import load as load_topology
 from topologies.model.network import Network
 from topologies.model.shared_nic import shares_nics, with_shared_nics
+from topologies.model.static_flows import static_flows
 from topologies.model.wire_plan import WirePlan
 
 M = 1_000_000

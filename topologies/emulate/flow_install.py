@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from common.shell import check_all
 from topologies.emulate.facts import KernelFacts
-from topologies.emulate.static_flows import static_flows
 from topologies.model.network import Network
+from topologies.model.static_flows import static_flows
 
 
 def install_static_flows(

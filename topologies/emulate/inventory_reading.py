@@ -15,8 +15,8 @@ from topologies.emulate import census
 from topologies.emulate.build import nic1_interface
 from topologies.emulate.counter_reading import switch_of_interface
 from topologies.emulate.facts import KernelFacts
-from topologies.emulate.static_flows import static_flows
 from topologies.model.network import Network
+from topologies.model.static_flows import static_flows
 from topologies.model.wire_plan import SHAPER_HANDLE, WIRE, WirePlan, queue_bytes
 from topologies.watch import inventory
 from topologies.watch.inventory import Inventory

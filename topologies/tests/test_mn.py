@@ -62,7 +62,7 @@ def test_shaping_is_told_in_mininets_words() -> None:
     (info,) = [
         info for _, _, info in topo.links(withInfo=True) if info["intfName1"] == link.a.interface
     ]
-    assert info["params1"] == {"bw": 1000, "delay": "45.0ms", "max_queue_size": 8000}
+    assert info["params1"] == {"bw": 1000, "delay": "45ms", "max_queue_size": 8000}
     assert info["params2"] == info["params1"]
 
 

@@ -15,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from common.files import tail
-from topologies.emulate.static_flows import (
+from topologies.model.load import find, load
+from topologies.model.network import Network
+from topologies.model.static_flows import (
     GROUP_BIT,
     Action,
     Match,
@@ -26,8 +28,6 @@ from topologies.emulate.static_flows import (
     ToGroup,
     static_flows,
 )
-from topologies.model.load import find, load
-from topologies.model.network import Network
 from topologies.tests.test_load import two_segments
 
 BROADCAST = "ff:ff:ff:ff:ff:ff"

@@ -55,11 +55,29 @@ class PopTag:
 
 
 @dataclass(frozen=True)
+class SetTag:
+    """Give a frame's 802.1Q tag this VLAN id."""
+
+    vlan: int
+
+    def __str__(self) -> str:
+        return f"set_field:{OFPVID_PRESENT | self.vlan}->vlan_vid"
+
+
+@dataclass(frozen=True)
 class Output:
     port: int
 
     def __str__(self) -> str:
         return f"output:{self.port}"
+
+
+@dataclass(frozen=True)
+class ToInPort:
+    """Send a frame back to the port that it came from."""
+
+    def __str__(self) -> str:
+        return "in_port"
 
 
 @dataclass(frozen=True)
@@ -70,7 +88,7 @@ class ToGroup:
         return f"group:{self.group_id}"
 
 
-Action = PushTag | PopTag | Output | ToGroup
+Action = PushTag | PopTag | SetTag | Output | ToInPort | ToGroup
 
 
 @dataclass(frozen=True)
