@@ -23,7 +23,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "topologies.model": ("common",),
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
-    "topologies.export": ("common", "topologies.model"),
+    "topologies.export": ("topologies.model",),
     "topologies.verify": (
         "common",
         "topologies.model",
