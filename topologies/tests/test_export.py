@@ -167,8 +167,8 @@ def test_impairments_are_told_in_each_programs_words() -> None:
 def test_containerlabs_script_is_a_script(name: str) -> None:
     script = FORMATS["containerlab-script"](load(find(name)))
     assert subprocess.run(["sh", "-n"], input=script, text=True, check=False).returncode == 0
-    wrong = subprocess.run(["sh", "-s", "befor"], input=script, text=True, capture_output=True)
-    assert (wrong.returncode, wrong.stderr) == (2, "found 'befor'; valid: before, after, remove\n")
+    wrong = subprocess.run(["sh", "-s", "first"], input=script, text=True, capture_output=True)
+    assert (wrong.returncode, wrong.stderr) == (2, "found 'first'; valid: before, after, remove\n")
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
