@@ -23,6 +23,7 @@ from monitor.running import Shown
 from parsers.report.board import live_page, script, style
 
 LOOK_S: Final = 0.5  # between looks at the files
+TELL_S: Final = 1.0  # between news to one viewer: each fetches the document again
 MOST_STREAMS: Final = 200
 ALIVE_S: Final = 15.0  # a stream without news says that it is there
 BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer: larger ones are fetched less often
@@ -84,7 +85,7 @@ class _News:
                 if self.shown.version != known:
                     known = self.shown.version
                     yield f"id: {known}\nevent: changed\ndata: {known}\n\n"
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(TELL_S)
                     continue
                 try:
                     await asyncio.wait_for(self.changed.wait(), ALIVE_S)
