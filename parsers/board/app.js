@@ -86,7 +86,7 @@
     if (axis) for (const name of wanted.slice(0, 8)) {
       const lines = {};
       for (const p of points) if (p.estimates[name]) {
-        const key = varying.filter((k) => k !== axis).map((k) => typeof p.factors[k] === "string"
+        const key = varying.filter((k) => k !== axis && p.factors[k] != null).map((k) => typeof p.factors[k] === "string"
           ? p.factors[k] : `${k} ${D.show(p.factors[k], "")}`).join(", ") || "all";
         const e = p.estimates[name];
         (lines[key] ??= []).push({ x: p.factors[axis], y: e.mean, low: e.n > 1 ? e.low : null,
@@ -226,7 +226,7 @@
     D.put($("evidence"), D.el("p", {}, checks.length ? `${good.length} of ${checks.length} checks `
       + "pass." : "No checks yet."), doubtful.length ? D.table("Doubtful", ["Check", "Status",
       "Found"], doubtful.map(row), 3) : null, good.length ? D.el("details", {}, D.el("summary", {},
-      `${good.length} checks that pass`), D.table("Passed", ["Check", "Status", "Found"],
+      `Checks that pass: ${good.length}`), D.table("Passed", ["Check", "Status", "Found"],
       good.map(row), 3)) : null,
     D.el("details", {}, D.el("summary", {}, "All metrics of this cell"), D.table("Metrics",
       ["Metric", "Value", "Source"], Object.entries(cell.values).map(([n, [v, why]]) =>
