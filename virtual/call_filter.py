@@ -5,6 +5,7 @@ traces that a guest must not leave among the host's files. x86-64; only the stan
 from __future__ import annotations
 
 import errno
+import socket
 import stat
 import struct
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ _SETUID_SETGID: Final = stat.S_ISUID | stat.S_ISGID
 _MAKES_FILE: Final = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
 _CLONE_NAMESPACES: Final = 0x7E020080
 _AF_UNIX: Final = 1
+_SOCKET_KINDS: Final = 0xF  # without flags
 
 # No such call, as far as the guest's kernel can see.
 _UNKNOWN: Final = {
@@ -108,8 +110,12 @@ def _rules(metadata: bool) -> Iterator[bytes]:
         body = (_argument(argument), _instruction(_AND, stat.S_IFMT(0xFFFFFFFF)), *kinds)
         yield from _of_call(number, *body, _refusal(), *mode)
     yield from _of_call(56, *_unless_bits(0, _CLONE_NAMESPACES))
-    unix = _instruction(_EQUAL, _AF_UNIX, 0, 1)
-    yield from _of_call(41, _argument(0), unix, _ALLOWED, _refusal(errno.EAFNOSUPPORT))
+    # A datagram to a named socket needs no connection.
+    unix = _instruction(_EQUAL, _AF_UNIX, 1, 0)
+    stream = _instruction(_EQUAL, socket.SOCK_STREAM, 0, 1)
+    kind = (_argument(1), _instruction(_AND, _SOCKET_KINDS), stream, _ALLOWED, _refusal())
+    for number in (41, 53):  # socket, socketpair
+        yield from _of_call(number, _argument(0), unix, _refusal(errno.EAFNOSUPPORT), *kind)
 
 
 def filter_program(*, metadata: bool) -> bytes:

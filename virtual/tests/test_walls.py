@@ -8,6 +8,7 @@ import errno
 import json
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -92,6 +93,29 @@ found["fork"] = refusal(lambda: os.fork() or os._exit(0))
 """)
     assert found == dict.fromkeys(found, 0)
     assert len(found) == 7
+
+
+def test_the_filter_refuses_datagrams_to_the_hosts_sockets(tmp_path: Path) -> None:
+    """As to the system's log: they need no connection, and Landlock does not see them."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
+        log.bind(str(tmp_path / "log"))
+        log.setblocking(False)
+        found = under_filter(f"""
+def send(make):
+    made = make()
+    one = made[0] if isinstance(made, tuple) else made
+    one.sendto(b"from a guest", {str(tmp_path / "log")!r})
+unix = socket.AF_UNIX
+for name, kind in {{"datagram": 2, "raw": 3, "flags": 2 | socket.SOCK_CLOEXEC}}.items():
+    found[name] = refusal(send, lambda: socket.socket(unix, kind))
+    found[name + " pair"] = refusal(send, lambda: socket.socketpair(unix, kind))
+found["stream pair"] = refusal(lambda: socket.socketpair(unix, socket.SOCK_STREAM))
+""")
+        with pytest.raises(BlockingIOError):
+            log.recv(100)
+    assert found.pop("stream pair") == 0
+    assert found == dict.fromkeys(found, errno.EPERM)
+    assert len(found) == 6
 
 
 def test_the_filter_refuses_networks_namespaces_and_mounts() -> None:
