@@ -158,10 +158,11 @@ def test_blocks_in_numbered_lists_become_blocks() -> None:
     """Python-Markdown takes a block in a list for one only if it is indented by four spaces."""
     page = "1. Do\n\n   ```sh\n   a\n     b\n   ```\n\n   It ends.\n2. Go\n\n```\n   left\n```\n"
     assert indented(page) == (
-        "1. Do\n\n    ```sh\n    a\n      b\n    ```\n\n    It ends.\n2. Go\n\n```\n   left\n```\n"
+        "1. Do\n\n    ```sh\n    a\n      b\n    ```\n\n    It ends.\n\n"
+        "2. Go\n\n```\n   left\n```\n"
     )
     html = markdown.markdown(indented(page), extensions=["pymdownx.superfences"])
-    assert html.count("<ol>") == 1 and html.count("<pre") == 2, html
+    assert html.count("<ol>") == 1 and html.count("<li>") == 2 and html.count("<pre") == 2, html
 
 
 def test_a_site_for_each_version(tmp_path: Path) -> None:

@@ -334,7 +334,7 @@ class Parameters(Block):
     )
     bottleneck_bps: RateBps | None = Field(
         None,
-        description="rate of the topology's limited core links, in place of its own; then no "
+        description="rate of the topology's limited core links, instead of its own; then no "
         "path reserves capacity",
     )
     bottleneck_packets: Packets = Field(
@@ -412,7 +412,7 @@ class Parameters(Block):
         " repairs, as in the scripts of MPUP16",
     )
     file_bytes: SizeBytes | None = Field(
-        None, description="one file of this size in place of the trace; fcast and m2c need it"
+        None, description="one file of this size instead of the trace; fcast and m2c need it"
     )
     fec: Fec = Field(
         "ldpc-triangle",
@@ -490,7 +490,7 @@ class Parameters(Block):
         "dropping them",
     )
     tcp: Tcp | None = Field(
-        None, description="the only congestion control, in place of tcp_congestion_control"
+        None, description="the only congestion control, instead of tcp_congestion_control"
     )
     b_rcv_i: tuple[SizeBytes, ...] | None = Field(
         None, min_length=1, description="b_rcv of each receiver"

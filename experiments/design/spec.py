@@ -93,11 +93,11 @@ def _some_of(model: type[BaseModel]) -> WithJsonSchema:
     """The schema of some of a block's keys, for editors."""
     schema = model.model_json_schema()
     schema.pop("required", None)
-    return WithJsonSchema({**schema, "description": "some of them, in place of the file's"})
+    return WithJsonSchema({**schema, "description": "some of them, instead of the file's"})
 
 
 class Level(Block):
-    """What a level of the experiment has in place of the file's."""
+    """What a level of the experiment has instead of the file's."""
 
     duration_s: Duration | None = None
     drain_timeout_s: Duration | None = None
@@ -489,7 +489,7 @@ def _merged(spec: Spec, level: str) -> dict[str, Any]:
 
 
 class Overrides(TypedDict, total=False):
-    """What the command line says in place of the file; None: as in the file."""
+    """What the command line says instead of the file; None: as in the file."""
 
     duration_s: float | None
     receivers: int | None

@@ -96,6 +96,8 @@ def indented(text: str) -> str:
     lines = []
     for line in text.splitlines():
         if re.match(r"\d+\. ", line) and not in_block:
+            if in_item and lines[-1].startswith("    "):
+                lines.append("")  # or the item would go on with the paragraph
             in_item = True
         elif line and not line.startswith("   "):
             in_item = False
