@@ -93,7 +93,7 @@ def indented(text: str) -> str:
     """Return a page whose items of numbered lists are continued by four spaces, as Python-Markdown
     wants it; people write three, as CommonMark allows."""
     in_item = in_block = False
-    lines = []
+    lines: list[str] = []
     for line in text.splitlines():
         if re.match(r"\d+\. ", line) and not in_block:
             if in_item and lines[-1].startswith("    "):
