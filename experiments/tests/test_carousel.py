@@ -206,6 +206,19 @@ def test_what_goes_wrong_is_told(changes: dict[str, Any], name: str) -> None:
     assert statuses(**changes).get(name) == "fail"
 
 
+@pytest.mark.parametrize(
+    ("disk_iops", "b_rcv_bytes", "found"),
+    [(204, 4_000_000, None), (204, 2_000_000, "fail"), (0, 4_000_000, "fail")],
+)
+def test_a_slow_disk_leaves_a_full_buffer(
+    disk_iops: int, b_rcv_bytes: int, found: str | None
+) -> None:
+    """5,000 symbols of 1,024 B unread: 5.12 MB, of twice what was asked for."""
+    receiver = dataclasses.replace(RECEIVER, received=1930, lost=20)
+    changes = {"disk_iops": disk_iops, "b_rcv_bytes": b_rcv_bytes}
+    assert statuses(receiver=receiver, **changes).get("datagrams accounted for") == found
+
+
 def test_a_moment_decides_no_rate() -> None:
     """20 datagrams in 0.2 s, the last three of which are goodbyes."""
     short = dataclasses.replace(SENDER, datagrams=20, seconds=0.2)

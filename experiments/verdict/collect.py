@@ -105,6 +105,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),
         loss_period=cell.loss_period,
         carousel=load_carousel(out, everyone) if cell.protocol == "fcast" else None,
+        disk_iops=cell.carousel.disk_iops,
         layers=load_layers(out, everyone) if cell.protocol == "m2c" else None,
         branches_change=cell.protocol == "m2c",
         loss_burst_packets=cell.loss_burst_packets,

@@ -108,6 +108,7 @@ class Evidence:
     clock: Clock = "native"
     loss_period: int = 0  # every nth datagram is lost; 0: `loss`
     carousel: CarouselData | None = None  # of protocol fcast
+    disk_iops: int = 0  # writes a second that the receivers' disk takes; 0: not limited
     layers: LayersData | None = None  # of protocol m2c
 
 
