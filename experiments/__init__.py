@@ -14,9 +14,11 @@ design/: what an experiment is. Pure: starts nothing.
 | module | what it does |
 |---|---|
 | spec, spec_reports | read an experiment file; report its mistakes with their places |
+| spec_rules | what the parts of a file must have in common |
 | parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
 | expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
+| cell_parts | the parts of a cell's specification, from its parameters |
 | selection | choose cells (`--only`) and their order |
 | networks | choose the network of a cell |
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
