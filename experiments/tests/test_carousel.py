@@ -215,7 +215,7 @@ def test_a_slow_disk_leaves_a_full_buffer(
 ) -> None:
     """5,000 symbols of 1,024 B unread: 5.12 MB, of twice what was asked for."""
     receiver = dataclasses.replace(RECEIVER, received=1930, lost=20)
-    changes = {"disk_iops": disk_iops, "b_rcv_bytes": b_rcv_bytes}
+    changes: dict[str, Any] = {"disk_iops": disk_iops, "b_rcv_bytes": b_rcv_bytes}
     assert statuses(receiver=receiver, **changes).get("datagrams accounted for") == found
 
 
