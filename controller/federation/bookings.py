@@ -440,16 +440,21 @@ class FederatedBookings:
 
     # -- from time to time
 
-    def audit(self, is_adopted: Callable[[Connection], bool]) -> None:
+    def audit(
+        self,
+        is_adopted: Callable[[Connection], bool],
+        lock_of: Callable[[Connection], threading.Lock],
+    ) -> None:
         """Ask other domains anew for what they should have booked, and coordinators for what is
-        booked here. One that does not answer is asked no more this time."""
+        booked here. One that does not answer is asked no more this time. `lock_of`: what the
+        caller of `handle` holds."""
         silent: set[str] = set()
         with _alone(self._auditing) as is_alone:
             for booked in list(self._trees.values()) if is_alone else ():
                 if self._find(booked.path) is not None:
                     self._repair(booked, silent)
             for note in list(self._here.values()) if is_alone else ():
-                self._look_after(note, silent, is_adopted)
+                self._look_after(note, silent, is_adopted, lock_of(note.connection))
 
     def _repair(self, booked: BookedTree, silent: set[str]) -> None:
         segments = segments_of(self._domains, booked.tree)
@@ -461,17 +466,25 @@ class FederatedBookings:
                 LOG.error("path=%s domain=%s: lost: %s", *key, reply.problem.detail)
 
     def _look_after(
-        self, note: BookedHere, silent: set[str], is_adopted: Callable[[Connection], bool]
+        self,
+        note: BookedHere,
+        silent: set[str],
+        is_adopted: Callable[[Connection], bool],
+        lock: threading.Lock,
     ) -> None:
         name = str(note.connection)
-        gone = self._find(name) is None and self._path(name) is None
-        if gone or is_adopted(note.connection):
-            self._forget(note.connection)
-            return
+        with lock:  # a note is written before what it is about is booked
+            if self._here.get(note.connection) != note:
+                return
+            gone = self._find(name) is None and self._path(name) is None
+            if gone or is_adopted(note.connection):
+                self._forget(note.connection)
+                return
         asked = AskBooking(note.connection, note.version)
         reply = self._ask(note.connection.coordinator, asked, silent)
         if isinstance(reply, Unknown):
-            self._give_up(note.connection, note.version)
+            with lock:
+                self._give_up(note.connection, note.version)
 
     def _ask(self, domain: str, request: Request, silent: set[str]) -> Reply | None:
         """Return the answer of a domain that is not silent; None: it is."""

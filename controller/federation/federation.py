@@ -488,7 +488,7 @@ class Federation:
         participant = self._participant
         if participant is None:
             return
-        audit = partial(self.bookings.audit, participant.has_committed)
+        audit = partial(self.bookings.audit, participant.has_committed, self._lock_of)
         self._pools[self.home].submit(self._tend, audit)
         for query in participant.audits():
             domain = query.connection.coordinator

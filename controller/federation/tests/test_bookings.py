@@ -223,6 +223,29 @@ def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
     assert booked(world) == ALL
 
 
+def test_an_audit_does_not_forget_what_is_being_booked(
+    world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An audit comes by between the note of a booking and the booking: the note's version must
+    go on keeping out what is older."""
+    book(a)
+    old = next(r for r in a.wires["c"].requests if isinstance(r, Book))
+    fails(a, "c", Unbook, "lost")
+    a.http.delete("/v1/reservations/R")
+    c = world.domains["c"]
+    really_book = c.own.book
+
+    def book_later(*wanted: Any) -> Any:
+        c.federation._audit()
+        time.sleep(0.5)
+        return really_book(*wanted)
+
+    monkeypatch.setattr(c.own, "book", book_later)
+    book(a, end_time=T + 90)
+    assert send(c, "a", old).status_code == 200
+    assert c.own.booking("a:R").end_s == T + 90
+
+
 def test_only_a_domain_on_the_way_is_told_what_is_reserved(a: DomainRig) -> None:
     book(a, leaves=[json_of(IN_B)])
     asked = next(r for r in a.wires["b"].requests if isinstance(r, Book))
@@ -272,9 +295,9 @@ def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> 
         bookings, asked = rig.federation.bookings, rig.wires[other].requests
         asked.clear()
         with bookings._auditing:  # another turn goes on
-            bookings.audit(lambda _connection: False)
+            bookings.audit(lambda _connection: False, rig.federation._lock_of)
         assert not asked
-        bookings.audit(lambda _connection: False)
+        bookings.audit(lambda _connection: False, rig.federation._lock_of)
         assert len(asked) == 1
     assert [len(rig.own.bookings()) for rig in (a, b)] == [3, 3]
 
