@@ -84,7 +84,7 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
 /* Gives the reservation back; r is freed. */
 void pq_discard(struct pq *q, struct pq_reservation *r);
 
-/* How long pq_reserve and pq_insert of this handle wait for room (default 1000 ms). 0: not at all.
+/* How long pq_reserve and pq_insert of this handle wait for room (default 2000 ms). 0: not at all.
  */
 void pq_set_patience(struct pq *q, unsigned ms);
 /* Another process waits for room: this one should release what it can of the products with

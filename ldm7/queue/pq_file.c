@@ -21,8 +21,8 @@ static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
 enum {
     BYTE_ORDER_MARK = 0x01020304,
     LEAVE_TRIES = 3,
-    PATIENCE_MS = 1000,
-    PQ_MODE = 0640 /* less the umask */
+    PATIENCE_MS = 2000, /* a connection that brings nothing keeps its room for 1000 */
+    PQ_MODE = 0640      /* less the umask */
 };
 
 static uint32_t power_of_two(uint32_t at_least)

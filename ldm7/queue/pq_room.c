@@ -60,7 +60,7 @@ bool pq_room_ask(struct pq *q, struct pq_wait *w)
             return false;
         }
     }
-    const uint64_t steps_ms[] = {q->patience_ms / 5, q->patience_ms / 2, q->patience_ms};
+    const uint64_t steps_ms[] = {q->patience_ms / 10, q->patience_ms / 4, q->patience_ms};
     unsigned step = 0;
     while (step < 3 && now - w->began_ms >= steps_ms[step])
         step++;

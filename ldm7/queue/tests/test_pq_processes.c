@@ -328,6 +328,24 @@ static void test_room_is_asked_for_in_vain(void **state)
     pq_close(q);
 }
 
+/* A connection that brings nothing keeps its room for a second: a writer waits longer than that. */
+static void test_room_comes_after_a_second(void **state)
+{
+    (void)state;
+    struct pq *q = full_queue();
+    int said;
+    pid_t pid = reader_that_pins_all(&said), killer = fork();
+    if (killer == 0) {
+        usleep(1200000);
+        _exit(kill(pid, SIGKILL));
+    }
+    assert_int_equal(put(q, 0, 100, 8192), PQ_OK);
+    kill_and_wait(pid);
+    assert_int_equal(waitpid(killer, NULL, 0), killer);
+    close(said);
+    pq_close(q);
+}
+
 static void test_killed_reader(void **state)
 {
     (void)state;
@@ -595,6 +613,7 @@ int main(void)
         cmocka_unit_test(test_room_is_asked_for),
         cmocka_unit_test(test_room_is_asked_for_late),
         cmocka_unit_test(test_room_is_asked_for_in_vain),
+        cmocka_unit_test(test_room_comes_after_a_second),
         cmocka_unit_test(test_killed_reader),
         cmocka_unit_test(test_killed_receiver_of_a_reservation),
         cmocka_unit_test(test_killed_writers),
