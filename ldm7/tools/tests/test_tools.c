@@ -98,9 +98,9 @@ static void test_queue_full_of_pins(void **state)
         err,
         "WARN Queue full: .*Replayed: products=0 .*ERROR Product 1 of 3 \\(1000 bytes\\) cannot be "
         "inserted: queue full");
-    /* Room comes while it waits; the queue itself has asked for it for a second before. */
+    /* Room comes while it waits; the queue itself has asked for it for 2 s before. */
     pid_t pid = start("pqinsert -q queue --trace hour.txt --scale 1000 --seed 2 --full-wait 20");
-    usleep(1500000);
+    usleep(3000000);
     pq_discard(q, r);
     assert_int_equal(finish(pid), 0);
     assert_matches(err, "WARN Queue full: .*Replayed: products=3 ");
