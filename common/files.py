@@ -7,28 +7,50 @@ import contextlib
 import errno
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+PARTIAL: Final = ".partial"  # ends the name of a directory that is being made; a dot begins it
+
+
+def whole_name(partial: Path) -> str:
+    """Return the name that a directory has once it is complete."""
+    return partial.name.removeprefix(".").removesuffix(PARTIAL)
 
 
 class Tail:
-    """What is new in a growing file."""
+    """What is new in a growing file. One that is cut, or replaced by another of its name, is read
+    from its start. `most_bytes`: of one read, and of a line, else it is dropped; None: no limit."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, most_bytes: int | None = None) -> None:
         self._path = path
+        self._most_bytes = most_bytes
+        self._inode = 0
         self._offset = 0
+        self._rest = b""  # of a line that is not complete
 
     def read(self) -> bytes:
         """b"" if there is nothing new, or no file yet."""
         try:
-            if self._path.stat().st_size == self._offset:  # mostly: one system call, not nine
+            status = self._path.stat()
+            if status.st_ino != self._inode or status.st_size < self._offset:
+                self._inode, self._offset, self._rest = status.st_ino, 0, b""
+            if status.st_size == self._offset:  # mostly: one system call, not nine
                 return b""
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
-                data = stream.read()
+                data = stream.read(self._most_bytes)
         except OSError:
             return b""
         self._offset += len(data)
         return data
+
+    def lines(self) -> list[bytes]:
+        """Return the complete lines that are new, without their ends."""
+        new = self.read()  # which forgets the rest of a file that is no more
+        *lines, self._rest = (self._rest + new).split(b"\n")
+        if self._most_bytes is not None and len(self._rest) > self._most_bytes:
+            self._rest = b""
+        return lines
 
 
 def write_text(path: Path, text: str) -> None:

@@ -253,7 +253,8 @@ class CleanOptions:
 @command(app, "clean", told=told, panel=EXPERIMENTS)
 def clean_command(options: CleanOptions) -> int:
     """Remove what interrupted and failed runs left."""
-    from experiments.cells.run_directory import PARTIAL, partial_runs, remove_partial
+    from common.files import PARTIAL
+    from experiments.cells.run_directory import partial_runs, remove_partial
 
     removed = 0
     for experiment in sorted(p for p in RUNS.glob("*") if p.is_dir()):

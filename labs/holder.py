@@ -263,7 +263,6 @@ class Holder:
         self._state, self._backend = state, backend
         exchange = backend.exchange
         self._tails = {name: Tail(exchange / name) for name in ("out", "err", "events")}
-        self._events = b""
         self._number = 0
         self._zero_s = 0.0
         (state / SOCKET).unlink(missing_ok=True)
@@ -280,8 +279,7 @@ class Holder:
             (self._state / name).unlink(missing_ok=True)
 
     def _new_events(self) -> list[dict[str, Any]]:
-        *lines, self._events = (self._events + self._tails["events"].read()).split(b"\n")
-        return [json.loads(line) for line in lines]
+        return [json.loads(line) for line in self._tails["events"].lines()]
 
     def wait_ready(self, progress: Callable[[str], None]) -> None:
         """Ended, LabError."""

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from common.files import Tail, whole_name
 from monitor.recording import GONE, Recording
 from monitor.samples import Reader
-from monitor.tail import Tail
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.delivered import delivered_of, encode
 from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
@@ -22,6 +22,7 @@ from parsers.report.board import board_of, cell_json, metrics_json
 from parsers.report.document import brief_of
 from parsers.report.publish import make_report
 
+MOST_BYTES: Final = 4 << 20  # of a log at one look, and of a line
 RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
 
 
@@ -100,6 +101,11 @@ class RunningCell:
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
+    def has_ended_at(self, folder: Path) -> None:
+        """Look there from now on, if the cell's folder has got its last name."""
+        if not self._folder.is_dir():
+            self._folder = self._work = folder
+
     def look(self) -> bool:
         """Take down what is new; tell whether anything was."""
         logs, changed = self._folder / "logs", False
@@ -113,7 +119,8 @@ class RunningCell:
         return changed or bool(lines)
 
     def _new(self, file: Path) -> list[str]:
-        return self._tails.setdefault(file.name, Tail(file)).lines()
+        tail = self._tails.setdefault(file.name, Tail(file, MOST_BYTES))
+        return [line.decode(errors="replace") for line in tail.lines()]
 
     def _take(self, host: str, lines: list[str]) -> bool:
         if not lines:
@@ -166,30 +173,28 @@ class RunningRun:
 
     def __init__(self, partial: Path) -> None:
         self._path = partial
-        stamp = partial.name.removeprefix(".").removesuffix(".partial")
-        self._run = f"{partial.parent.name}/{stamp}"
+        self._run = f"{partial.parent.name}/{whole_name(partial)}"
         self._cells: dict[str, RunningCell] = {}
         self.version = 1
 
     @property
     def ended(self) -> Path | None:
         """Return the run's directory once it is complete."""
-        whole = self._path.parent / self._path.name.removeprefix(".").removesuffix(".partial")
+        whole = self._path.parent / whole_name(self._path)
         return whole if not self._path.is_dir() and (whole / "manifest.json").is_file() else None
 
     def look(self) -> None:
         """Take down what is new."""
         changed = False
         for folder in sorted((self._path / "cells").glob("*")):
-            name = folder.name.removeprefix(".").removesuffix(".partial")
+            name = whole_name(folder)
             cell = self._cells.get(name)
             if cell is None:
                 work = self._path / "work" / name
                 work = work if work.is_dir() else folder
                 cell = self._cells[name] = RunningCell(folder, work, name)
                 changed = True
-            if not cell._folder.is_dir():  # it has its last name now
-                cell._folder = cell._work = folder
+            cell.has_ended_at(folder)
             changed |= cell.look()
         self.version += changed
 
@@ -202,22 +207,8 @@ class RunningRun:
             except (BadFile, OSError):
                 continue
         with_data = [c["name"] for c in cells if c["blob"]]
-        return {
-            "run": self._run,
-            "clock": "running",
-            "verdict": "running",
-            "headline": RUNNING,
-            "doubts": [],
-            "result": [],
-            "metrics": metrics_json(),
-            "shown_metrics": [],
-            "beside": [],
-            "claims": [],
-            "points": [],
-            "cells": cells,
-            "newest": with_data[-1] if with_data else None,
-            "commands": [],
-        }
+        newest = with_data[-1] if with_data else None
+        return _board(self._run, "running", RUNNING) | {"cells": cells, "newest": newest}
 
     def deliveries(self, cell: str) -> bytes | None:
         """Return deliveries.bin of a cell."""
@@ -263,14 +254,8 @@ class Waiting:
         """Return what the page shows."""
         if self._now is not None:
             return self._now.board()
-        board: dict[str, object] = dict.fromkeys(
-            ("doubts", "result", "shown_metrics", "beside", "claims", "points", "cells"), []
-        )
         headline = f"Nothing runs below {self._runs}. This page shows a run as soon as it begins."
-        return board | {
-            "run": "Waiting", "clock": "no", "verdict": "running", "headline": headline,
-            "metrics": metrics_json(), "commands": ["make experiment-lossy"], "newest": None,
-        }  # fmt: skip
+        return _board("Waiting", "no", headline) | {"commands": ["make experiment-lossy"]}
 
     def deliveries(self, cell: str) -> bytes | None:
         """Return deliveries.bin of a cell."""
@@ -279,6 +264,15 @@ class Waiting:
     def recordings(self) -> Mapping[str, Recording]:
         """Return the samples of counters, by cell."""
         return self._now.recordings() if self._now is not None else {}
+
+
+def _board(run: str, clock: str, headline: str) -> dict[str, object]:
+    """Return what the page shows of a run without a verdict, before its cells."""
+    empty = ("doubts", "result", "shown_metrics", "beside", "claims", "points", "cells", "commands")
+    return {
+        "run": run, "clock": clock, "verdict": "running", "headline": headline,
+        "metrics": metrics_json(), "newest": None, **{name: [] for name in empty},
+    }  # fmt: skip
 
 
 def latest(recording: Recording) -> dict[Any, int]:

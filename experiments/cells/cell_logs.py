@@ -15,13 +15,11 @@ class LineCounter:
     def __init__(self, path: Path, words: tuple[str, ...]) -> None:
         self._tail = Tail(path)
         self._words = tuple(w.encode() for w in words)
-        self._rest = b""
         self.count = 0
 
     def poll(self) -> int:
         """Return how many such lines the log has by now."""
-        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
-        self.count += sum(any(word in line for word in self._words) for line in lines)
+        self.count += sum(any(w in line for w in self._words) for line in self._tail.lines())
         return self.count
 
 

@@ -14,11 +14,10 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from common.files import write_json, write_text
+from common.files import PARTIAL, write_json, write_text
 
 __all__ = ["RunDirectory", "write_json", "write_text"]
 
-PARTIAL: Final = ".partial"
 LOCK: Final = ".lock"
 FAILED: Final = "failed"
 SET_ASIDE: Final = "set-aside"

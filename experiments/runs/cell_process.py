@@ -289,7 +289,6 @@ class VirtualProcess:
         except GuestError as error:
             raise CellProblem(str(error)) from None
         self._tail = Tail(self._guest.exchange / "stdout")
-        self._rest = b""
         self._code: int | None = None
         self._phases: list[GuestPhase] = []
         self._described = False
@@ -305,8 +304,7 @@ class VirtualProcess:
             code = self._guest.poll()
         except GuestError as error:
             raise CellProblem(f"{error}{self._complaint()}") from None
-        *lines, self._rest = (self._rest + self._tail.read()).split(b"\n")
-        events = parse_events([line.decode("utf-8", "replace") for line in lines])
+        events = parse_events([line.decode("utf-8", "replace") for line in self._tail.lines()])
         times = self.times
         for event in events:
             if event["event"] == "phase":

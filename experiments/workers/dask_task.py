@@ -63,11 +63,10 @@ def _run(worker: Worker, key: Any, place: Path, topic: str) -> dict[str, Any]:
             start_new_session=True,
         )
     try:
-        events, rest = Tail(place / "events.0.jsonl"), b""
+        events = Tail(place / "events.0.jsonl")
         while True:
             code = cell.poll()
-            *new, rest = (rest + events.read()).split(b"\n")
-            if new:
+            if new := events.lines():
                 told = [line.decode("utf-8", "replace") for line in new]
                 worker.log_event(topic, {"attempt": attempt, "first": len(lines), "lines": told})
                 lines += told

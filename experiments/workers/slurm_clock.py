@@ -95,7 +95,7 @@ class SlurmProcess:
         self.task = ""  # JOB_INDEX, once it is submitted
         self.problem = ""  # why it could not be
         self._told, self._tails = Told(), dict[str, Tail]()
-        self._lines: dict[str, tuple[int, bytes]] = {}
+        self._lines: dict[str, int] = {}
         self._code: int | None = None
         self._gone_since: float | None = None
 
@@ -133,12 +133,11 @@ class SlurmProcess:
     def _read(self) -> list[Event]:
         events: list[Event] = []
         for path in sorted(self.place.glob("events.*.jsonl"))[-1:]:
-            first, rest = self._lines.get(path.name, (0, b""))
-            new = self._tails.setdefault(path.name, Tail(path)).read()
-            *lines, rest = (rest + new).split(b"\n")
+            first = self._lines.get(path.name, 0)
+            lines = self._tails.setdefault(path.name, Tail(path)).lines()
             told = [line.decode("utf-8", "replace") for line in lines]
             events += self._told.events(path.name, first, told)
-            self._lines[path.name] = (first + len(lines), rest)
+            self._lines[path.name] = first + len(lines)
         return events
 
     def _look(self) -> list[Event]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from common.files import Tail
 from monitor.api import HEADERS, make_app
 from monitor.running import FinishedRun, RunningRun, Waiting
-from monitor.tail import Tail
 from parsers.measure.delivered import decode
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
@@ -23,15 +23,15 @@ def test_a_tail_follows_growth_cuts_and_rotation(tmp_path: Path) -> None:
     tail = Tail(path)
     assert tail.lines() == []
     path.write_text("one\ntw")
-    assert tail.lines() == ["one"]
+    assert tail.lines() == [b"one"]
     with path.open("a") as file:
         file.write("o\nthree\n")
-    assert tail.lines() == ["two", "three"]
+    assert tail.lines() == [b"two", b"three"]
     path.write_text("x\n")  # cut
-    assert tail.lines() == ["x"]
+    assert tail.lines() == [b"x"]
     path.rename(tmp_path / "log.1")
     path.write_text("rotated, and longer than before\n")
-    assert tail.lines() == ["rotated, and longer than before"]
+    assert tail.lines() == [b"rotated, and longer than before"]
     assert tail.lines() == []
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from common.files import whole_name
 from parsers.measure import metrics
 from parsers.measure.evaluate import Subscriptions, Transports, evaluate
 from parsers.report import join_leave_report
@@ -50,8 +51,7 @@ def write_report(
     invalid are taken into means, figures and claims. Raises `BadFile` or `OSError`.
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
-    stamp = run_dir.resolve().name.removeprefix(".").removesuffix(".partial")
-    run = f"{found.experiment}/{stamp}"
+    run = f"{found.experiment}/{whole_name(run_dir.resolve())}"
     report = make_report(found, run)
     text, brief = render_text(report), brief_of(report)
     document = json.dumps(found.document, indent=1, sort_keys=True, allow_nan=False)
