@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
@@ -25,6 +25,9 @@ app = group("Keep what the programs of runs counted (--sample counters), and exp
 LEAST_TOKEN: Final = 16
 WHOLE_S: Final = 10**11  # longer than all
 
+SourceName = Annotated[
+    str | None, typer.Option("--source", metavar="NAME", help="Required if the store has several.")
+]
 StoreFile = Annotated[
     Path, typer.Option("--store", metavar="FILE", help="The store's file (SQLite).")
 ]
@@ -72,9 +75,8 @@ def import_command(options: ImportOptions) -> int:
     from monitor.sources import is_records, recordings
     from monitor.store import Store
 
-    store = Store(options.store)
     left_out = 0
-    try:
+    with closing(Store(options.store)) as store:
         for path in options.what:
             left_out += _import_records(store, path)
             if path.is_file() and is_records(path):
@@ -87,8 +89,6 @@ def import_command(options: ImportOptions) -> int:
                     left_out += recording.bad
                     print(f"{path}: left out {recording.bad} lines: {recording.first_bad}",
                           file=sys.stderr)  # fmt: skip
-    finally:
-        store.close()
     return EXIT_FAILED if left_out else EXIT_OK
 
 
@@ -110,6 +110,17 @@ def _import_records(store: Store, path: Path) -> int:
     return left_out
 
 
+@contextmanager
+def _opened(file: Path) -> Iterator[Store]:
+    """Open a store that there is. StoreError."""
+    from monitor.store import Store, StoreError
+
+    if not file.is_file():
+        raise StoreError(f"{file}: found no file; valid: what `monitor import` made")
+    with closing(Store(file)) as store:
+        yield store
+
+
 def _source(store: Store, wanted: str | None) -> Source:
     sources = {source.name: source for source in store.sources()}
     if wanted is None and len(sources) == 1:
@@ -125,9 +136,7 @@ class ExportOptions:
     """Of `monitor export`."""
 
     store: StoreFile = Path("monitor.db")
-    source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Required if the store has several sources.")
-    ] = None
+    source: SourceName = None
     format: Annotated[
         Literal["openmetrics", "csv"],
         typer.Option(help="openmetrics: for Prometheus and VictoriaMetrics."),
@@ -138,15 +147,9 @@ class ExportOptions:
 def export_command(options: ExportOptions) -> int:
     """Print a recording."""
     from monitor import openmetrics, table
-    from monitor.store import Store, StoreError
 
-    if not options.store.is_file():
-        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
-    store = Store(options.store)
-    try:
+    with _opened(options.store) as store:
         recording = store.recording(_source(store, options.source).id)
-    finally:
-        store.close()
     if options.format == "csv":
         table.write(recording, sys.stdout)
     else:
@@ -191,25 +194,17 @@ class PushOptions:
 
     url: Annotated[str, typer.Argument(metavar="URL", help="Such as http://127.0.0.1:8428.")]
     store: StoreFile = Path("monitor.db")
-    source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Needed if the store has several.")
-    ] = None
+    source: SourceName = None
 
 
 @command(app, "push", told=told)
 def push_command(options: PushOptions) -> int:
     """Send a recording to VictoriaMetrics."""
     from monitor.push import push
-    from monitor.store import Store, StoreError
 
-    if not options.store.is_file():
-        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
-    store = Store(options.store)
-    try:
+    with _opened(options.store) as store:
         source = _source(store, options.source)
         recording = store.recording(source.id)
-    finally:
-        store.close()
     size = push(options.url, source.name, recording)
     print(f"{source.name}: sent {len(recording.points)} series, {size} bytes")
     return EXIT_OK
@@ -220,9 +215,7 @@ class MinutesOptions:
     """Of `monitor minutes`."""
 
     store: StoreFile = Path("monitor.db")
-    source: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Required if the store has several sources.")
-    ] = None
+    source: SourceName = None
     step: Annotated[
         float | None,
         typer.Option(
@@ -237,17 +230,10 @@ class MinutesOptions:
 def minutes_command(options: MinutesOptions) -> int:
     """Print the DRFSM paper's metrics by minute records."""
     from monitor import minute_text
-    from monitor.store import Store, StoreError
 
-    if not options.store.is_file():
-        raise StoreError(f"{options.store}: found no file; valid: what `monitor import` made")
     step_s = 60 * max(1, round((options.step or 0) / 60)) if options.step else WHOLE_S
-    store = Store(options.store)
-    try:
-        source = _source(store, options.source)
-        found = store.minutes(source.id, step_s, options.host)
-    finally:
-        store.close()
+    with _opened(options.store) as store:
+        found = store.minutes(_source(store, options.source).id, step_s, options.host)
     print(minute_text.table(found, with_time=options.step is not None), end="")
     return EXIT_OK
 

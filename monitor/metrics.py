@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
-from monitor.openmetrics import PREFIX, metric_name
+from monitor.openmetrics import PREFIX, escaped, label_text, metric_name
 from monitor.recording import Recording, Series, labels_of, shown
 from monitor.running import latest
 
 TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
-_ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 
 
 def _rows(recordings: Mapping[str, Recording]) -> Iterator[tuple[Series, int, str]]:
@@ -28,12 +27,11 @@ def text(recordings: Mapping[str, Recording]) -> str:
     for name, members in groupby(rows, key=lambda r: metric_name(r[0])):
         group = list(members)
         first = group[0][0]
-        about = first.help.translate(_ESCAPES) or f"Counter {first.name}."
+        about = escaped(first.help) or f"Counter {first.name}."
         out.append(f"# HELP {name} {about}\n# TYPE {name} {first.kind}\n")
         for series, value, cell in group:
-            labels = labels_of({**dict(series.labels), "cell": cell})
-            shown_labels = ",".join(f'{k}="{v.translate(_ESCAPES)}"' for k, v in labels)
-            out.append(f"{name}{{{shown_labels}}} {shown(value, series.decimals)}\n")
+            labels = label_text(labels_of({**dict(series.labels), "cell": cell}))
+            out.append(f"{name}{{{labels}}} {shown(value, series.decimals)}\n")
     up = f"{PREFIX}monitor_cells"
     out.append(f"# HELP {up} Cells that the monitor knows.\n# TYPE {up} gauge\n")
     out.append(f"{up} {len(recordings)}\n")

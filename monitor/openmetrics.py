@@ -60,6 +60,16 @@ def repeated(points: Points, sampled: list[int]) -> Iterator[tuple[int, int]]:
         last_us, last = time_us, value
 
 
+def escaped(text: str) -> str:
+    """Return a help text or a label's value as both formats of exposition write it."""
+    return text.translate(_ESCAPES)
+
+
+def label_text(labels: Iterable[tuple[str, str]]) -> str:
+    """Return labels as they stand between braces."""
+    return ",".join(f'{key}="{escaped(text)}"' for key, text in labels)
+
+
 def sampled_us(recording: Recording) -> list[int]:
     """Return when samples were taken."""
     return sorted({t for s, p in recording.points.items() if s.name == SAMPLED for t, _ in p})
@@ -76,7 +86,7 @@ def sample_lines(
     stamp: Callable[[int], str] = _seconds,
 ) -> Iterator[str]:
     """Yield a line a sample. `stamp`: of a time in microseconds."""
-    labels = ",".join(f'{key}="{text.translate(_ESCAPES)}"' for key, text in series.labels)
+    labels = label_text(series.labels)
     name = metric_name(series) + (f"{{{labels}}}" if labels else "")
     for time_us, value in repeated(points, sampled):
         yield f"{name} {shown(value, series.decimals)} {stamp(time_us)}\n"
@@ -90,7 +100,7 @@ def lines(recording: Recording) -> Iterator[str]:
         group = list(members)
         first = group[0][0]
         yield f"# TYPE {PREFIX}{name} {first.kind}\n"
-        yield f"# HELP {PREFIX}{name} {first.help.translate(_ESCAPES)}\n"
+        yield f"# HELP {PREFIX}{name} {escaped(first.help)}\n"
         for series, points in group:
             yield from sample_lines(series, points, sampled)
     yield "# EOF\n"
