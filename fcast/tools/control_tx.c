@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "control.h"
 #include "loop/loop.h"
@@ -18,7 +17,6 @@
 
 _Static_assert((int)FCAST_CONTROL_SEED == (int)FCAST_PROTOCOL_SEED, "the same protocols");
 
-#define NTP_EPOCH_S UINT64_C(2208988800)
 #define ENDLESS_OVERHEAD 0.5 /* repair symbols of a carousel without end */
 #define REDUNDANCY_MAX 7
 #define RATE_MIN UINT64_C(125) /* bytes/s */
@@ -85,7 +83,6 @@ static void close_start(struct fcast_tx *tx)
 static struct fcast_sender_config config_of(struct fcast_tx *tx, double redundancy)
 {
     const bool is_seed = tx->options.protocol == FCAST_CONTROL_SEED, ends = redundancy > 0;
-    const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
     struct fcast_sender_config cfg = {
         .protocol = (enum fcast_protocol)tx->options.protocol,
         .fec = is_seed ? FCAST_RS : FCAST_TRIANGLE,
@@ -94,7 +91,7 @@ static struct fcast_sender_config config_of(struct fcast_tx *tx, double redundan
         .overhead = ends ? redundancy : ENDLESS_OVERHEAD,
         .order = FCAST_SHUFFLE,
         .cycles = ends,
-        .expires = expires < UINT32_MAX ? expires : UINT32_MAX,
+        .expires = outgoing_expires(),
         .repair = cache_store(&tx->cache),
     };
 

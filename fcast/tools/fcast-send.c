@@ -18,8 +18,6 @@
 #include "source.h"
 #include "tool/confine.h"
 
-#define NTP_EPOCH_S UINT64_C(2208988800)
-
 static const char usage[] =
     "Usage: fcast-send --group IP:PORT --interface IP [OPTION]... FILE...\n"
     "Sends files again and again by multicast; receivers tune in when they like.\n"
@@ -306,9 +304,7 @@ static void prepare(struct run *run)
         run->session.tsi = run->cfg.random % UINT16_MAX + 1;
     run->cfg.tsi = run->session.tsi;
     run->cfg.protocol = run->session.protocol;
-    /* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
-    const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + 10 * UINT64_C(365) * 86400;
-    run->cfg.expires = expires < UINT32_MAX ? expires : UINT32_MAX;
+    run->cfg.expires = outgoing_expires();
     run->cfg.repair = cache_store(&run->cache);
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)

@@ -9,6 +9,9 @@
 #include "loop/loop.h"
 #include "net/sockets.h"
 
+#define NTP_EPOCH_S UINT64_C(2208988800)
+#define TEN_YEARS_S (10 * UINT64_C(365) * 86400)
+
 enum {
     HEADERS = FCAST_OVERHEAD_MAX,
     HEADERS_WITHOUT_MAC = 36,
@@ -109,6 +112,14 @@ void outgoing_wait(struct outgoing *o, uint64_t now_ns, int wake_fd)
         return;
     if (ppoll(p, 2, o->batch.full ? NULL : &t, NULL) > 0 && p[0].revents)
         o->batch.full = false;
+}
+
+/* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
+uint32_t outgoing_expires(void)
+{
+    const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + TEN_YEARS_S;
+
+    return expires < UINT32_MAX ? (uint32_t)expires : UINT32_MAX;
 }
 
 void outgoing_say_goodbye(struct outgoing *o)

@@ -42,6 +42,8 @@ void outgoing_begin(struct outgoing *o, struct fcast_sender *sender, unsigned sy
 bool outgoing_send(struct outgoing *o, uint64_t now_ns);
 /* Until something may go, a signal comes, or wake_fd (-1: none) can be read. */
 void outgoing_wait(struct outgoing *o, uint64_t now_ns, int wake_fd);
+/* When what is sent now expires, seconds of NTP: in ten years, but no later than 2036. */
+uint32_t outgoing_expires(void);
 /* Tells receivers that the session ends, three times in 60 ms. */
 void outgoing_say_goodbye(struct outgoing *o);
 
