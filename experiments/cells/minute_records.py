@@ -8,7 +8,6 @@ same with it and without. What it writes is for `downpour monitor import`.
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import time
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from common.places import program
 from experiments.design import configs
 from protocols import ldm
 from topologies.emulate.emulation import Emulation
+from topologies.emulate.processes import end_process, tell_to_stop
 from topologies.model.network import Network
 
 NAME: Final = "monitor"
@@ -107,9 +107,9 @@ class MinuteRecords:
     def finish(self) -> None:
         """End rtstats, which sends its last records, and wait until they are in the file."""
         for process in self._senders.values():
-            process.send_signal(signal.SIGTERM)
+            tell_to_stop(process)
         for process in self._senders.values():
-            _wait(process)
+            end_process(process, grace_s=END_S)
         file, size, since = self._out / NAME / FILE, -1, time.monotonic()
         deadline = time.monotonic() + END_S
         while time.monotonic() < deadline and time.monotonic() < since + 2:
@@ -122,14 +122,4 @@ class MinuteRecords:
     def stop(self) -> None:
         """End everything."""
         for process in {**self._senders, **dict(reversed(self._own.items()))}.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-                _wait(process)
-
-
-def _wait(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(timeout=END_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+            end_process(process, grace_s=END_S)
