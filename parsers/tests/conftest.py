@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports with their figures, drawn once for all tests: drawing takes most of the room's time."""
+"""Reports with their figures, drawn once for all tests: drawing takes most of the room's time; and
+a browser to look at them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from parsers.report.publish import Written, write_report
+from parsers.tests.browser import PROGRAMS, Browser, browser, program
 from parsers.tests.synthetic import write_synthetic_run, write_synthetic_sweep
 
 
@@ -23,3 +27,13 @@ def drawn_sweep(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return write_report(
         write_synthetic_sweep(tmp_path_factory.mktemp("drawn") / "synthetic" / "s1")
     )
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A page of a headless browser, for a file's tests one after the other."""
+    path = program()
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
+    with browser(path, tmp_path_factory.mktemp("browser") / "profile") as found:
+        yield found

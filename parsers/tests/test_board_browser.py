@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from parsers.report.publish import Written, write_report
-from parsers.tests.browser import PROGRAMS, Browser, browser, program
+from parsers.tests.browser import Browser
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 pytestmark = pytest.mark.slow
@@ -22,15 +21,6 @@ for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i 
 return seen.size; })(document.getElementById('heat'))
 """
 READY_S = 60.0
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    path = program()
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
-    with browser(path, tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from matplotlib.image import imread
 
 from parsers.report.publish import Written, write_report
-from parsers.tests.browser import PROGRAMS, Browser, browser, program
+from parsers.tests.browser import Browser
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 pytestmark = pytest.mark.slow
@@ -41,15 +40,6 @@ CONTRAST = """
   }).reduce((a, b) => Math.min(a, b));
 })()
 """
-
-
-@pytest.fixture(scope="module")
-def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    path = program()
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
-    with browser(path, tmp_path_factory.mktemp("browser") / "profile") as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import io
 import shlex
+from collections.abc import Container
 from typing import Final
 
 from ruamel.yaml import YAML
 
-from topologies.export.tree_flows import tree_flows
+from topologies.export.tree_flows import all_flows
 from topologies.model.network import Host, Impairment, Link, Network, Nic
-from topologies.model.static_flows import static_flows
 
 IMAGE: Final = "debian:12"
 KBPS: Final = 1000
@@ -66,14 +66,14 @@ def _routes(host: Host) -> list[str]:
 def containerlab_script(network: Network) -> str:
     """Return a shell script: `before` makes the bridges, `after` sets entries and impairments,
     `remove` takes the bridges away. Raises paths.NoPath."""
-    entries = (*static_flows(network, edge_tags=True), *tree_flows(network))
+    switches = {s.name for s in network.switches}
     before = [
         f"ovs-vsctl --may-exist add-br {s.name} -- set bridge {s.name} fail-mode=secure"
         f" protocols=OpenFlow13 other-config:datapath-id={s.dpid:016x}"
         for s in network.switches
     ]
-    after = [command for link in network.links for command in _ports(network, link)]
-    for entry in entries:
+    after = [command for link in network.links for command in _ports(switches, link)]
+    for entry in all_flows(network):
         for command, lines in (
             ("add-groups", entry.group_lines()),
             ("add-flows", entry.flow_lines()),
@@ -81,7 +81,9 @@ def containerlab_script(network: Network) -> str:
             if lines:
                 words = f"ovs-ofctl -O OpenFlow13 {command} {entry.switch} - <<'END'"
                 after.append(f"{words}\n{lines}END")
-    after += [command for link in network.links for command in _impair(network, link)]
+    after += [
+        command for link in network.links for command in _impair(network.name, switches, link)
+    ]
     remove = [f"ovs-vsctl --if-exists del-br {s.name}" for s in network.switches]
     parts = "".join(
         f"{name})\n" + "\n".join(commands) + "\n;;\n"
@@ -90,9 +92,8 @@ def containerlab_script(network: Network) -> str:
     return f"{SCRIPT_HEAD.format(shlex.quote(network.name))}{parts}{SCRIPT_END}"
 
 
-def _ports(network: Network, link: Link) -> list[str]:
+def _ports(switches: Container[str], link: Link) -> list[str]:
     """Give the ports of switches their OpenFlow numbers."""
-    switches = {s.name for s in network.switches}
     return [
         f"ovs-vsctl set interface {port.interface} ofport_request={port.number}"
         for port in (link.a, link.b)
@@ -100,8 +101,7 @@ def _ports(network: Network, link: Link) -> list[str]:
     ]
 
 
-def _impair(network: Network, link: Link) -> list[str]:
-    switches = {s.name for s in network.switches}
+def _impair(lab: str, switches: Container[str], link: Link) -> list[str]:
     found = []
     for port, impairment in ((link.a, link.forward), (link.b, link.backward)):
         if impairment.is_plain:
@@ -109,7 +109,7 @@ def _impair(network: Network, link: Link) -> list[str]:
         if port.node in switches:
             found.append(f"tc qdisc replace dev {port.interface} root netem{_tc(impairment)}")
         else:
-            node = f"clab-{network.name}-{port.node}"
+            node = f"clab-{lab}-{port.node}"
             words = f"containerlab tools netem set -n {node} -i {port.interface}"
             found.append(words + _netem(impairment))
     return found

@@ -8,9 +8,8 @@ from __future__ import annotations
 import pprint
 from typing import Final
 
-from topologies.export.tree_flows import tree_flows
+from topologies.export.tree_flows import all_flows
 from topologies.model.network import Impairment, Link, Network
-from topologies.model.static_flows import static_flows
 
 TC_RATE_MAX_MBPS: Final = 1000  # above it, Mininet's TCLink refuses a rate
 PACKET_BYTES: Final = 1500  # Mininet counts a queue in packets
@@ -19,7 +18,7 @@ WIDTH: Final = 98
 
 def mininet_script(network: Network) -> str:
     """Return the text of an executable Python file. Raises paths.NoPath."""
-    entries = (*static_flows(network, edge_tags=True), *tree_flows(network))
+    entries = all_flows(network)
     values = {
         "NAME": network.name,
         "PUBLISHER": network.publisher.name,

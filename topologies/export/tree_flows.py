@@ -26,6 +26,7 @@ from topologies.model.static_flows import (
     SetTag,
     SwitchEntries,
     ToInPort,
+    static_flows,
 )
 
 
@@ -48,6 +49,12 @@ def tree_flows(network: Network) -> tuple[SwitchEntries, ...]:
         for s in network.switches
         if s.name in controlled
     )
+
+
+def all_flows(network: Network) -> tuple[SwitchEntries, ...]:
+    """Return the entries of all switches: those of static domains, which tag for the hosts, and the
+    tree's. Raises paths.NoPath."""
+    return (*static_flows(network, edge_tags=True), *tree_flows(network))
 
 
 def _attachments(network: Network) -> dict[str, list[_Attachment]]:

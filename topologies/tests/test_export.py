@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
@@ -23,7 +22,7 @@ from topologies import cli
 from topologies.export import FORMATS
 from topologies.export.graphml import NAMESPACE
 from topologies.export.mininet_script import mininet_script
-from topologies.export.tree_flows import tree_flows
+from topologies.export.tree_flows import all_flows
 from topologies.model.load import bundled, find, load
 from topologies.model.network import Network
 from topologies.model.static_flows import (
@@ -36,8 +35,8 @@ from topologies.model.static_flows import (
     SetTag,
     ToGroup,
     ToInPort,
-    static_flows,
 )
+from topologies.tests.own_openvswitch import beside_open_vswitch
 
 MULTICAST = "01:00:5e:0a:01:01"
 
@@ -46,9 +45,7 @@ class Walk:
     """Where the entries take a frame: hosts' NICs and how many copies each gets."""
 
     def __init__(self, network: Network) -> None:
-        self.switches = {
-            e.switch: e for e in (*static_flows(network, edge_tags=True), *tree_flows(network))
-        }
+        self.switches = {entries.switch: entries for entries in all_flows(network)}
         self.ends: dict[tuple[str, int], tuple[str, int, str]] = {}
         self.port_of: dict[str, tuple[str, int]] = {}
         for link in network.links:
@@ -180,21 +177,6 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert tuple(FORMATS) == cli.EXPORT_FORMATS
 
 
-IN_NAMESPACES = """
-set -e
-mkdir -p /run/openvswitch /run/netns
-mount -t tmpfs none /run/openvswitch
-mount -t tmpfs none /run/netns
-ip link set lo up
-export OVS_RUNDIR=/run/openvswitch OVS_DBDIR=$WORK OVS_LOGDIR=$WORK
-ovsdb-tool create $WORK/conf.db /usr/share/openvswitch/vswitch.ovsschema
-ovsdb-server $WORK/conf.db --remote=punix:/run/openvswitch/db.sock --pidfile --detach --no-chdir
-ovs-vsctl --no-wait init
-ovs-vswitchd --pidfile --detach --no-chdir --log-file=$WORK/vswitchd.log
-$PYTHON $WORK/network.py --ping
-"""
-
-
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["geni5", "twocores"])
@@ -205,17 +187,12 @@ def test_mininets_script_runs(name: str) -> None:
     if shutil.which("mnexec") is None:
         pytest.skip("Mininet's mnexec is not installed: the script was NOT run")
     network = load(find(name), {"receivers": 3} if name == "geni5" else {})
-    with tempfile.TemporaryDirectory(prefix="export-") as work:
-        Path(work, "network.py").write_text(mininet_script(network))
-        done = subprocess.run(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-             "bash", "-c", IN_NAMESPACES],
-            cwd=work,
-            env={**os.environ, "WORK": work, "PYTHON": sys.executable},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )  # fmt: skip
+
+    def commands(work: Path) -> str:
+        (work / "network.py").write_text(mininet_script(network))
+        return f"{sys.executable} {work}/network.py --ping"
+
+    done = beside_open_vswitch(commands)
     said = done.stdout + done.stderr
     answers = [line for line in done.stdout.splitlines() if "rtt min/avg" in line]
     assert (done.returncode, len(answers)) == (0, len(network.subscribers)), said[-3000:]

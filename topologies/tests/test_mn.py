@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 from common.places import TOPOLOGIES
 from topologies.model.load import find, load
+from topologies.tests.own_openvswitch import beside_open_vswitch
 
 MN_FILE = TOPOLOGIES / "mn.py"
 
@@ -66,17 +65,7 @@ def test_shaping_is_told_in_mininets_words() -> None:
     assert info["params2"] == info["params1"]
 
 
-SCRIPT = """
-set -e
-mkdir -p /run/openvswitch /run/netns
-mount -t tmpfs none /run/openvswitch
-mount -t tmpfs none /run/netns
-ip link set lo up
-export OVS_RUNDIR=/run/openvswitch OVS_DBDIR=$WORK OVS_LOGDIR=$WORK
-ovsdb-tool create $WORK/conf.db /usr/share/openvswitch/vswitch.ovsschema
-ovsdb-server $WORK/conf.db --remote=punix:/run/openvswitch/db.sock --pidfile --detach --no-chdir
-ovs-vsctl --no-wait init
-ovs-vswitchd --pidfile --detach --no-chdir --log-file=$WORK/vswitchd.log
+PINGALL = """
 mn --custom topologies/mn.py --topo geni5,receivers=2 --switch ovsbr,stp=1,datapath=user \\
    --controller none --wait --test pingall
 """
@@ -90,15 +79,6 @@ def test_mn_brings_a_topology_up() -> None:
     """With the system's Python, in namespaces of its own: mn may clean up only what is its own."""
     if shutil.which("mn") is None:
         pytest.skip("Mininet's program mn is not installed: --custom was NOT tried")
-    with tempfile.TemporaryDirectory(prefix="mn-") as work:
-        done = subprocess.run(
-            ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-             "bash", "-c", SCRIPT],
-            cwd=TOPOLOGIES.parent,
-            env={**os.environ, "WORK": work},
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )  # fmt: skip
+    done = beside_open_vswitch(lambda _work: PINGALL)
     said = done.stdout + done.stderr
     assert "0% dropped" in said, said[-3000:]
