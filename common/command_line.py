@@ -23,7 +23,8 @@ from typing import Any, Final, TypeVar, get_type_hints
 import typer
 from typer.core import TyperGroup
 
-from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.files import os_error_text
 from common.quantities import parse_rate_bps, parse_size_bytes, parse_time_s
 from common.terminal import never_fail
 
@@ -152,6 +153,7 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
     try:
         made = typer.main.get_command(app)
         code = made.main(list(arguments), prog_name=program, standalone_mode=False)
+        sys.stdout.flush()  # here, where a full disk is still an error of the command
         return code if isinstance(code, int) else EXIT_OK
     except Failure as failure:
         print(failure, file=sys.stderr)
@@ -162,10 +164,19 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return EXIT_OK
+    except OSError as error:
+        print(os_error_text(error), file=sys.stderr)
+        _forget_output()
+        return EXIT_FAILED
     finally:
         _GIVEN.reset(token)
+
+
+def _forget_output() -> None:
+    """Let what is not written yet go nowhere: Python would try again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # -- bad usage --------------------------------------------------------------------------------

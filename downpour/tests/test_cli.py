@@ -214,3 +214,15 @@ def test_the_doctors_long_form_measures_a_network_if_one_can_run(
         monkeypatch.setattr(doctor, "main", lambda found=can_run: found)
         assert cli.main(["doctor", *words]) == code
     assert measured == ["once"]
+
+
+@pytest.mark.parametrize("words", ["topology list", "topology export geni5 --to mininet"])
+def test_a_full_disk_takes_no_output(words: str) -> None:
+    """Little of it, which Python writes at the end, and more than it keeps."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "downpour", *words.split()],
+            cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120,
+        )  # fmt: skip
+    line = "No space left on device; valid: room on the disk, for results and for TMPDIR\n"
+    assert (done.returncode, done.stderr) == (1, line)
