@@ -14,15 +14,18 @@ from typing import Final
 from common.places import program
 from protocols.adapter import Adapter, Receive, Send, Setup
 
-HEADERS_BYTES: Final = 44  # IP 20, UDP 8, LCT 12, FEC payload id 4
+HEADERS_BYTES: Final = 44  # IP 20, UDP 8, LCT 12, FEC payload id 4; and the code's EXT_FTI
+FTI_BYTES: Final = {"ldpc-triangle": 20, "ldpc-staircase": 20, "rs": 12, "none": 16}
 ETHERNET_BYTES: Final = 14
-SYMBOL_BYTES: Final = 1456  # fcast-send's own: a full packet
+SYMBOL_BYTES: Final = 1436  # fcast-send's own: a full packet
 UNLIMITED_BPS: Final = 2_000_000_000  # without feedback: what eight receivers on two cores take
 
 
-def packet_rate_bps(rate_bps: int, symbol_bytes: int = SYMBOL_BYTES) -> int:
+def packet_rate_bps(
+    rate_bps: int, symbol_bytes: int = SYMBOL_BYTES, fec: str = "ldpc-triangle"
+) -> int:
     """Return fcast-send's rate for a rate on the wire."""
-    packet = symbol_bytes + HEADERS_BYTES
+    packet = symbol_bytes + HEADERS_BYTES + FTI_BYTES[fec]
     return round(rate_bps * packet / (packet + ETHERNET_BYTES))
 
 

@@ -74,7 +74,7 @@ def send_argv(
     """Return the sender's command line. `rate_bps`: on the wire; `source`: where the file is."""
     return fcast.send_argv(
         replace(setup, work=source),
-        fcast.packet_rate_bps(rate_bps, carousel.symbol_bytes),
+        fcast.packet_rate_bps(rate_bps, carousel.symbol_bytes, carousel.fec),
         [file],
         [
             *["--ttl", str(TTL), "--tsi", str(TSI)],

@@ -116,12 +116,12 @@ def test_what_the_programs_are_told(tmp_path: Path) -> None:
         rate_bps=0,
     )
     file = tmp_path / "file"
-    told = carousel.send_argv(FILE, setup, rate_bps=10_820_000, file=file, source=tmp_path)
+    told = carousel.send_argv(FILE, setup, rate_bps=10_940_000, file=file, source=tmp_path)
     words = " ".join(told)
     assert "--group 232.1.1.1:38800 --interface 10.0.0.1" in words
     assert "--fec rs --k 32 --order shuffle --symbol 1024 --overhead 696" in words
-    # 1,024 B of data, 44 B of headers from IP on; 14 B of Ethernet's are beyond its count.
-    assert "--rate 10680000 " in words
+    # 1,024 B of data, 56 B of headers from IP on; 14 B of Ethernet's are beyond its count.
+    assert "--rate 10800000 " in words
 
 
 def test_a_file_in_place_of_a_trace() -> None:

@@ -40,7 +40,7 @@ unsigned outgoing_symbol_most(const struct outgoing *o, bool has_key)
     const unsigned room = o->mtu_bytes > headers ? o->mtu_bytes - headers : 0;
     const unsigned most = room < OUTGOING_SYMBOL_MAX ? room : OUTGOING_SYMBOL_MAX;
 
-    return has_key ? most : most + 20; /* which the MAC would take */
+    return has_key ? most : most + HEADERS - HEADERS_WITHOUT_MAC;
 }
 
 uint16_t outgoing_symbol(const struct outgoing *o, bool has_key)
