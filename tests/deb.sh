@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The Debian packages in a fresh Debian 12: they install, `downpour doctor` runs, ldmd starts by the
-# command line of its unit as the unit's user and passes a product on, and a purge leaves nothing.
+# command line of its unit as the unit's user and passes a product on, a program made with the
+# development package sends a file to fcast-recv, and a purge leaves nothing.
 #   tests/deb.sh [DIRECTORY-WITH-DEBS]    (root; needs debootstrap; some minutes)
 # Without a directory the packages are built first. MIRROR= names another mirror, ROOTFS= a
 # directory that debootstrap has filled already (it is copied).
@@ -38,7 +39,7 @@ files() { (cd "$root" && find etc var/lib usr opt srv home -xdev \( -path var/li
 inside apt-get -qq update
 # What they depend on, first: the purge must give that state back.
 depends=$(for deb in "$root"/debs/*.deb; do dpkg-deb -f "$deb" Depends | tr ',' '\n'; done |
-  sed 's/|.*//; s/(.*//; s/ //g' | grep -v '^downpour' | sort -u)
+  sed 's/|.*//; s/(.*//; s/ //g' | grep -v downpour | sort -u)
 # shellcheck disable=SC2086
 inside apt-get -qq -y --no-install-recommends install $depends >"$work/depends.log" 2>&1 || { tail -5 "$work/depends.log"; exit 1; }
 files >"$work/before"
@@ -46,7 +47,7 @@ inside cut -d: -f1 /etc/passwd | sort >"$work/users-before"
 
 say "install"
 inside sh -c 'dpkg -i /debs/*.deb' >"$work/install.log" 2>&1 || { tail -20 "$work/install.log"; exit 1; }
-inside dpkg -l 'downpour*' | tail -2
+inside dpkg -l '*downpour*' | tail -4
 inside downpour --version
 inside ldmd --version
 inside sh -c 'cd /tmp && downpour run lossy --dry-run --clock virtual' | head -3
@@ -92,13 +93,32 @@ unshare --net chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.
   rm -f /tmp/ping /tmp/product
 ' sh "$settings" "$command"
 
+say "a program with libdownpour-fcast-dev"
+inside dpkg -L libdownpour-fcast-dev | grep -E '\.(h|pc|so|3\.gz)$'
+flags=$(PKG_CONFIG_LIBDIR=$(dirname "$root"/usr/lib/*/pkgconfig/downpour-fcast.pc) PKG_CONFIG_SYSROOT_DIR=$root pkg-config --cflags --libs downpour-fcast)
+# The library's own libraries are in the root alone.
+# shellcheck disable=SC2086
+cc -Wall -Werror -o "$root/example" "$here/fcast/tests/control_example.c" $flags -lpthread -Wl,--allow-shlib-undefined
+# shellcheck disable=SC2016 # expanded where it runs
+unshare --net chroot "$root" env -i PATH=/usr/bin:/bin:/usr/sbin:/sbin LC_ALL=C.UTF-8 sh -ec '
+  ip link set lo up multicast on
+  mkdir /inbox
+  head -c 700000 /dev/urandom >/content
+  timeout 60 fcast-recv --group 239.192.9.9:9900 --interface 127.0.0.1 /inbox &
+  sleep 1
+  timeout 60 /example send 239.192.9.9 9900 127.0.0.1 /content 0.5
+  wait $!
+  cmp /content /inbox/content
+'
+rm -r "$root/example" "$root/content" "$root/inbox"
+
 say "purge"
 rm -f "$root/etc/downpour/ldmd.conf" "$root/etc/downpour/ldm.env"
-inside apt-get -qq -y purge downpour downpour-ldm >"$work/purge.log" 2>&1 || { tail -20 "$work/purge.log"; exit 1; }
+inside apt-get -qq -y purge downpour downpour-ldm libdownpour-fcast0 libdownpour-fcast-dev >"$work/purge.log" 2>&1 || { tail -20 "$work/purge.log"; exit 1; }
 rm -rf "$root/run/downpour-ldm"
 files >"$work/after"
 inside cut -d: -f1 /etc/passwd | sort >"$work/users-after"
 diff "$work/users-before" "$work/users-after" || { echo "deb: the user is still there" >&2; exit 1; }
 diff "$work/before" "$work/after" || { echo "deb: the purge left or took files" >&2; exit 1; }
-! inside dpkg -l 'downpour*' 2>/dev/null | grep -E '^(ii|rc)' || exit 1
+! inside dpkg -l '*downpour*' 2>/dev/null | grep -E '^(ii|rc)' || exit 1
 say "all is as it was"
