@@ -14,7 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 from common.places import ROOT
 from controller.api import server
@@ -38,7 +40,16 @@ expected-statuses = ["2xx", "3xx", "4xx"]
 """
 
 
-def run(seconds: int, seed: int, directory: Path) -> subprocess.CompletedProcess[str]:
+# However slow the machine: so many requests for each operation, and sequences of them.
+A_FEW: Final = ("--phases", "fuzzing,stateful", "--max-examples", "3")
+
+
+def for_seconds(seconds: int) -> tuple[str, ...]:
+    """Return the extent of a run: all phases, again and again until the time is over."""
+    return ("--max-time", str(seconds))
+
+
+def run(extent: Sequence[str], seed: int, directory: Path) -> subprocess.CompletedProcess[str]:
     """Return what Schemathesis found; it works in `directory`."""
     listener = server.listen_tcp("--rest-listen", "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -49,7 +60,7 @@ def run(seconds: int, seed: int, directory: Path) -> subprocess.CompletedProcess
     argv = [
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json"),
         *("--header", f"Authorization: Bearer {TOKEN}", "--checks", "all"),
-        *("--exclude-path", LEFT_OUT, "--seed", str(seed), "--max-time", str(seconds)),
+        *("--exclude-path", LEFT_OUT, "--seed", str(seed), *extent),
         *("--request-timeout", "20", "--continue-on-failure", "--no-color"),
     ]
     try:
@@ -66,6 +77,6 @@ def run(seconds: int, seed: int, directory: Path) -> subprocess.CompletedProcess
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as work:
-        done = run(int(sys.argv[1]), int([*sys.argv, "1"][2]), Path(work))
+        done = run(for_seconds(int(sys.argv[1])), int([*sys.argv, "1"][2]), Path(work))
     print(done.stdout, done.stderr)
     sys.exit(done.returncode)
