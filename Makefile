@@ -100,7 +100,7 @@ test-labs: build kernel
 docs: setup
 	@$(PY) -m tools.docs
 lint: setup
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && for f in labs/[0-9]*/checks.py; do .venv/bin/mypy $$f || exit; done
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PY) -m tests.lab_types
 analyze: setup
 	@$(PY) -m tests.quality analyze
 coverage: setup

@@ -50,14 +50,19 @@ def result_of(job: Job) -> dict[str, Any]:
         process.stop()
 
 
-@pytest.mark.parametrize("tool", ["fmtp", "tcp", "uftp", "udpcast", "norm", "flute-rs", "flute-rq"])
+OTHERS = ("uftp", "udpcast", "norm", "flute-rs", "flute-rq")
+
+
+@pytest.mark.parametrize(
+    "tool", ["fmtp", "tcp", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)]
+)
 def test_file_is_timed_and_counted(tool: str) -> None:
     """A megabyte at 50 Mbit/s takes 0.16 s at least, with any sender; 1 % of what arrives is
     lost at each receiver; headers and repairs cross the wire besides the file."""
     before = benches()
     result = result_of(replace(JOB, tool=tool))
     if tool != "fmtp" and result["status"] != "ok":
-        # UDPcast gives up now and then when its handshake is lost; that is not ours to mend.
+        # UDPcast gives up now and then when its handshake is lost.
         result = result_of(replace(JOB, tool=tool))
     assert result["status"] == "ok", result
     assert 0.16 < result["seconds"] < 30

@@ -106,6 +106,7 @@ def test_killed_and_restarted_controller_loses_no_frame(bench: Bench) -> None:
     assert_undisturbed(stream, *LEAVES)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_what_changed_while_no_controller_watched_is_mended_and_nothing_else(
     bench: Bench,
@@ -152,6 +153,7 @@ def test_what_changed_while_no_controller_watched_is_mended_and_nothing_else(
     bench.start_controller(1)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
     first, second = 0, 1

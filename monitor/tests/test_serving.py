@@ -92,10 +92,14 @@ def test_waiting_shows_what_begins_and_then_the_finished_run(partial: Path) -> N
     assert waiting.board()["run"] == "synthetic/20261124T000000Z"
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FinishedRun:
+    return FinishedRun(write_synthetic_run(tmp_path_factory.mktemp("finished"), CELL))
+
+
 @pytest.fixture
-def client(tmp_path: Path) -> TestClient:
-    run = FinishedRun(write_synthetic_run(tmp_path / "run", CELL))
-    return TestClient(make_app(run), base_url="http://127.0.0.1:8750")
+def client(finished: FinishedRun) -> TestClient:
+    return TestClient(make_app(finished), base_url="http://127.0.0.1:8750")
 
 
 def test_the_pages_parts(client: TestClient) -> None:
@@ -126,10 +130,9 @@ def test_a_foreign_name_is_refused(client: TestClient, host: str) -> None:
     assert "valid: 127.0.0.1" in answer.json()["detail"]
 
 
-def test_elsewhere_needs_the_token(tmp_path: Path) -> None:
-    run = FinishedRun(write_synthetic_run(tmp_path / "run", CELL))
+def test_elsewhere_needs_the_token(finished: FinishedRun) -> None:
     token = "0123456789abcdef"
-    client = TestClient(make_app(run, token), base_url="http://site.example")
+    client = TestClient(make_app(finished, token), base_url="http://site.example")
     assert client.get("/v1/board").status_code == 401
     assert client.get("/v1/board", headers={"Authorization": "Bearer no"}).status_code == 401
     good = {"Authorization": f"Bearer {token}"}

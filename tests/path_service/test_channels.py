@@ -108,6 +108,7 @@ def test_leave_latency_imitates_a_router(emulation: Emulation, tmp_path: Path) -
         layers.close()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("iperf") is None, reason="iperf 2 is not installed")
 def test_iperf_as_the_documentation_has_it(emulation: Emulation, layers: Layers) -> None:
     def on_path(host: str) -> str:
@@ -129,6 +130,7 @@ def test_iperf_as_the_documentation_has_it(emulation: Emulation, layers: Layers)
     assert re.search(r" [12][.]\d+ Mbits/sec", out.decode()), out.decode()
 
 
+@pytest.mark.long
 def test_a_host_that_floods_reports_harms_nobody(layers: Layers) -> None:
     """10,000 reports a second of qb: qc loses nothing, and qd joins as before."""
     layers.join("qc", 0)

@@ -73,6 +73,7 @@ def test_link_breaks(emulation: Emulation, silent: bool) -> None:
         assert qc.gap_ms < (450 if silent else 50)
 
 
+@pytest.mark.long
 def test_leaves_come_and_go(emulation: Emulation) -> None:
     figures = scenarios.joins_and_leaves(emulation, 50)
     show("50 joins and leaves", figures)
@@ -86,6 +87,7 @@ def test_controller_is_killed_and_comes_back(emulation: Emulation) -> None:
     assert younger == {"a": [], "b": [], "c": [], "d": []}, "flows were installed again"
 
 
+@pytest.mark.long
 def test_what_a_dead_controller_left_goes_and_what_others_have_stays(emulation: Emulation) -> None:
     make_path(emulation, PATH, RATE_BPS, ["qc"])
     before = scenarios.flow_table("c")
@@ -109,6 +111,7 @@ def test_switch_loses_its_power(emulation: Emulation) -> None:
     assert qc.lost > 400  # a datagram each millisecond
 
 
+@pytest.mark.long
 def test_leaf_of_a_path_joins_while_the_controller_is_new(emulation: Emulation) -> None:
     """What the store says counts: a path made before the kill takes a leaf after it."""
     make_path(emulation, PATH, RATE_BPS, ["qb"])

@@ -71,6 +71,7 @@ def lost_share(found: Kept) -> float:
     return found.kept.lost / found.kept.sent
 
 
+@pytest.mark.long
 @pytest.mark.root
 def test_without_queues_it_does_not() -> None:
     """The control: the same flood takes what the path was promised. First: it has a lab of its

@@ -53,6 +53,7 @@ def path(emulation: Emulation) -> Iterator[PathClient]:
         assert other.paths() == []
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_round_trips_are_those_of_the_topology(emulation: Emulation) -> None:
     """Unicast both ways over the hand-off, address resolution included."""
@@ -67,6 +68,7 @@ def test_round_trips_are_those_of_the_topology(emulation: Emulation) -> None:
         assert asked_ms - 1 <= min(times) <= 3 * asked_ms
 
 
+@pytest.mark.long
 def test_others_come_and_go(emulation: Emulation, path: PathClient, tmp_path: Path) -> None:
     """Nothing is lost or doubled at those who stay while leaves behind the same hand-off change."""
     leaves = endpoints(emulation.network)[1]
@@ -148,6 +150,7 @@ def wait_up(path: PathClient, limit_s: float = 60) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_a_rate_that_the_other_domain_has_not(emulation: Emulation) -> None:
     """150 Mbit/s do not fit into the links to Milan, which have 100; London has room."""
     root, leaves = endpoints(emulation.network)

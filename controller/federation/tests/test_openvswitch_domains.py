@@ -111,6 +111,7 @@ def test_a_domain_without_capacity_refuses(bench: Bench, empty: State) -> None:
     assert bench.state() == empty
 
 
+@pytest.mark.long
 def test_a_stopped_controller_does_not_answer_in_time(bench: Bench, empty: State) -> None:
     bench.controllers["c"].send_signal(signal.SIGSTOP)
     try:
@@ -190,6 +191,7 @@ def kill_once(bench: Bench, kind: str, phase: str, victim: str) -> threading.Eve
     return killed
 
 
+@pytest.mark.long
 def test_death_while_a_leaf_leaves(bench: Bench, empty: State) -> None:
     """What was decided is done, though the coordinator dies meanwhile; other leaves stay."""
     join(bench, IN_B)
@@ -208,6 +210,7 @@ def test_death_while_a_leaf_leaves(bench: Bench, empty: State) -> None:
     assert bench.state() == empty
 
 
+@pytest.mark.long
 def test_all_controllers_die_and_the_path_stays(bench: Bench, empty: State) -> None:
     join(bench, IN_C)
     before = bench.state()
