@@ -10,15 +10,21 @@
 
 enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
 
+/* `count` source symbols in a row, zeroes behind the object's end. */
+static int read_symbols(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti,
+                        uint64_t number, uint32_t count, uint8_t *out)
+{
+    const uint64_t at = number * fti->symbol_bytes, left = at < fti->length ? fti->length - at : 0;
+    const size_t all = (size_t)count * fti->symbol_bytes, len = left < all ? (size_t)left : all;
+
+    memset(out + len, 0, all - len);
+    return len ? read(ctx, at, out, len) : 0;
+}
+
 int fcast_read_symbol(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti, uint64_t number,
                       uint8_t *out)
 {
-    uint64_t at = number * fti->symbol_bytes, left = at < fti->length ? fti->length - at : 0;
-    size_t len = left < fti->symbol_bytes ? (size_t)left : fti->symbol_bytes;
-
-    /* NOLINTNEXTLINE(clang-analyzer-core.NonNullParamChecker): a block has a pointer for each k */
-    memset(out + len, 0, fti->symbol_bytes - len);
-    return len ? read(ctx, at, out, len) : 0;
+    return read_symbols(read, ctx, fti, number, 1, out);
 }
 
 /* A block in memory: n symbols and pointers to them. */
@@ -94,8 +100,8 @@ int fcast_encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t block,
         errno = ENOMEM;
         result = -1;
     }
-    for (uint32_t j = 0; j < k && result == 0; j++)
-        result = fcast_read_symbol(read, ctx, fti, first + j, b.symbols[j]);
+    if (result == 0)
+        result = read_symbols(read, ctx, fti, first, k, b.bytes);
     if (result == 0)
         result = encode_block(fti, rs_kind, k, n, &b);
     if (result == 0)
