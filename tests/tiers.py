@@ -51,6 +51,14 @@ def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
     )
 
 
+def _first_time(python: str) -> tuple[tuple[str, ...], ...]:
+    """Return what compiles all tests once, where none is compiled: each worker would compile all,
+    at the same time."""
+    if any((ROOT / "tests" / "__pycache__").glob("*-pytest-*.pyc")):
+        return ()
+    return ((python, "-m", "pytest", "-qq", "-p", "no:cacheprovider", "--collect-only"),)
+
+
 def files_with(mark: str, root: Path = ROOT) -> list[Path]:
     """Return the files with tests of a mark: to collect from all others takes a quarter minute."""
     settings = tomllib.loads((root / "pyproject.toml").read_text())
@@ -276,13 +284,13 @@ def steps(python: str, tier: str) -> list[Step]:
         marks += " and not long"
     if tier == "check":
         marks += " and not slow and not root"
-    command = _python(python, "python", marks)
+    commands = (*_first_time(python), _python(python, "python", marks))
     found = _c(python, tier)
     found.append(
         Step(
             "python",
             "Python tests",
-            (command,),
+            commands,
             150,
             LOGS / "python.xml",
             long=tier == "all",
