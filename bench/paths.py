@@ -26,9 +26,11 @@ import httpx
 
 from bench.path_network import ACCESS_PORT, DOMAIN, FAR, NEAR, SWITCHES, endpoint, leaves, network
 from bench.statistics import median
+from common.http.server import Server
 from common.places import ROOT
 from common.shell import NetworkError, check, die_with_parent
-from controller.api import rest, server
+from controller.api import rest
+from controller.api.listening import listen_unix
 from controller.api.path_client import Endpoint
 from controller.paths.entries import Entry
 from controller.paths.messages import Change, Command, Message
@@ -193,7 +195,7 @@ def fake(work: Path) -> Iterator[Backend]:
     for switch in SWITCHES:
         service.switch_up(switch)
     path = work / "rest.sock"
-    listening = server.Server(rest.make_app(service), [server.listen_unix(path)])
+    listening = Server(rest.make_app(service), [listen_unix(path)])
     listening.start()
     client = Client(path)
 

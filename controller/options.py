@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common import looking
+from common.http.ratelimit import REQUESTS_PER_S
 from common.shell import NetworkError
-from controller.api.ratelimit import REQUESTS_PER_S
 from controller.federation.peers import PeerAddress, PeerErrors, load_peers
 from controller.paths.core import Core, core_of
 from controller.paths.queues import QueueDriver, QueueError

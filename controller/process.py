@@ -21,11 +21,12 @@ from functools import partial
 from fastapi import FastAPI
 
 from common import looking
+from common.http.server import Server
 from controller import southbound
 from controller.api import rest
 from controller.api.auth import Access
 from controller.api.counters import router_of
-from controller.api.server import ListenError, Server, Tls, listen_tcp, listen_unix
+from controller.api.listening import ListenError, Tls, listen_tcp, listen_unix
 from controller.federation import joining
 from controller.federation.peers import PeerErrors
 from controller.log import set_up_logging

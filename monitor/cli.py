@@ -288,8 +288,7 @@ def serve_command(options: ServeOptions) -> int:
     """Show a run in a browser: what runs now, or a finished run."""
     import socket
 
-    import uvicorn
-
+    from common.http.server import BUSY_MAX, bounded
     from monitor.api import make_app
     from monitor.running import FinishedRun, Shown, Waiting
     from parsers.base.jsonfiles import BadFile
@@ -306,7 +305,5 @@ def serve_command(options: ServeOptions) -> int:
         port = listener.getsockname()[1]
         host = f"[{options.listen}]" if ":" in options.listen else options.listen
         print(f"http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
-        config = uvicorn.Config(make_app(shown, token), log_level="warning", access_log=False,
-                                timeout_graceful_shutdown=1)  # fmt: skip
-        uvicorn.Server(config).run(sockets=[listener])
+        bounded(make_app(shown, token), None, BUSY_MAX, has_lifespan=True).run(sockets=[listener])
     return EXIT_OK

@@ -20,6 +20,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 # Place -> what it may import. From the ground floor upwards.
 MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "common": (),
+    "common.http": ("common.looking",),
     "topologies.model": ("common",),
     "topologies.watch": ("common", "topologies.model"),
     "topologies.emulate": ("common", "topologies.model", "topologies.watch"),
@@ -68,6 +69,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     "controller": (
         "common.contracts",
         "common.exit_codes",
+        "common.http",
         "common.looking",
         "common.shell",
         "topologies.model.network",

@@ -18,9 +18,10 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from controller.api.origin import origin_of
-from controller.api.ratelimit import REQUESTS_PER_S, RateLimit
-from controller.api.refused import REFUSED, Reason
+from common.http.origin import origin_of
+from common.http.ratelimit import REQUESTS_PER_S, RateLimit
+from common.http.refused import REFUSED, Reason
+from common.http.server import MAX_HEAD_BYTES
 from controller.service.problems import problem_response
 from controller.service.workgroups import (
     MAX_TOKEN_CHARS,
@@ -34,7 +35,6 @@ LOG = logging.getLogger(__name__)
 # Of one address, whatever its tokens: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0
-MAX_HEAD_BYTES = 16 * 1024
 FAILURES_PER_S = 1.0  # requests of one address without a valid token
 FAILURES_BURST = 10.0
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *")

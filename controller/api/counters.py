@@ -10,9 +10,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from common.http.refused import REFUSED
 from controller.api import prometheus
 from controller.api.auth import Caller, caller
-from controller.api.refused import REFUSED
 from controller.api.schemas import AnyName
 from controller.paths.stats import Count
 from controller.service.counts import (

@@ -30,9 +30,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from common.http.server import MAX_HEAD_BYTES
 from controller.api import reservations
 from controller.api.auth import (
-    MAX_HEAD_BYTES,
     Access,
     AccessMiddleware,
     Caller,

@@ -18,8 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common.http import server
 from common.places import ROOT
-from controller.api import server
+from controller.api import listening
 from controller.api.auth import Access
 from controller.service.workgroups import Workgroup, Workgroups
 from controller.tests.openapi import whole_app
@@ -51,7 +52,7 @@ def for_seconds(seconds: int) -> tuple[str, ...]:
 
 def run(extent: Sequence[str], seed: int, directory: Path) -> subprocess.CompletedProcess[str]:
     """Return what Schemathesis found; it works in `directory`."""
-    listener = server.listen_tcp("--rest-listen", "127.0.0.1", 0)
+    listener = listening.listen_tcp("--rest-listen", "127.0.0.1", 0)
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
     access = Access(Workgroups([FUZZER]), REQUESTS_PER_S)
     serving = server.Server(whole_app(Rig(), access), [listener])

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import server
+from common.http import server
+from common.http.origin import origin_of
+from controller.api import listening
 from controller.api.auth import Access, Caller
 from controller.api.keys import make_keys
-from controller.api.origin import origin_of
 from controller.api.path_client import PathClient, PathClientError
 from controller.service.workgroups import Workgroups
 from controller.tests.process import wait_until
@@ -159,7 +160,7 @@ def test_unfinished_tls_handshakes_displace_each_other(tmp_path: Path) -> None:
     """300 connections that send nothing, or half a ClientHello, from ten addresses."""
     make_keys(tmp_path / "keys", ["127.0.0.1"])
     keys = tmp_path / "keys"
-    live = Live(tmp_path, server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
+    live = Live(tmp_path, listening.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
     try:
         with contextlib.ExitStack() as stack:
             strangers = []

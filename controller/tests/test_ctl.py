@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from common import graphviz
+from common.http.server import Server
 from controller.api import (
     ctl,
     ctl_text,
@@ -21,8 +22,8 @@ from controller.api import (
 )
 from controller.api.answers import PathAnswer
 from controller.api.counters import router_of
+from controller.api.listening import listen_unix
 from controller.api.path_client import PathClient, PathEvent
-from controller.api.server import Server, listen_unix
 from controller.paths.core import Endpoint
 from controller.paths.multipoint_path import Channels
 from controller.tests.fake_switch import Frame

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import server
+from common.http import server
+from common.http.refused import REFUSED, Reason
+from controller.api import listening
 from controller.api.keys import make_keys
 from controller.api.path_client import PathClient
-from controller.api.refused import REFUSED, Reason
 from controller.tests.process import wait_until
 from controller.tests.rig import Rig
 from controller.tests.test_access import Site
@@ -57,14 +58,14 @@ def live(tmp_path: Path) -> Iterator[Live]:
 @pytest.fixture
 def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
     """As `live`; the kernel holds little of what clients do not read."""
-    listen_tcp = server.listen_tcp
+    listen_tcp = listening.listen_tcp
 
     def listen(option: str, host: str, port: int) -> socket.socket:
         listener = listen_tcp(option, host, port)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         return listener
 
-    monkeypatch.setattr(server, "listen_tcp", listen)
+    monkeypatch.setattr(listening, "listen_tcp", listen)
     running = Live(tmp_path)
     yield running
     running.server.stop(5)
@@ -223,7 +224,7 @@ def test_tls_handshakes(tmp_path: Path, since: Since, monkeypatch: pytest.Monkey
     make_keys(tmp_path / "keys", ["127.0.0.1"])
     keys = tmp_path / "keys"
     monkeypatch.setattr(server, "MAX_HANDSHAKES", 3)
-    live = Live(tmp_path, server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
+    live = Live(tmp_path, listening.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
     url = f"https://127.0.0.1:{live.port}"
     try:
         with contextlib.ExitStack() as stack:

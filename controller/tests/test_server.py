@@ -22,7 +22,8 @@ import pytest
 import uvicorn
 
 from common import looking
-from controller.api import server
+from common.http import server
+from controller.api import listening
 from controller.api.auth import Access
 from controller.api.keys import KeysError, make_keys
 from controller.api.path_client import PathClient, PathClientError, PathEvent, PathOptions
@@ -39,13 +40,13 @@ OPS = Workgroup("ops", (hashlib.sha256(TOKEN.encode()).digest(),), is_admin=True
 class Live:
     """A service at a Unix socket and at a TCP port."""
 
-    def __init__(self, directory: Path, tls: server.Tls | None = None) -> None:
+    def __init__(self, directory: Path, tls: listening.Tls | None = None) -> None:
         self.rig = Rig()
         self.socket_path = directory / "rest.sock"
-        listener = server.listen_tcp("--rest-listen", "127.0.0.1", 0)
+        listener = listening.listen_tcp("--rest-listen", "127.0.0.1", 0)
         self.port: int = listener.getsockname()[1]
         app = make_app(self.rig.service, Access(Workgroups([OPS]), 1000.0))
-        local = server.listen_unix(self.socket_path)
+        local = listening.listen_unix(self.socket_path)
         self.server = (
             server.Server(app, [local, listener])
             if tls is None
@@ -100,7 +101,7 @@ def assert_refused(service: PathClient, why: str | None = None) -> None:
 
 
 def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
-    live = Live(tmp_path, server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
+    live = Live(tmp_path, listening.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))
     url = f"https://127.0.0.1:{live.port}"
     try:
         with PathClient(url, token=TOKEN, ca_file=keys / "ca.pem") as service:
@@ -117,7 +118,7 @@ def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
 
 
 def test_clients_certificates_if_asked_for(tmp_path: Path, keys: Path) -> None:
-    tls = server.Tls(keys / "rest-key.pem", keys / "rest-cert.pem", keys / "ca.pem")
+    tls = listening.Tls(keys / "rest-key.pem", keys / "rest-cert.pem", keys / "ca.pem")
     live = Live(tmp_path, tls)
     try:
         with (
@@ -137,11 +138,11 @@ def test_clients_certificates_if_asked_for(tmp_path: Path, keys: Path) -> None:
 
 
 def test_bad_tls_files(tmp_path: Path, keys: Path) -> None:
-    missing = server.Tls(tmp_path / "none", keys / "rest-cert.pem")
-    with pytest.raises(server.ListenError, match="--rest-tls-key .*none: no readable file"):
+    missing = listening.Tls(tmp_path / "none", keys / "rest-cert.pem")
+    with pytest.raises(listening.ListenError, match="--rest-tls-key .*none: no readable file"):
         missing.context()
-    mixed = server.Tls(keys / "switch-key.pem", keys / "rest-cert.pem")
-    with pytest.raises(server.ListenError, match=r"--rest-tls-key .*; valid: a PEM key"):
+    mixed = listening.Tls(keys / "switch-key.pem", keys / "rest-cert.pem")
+    with pytest.raises(listening.ListenError, match=r"--rest-tls-key .*; valid: a PEM key"):
         mixed.context()
 
 
@@ -387,7 +388,7 @@ def test_a_soak_s_server_looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setenv(looking.VARIABLE, "600")
-    seldom = server._server(app, None, None)
+    seldom = server.bounded(app, None, None)
 
     async def sleep(seconds: float) -> None:
         slept.append(seconds)
@@ -397,4 +398,4 @@ def test_a_soak_s_server_looks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(seldom.main_loop())
     assert slept == [600, 600, 600]
     monkeypatch.delenv(looking.VARIABLE)
-    assert type(server._server(app, None, None)).main_loop is uvicorn.Server.main_loop
+    assert type(server.bounded(app, None, None)).main_loop is uvicorn.Server.main_loop

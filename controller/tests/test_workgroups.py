@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.ratelimit import RateLimit
+from common.http.ratelimit import RateLimit
 from controller.paths.core import Endpoint
 from controller.service.workgroups import (
     OWNER,

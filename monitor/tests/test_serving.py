@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 
 from common.files import Tail
+from common.http.server import BUSY_MAX, MAX_CONNECTIONS_PER_ADDRESS, bounded
 from monitor.api import HEADERS, make_app
 from monitor.running import FinishedRun, RunningRun, Waiting
 from parsers.measure.delivered import decode
@@ -150,3 +155,43 @@ def test_names_in_a_run_cannot_end_the_pages_data() -> None:
     assert json.loads(
         page.split('id="board">')[1].split("</script>")[0]
     )["run"] == evil  # fmt: skip
+
+
+@pytest.fixture
+def port(finished: FinishedRun) -> Iterator[int]:
+    """Where the page is served, as `monitor serve` serves it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = bounded(make_app(finished), None, BUSY_MAX, has_lifespan=True)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        yield listener.getsockname()[1]
+        server.should_exit = True
+        thread.join(10)
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Return whether the server has ended a connection that asks nothing."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+def test_a_silent_address_keeps_nobody_out(port: int) -> None:
+    """It has so many connections and no more; who is at another address is served."""
+    silent = [
+        socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0))
+        for _ in range(MAX_CONNECTIONS_PER_ADDRESS + 6)
+    ]
+    end = time.monotonic() + 10
+    while sum(map(is_ended, silent)) < 6 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert sum(map(is_ended, silent)) == 6
+    with socket.create_connection(("127.0.0.1", port), 10) as viewer:
+        viewer.sendall(b"GET /v1/board HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert viewer.recv(15) == b"HTTP/1.1 200 OK"
+    for connection in silent:
+        connection.close()

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from common.http.server import Server
 from controller.api.auth import Access
+from controller.api.listening import listen_tcp
 from controller.api.rest import make_app
-from controller.api.server import Server, listen_tcp
 from controller.federation.joining import connect, join
 from controller.federation.local import problem_of
 from controller.federation.peers import NoReply, Peer, PeerAddress, PeerErrors, load_peers

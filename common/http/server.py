@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets and HTTP servers of the REST interface: uvicorn in a thread of its own, with limits on
-what a connection may cost.
+"""HTTP servers with limits on what a connection may cost: uvicorn, in a thread of its own or in the
+caller's.
 
 A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body, and has to read
 what it is sent; heads and bodies have a largest size; one address has so many connections and no
@@ -12,31 +12,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
-import os
 import socket
 import ssl
-import stat
 import threading
 import time
 import weakref
 from collections import Counter
-from dataclasses import dataclass
-from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from common import looking
-from controller.api.auth import MAX_HEAD_BYTES
-from controller.api.origin import origin_of
-from controller.api.ratelimit import RateLimit
-from controller.api.refused import REFUSED, Reason
+from common.http.origin import origin_of
+from common.http.ratelimit import RateLimit
+from common.http.refused import REFUSED, Reason
 
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
+MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
 MAX_HANDSHAKES = 128  # TLS
@@ -44,85 +39,6 @@ BUSY_MAX = 2 * MAX_CONNECTIONS  # above all that `_Connections` lets in: uvicorn
 UNREAD_TIMEOUT_S = 20.0  # for a client that reads less than UNREAD_LEAST_BYTES meanwhile
 UNREAD_LEAST_BYTES = 4096
 LOG_PERIOD_S = 60.0
-BACKLOG = 128
-
-
-class ListenError(Exception):
-    """An address cannot be used; the text says which and why."""
-
-
-@dataclass(frozen=True)
-class Tls:
-    """PEM files. `ca`: clients must show a certificate that it signed."""
-
-    key: Path
-    certificate: Path
-    ca: Path | None = None
-
-    def context(self) -> ssl.SSLContext:
-        """Return the TLS context. Raises ListenError naming the file that cannot be used."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        for option, path in (("key", self.key), ("cert", self.certificate), ("ca", self.ca)):
-            if path is not None and not os.access(path, os.R_OK):
-                raise ListenError(f"--rest-tls-{option} {path}: no readable file")
-        try:
-            context.load_cert_chain(self.certificate, self.key)
-            if self.ca is not None:
-                context.load_verify_locations(self.ca)
-                context.verify_mode = ssl.CERT_REQUIRED
-        except (OSError, ssl.SSLError) as error:
-            raise ListenError(
-                f"--rest-tls-key {self.key}, --rest-tls-cert {self.certificate}: "
-                f"{error.strerror or error}; valid: a PEM key and its certificate "
-                "(python -m controller keys DIR makes both)"
-            ) from error
-        return context
-
-
-def listen_unix(path: Path) -> socket.socket:
-    """Return a listening Unix socket for the owner only; a stale socket is replaced.
-
-    Raises ListenError.
-    """
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with probe, contextlib.suppress(FileNotFoundError):
-        if not stat.S_ISSOCK(path.lstat().st_mode):
-            raise ListenError(f"--rest-socket {path}: exists and is not a socket")
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-        except OSError as error:
-            raise ListenError(f"--rest-socket {path}: {error.strerror or error}") from error
-        else:
-            raise ListenError(f"--rest-socket {path}: a server is already listening there")
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        # Not by umask: that would affect other threads.
-        os.fchmod(listener.fileno(), 0o600)
-        listener.bind(str(path))
-        path.chmod(0o600)
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        raise ListenError(f"--rest-socket {path}: {error.strerror or error}") from error
-    return listener
-
-
-def listen_tcp(option: str, host: str, port: int) -> socket.socket:
-    """Listen on a TCP address that `option` gave. Raises ListenError naming the option."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(BACKLOG)
-    except OSError as error:
-        listener.close()
-        why = "port in use" if error.errno == errno.EADDRINUSE else error.strerror or error
-        raise ListenError(f"{option} {host}:{port}: {why}") from error
-    return listener
 
 
 class _TlsListener(socket.socket):
@@ -357,7 +273,7 @@ class Server:
         secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]
         kinds = ((local, None, None), (remote, None, BUSY_MAX), (secure, tls, BUSY_MAX))
         self._serving = [
-            (_server(app, context, limit), listeners)
+            (bounded(app, context, limit), listeners)
             for listeners, context, limit in kinds
             if listeners
         ]
@@ -390,15 +306,18 @@ class _Seldom(uvicorn.Server):
             await asyncio.sleep(looking.every_s(0.1))
 
 
-def _server(app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None) -> uvicorn.Server:
-    """Return a server that answers 503 while `limit` requests or connections are open."""
+def bounded(
+    app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None, *, has_lifespan: bool = False
+) -> uvicorn.Server:
+    """Return a server that answers 503 while `limit` requests or connections are open; its `run`
+    serves in the caller's thread."""
     config = uvicorn.Config(
         app,
         http=_LimitedProtocol,
         ws="none",
         log_config=None,
         access_log=False,
-        lifespan="off",
+        lifespan="on" if has_lifespan else "off",
         proxy_headers=False,  # a client cannot claim another address
         server_header=False,
         timeout_graceful_shutdown=1,
