@@ -37,3 +37,9 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
     with browser(path, tmp_path_factory.mktemp("browser") / "profile") as found:
         yield found
+
+
+@pytest.fixture
+def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures take most of the time; the tests of the text do without."""
+    monkeypatch.setattr("parsers.report.publish.render_plots", lambda *_: ())

@@ -446,3 +446,9 @@ SWEEP_MANIFEST: dict[str, Any] = {
 def write_synthetic_sweep(directory: Path) -> Path:
     """A run of `sweep_cells` whose file asks for a figure of each kind."""
     return write_synthetic_run(directory, *sweep_cells(), manifest=SWEEP_MANIFEST)
+
+
+def metrics_of(run: Path) -> dict[str, Any]:
+    """The figures of a report."""
+    found: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
+    return found
