@@ -35,7 +35,7 @@ from common.command_line import (
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.places import RUNS
-from experiments.design.spec import Overrides
+from experiments.design.overrides import Overrides
 from experiments.runs.options import (
     RegressionOptions,
     RepeatOptions,

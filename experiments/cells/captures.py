@@ -8,11 +8,10 @@ import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from common.shell import NetworkError
 from experiments.cells.run_directory import write_json
-from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 from topologies.watch.capture import (
     DEFAULT_LIMIT_BYTES,
@@ -22,6 +21,9 @@ from topologies.watch.capture import (
     links_of,
     tap_of,
 )
+
+if TYPE_CHECKING:  # it brings Mininet, which a plan does without
+    from topologies.emulate.emulation import Emulation
 
 
 class CapturesJson(TypedDict):

@@ -13,10 +13,12 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from experiments.cells.samplers import Repeater, descendants
-from topologies.emulate.emulation import Emulation
+
+if TYPE_CHECKING:  # it brings Mininet, which a plan does without
+    from topologies.emulate.emulation import Emulation
 
 Sample = Literal["hosts", "pidstat", "counters", "minutes"]
 SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypedDict, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -22,6 +22,7 @@ from pydantic import (
 
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
+from experiments.design.overrides import Overrides
 from experiments.design.parameters import (
     MAX_DURATION_S,
     MAX_RECEIVERS,
@@ -486,17 +487,6 @@ def _merged(spec: Spec, level: str) -> dict[str, Any]:
         if changes := given.pop(block):
             data[block] = {**data.get(block, {}), **changes}
     return {**data, **given}
-
-
-class Overrides(TypedDict, total=False):
-    """What the command line says instead of the file; None: as in the file."""
-
-    duration_s: float | None
-    receivers: int | None
-    repeats: int | None
-    trace: str | None
-    seed: int | None
-    queue_bytes: int | None
 
 
 def override(spec: S, given: Overrides) -> S:
