@@ -15,6 +15,7 @@ design/: what an experiment is. Pure: starts nothing.
 |---|---|
 | spec, spec_reports | read an experiment file; report its mistakes with their places |
 | spec_rules | what the parts of a file must have in common |
+| overrides | what the command line may say instead of a file |
 | parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
 | expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |
