@@ -243,7 +243,18 @@ static struct result run(const struct attack *a)
     return r;
 }
 
-static const struct attack nobody = {.name = "nobody", .on = be_silent};
+/* The same seed gives the same figures: once is enough. */
+static struct result unharmed(void)
+{
+    static const struct attack nobody = {.name = "nobody", .on = be_silent};
+    static struct result found;
+    static bool is_known;
+
+    if (!is_known)
+        found = run(&nobody);
+    is_known = true;
+    return found;
+}
 
 static void head(void)
 {
@@ -263,7 +274,7 @@ static void test_repair_floods(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody);
+    struct result before = unharmed();
     for (size_t i = 0; i < sizeof attacks / sizeof *attacks; i++) {
         struct result r = run(&attacks[i]);
         assert_true(r.seconds < before.seconds * 1.1);
@@ -290,7 +301,7 @@ static void test_many_hosts(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody);
+    struct result before = unharmed();
     for (int hosts = 1; hosts <= MOST_ATTACKERS; hosts *= many_numbers() ? 4 : 64)
         for (int i = 0; i < 2; i++) {
             struct attack a = i ? modestly : everything;
@@ -308,7 +319,7 @@ static void test_hosts_below_the_bound(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody);
+    struct result before = unharmed();
     for (size_t i = 0; i < sizeof hosts / sizeof *hosts; i += many_numbers() ? 1 : 4) {
         struct attack a = each;
         a.attackers = hosts[i];
@@ -326,7 +337,7 @@ static void test_asking_ahead(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody), r = run(&ahead);
+    struct result before = unharmed(), r = run(&ahead);
     assert_true(r.seconds < before.seconds * 1.02);
     assert_true(r.stats.repairs_sent < 2 * before.stats.repairs_sent);
 }
@@ -340,7 +351,7 @@ static void test_ordinary_ones(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody), r = run(&silent);
+    struct result before = unharmed(), r = run(&silent);
     assert_true(r.stats.parity_sent + r.stats.repairs_sent > 0);
     assert_int_equal(r.stats.retx_blocks, before.stats.retx_blocks);
     assert_true(r.seconds < before.seconds * 1.02);
@@ -356,7 +367,7 @@ static void test_stream_flood(void **state)
 
     (void)state;
     head();
-    struct result before = run(&nobody), r = run(&stream);
+    struct result before = unharmed(), r = run(&stream);
     assert_true(r.seconds < before.seconds * 1.02);
     assert_true(r.each < 2.1); /* each block twice at most, however often it asks */
     assert_true(r.stats.excess > 1000);
@@ -411,7 +422,7 @@ static void test_a_bad_path(void **state)
                   "blocks by stream %llu\n",
                   others, bad, multicast, (unsigned long long)stats.retx_blocks);
     head();
-    struct result before = run(&nobody);
+    struct result before = unharmed();
     assert_true(others < before.seconds * 1.2);
     assert_true(multicast < before.multicast * 1.2);
     assert_true(stats.retx_blocks > 0);
