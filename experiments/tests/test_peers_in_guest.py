@@ -27,6 +27,7 @@ def values_of(protocol: str) -> dict[str, Any]:
     runs = ROOT / "runs" / f"peers-{os.getpid()}"
     argv = [sys.executable, "-m", "downpour", "run", "peers", "--clock", "virtual"]
     argv += ["--runs", str(runs), "--only", f"protocol={protocol}", *CHOSEN]
+    argv += ["--only", "tcp=cubic"] if protocol == "tcp" else []
     try:
         done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, done.stdout + done.stderr

@@ -71,12 +71,14 @@ static int64_t clock_ns(clockid_t clock)
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-// Room for all: a blocked sender would shape the traffic itself.
-static void enlarge(int fd, int option)
+// Room for all: a blocked sender would shape the traffic itself. Past the system's limit where this
+// process may (force), else up to it.
+static void enlarge(int fd, int force, int option)
 {
     const int bytes = BUFFER_BYTES;
 
-    if (setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes) != 0)
+    if (setsockopt(fd, SOL_SOCKET, force, &bytes, sizeof bytes) != 0 &&
+        setsockopt(fd, SOL_SOCKET, option, &bytes, sizeof bytes) != 0)
         die("socket buffer");
 }
 
@@ -104,7 +106,7 @@ static int send_all(char **argv)
     to.sin_addr = address(argv[0]);
     if (fd < 0)
         die("socket");
-    enlarge(fd, SO_SNDBUFFORCE);
+    enlarge(fd, SO_SNDBUFFORCE, SO_SNDBUF);
     int64_t began = clock_ns(CLOCK_MONOTONIC);
     long long i;
     for (i = 0; i < count && !stop_asked; i++) {
@@ -163,7 +165,7 @@ static int receive_all(char **argv, bool multicast)
     at.sin_port = htons((uint16_t)number(argv[0], 1, 65535));
     if (fd < 0)
         die("socket");
-    enlarge(fd, SO_RCVBUFFORCE);
+    enlarge(fd, SO_RCVBUFFORCE, SO_RCVBUF);
     if (setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPNS, &on, sizeof on) != 0)
         die("SO_TIMESTAMPNS");
     if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0)

@@ -143,7 +143,6 @@ def test_one_that_waits_no_longer_stands_in_nobodys_way(machine: Callable[[int],
     end(stopped)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 def place_of(process: subprocess.Popen[str]) -> str:
     """Return the first line that does not say what the process waits for: two that come at once
     may meet at the same ticket."""
@@ -152,6 +151,7 @@ def place_of(process: subprocess.Popen[str]) -> str:
     return text
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 def test_users_share_the_places(machine: Callable[[int], Path]) -> None:
     """User 50001 has both places and waits with two more; 50002, who comes last, gets the first
     place that is free."""
