@@ -14,7 +14,7 @@ from common.files import os_error_text
 from labs.spec import ROOM, Lab, all_labs
 from labs.workdir import LabError
 
-SECTIONS: Final = ("Before you start", "Aim", "Background", "Steps", "Questions", "Go on")
+SECTIONS: Final = ("Before you start", "Aim", "Background", "Steps", "Questions", "Next steps")
 OTHER_HANDOUT: Final = re.compile(r"\]\(\.\./(\d+)-[\w-]+/handout\.md\)")
 STYLE: Final = """
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 46em; margin: 2em auto; padding: 0 1em;
