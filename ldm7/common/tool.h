@@ -27,7 +27,7 @@ enum { TOOL_HELP = 1000, TOOL_VERSION, TOOL_LOG_FORMAT, TOOL_OWN };
 #define TOOL_HELP_TEXT                                                                           \
     "  -l, --log DEST         log to DEST: - standard error (default), '' syslog, else a file\n" \
     "      --log-format FORM  text (default) or json\n"                                          \
-    "  -v, --verbose          log each product too;  -x, --debug: everything\n"                  \
+    "  -v, --verbose          also log each product;  -x, --debug: everything\n"                 \
     "  -h, --help             this text;  --version: the version\n"
 
 /* The version of this build. */

@@ -12,11 +12,11 @@
 static const char help[] =
     "Usage: ldmping [-t SECONDS] [-i SECONDS] [-P PORT] [-q] [-h HOST] [HOST[:PORT] ...]\n"
     "Connects to LDM servers, calls their null procedure and logs the time both take.\n"
-    "  -h, --host HOST        a server (default localhost); more as arguments\n"
-    "  -P, --port PORT        port of those without :PORT (default 388)\n"
-    "  -t, --timeout SECONDS  wait so long for each (default 10)\n"
-    "  -i, --interval SECONDS again every SECONDS; 0 once (default 25 on a terminal, else 0)\n"
-    "  -q, --quiet            no lines, only the exit status\n" TOOL_HELP_TEXT
+    "  -h, --host HOST        a server (default localhost); give more as arguments\n"
+    "  -P, --port PORT        port of servers without :PORT (default 388)\n"
+    "  -t, --timeout SECONDS  wait this long for each (default 10)\n"
+    "  -i, --interval SECONDS repeat every SECONDS; 0: once (default 25 on a terminal, else 0)\n"
+    "  -q, --quiet            print no lines, only set the exit status\n" TOOL_HELP_TEXT
     "Here -h needs a host: the help is --help. Exit status: 0 all respond (at the last time),\n"
     "1 one does not, 2 bad usage.\n";
 

@@ -25,8 +25,8 @@ static const char help[] =
     "Prints the counters of the processes that use a queue, and of the queue: what each receiver\n"
     "pins of it, how far it lags, what was repaired, rejected and lost.\n"
     "  -q, --queue QUEUE      the queue; the processes' counters are in QUEUE.stats\n"
-    "  -d, --dir DIR          only the files in a directory\n"
-    "      --prometheus       the text format that Prometheus reads\n" TOOL_HELP_TEXT
+    "  -d, --dir DIR          read only the files in a directory\n"
+    "      --prometheus       print the text format of Prometheus\n" TOOL_HELP_TEXT
     "Exit status: 0 success, 1 a file was refused or system error, 2 bad usage.\n";
 
 static const struct option options[] = {

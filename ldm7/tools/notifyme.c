@@ -22,9 +22,9 @@ static const char help[] =
     "  -f, --feed FEED        only products of these feed types (default ANY)\n"
     "  -p, --pattern ERE      only products whose identifier matches (default .*)\n"
     "  -o, --offset SECONDS   also products created within the last SECONDS (default 0)\n"
-    "  -O, --origin           the origin, too\n"
-    "  -T, --total SECONDS    give up when the server is away for so long (default 300)\n"
-    "  -t, --timeout SECONDS  wait so long for an answer (default 25)\n" TOOL_HELP_TEXT
+    "  -O, --origin           also log the origin\n"
+    "  -T, --total SECONDS    give up when the server is unreachable for this long (default 300)\n"
+    "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
     "Here -h needs a host: the help is --help. Each product is logged without -v, too; with -x its\n"
     "signature is. Exit status: 0 ended by SIGINT or SIGTERM, 1 the server refuses or is away, 2 bad\n"
     "usage.\n";

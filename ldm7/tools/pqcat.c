@@ -20,21 +20,22 @@
 
 static const char help[] =
     "Usage: pqcat -q QUEUE [-f FEED] [-p PATTERN] [-o SECONDS] [-i SECONDS] [-c] [-s] [-O] [--list] [FILE]\n"
-    "Writes the data of the products, oldest first, one after another, to FILE (complete or not at\n"
-    "all; without FILE, or with -, to standard output).\n"
+    "Writes the data of the products, oldest first, one after another, to FILE, which appears only when\n"
+    "complete (without FILE, or with -, to standard output).\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        only products of these feed types (default ANY)\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
-    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default: with the oldest)\n"
-    "  -i, --interval SECONDS stay, and write what is inserted later, until SIGINT or SIGTERM;\n"
-    "                         look at least every SECONDS (an insertion is noticed at once); 0: do not\n"
-    "      --list             instead of the data a line for each: MD5 of the data (computed now),\n"
-    "                         size, identifier\n"
+    "  -o, --offset SECONDS   begin with products inserted SECONDS ago (default: with the oldest)\n"
+    "  -i, --interval SECONDS keep running, and write new products, until SIGINT or SIGTERM; check at\n"
+    "                         least every SECONDS; 0: end after the last product\n"
+    "      --list             instead of the data, a line for each product: MD5 of the data (computed\n"
+    "                         now), size, identifier\n"
     "  -c, --check            compare the MD5 of the data with the signature; exit 1 if one differs\n"
-    "  -s, --sanity           do the queue's tables agree, and with what was met? exit 1 if not\n"
-    "  -O, --origin           log (-v) each product's origin, too\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error, or what -c or -s compare differs, 2 bad usage, or QUEUE is\n"
-    "no product queue.\n";
+    "  -s, --sanity           check that the queue's tables agree with each other and with the products\n"
+    "                         read; exit 1 if not\n"
+    "  -O, --origin           log (-v) also each product's origin\n" TOOL_HELP_TEXT
+    "Exit status: 0 success, 1 system error, or -c or -s found a difference, 2 bad usage, or QUEUE is\n"
+    "not a product queue.\n";
 
 enum { LIST = TOOL_OWN };
 static const struct option options[] = {

@@ -16,18 +16,18 @@ enum { UNCLEAN = 3, DAMAGED = 4, CLIENTS_MAX = 512 };
 
 static const char help[] =
     "Usage: pqcheck -q QUEUE [-c] [-F]\n"
-    "Do all tables of the queue agree? A queue stays sound when programs that use it are killed, so it\n"
-    "may be checked, and used, at any time. Not so when the machine stops: what programs had written\n"
-    "may not have reached the disk.\n"
+    "Checks that all tables of the queue agree. A queue stays sound when its programs are killed, so you\n"
+    "can check and use it at any time. This does not hold when the machine stops: data that programs had\n"
+    "written may not have reached the disk.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -c, --check            compare the MD5 of each product's data (or of its identifier) with its\n"
     "                         signature\n"
-    "  -F, --force            what the machine's stop may have left is accepted: exit 0, from now on\n"
+    "  -F, --force            accept the queue as the machine's stop left it: exit 0 from now on\n"
     "  -v, --verbose          log how many have the queue open for writing and reading, and how many\n"
     "                         were killed\n" TOOL_HELP_TEXT
-    "Exit status: 0 sound, 1 system error, 2 bad usage, or there is no QUEUE, 3 the machine stopped (or\n"
-    "the file was copied) while programs had the queue open for writing: products may be torn ('pqcheck\n"
-    "-c' tells, -F accepts), 4 damaged, or no product queue, or (-c) a signature differs.\n";
+    "Exit status: 0 sound, 1 system error, 2 bad usage, or no QUEUE, 3 the machine stopped (or the file\n"
+    "was copied) while programs had the queue open for writing: products may be torn ('pqcheck -c' checks,\n"
+    "-F accepts), 4 damaged, or not a product queue, or (-c) a signature differs.\n";
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'},
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     struct pq *q;
     enum pq_status st = pq_open(path, force, &q);
     if (st == PQ_CORRUPT) {
-        log_error("\"%s\" is damaged, or no product queue of this version", path);
+        log_error("\"%s\" is damaged, or not a product queue of this version", path);
         return DAMAGED;
     }
     if (st)

@@ -16,12 +16,12 @@
 
 static const char help[] =
     "Usage: pqcreate -s SIZE [-S SLOTS] [-c] [-q] PATH\n"
-    "Creates a product queue. All of its disk space is taken at once.\n"
+    "Creates a product queue and allocates all of its disk space.\n"
     "  -s, --size SIZE        bytes of product data; suffix k, m, g: 10^3, 10^6, 10^9\n"
-    "  -S, --slots SLOTS      products at most (default: one per 100 kB, at least 1000)\n"
+    "  -S, --slots SLOTS      most products (default: one per 100 kB, at least 1000)\n"
     "  -q, --queue PATH       the file\n"
-    "  -c, --clobber          replace the file if it is there\n"
-    "  -f, --fast             no effect: the space is always taken without being written to\n" TOOL_HELP_TEXT
+    "  -c, --clobber          replace an existing file\n"
+    "  -f, --fast             no effect: pqcreate always allocates space without writing to it\n" TOOL_HELP_TEXT
     "Exit status: 0 created, 1 system error, 2 bad usage.\n";
 
 static const struct option options[] = {

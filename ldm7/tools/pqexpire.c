@@ -14,16 +14,16 @@
 
 static const char help[] =
     "Usage: pqexpire -q QUEUE [-a HOURS] [-i SECONDS] [-f FEED] [-p PATTERN]\n"
-    "Takes products out of the queue that were created more than HOURS ago. (The oldest make room for\n"
-    "new ones by themselves: a queue needs no pqexpire.) A product that a process is reading goes\n"
-    "too; that process can go on reading.\n"
+    "Removes products that were created more than HOURS ago. (A queue does not need pqexpire: new\n"
+    "products replace the oldest ones anyway.) It also removes a product that a process is reading;\n"
+    "that process can continue to read.\n"
     "  -q, --queue QUEUE      the queue\n"
-    "  -a, --age HOURS        default 1.0833\n"
-    "  -i, --interval SECONDS again every SECONDS, until SIGINT or SIGTERM (default 300; 0: once)\n"
+    "  -a, --age HOURS        age of products to remove (default 1.0833)\n"
+    "  -i, --interval SECONDS repeat every SECONDS, until SIGINT or SIGTERM (default 300; 0: once)\n"
     "  -f, --feed FEED        only products of these feed types (default ANY)\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
     "  -w                     no effect: there are no locks to wait for\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
+    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'},

@@ -20,10 +20,10 @@ static const char help[] =
     "                         prodHighWater prodCurrent ageOldest ageYoungest minVirtResTime\n"
     "                         mvrtSize mvrtSlots (the shortest time from a product's creation until it\n"
     "                         made room; bytes and products at that time; -1: none has yet;\n"
-    "                         'pqutil reset' begins anew)\n"
-    "  -i, --interval SECONDS a line every SECONDS, until SIGINT or SIGTERM (default 0: one)\n"
+    "                         'pqutil reset' starts over)\n"
+    "  -i, --interval SECONDS print a line every SECONDS, until SIGINT or SIGTERM (default 0: once)\n"
     "  -q, --queue QUEUE      the queue\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
+    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'},

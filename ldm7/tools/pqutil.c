@@ -18,21 +18,21 @@ enum { NOT_THERE = 3, CLIENTS_MAX = 512 };
 
 static const char help[] =
     "Usage: pqutil -q QUEUE [-f FEED] [-p PATTERN] COMMAND [PRODUCT]\n"
-    "  list                   a line for each product (-f, -p: these only), oldest first: position, time\n"
-    "                         of insertion, signature, size, creation, feed, number, identifier, origin\n"
-    "  find PRODUCT           its line\n"
-    "  get PRODUCT            its data\n"
-    "  delete PRODUCT         takes it out\n"
-    "  stats                  all that is counted, NAME=VALUE\n"
-    "  clients                who has the queue open: pid, alive or killed, reader or writer, products\n"
-    "                         pinned, reservations, bytes reserved\n"
-    "  reset                  forgets the shortest residence time (pqmon's minVirtResTime)\n"
+    "  list                   print a line for each product (-f, -p: only these), oldest first: position,\n"
+    "                         insertion time, signature, size, creation, feed, number, identifier, origin\n"
+    "  find PRODUCT           print its line\n"
+    "  get PRODUCT            write its data\n"
+    "  delete PRODUCT         remove it\n"
+    "  stats                  print all counters, as NAME=VALUE\n"
+    "  clients                list the processes that have the queue open: pid, alive or killed, reader or\n"
+    "                         writer, products pinned, reservations, bytes reserved\n"
+    "  reset                  reset the shortest residence time (pqmon's minVirtResTime)\n"
     "PRODUCT is a signature (32 hexadecimal digits) or a position.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        feed types (default ANY)\n"
     "  -p, --pattern ERE      identifiers that match\n" TOOL_HELP_TEXT
-    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is no product queue, 3 there is no\n"
-    "such product.\n";
+    "Exit status: 0 success, 1 system error, 2 bad usage, or QUEUE is not a product queue, 3 no such\n"
+    "product.\n";
 
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'},

@@ -22,24 +22,24 @@
 
 static const char help[] =
     "Usage: pqact -q QUEUE [-d DIR] [-f FEED] [-p ERE] [-i SECONDS] [-o SECONDS] CONF\n"
-    "Carries out the actions of CONF (pqact.conf) for the products of a queue: those after the last one it\n"
-    "processed before, or, the first time, all there are.\n"
+    "Runs the actions of CONF (pqact.conf) on the products of a queue: those after the last one that it\n"
+    "processed; the first time, all products.\n"
     "  -q, --queue QUEUE      the queue\n"
-    "  -d, --data-dir DIR     directory of files (default: the current one); no file leads out of it\n"
+    "  -d, --data-dir DIR     directory of files (default: the current one); no path leads out of it\n"
     "  -f, --feed FEED        only products of these feed types (default ANY)\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
     "  -i, --interval SECONDS look for products at least this often (default 15; an insertion is noticed\n"
-    "                         at once); 0: end when there are no more\n"
+    "                         immediately); 0: end after the last one\n"
     "  -o, --offset SECONDS   the first time: only products created at most SECONDS ago\n"
-    "  -t, --timeout SECONDS  how long to wait for a program that does not read its input, does not end\n"
-    "                         (-wait), or to run one more (default 60); then one is killed\n"
-    "      --state FILE       where to keep the last product processed (default CONF.state)\n"
+    "  -t, --timeout SECONDS  how long to wait for a program that does not read its input or does not end\n"
+    "                         (-wait), or for a free place (default 60); then a program is killed\n"
+    "      --state FILE       file that keeps the last processed product (default CONF.state)\n"
     "      --max-open N       files and pipes kept open (default 64)\n"
     "      --max-children N   programs running at once (default 64)\n"
     "      --check            check CONF and end\n" TOOL_HELP_TEXT
     "Signals: SIGTERM, SIGINT end it after the current product; SIGHUP reads CONF again; SIGUSR1 logs\n"
     "counts; both open the log file again; SIGUSR2 cycles the log level.\n"
-    "Exit status: 0 success, 1 system error, 2 bad usage or CONF, or QUEUE is no product queue.\n";
+    "Exit status: 0 success, 1 system error, 2 bad usage or CONF, or QUEUE is not a product queue.\n";
 
 #define STOP_WAIT_S 10.0 /* at the end, for programs that run */
 enum { STATE = TOOL_OWN, MAX_OPEN, MAX_CHILDREN, CHECK };

@@ -25,26 +25,26 @@
 static const char help[] =
     "Usage: rtstats -q QUEUE [-f FEED] [-p ERE] [-o SECONDS] [-i SECONDS] [-H HOST] [-h SERVER] [-P PORT]\n"
     "               [--classic FILE] [--minutes FILE] [--insert] [--ldmd-log FILE]\n"
-    "Reports each minute what arrived in a queue; at least one of -h, --classic, --minutes and --insert is needed.\n"
+    "Reports arrivals in a queue every minute; give at least one of -h, --classic, --minutes and --insert.\n"
     "  -q, --queue QUEUE      the queue\n"
     "  -f, --feed FEED        only products of these feed types (default \"ANY - EXP\")\n"
     "  -p, --pattern ERE      only products whose identifier matches\n"
-    "  -o, --offset SECONDS   begin with what was inserted SECONDS ago (default 0: from now on); of a log,\n"
-    "                         with the minute in which that was\n"
+    "  -o, --offset SECONDS   begin with products inserted SECONDS ago (default 0: from now on); in a log,\n"
+    "                         with the minute of that time\n"
     "  -i, --interval SECONDS look for products at least this often (default 15; an insertion is noticed\n"
-    "                         at once)\n"
-    "  -H, --host HOST        this host's name in the reports (default: as the system says)\n"
+    "                         immediately)\n"
+    "  -H, --host HOST        this host's name in the reports (default: the system's)\n"
     "  -h, --send-to SERVER   send both as EXP products to an LDM server that accepts them, named as by --insert\n"
     "  -P, --port PORT        its port (default 388)\n"
     "      --classic FILE     append the classic lines, one per feed type, origin and hour of creation\n"
     "      --minutes FILE     append the minute records, one per feed type: of 14 fields, and with\n"
     "                         --ldmd-log also of 19\n"
-    "      --insert           insert both into the queue as EXP products, which LDM then carries:\n"
+    "      --insert           insert both into the queue as EXP products, which LDM then distributes:\n"
     "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2}/HOST/FEED\n"
-    "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which says what came by\n"
-    "                         FMTP alone; from the queue received and complete are the same\n"
+    "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which tells products\n"
+    "                         delivered by FMTP alone; from the queue, received and complete are the same\n"
     "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
-    "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is no product queue.\n";
+    "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
 enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG, HELP };
 static const struct option options[] = {

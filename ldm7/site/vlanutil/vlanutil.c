@@ -32,12 +32,12 @@ static const char help[] =
     "       vlanutil unshape IFACE[.VLAN]\n"
     "       vlanutil --owner NAME sweep\n"
     "Makes the interface of a VLAN with its address, and with a route to SERVER; removes it;\n"
-    "limits what leaves by an interface: multicast to GROUP (RATE_BPS) and all else (OTHER_BPS,\n"
-    "by default RATE_BPS too); ends that; or removes all interfaces of VLANs that NAME left.\n"
-    "create changes nothing if all is as it should be, and replaces the interface otherwise.\n"
+    "limits an interface's sending: multicast to GROUP (RATE_BPS) and everything else (OTHER_BPS,\n"
+    "by default also RATE_BPS); removes that limit; or removes all interfaces of VLANs of NAME.\n"
+    "create changes nothing if the interface is already right, and replaces it otherwise.\n"
     "\n"
-    "      --owner NAME       mark what create makes; replace and remove nothing else\n"
-    "      --path DIRS        where ip and tc are (default " PATHS ")\n"
+    "      --owner NAME       mark new interfaces with NAME; replace and remove no others\n"
+    "      --path DIRS        directories of ip and tc (default " PATHS ")\n"
     "  -n, --dry-run          print the commands that would change something\n" TOOL_HELP_TEXT "\n"
     "Exit status: 0 success, 1 a command failed, 2 bad usage.\n";
 

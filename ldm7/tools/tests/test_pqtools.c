@@ -246,7 +246,7 @@ static void test_check(void **state)
     assert_int_equal(pwrite(fd, "XXXXXXXX", 8, 0), 8);
     close(fd);
     assert_int_equal(run("pqcheck -q queue"), 4);
-    assert_matches(err, "ERROR \"queue\" is damaged, or no product queue of this version\n$");
+    assert_matches(err, "ERROR \"queue\" is damaged, or not a product queue of this version\n$");
     assert_int_equal(run("pqcheck -q missing"), 2);
     assert_matches(err, "\"missing\" cannot be opened: No such file");
     assert_int_equal(run("pqcheck"), 2);
