@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m bench job|guest JOB RESULT BUILD`: one measurement, in a process of its own."""
+"""`python -m bench job|guest JOB RESULT BUILD`: one measurement, in its own process."""
 
 import sys
 from pathlib import Path

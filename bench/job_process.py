@@ -34,7 +34,7 @@ STOP_S: Final = 20.0
 
 
 def main_job(job_file: Path, result_file: Path, build: Path) -> int:
-    """`python -m bench job`: in a namespace of its own, which is removed at the end."""
+    """`python -m bench job`: in its own namespace, which is removed at the end."""
     job = job_from(json.loads(job_file.read_text()))
     run_id = lifecycle.new_run_id("bench")
     _go_before_others()
@@ -104,7 +104,7 @@ def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
 
 
 class JobProcess:
-    """A job in a process of its own. `stop` ends it; its network, or its guest, goes with it."""
+    """A job in its own process. `stop` ends it; its network, or its guest, goes with it."""
 
     def __init__(self, job: Job) -> None:
         self.job = job

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One sender and N receivers, each in a network namespace of its own, joined by a bridge.
+"""One sender and N receivers, each in its own network namespace, joined by a bridge.
 
 The bridge is in the run's namespace (topologies/emulate/lifecycle.py), which this process is in:
 the

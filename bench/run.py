@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job: the network, the tool, the clock, the digests. Runs in a process of its own."""
+"""One job: the network, the tool, the clock, the digests. Runs in its own process."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def run_queue(job: Job, build: Path, work: Path) -> dict[str, Any]:
 
 def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
     """The job's result: status "ok" with its figures, or "failed" with the reason. The calling
-    process is in a namespace of its own."""
+    process is in its own namespace."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     if job.kind == "queue":

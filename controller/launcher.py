@@ -60,7 +60,7 @@ def _controller_of(settings: Settings) -> Controller:
 def handle_signals(controller: Controller) -> None:
     """End at SIGTERM and SIGINT, read the workgroups again at SIGHUP."""
 
-    # Each in a thread of its own: the main thread may hold any lock when the signal comes.
+    # Each in its own thread: the main thread may hold any lock when the signal comes.
     def on_end(number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         ending = threading.Thread(target=_end, args=(controller, name, 0), name="end", daemon=True)

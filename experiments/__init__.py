@@ -24,7 +24,7 @@ design/: what an experiment is. Pure: starts nothing.
 | networks | choose the network of a cell |
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
-| carousel | one file in place of a trace; command lines of a carousel |
+| carousel | one file instead of a trace; command lines of a carousel |
 | layers | options of m2c-send and m2c-recv; competing traffic |
 | peer_products | a trace's products as files |
 | borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
@@ -48,7 +48,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
 | layers | whether layered multicast kept its rates and its programs got what arrived |
 
-cells/: one cell, in a process and a network namespace of its own.
+cells/: one cell, in a process and its own network namespace.
 
 | module | what it does |
 |---|---|

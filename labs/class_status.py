@@ -122,7 +122,7 @@ def work_directories(home: Path) -> list[Path]:
 def rows(homes: Iterable[Path], running: Iterable[Process], now: float) -> list[tuple[str, ...]]:
     """Return a row of HEADINGS for each work directory and for what runs outside of them.
 
-    `now`: epoch, seconds. PermissionError is a row of its own.
+    `now`: epoch, seconds. PermissionError is its own row.
     """
     doing: dict[Path, list[str]] = {}
     others: list[tuple[str, ...]] = []

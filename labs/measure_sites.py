@@ -20,7 +20,7 @@ RATE = "5Mbps"
 
 
 def main(words: list[str], environment: Mapping[str, str]) -> int:
-    """Measure every host over a path of its own, and print the table. 1: not as asked."""
+    """Measure every host over its own path, and print the table. 1: not as asked."""
     parser = argparse.ArgumentParser(prog="verify", description=__doc__)
     parser.add_argument("--rate", default=RATE, help=f"of the path (default {RATE})")
     parser.add_argument("--seconds", type=int, default=3, help="of each iperf3 test (default 3)")

@@ -3,7 +3,7 @@
 
 A student can write any result file. What the checks find here is the instructor's own finding, and
 a receipt signed with the instructor's key says so. The files are copied first, regular ones only;
-the checks run in a process of their own with limits: whatever is in the files ends that process at
+the checks run in their own process with limits: whatever is in the files ends that process at
 worst.
 """
 

@@ -207,7 +207,7 @@ def _interrupts_sent(connection: socket.socket) -> Iterator[None]:
 
 
 class Connection:
-    """To the holder of a lab that is up; each request has a socket of its own."""
+    """To the holder of a lab that is up; each request has its own socket."""
 
     def __init__(self, number: int, clock: str) -> None:
         self.number, self.clock = number, clock

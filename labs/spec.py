@@ -118,7 +118,7 @@ class LabSpec(Block):
             raise ValueError("the network of a network lab is gone: rerun: no")
         names = [c.name for c in self.checks]
         if len(set(names)) != len(names):
-            raise ValueError("each check has a name of its own")
+            raise ValueError("each check has a unique name")
         return self
 
 

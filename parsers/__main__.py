@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m parsers report RUN_DIR [--quiet] [--full] [--include-invalid]`: a report, made anew.
 
-A process of its own, which `downpour run` and `downpour report` start: the drawing library stays
+Its own process, which `downpour run` and `downpour report` start: the drawing library stays
 out of the runner.
 """
 

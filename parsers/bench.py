@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour bench parsers`: how fast each format is read, and what a cell of the papers' length
-costs. Every measurement is a process of its own: CPU time, and its peak of resident memory."""
+costs. Every measurement is its own process: CPU time, and its peak of resident memory."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _timed(work: Callable[[str, Path], None], name: str, path: Path) -> tuple[fl
 
 def _measure(work: Callable[[str, Path], None], name: str, path: Path, what: str) -> Measured:
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    # A process of its own: ru_maxrss never goes down.
+    # Its own process: ru_maxrss never goes down.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         cpu_s, peak = pool.apply(_timed, (work, name, path))
     return Measured(what, sum(p.stat().st_size for p in files), max(cpu_s, 1e-6), peak)

@@ -43,7 +43,7 @@ def ldmd_argv(
     build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
 ) -> list[str]:
     """Return the command of a host's ldmd, which listens at `address`. It stays root, which a cell
-    is: in a network of its own, with files of that cell."""
+    is: in its own network, with files of that cell."""
     return [
         str(program("ldmd", build)),
         *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],

@@ -37,7 +37,7 @@ def _of_packages() -> dict[str, Adapter]:
     for entry in entry_points(group=GROUP):
         if entry.name in OWN or NAME.fullmatch(entry.name) is None:
             raise ProtocolError(
-                f"entry point {GROUP}: found the name '{entry.name}'; valid: a name of its own, of "
+                f"entry point {GROUP}: found the name '{entry.name}'; valid: a unique name, of "
                 "small letters, digits and hyphens"
             )
         try:

@@ -206,7 +206,7 @@ static int add_memory(scmp_filter_ctx c)
     return 0;
 }
 
-/* Threads; processes if it forks; never in a namespace of their own. clone3 hides its flags in
+/* Threads; processes if it forks; never in their own namespace. clone3 hides its flags in
  * memory: the C library falls back to clone. */
 static int add_clone(scmp_filter_ctx c, bool forks)
 {

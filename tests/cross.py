@@ -3,7 +3,7 @@
 
 s390x is big-endian, armhf has 32-bit words; both run under qemu-user. Slow tests, and those that
 start programs, run only where the programs do. The architecture's libraries are fetched by apt,
-with lists of its own, and unpacked below build/cross/ARCH/root: nothing of the machine changes, and
+with its own lists, and unpacked below build/cross/ARCH/root: nothing of the machine changes, and
 dpkg learns no architecture.
 
 0 passed, 1 failed, 2 bad usage, 3 a compiler, qemu or the packages cannot be had here (the last
@@ -38,7 +38,7 @@ NOT_UNDER_QEMU: Final = {
     "fmtp-places": "runs itself again, by unshare",
     "fmtp-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "transport-batches": "qemu-user lacks the ancillary data of UDP_GRO",
-    "ldm7-log": "qemu-user shows a command line of its own",
+    "ldm7-log": "qemu-user shows its own command line",
     "ldmd-congestion": "qemu-user lacks TCP_CONGESTION",
     "pqact-act": "a program that is not there is noticed late, as qemu-user makes fork of vfork",
     "common-datadir": "qemu-user lacks openat2",

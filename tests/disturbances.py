@@ -188,7 +188,7 @@ class Timeline:
 
 
 def start(argv: tuple[str, ...], log: Path) -> subprocess.Popen[bytes]:
-    """Start a command as a shell would: a process group of its own."""
+    """Start a command as a shell would: its own process group."""
     with log.open("ab") as stream:
         return subprocess.Popen(
             [*CLI, *argv], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream,
@@ -356,7 +356,7 @@ def prepared() -> Iterator[None]:
 
 
 def inside(command: list[str]) -> list[str]:
-    """`command` in namespaces of its own, which end with it."""
+    """`command` in its own namespaces, which end with it."""
     own = ("--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc")
     return ["unshare", *own, *command]
 

@@ -26,7 +26,7 @@ interrupt() {
   sleep "$after"
   kill -0 $child 2>/dev/null || { tail "$log"; echo "interrupted-setup: it ended before it was interrupted" >&2; exit 1; }
   case "$whom" in
-    all) kill -"$signal" -1 ;;  # as when the power fails: dpkg has a session of its own
+    all) kill -"$signal" -1 ;;  # as when the power fails: dpkg has its own session
     group) kill -"$signal" -- -$child ;;
     *) kill -"$signal" $child ;;
   esac

@@ -95,7 +95,7 @@ def problems(build: Path) -> list[str]:
             found.append(f"{name}: no manual page is installed")
             continue
         text = page.read_text()
-        # "(pqmon -S)" in the help of another program is not an option of its own.
+        # "(pqmon -S)" in the help of another program is not its own option.
         others = "|".join(re.escape(other) for other in programs if other != name)
         usage = re.sub(rf"\b(?:{others}) -\S+", "", said(program, "--help"))
         if name == "wire-relay":  # it has no options

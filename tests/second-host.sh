@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# The playbooks on a second host: an OpenSSH server on loopback in a mount namespace of its own, with a
+# The playbooks on a second host: an OpenSSH server on loopback in its own mount namespace, with a
 # home and an /opt of its own. Copies this checkout there, installs it, builds it, runs an experiment,
 # fetches its run, parses it here; then the same again, which changes nothing.
 #   tests/second-host.sh [EXPERIMENT [ARGUMENTS]]     (default: lossy, 5 s, 2 receivers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recipes of docs/guide/fcast.md, run as they are written, on machines of their own."""
+"""The recipes of docs/guide/fcast.md, run as they are written, on their own machines."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Machine:
     directory: Path
 
     def start(self, commands: str) -> subprocess.Popen[bytes]:
-        """Start the page's commands, with this machine's address in place of the receiver's."""
+        """Start the page's commands, with this machine's address instead of the receiver's."""
         own = commands.replace(f"10.0.0.{RECEIVER} ", f"10.0.0.{self.number} ")
         with (self.directory / "said").open("ab") as said:
             return subprocess.Popen(
@@ -90,7 +90,7 @@ def ip(pid: int, *lines: str) -> None:
 
 @contextmanager
 def machines(top: Path, numbers: list[int]) -> Iterator[dict[int, Machine]]:
-    """Machines on one switch: a bridge of the kernel, in a namespace of its own."""
+    """Machines on one switch: a bridge of the kernel, in its own namespace."""
     with ExitStack() as stack:
         switch = holder(stack)
         try:

@@ -194,7 +194,7 @@ def test_tracks_run_beside_each_other(tmp_path: Path) -> None:
 
 
 def test_an_interruption_ends_both_tracks(tmp_path: Path) -> None:
-    """Ctrl-C at the terminal: the commands have sessions of their own and do not hear of it."""
+    """Ctrl-C at the terminal: the commands have their own sessions and do not hear of it."""
     write = "import os, pathlib, sys, time; pathlib.Path(sys.argv[1]).write_text(str(os.getpid()))"
     pids = [tmp_path / "one", tmp_path / "two"]
     chain = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk-through of docs/guide/site.md, run as it is written, in a network of its own."""
+"""The walk-through of docs/guide/site.md, run as it is written, in its own network."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class GuestError(Exception):
 
 @dataclass(frozen=True)
 class Share:
-    """A host directory at a place of its own in the guest."""
+    """A host directory at its own place in the guest."""
 
     source: Path
     target: Path

@@ -181,7 +181,7 @@ def _owner(found: os.stat_result) -> int:
 
 
 def built_in(directory: Path) -> tuple[Kernel, Build] | None:
-    """The kernel in a directory of its own, None if there is none."""
+    """The kernel in its own directory, None if there is none."""
     try:
         build = parse_build((directory / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

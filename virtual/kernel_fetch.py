@@ -3,7 +3,7 @@
 
 Only the kernels from 6.16 on can run a guest's programs without ptrace ("seccomp mode"), which
 makes a system call twice as fast; stable distributions have older ones. So a source that Debian has
-packaged is fetched, by apt with directories of its own: the machine's stay as they are. Digits of
+packaged is fetched, by apt with its own directories: the machine's stay as they are. Digits of
 results depend on the kernel, so it is the pinned source, by its SHA-256; the newest is an option.
 apt verifies the signature with the keys of the machine's debian-archive-keyring.
 """
@@ -161,7 +161,7 @@ def offered(packages: str) -> list[tuple[str, str, int]]:
 
 
 class Apt:
-    """apt with a state, a cache and a source of its own in `directory`."""
+    """apt with a state, a cache and its own source in `directory`."""
 
     def __init__(self, directory: Path, mirror: str, keyring: Path) -> None:
         self._directory = directory

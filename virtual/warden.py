@@ -170,7 +170,7 @@ def _enter_user_namespace() -> None:
 
 
 def _enter_view(order: Order) -> None:
-    """A root of its own, in which only the view is."""
+    """Its own root, in which only the view is."""
     syscalls.unshare(OWN_NAMESPACES)
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     read_only = syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV

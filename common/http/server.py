@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP servers with limits on what a connection may cost: uvicorn, in a thread of its own or in the
+"""HTTP servers with limits on what a connection may cost: uvicorn, in its own thread or in the
 caller's.
 
 A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body, and has to read
@@ -255,7 +255,7 @@ class _LimitedProtocol(H11Protocol):
 
 
 class Server:
-    """HTTP on sockets that are bound already, in a thread of its own.
+    """HTTP on sockets that are bound already, in its own thread.
 
     With `tls`, `tls_sockets` speak HTTPS. One event loop serves all; limits are for TCP alone.
     """
@@ -267,7 +267,7 @@ class Server:
         tls_sockets: list[socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # A server of its own for the owner: what strangers do at the others cannot fill it.
+        # Its own server for the owner: what strangers do at the others cannot fill it.
         local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
         remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
         secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]

@@ -3,7 +3,7 @@
 
 It signs three certificates: of the controller's REST interface, of its OpenFlow side, and of the
 switches; with `--switch` one for each switch, which speaks for that switch alone. Where operators
-have an authority of their own, that one's files do as well.
+have their own authority, that one's files do as well.
 """
 
 from __future__ import annotations

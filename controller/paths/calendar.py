@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations for a later time (advance reservation, DRFSM21 6.2): what is booked when. No I/O.
 
-A booking is a whole path, planned with its tree, for a time of its own. It is admitted against the
+A booking is a whole path, planned with its tree, for its own time. It is admitted against the
 paths and bookings that overlap it, as if all of them lasted for all of it: never too much is
 booked, and now and then less than would fit. VLAN ids and numbers are chosen when it begins.
 """

@@ -2,7 +2,7 @@
 """The entries of a path's channels: groups that each leaf joins for itself, by IGMP. Pure.
 
 A switch of the tree drops the frames of all channels, unless leaves on it or further down have
-joined: those channels have an OpenFlow group of their own with a bucket for each branch that leads
+joined: those channels have their own OpenFlow group with a bucket for each branch that leads
 to a member. So a switch that is told of a change earlier or later than its neighbours sends a
 channel to nobody who has not joined. The root's meter counts joined channels alone.
 

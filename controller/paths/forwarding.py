@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entries of one path at one switch, from what is known there. Pure.
 
-Every core link of a path gets a VLAN id of its own, as the segments of DRFSM21 Fig. 7 have
+Every core link of a path gets its own VLAN id, as the segments of DRFSM21 Fig. 7 have
 (VLAN I, II, III ...), translated at each switch. At a switch of the tree, `up` is the way to the
 root (at the root's switch: the root's endpoint), `branches` the ways to the leaves:
 
@@ -12,7 +12,7 @@ root (at the root's switch: the root's endpoint), `branches` the ways to the lea
   with leaf_to_leaf                  unicast from branch to branch by destination MAC, broadcast
                                      ARP up and to the group
 
-Multicast never comes from a leaf. What a switch drops is counted by flows of their own: at an
+Multicast never comes from a leaf. What a switch drops is counted by extra flows: at an
 endpoint's port and VLAN id an allowed source with another destination (DENIED), another source
 (SPOOFED); at an access port any other VLAN id or none (WRONG_VLAN); the rest by the table miss.
 Nothing leaves through the port it came from: leaves on one port do not reach each other.

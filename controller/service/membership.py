@@ -139,7 +139,7 @@ class _Endpoint:
     timed: set[tuple[int, str]] = field(default_factory=set)  # have a timer for `until_s`
 
     def host(self, mac: str) -> _Host | None:
-        """Return a host, perhaps a new one in place of one that has joined nothing; None: there
+        """Return a host, perhaps a new one instead of one that has joined nothing; None: there
         are too many."""
         known = self.hosts.get(mac)
         if known is not None:

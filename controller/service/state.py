@@ -142,7 +142,7 @@ class PathState:
         return next((leaf for leaf in path.leaves if leaf.key == key), None)
 
     def new_path(self, wish: PathWish) -> MultipointPath:
-        """Return the path of a wish, without leaves and with a number of its own."""
+        """Return the path of a wish, without leaves and with its own number."""
         return MultipointPath(
             name=wish.name,
             number=self.reservations.next_number(),

@@ -201,7 +201,7 @@ class _Reader:
                 self._document.report(
                     ("workgroups", index),
                     f"a token of '{group.name}' that another workgroup has",
-                    "a token of its own for each workgroup",
+                    "a separate token for each workgroup",
                 )
             names.add(group.name)
             digests.update(group.digests)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Open vSwitch in a namespace of its own, for tests of controllers: bridges, patch ports as
+"""Real Open vSwitch in its own namespace, for tests of controllers: bridges, patch ports as
 links, veths as access ports whose other ends are packet sockets of the test.
 
 DOWNPOUR_TEST_DATAPATH=system takes the kernel's datapath instead of the userspace one.

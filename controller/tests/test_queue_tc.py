@@ -196,7 +196,7 @@ def test_option() -> None:
 
 @pytest.fixture
 def outlet() -> Iterator[Outlet]:
-    """A veth pair with a plain shaper, in a namespace of its own."""
+    """A veth pair with a plain shaper, in its own namespace."""
     script = (
         "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up && "
         "tc qdisc add dev v0 root handle 10: tbf rate 120mbit burst 15000 limit 750000 && "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accepted bands of a run's metrics, kept in a file of their own, and what a run makes of them.
+"""Accepted bands of a run's metrics, kept in their own file, and what a run makes of them.
 
 `bands/NAME.yaml` belongs to the experiment NAME. A band with both ends holds a measured value, one
 with a single end is a demand. Pure but for `load`.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell, in a process and a network namespace of its own."""
+"""One cell, in a process and its own network namespace."""

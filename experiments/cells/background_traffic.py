@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Traffic of others: long TCP flows by iperf3 over the links that the path crosses.
 
-They have a path of their own without a guarantee, on the second lane: NICs and access links of
+They have their own path without a guarantee, on the second lane: NICs and access links of
 their own at the publisher's and the subscribers' sites, the same links beyond the edge switches.
 So what they share with the path under test is the network, not a host's interface. Each flow's
 sender runs cubic, whatever the hosts' default is.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell, in a process of its own: brings the network up, runs it, takes the network down.
+"""One cell, in its own process: brings the network up, runs it, takes the network down.
 
 `python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
 cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},

@@ -32,6 +32,6 @@ class Phase(TypedDict):
 
 
 class GuestPhase(Phase):
-    """The same of a guest, which has a clock of its own."""
+    """The same of a guest, which has its own clock."""
 
     virtual_s: float

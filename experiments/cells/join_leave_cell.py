@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell whose subscribers join and leave: several feeds, each with a path of its own, which the
+"""One cell whose subscribers join and leave: several feeds, each with its own path, which the
 publisher's ldmd makes, extends and prunes as subscriptions come and go. All that the cell itself
 does to a path is to start and to end ldmd at a subscriber."""
 
@@ -51,7 +51,7 @@ SETTLE_S: Final = 5.0  # after the last product: repairs, and branches to be pru
 
 @dataclasses.dataclass(frozen=True)
 class Subscription:
-    """One subscriber's of one feed: an ldmd and a queue of its own."""
+    """One subscriber's of one feed: an ldmd and its own queue."""
 
     subscriber: str
     feed: Feed
@@ -109,7 +109,7 @@ class JoinLeaveRun(CellBase):
         )
 
     def queue(self, name: str) -> Path:
-        """In a directory of its own: beside it ldmd keeps what it remembers of its sessions."""
+        """In its own directory: beside it ldmd keeps what it remembers of its sessions."""
         return self.queues / name / "products.pq"
 
     # -- set-up -------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short TCP connections, a program of its own in a host:
+"""Short TCP connections, a separate program in a host:
 
     short_flows.py serve IP PORT            sends each connection as many bytes as it asks for
     short_flows.py fetch IP PORT PLAN.json  connects when the plan says so; a line for each:

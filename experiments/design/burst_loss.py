@@ -262,7 +262,7 @@ def _burst_tolerance(p: float, burst_packets: float) -> float:
 class _Rule:
     chain: str
     program: tuple[Instruction, ...]
-    words: frozenset[str]  # iptables puts the options of a rule into an order of its own
+    words: frozenset[str]  # iptables puts the options of a rule into its own order
 
     @classmethod
     def of(cls, line: str) -> _Rule:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One file for all receivers in place of a trace, and how a carousel (protocol fcast) sends it:
+"""One file for all receivers instead of a trace, and how a carousel (protocol fcast) sends it:
 command lines, and when each receiver tunes in. Pure."""
 
 from __future__ import annotations

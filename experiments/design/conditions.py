@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell's surroundings do: queues that manage themselves, marks in place of losses, the
+"""What a cell's surroundings do: queues that manage themselves, marks instead of losses, the
 congestion control of TCP, and a first receiver that is worse off than the others. Pure."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VALID: Final = (
 
 @dataclass(frozen=True)
 class Handicap:
-    """What the first receiver has in place of what the others have. `kind` empty: nothing."""
+    """What the first receiver has instead of what the others have. `kind` empty: nothing."""
 
     kind: str = ""
     size: float = 0.0

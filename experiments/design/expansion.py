@@ -147,7 +147,7 @@ class CellSpec:
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """Return the feeds, each with a path of its own."""
+        """Return the feeds, each with its own path."""
         return (Feed(self.feed, 1, self.r_mc_bps, self.r_uc_bps, self.r_vn_bps),)
 
     @property
@@ -517,7 +517,7 @@ def seconds_limit(cell: CellSpec) -> float:
 
 
 def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
-    """Real time a cell takes in a guest with a core of its own: start and end, the samplers of each
+    """Real time a cell takes in a guest with its own core: start and end, the samplers of each
     virtual second, and the packets that reach receivers."""
     packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
     sessions = VIRTUAL_SESSION_S * cell.session_count

@@ -30,7 +30,7 @@ class JoinLeaveCell(CellSpec):
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """Return the feeds, each with a path of its own."""
+        """Return the feeds, each with its own path."""
         return self.streams
 
     @property
@@ -147,7 +147,7 @@ def _script(
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
     """Return the traces of all feeds in one text, each behind a line of `SECTION` and its name.
-    Each feed has a generated hour of its own, or all have the given file."""
+    Each feed has its own generated hour, or all have the given file."""
     parts = [
         _scaled(trace_input.prepare(spec.trace, cell.duration_s, _seed(cell, feed)), feed)
         for feed in cell.feeds

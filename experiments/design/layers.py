@@ -38,7 +38,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Rivals:
-    """What competes with the path beyond the edge switches, on a way of its own."""
+    """What competes with the path beyond the edge switches, on a separate route."""
 
     tcp: str = "cubic"  # congestion control of `background_flows`
     sessions: int = 0  # of the same protocol
@@ -47,7 +47,7 @@ class Rivals:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The core links' rate and queue in place of the topology's; paths reserve nothing then."""
+    """The core links' rate and queue instead of the topology's; paths reserve nothing then."""
 
     rate_bps: int = 0  # 0: as the topology has it
     packets: int = 25

@@ -163,14 +163,14 @@ class ExperimentSpec(Spec):
     )
     windows: Truth = Field(
         False,
-        description="each repeat replays another window of one trace, with losses of its own; all "
+        description="each repeat replays another window of one trace, with its own losses; all "
         "cells of a repeat share the window. The first window is the beginning of the trace. "
         "trace_seed, else base_seed, seeds a generated trace",
     )
 
 
 class FeedSpec(Block):
-    """A file-stream with a path of its own. It replays the trace with scaled sizes."""
+    """A file-stream with its own path. It replays the trace with scaled sizes."""
 
     feed: FeedName = Field(description="LDM's feedtype, e.g. NGRID")
     rate_bps: RateBps = Field(description="r of this feed, its multicast and unicast rate")
@@ -264,7 +264,7 @@ def load(path: Path) -> AnySpec:
 
 
 def is_topology_file(topology: str) -> bool:
-    """Tell whether an experiment's topology is a file of its own, not a bundled one."""
+    """Tell whether an experiment's topology is its own file, not a bundled one."""
     return topology not in bundled_topologies() and topology.endswith((".yaml", ".yml"))
 
 

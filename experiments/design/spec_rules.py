@@ -97,7 +97,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
             valid = f"below {min(block.receivers)}, the least of factors.receivers"
             reports.add(place, found, valid)
         if "ldm6" in block.protocol:
-            valid = "0 with protocol ldm6; a block of its own with protocol [ldm7]"
+            valid = "0 with protocol ldm6; a separate block with protocol [ldm7]"
             reports.add(place, found, valid)
     _check_sender(reports, fixed, number, block)
     _check_file(reports, fixed, number, block)

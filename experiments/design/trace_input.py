@@ -141,7 +141,7 @@ def _generated(
     duration_s: float,
     seed: int,
 ) -> Hours:
-    """As many hours as the duration takes. Each has a seed of its own, so the first is the one that
+    """As many hours as the duration takes. Each has its own seed, so the first is the one that
     a shorter run has; each begins when an hour has passed."""
     count = max(1, math.ceil(duration_s / trace_model.HOUR_S))
     hours = [generate(seed + HOUR_SEEDS * number) for number in range(count)]
@@ -228,7 +228,7 @@ def from_file(path: Path, duration_s: float | None) -> Hours:
 
 
 def of_file(size_bytes: int) -> ReplayTrace:
-    """Return one product of this size in place of a trace."""
+    """Return one product of this size instead of a trace."""
     text = f"{size_bytes} {trace_model.stamp(int(trace_model.START.timestamp()) * MICROSECONDS)}\n"
     source = f"one file of {size_bytes} bytes"
     return ReplayTrace(f"file-{size_bytes}.txt", source, text, 1, size_bytes, size_bytes)

@@ -127,7 +127,7 @@ class NativeProcess:
         write_text(path, job.to_json())
         self._errors = (out / "logs/cell.stderr").open("wb")
         argv = [sys.executable, "-m", "experiments", "cell", str(path), str(out)]
-        # A session of its own: Ctrl-C reaches this process only, which then ends the cell.
+        # Its own session: Ctrl-C reaches this process only, which then ends the cell.
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -235,7 +235,7 @@ def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 class VirtualProcess:
-    """The cell in a guest of its own, with the same paths on every machine: they reach logs."""
+    """The cell in its own guest, with the same paths on every machine: they reach logs."""
 
     def __init__(
         self,

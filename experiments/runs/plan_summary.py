@@ -80,7 +80,7 @@ def _shown(name: str, level: Scalar) -> str:
 
 
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
-    """Return a line for each cell with a trace of its own, in the order in which they are run."""
+    """Return a line for each cell with its own trace, in the order in which they are run."""
     width = max(len(item.cell.cell) for item in planned)
     lines = [
         f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an experiment: checks everything first, then cell by cell in processes of their own, then
+"""Runs an experiment: checks everything first, then cell by cell in their own processes, then
 the report. Whatever happens, nothing of a cell's network is left, and complete cells are kept."""
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class RunOptions:
 
 
 DEFAULTS: Final = RunOptions()
-TOPOLOGY_COPY: Final = "topology.yaml"  # of an experiment with a topology file of its own
+TOPOLOGY_COPY: Final = "topology.yaml"  # of an experiment with its own topology file
 
 
 def run_experiment(

@@ -304,7 +304,7 @@ def test_more_loss_loses_the_same_and_more() -> None:
 @pytest.mark.emulated
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 def test_the_kernel_drops_what_is_predicted() -> None:
-    """4,000 blocks through the rule in a namespace of their own: those that arrive are exactly
+    """4,000 blocks through the rule in their own namespace: those that arrive are exactly
     those that the Python function lets through, and the rules count as they should."""
     name = f"downpour-test-loss-{os.getpid()}"
     run = ["ip", "netns", "exec", name]

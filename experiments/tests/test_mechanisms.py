@@ -72,7 +72,7 @@ def test_each_does_what_was_asked(run: Path) -> None:
     assert abs(checks["round-trip times"]["found"] - 10) < 0.1
     assert checks["bursts of losses"]["asked"] == 4
     assert checks["injected loss"]["found"] > 0
-    # A queue of its own: the flows fill the link, and the path loses nothing there.
+    # Its own queue: the flows fill the link, and the path loses nothing there.
     values = json.loads((run / "metrics.json").read_text())["cells"][cell.name]["values"]
     goodput_bps = values["background_goodput"]["value"]
     assert 60e6 < goodput_bps < 100e6

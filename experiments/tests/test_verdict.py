@@ -349,7 +349,7 @@ def test_a_broken_link_excuses_what_it_changes_and_nothing_else() -> None:
 
 
 def test_what_a_socket_dropped_is_accounted_for() -> None:
-    """It has a check of its own."""
+    """It has its own check."""
     dropped = stats(datagrams=9_899, socket_drops=1)
     found = statuses(receivers={"wsu1": stats(datagrams=9_900), "sl1": dropped})
     assert found == {"drops of FMTP's UDP sockets": "warn"}

@@ -24,7 +24,7 @@ GOODBYE_S: Final = 0.06  # the sender's last three datagrams, 20 ms each
 
 
 def carousel_checks(evidence: Evidence, data: CarouselData) -> tuple[Check, ...]:
-    """Make the checks that a carousel has in place of a replay's."""
+    """Make the checks that a carousel has instead of a replay's."""
     return (_accounts(evidence, data), _rate(evidence, data))
 
 

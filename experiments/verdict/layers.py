@@ -16,7 +16,7 @@ from parsers.read.m2c_log import LayersReceiver
 
 
 def layers_checks(evidence: Evidence, data: LayersData) -> tuple[Check, ...]:
-    """Make the checks that layered multicast has in place of a replay's."""
+    """Make the checks that layered multicast has instead of a replay's."""
     return (_accounts(evidence, data), _rate(data))
 
 

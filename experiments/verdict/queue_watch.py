@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How full the queues of a network become: every queueing discipline of a few namespaces, asked by
-netlink several times a second (starting `tc` as often would be a load of its own)."""
+netlink several times a second (starting `tc` as often would itself be a load)."""
 
 from __future__ import annotations
 

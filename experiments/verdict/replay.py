@@ -141,7 +141,7 @@ def congestion_control(evidence: Evidence) -> Check:
     text = f"{evidence.tcp_found or 'unknown'} at every host"
     ok = name == evidence.tcp_asked[0] if evidence.tcp_asked else False
     if not ok and name in evidence.tcp_asked:
-        text += f", in place of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
+        text += f", instead of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
     elif not ok:
         text += f"; none of {asked} can be had: TCP's throughput under loss may collapse"
     return Check(

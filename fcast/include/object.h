@@ -56,7 +56,7 @@ struct fcast_cid {
         uint64_t first, last;
     } ranges[FCAST_CID_RANGES_MAX];
 };
-/* Reads the list `1,2,4-6,(100=10/2)`; equivalences count as TOIs of their own. false: it is none,
+/* Reads the list `1,2,4-6,(100=10/2)`; equivalences count as their own TOIs. false: it is none,
  * or has more ranges than there is room for. */
 bool fcast_cid_get(const uint8_t *bytes, size_t len, struct fcast_cid *out);
 /* Writes the list; returns its length, 0 if the list is empty or there is no room. */

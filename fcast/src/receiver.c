@@ -63,7 +63,7 @@ static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t ts
 {
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)
         return false;
-    /* Fcast of 1999 sends one file after another, each as a session of its own without an end. */
+    /* Fcast of 1999 sends one file after another, each as its own session without an end. */
     bool may_move =
         r->cfg.protocol == FCAST_PROTOCOL_SEED || r->cfg.follows || !r->stats.objects_done;
     bool is_over =

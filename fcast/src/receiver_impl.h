@@ -55,7 +55,7 @@ void fcast_look_at_fdt(struct fcast_receiver *r);
 bool fcast_is_done(const struct fcast_receiver *r, uint64_t toi);
 /* Notes that it is. false: no memory. */
 bool fcast_set_done(struct fcast_receiver *r, uint64_t toi);
-/* Another session begins: its objects have numbers of their own, and no descriptor came yet. */
+/* Another session begins: its objects have their own numbers, and no descriptor came yet. */
 void fcast_forget_session(struct fcast_receiver *r);
 /* Does the newest descriptor name it? */
 bool fcast_is_named(const struct fcast_receiver *r, uint64_t toi);

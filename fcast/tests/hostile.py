@@ -444,7 +444,7 @@ def listens() -> bool:
 
 
 def case_replayed(m: Site) -> None:
-    """Who records a session without its key cannot put its files in place of newer ones."""
+    """Who records a session without its key cannot put its files instead of newer ones."""
     key = ["--key-file", str(m.key(DIGITS + "\n"))]
     first, second = m.directory("first"), m.directory("second")
     for directory, text in ((first, b"old" * 5000), (second, b"new" * 5000)):

@@ -94,7 +94,7 @@ static struct fcast_receiver *receiver(struct got *got, enum fcast_protocol prot
     return fcast_receiver_new(&cfg);
 }
 
-/* A session of these files (one letter each) from an address of its own: so many datagrams of it,
+/* A session of these files (one letter each) from its own address: so many datagrams of it,
  * the descriptor first, and the end if it is `ended`. */
 static void session(struct fcast_receiver *r, struct got *got, enum fcast_protocol protocol,
                     uint64_t source, const char *files, unsigned datagrams, bool ended)

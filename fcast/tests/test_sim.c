@@ -400,7 +400,7 @@ static uint32_t bits(void)
     return (uint32_t)(random_state >> 33);
 }
 
-/* A stranger with another address, of the same session, with objects of its own. */
+/* A stranger with another address, of the same session, with its own objects. */
 static void forge(struct fcast_receiver *r, uint64_t sent)
 {
     uint8_t bytes[LCT_HEADER_MAX + 4 + E] = {0}, fti[FCAST_FTI_MAX];

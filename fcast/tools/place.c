@@ -35,7 +35,7 @@ struct place {
     struct fcast_shelf *shelf; /* NULL: in place */
     bool is_sorting, is_settled;
     /* The object's first `shift` bytes, FCAST's header, come last in its file, so that the data are
-     * a file of their own when it is cut off. */
+     * their own file when it is cut off. */
     uint64_t length, shift;
     bool has_shift; /* it is known, or bytes or notes are in the files */
     bool is_gathered;

@@ -162,7 +162,7 @@ static void test_gmac_bytes(void **state)
     assert_false(gmac_verifies(key, block, sizeof block, &bad));
 }
 
-/* A signer begins with nonce 0 and a key of its own, and never uses one nonce twice. */
+/* A signer begins with nonce 0 and its own key, and never uses one nonce twice. */
 static void test_gmac_nonces(void **state)
 {
     struct fmtp_mac *one = fmtp_mac_new_signer_of(FMTP_MAC_GMAC);

@@ -180,7 +180,7 @@ def timers_of(spec: ExperimentSpec) -> Timers:
 
 def own_choice(context: Context) -> Timers:
     """The student's timers. Raises Ends: why they cannot be judged."""
-    tried, expected = "reading chosen.yaml", "the given conditions, with timers of your own"
+    tried, expected = "reading chosen.yaml", "the given conditions, with your own timers"
     try:
         yours, given = chosen(context)
     except (SpecErrors, RunProblem) as error:

@@ -133,7 +133,7 @@ def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
 
 
 def stands_in(source: CellOfRun, run: Path, **factors: object) -> None:
-    """A measured cell as one with other levels, in a run of its own."""
+    """A measured cell as one with other levels, in its own run."""
     name = "-".join(map(str, (*factors.values(), source.described["repeat"])))
     target = run / f"2099-{name}/cells" / source.path.name
     shutil.copytree(source.path, target)

@@ -127,7 +127,7 @@ enum conf_set_result { CONF_SET_OK, CONF_SET_NAME, CONF_SET_VALUE };
 enum conf_set_result conf_set(struct conf_settings *set, const char *name, const char *value,
                               char *valid, size_t valid_bytes);
 #define CONF_PATH_NAME 65
-/* The name of a feed's path: path.name with the feed in place of {feed}. Returns out. */
+/* The name of a feed's path: path.name with the feed instead of {feed}. Returns out. */
 char *conf_path_name(const struct conf_settings *set, uint32_t feed, char out[CONF_PATH_NAME]);
 
 struct conf {

@@ -54,7 +54,7 @@ static void check_nic(struct conf *c, size_t entry, FILE *errors)
     for (size_t i = 0; i < entry; i++)
         if (strcmp(c->multicasts[i].nic, m->nic) == 0 &&
             (!makes || c->multicasts[i].vlan == m->vlan))
-            conf_complain(&p, name, "an interface of its own for each MULTICAST entry", "%s",
+            conf_complain(&p, name, "a separate interface for each MULTICAST entry", "%s",
                           "an earlier entry has it");
 }
 

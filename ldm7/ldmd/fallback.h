@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 in place of LDM7, from the same server, for as long as there is no multicast (MPUP16 I).
- * An ordinary LDM6 downstream in a process of its own. What is complete is handed over by its
+ * LDM6 instead of LDM7, from the same server, for as long as there is no multicast (MPUP16 I).
+ * An ordinary LDM6 downstream in its own process. What is complete is handed over by its
  * resume file in both directions, so that the products of the two join without gap.
  */
 #ifndef LDMD_FALLBACK_H

@@ -110,7 +110,7 @@ static const struct conf_multicast *find_entry(const struct conf *c, uint32_t fe
     return found;
 }
 
-/* "dummy" (LDM-6.13.17) or nothing: the subscriber is on the path without a VLAN of its own. */
+/* "dummy" (LDM-6.13.17) or nothing: the subscriber is on the path without its own VLAN. */
 static bool has_endpoint(const struct ldm7_subscription *s)
 {
     return s->switch_id[0] != '\0' && strcmp(s->switch_id, "dummy") != 0 && s->port_id[0] != '\0' &&

@@ -7,7 +7,7 @@
  * Layer 0 is the base channel, which never rests. Layer l of 1 to `layers` is the active channel
  * with the l-th lowest rate.
  *
- * Static layers are for comparison: each has a channel of its own, at the rate that the wave's
+ * Static layers are for comparison: each has its own channel, at the rate that the wave's
  * layer has when a slot starts, and none ever rests.
  */
 #ifndef M2C_WAVE_H
@@ -63,7 +63,7 @@ double m2c_wave_cumulative(const struct m2c_wave *w, unsigned layer, double tau)
 /* Packets of a layer from tau `from` to `to` of one slot: not a whole number. */
 double m2c_wave_packets(const struct m2c_wave *w, unsigned layer, double from, double to);
 
-/* The same in whole packets, each of which goes at a moment of its own. */
+/* The same in whole packets, each of which goes at its own moment. */
 uint32_t m2c_wave_count(const struct m2c_wave *w, unsigned layer, double from, double to);
 /* When the i-th packet (from 0) of the layer in a slot goes: tau of [0, 1). */
 double m2c_wave_packet_tau(const struct m2c_wave *w, unsigned layer, uint32_t i);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""m2c-send and m2c-recv on hosts of their own: a bridge that snoops IGMP, a line for each receiver.
+"""m2c-send and m2c-recv on their own hosts: a bridge that snoops IGMP, a line for each receiver.
 
 Usage: namespaces.py M2C-SEND M2C-RECV [CASE...]. Root: all is in network namespaces of the test's
 own. The bridge forwards a group only to who has joined it. Exit status 77: skipped. With

@@ -393,7 +393,7 @@ class Figure(Block):
     kind: Literal["lines", "bars", "boxes", "minutes", "subscribers", "arrivals", "latency"]
     x: FactorName | None = None
     metric: MetricName | None = None
-    second: MetricName | None = Field(None, description="dashed, with an axis of its own")
+    second: MetricName | None = Field(None, description="dashed, with its own axis")
     by: tuple[FactorName, ...] = ()
     where: Where = Where()
     log: tuple[Literal["x", "y"], ...] = Field((), description="logarithmic axes")

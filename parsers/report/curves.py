@@ -101,7 +101,7 @@ def why_nothing(figure: Figure, points: Sequence[Point]) -> str:
 
 def looks_of(found: Sequence[Line]) -> list[Look]:
     """A protocol has its colour, and what else differs a marker and a dash; without protocols each
-    line has a colour of its own."""
+    line has its own colour."""
     protocols = {line.factors.get("protocol") for line in found}
     rest = [{n: v for n, v in line.factors.items() if n != "protocol"} for line in found]
     kinds: list[Mapping[str, Scalar]] = []

@@ -27,7 +27,7 @@ from parsers.report.result import result_of
 from parsers.report.sections import build_report
 from parsers.report.tidy import cells_csv, points_csv
 
-FIGURES_OF_GROUPS: Final = 4  # more groups of cells have no figures of their own
+FIGURES_OF_GROUPS: Final = 4  # more groups of cells have no separate figures
 
 
 @dataclass(frozen=True)

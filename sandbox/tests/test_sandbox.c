@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walls hold: each attempt runs in a process of its own that has entered the sandbox as the
+ * The walls hold: each attempt runs in its own process that has entered the sandbox as the
  * programs do, and must be refused; what they need must go on. As root, whom nothing else stops.
  */
 #include <arpa/inet.h>

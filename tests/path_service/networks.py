@@ -50,7 +50,7 @@ def lab_of(
     queues: bool = True,
     lease_s: float = 0.0,
 ) -> Iterator[Emulation]:
-    """A lab in a run of its own, which is gone at the end."""
+    """A lab in its own run, which is gone at the end."""
     run_id = lifecycle.new_run_id("paths")
     with (
         lifecycle.enter(run_id) as run,

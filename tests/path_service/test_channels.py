@@ -86,7 +86,7 @@ def test_sockets_that_were_there_before_the_path_are_asked(
     try:
         early.join("qd", 1)
         tidy(emulation)
-        time.sleep(1.5)  # the kernel has said all it says of its own
+        time.sleep(1.5)  # the kernel has said all it says by itself
         late = Layers(emulation, tmp_path, HOSTS)
         took_s = late.wait_joined({1: {"qd"}})
         print(f"\nthe query was answered after {took_s:.1f} s")

@@ -52,7 +52,7 @@ def show(what: str, figures: Figures) -> None:
 
 @pytest.mark.long
 def test_standby_takes_over() -> None:
-    """First: it has a lab of its own, and this process can be in one only."""
+    """First: it has its own lab, and this process can be in one only."""
     with mesh_lab(lease_s=scenarios.LEASE_S) as emulation:
         figures = scenarios.standby_takeover(emulation)
     show("active controller killed, with a standby", figures)

@@ -69,7 +69,7 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def reflow(text: str) -> str:
-    """Return a page with each sentence of its paragraphs and list items on a line of its own."""
+    """Return a page with each sentence of its paragraphs and list items on its own line."""
     return "\n".join(_lines(text.splitlines())) + "\n"
 
 

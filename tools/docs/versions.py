@@ -23,7 +23,7 @@ REDIRECT: Final = """<!doctype html>
 
 
 def publish(site: Path, folder: Path, version: str) -> None:
-    """Put a built site into `folder` as `version`, in place of an older site of that version."""
+    """Put a built site into `folder` as `version`, instead of an older site of that version."""
     if VERSION.fullmatch(version) is None:
         raise ValueError(f"found version '{version}'; valid: X.Y.Z or X.Y.Z.devN")
     folder.mkdir(parents=True, exist_ok=True)

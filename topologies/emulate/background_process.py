@@ -59,7 +59,7 @@ def start(
     cwd: Path,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Starts it in a session of its own; the pipe's descriptor is its last argument, and what it
+    """Starts it in its own session; the pipe's descriptor is its last argument, and what it
     prints goes to `log`. None: it is ready; else why it is not. Where it is not ready (failed, or
     an exception here, Ctrl-C) `end` ends it. OSError: `log` cannot be written."""
     with log.open("wb") as output:

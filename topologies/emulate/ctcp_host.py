@@ -2,7 +2,7 @@
 """Circuit TCP in a run: how it gets into the kernel, and the hosts that use it.
 
 The kernel's list of congestion controls is the one thing that all namespaces share, so each run
-registers its own under a name of its own: `ctcp_name`. A kernel that has it built in (the guest's
+registers its own under its own name: `ctcp_name`. A kernel that has it built in (the guest's
 in virtual time, where no other run is) is only told the window.
 """
 

@@ -92,7 +92,7 @@ def _congestion_control(f: KernelFacts) -> Iterator[Finding]:
 
 
 def native_findings(*, is_root: bool) -> list[Finding]:
-    """What the kernel offers. Root tries each feature in a namespace of its own, about 0.1 s."""
+    """What the kernel offers. Root tries each feature in its own namespace, about 0.1 s."""
     if not is_root:
         return [
             Finding(

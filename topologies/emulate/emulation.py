@@ -202,7 +202,7 @@ class Emulation:
         return shaping.read_back(self._wire, self.pids[WIRE], self._relay_ready)
 
     def probe_links(self) -> tuple[LinkProbe, ...]:
-        """The delay of each direction of all impaired links that are not cut, by frames of our own:
+        """The delay of each direction of all impaired links that are not cut, by our own frames:
         for a network without traffic. NetworkError."""
         return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 

@@ -106,7 +106,7 @@ class KernelFacts:
 
 
 def probe_script() -> str:
-    """The shell script that tries everything (to be run in a namespace of its own)."""
+    """The shell script that tries everything (to be run in its own namespace)."""
     lines = [f"if {command} >/dev/null 2>&1; then echo {name}=1; fi" for name, command in PROBES]
     lines.append("echo cc=$(cat /proc/sys/net/ipv4/tcp_available_congestion_control)")
     return "\n".join(lines) + "\n"

@@ -31,7 +31,7 @@ class NodePrograms:
         stderr: Output = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a host, router or `wire`. It leads a session of its own, so that a
+        """Start a program in a host, router or `wire`. It leads its own session, so that a
         Ctrl-C on the terminal does not reach it. `env` is added to the environment.
         NetworkError: there is no such node."""
         return subprocess.Popen(

@@ -277,7 +277,7 @@ def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
 def start_process(
     argv: Sequence[str], log: IO[bytes], *, cwd: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """A program that leads a session of its own, says all to `log` and ends with this process."""
+    """A program that leads its own session, says all to `log` and ends with this process."""
     return subprocess.Popen(
         argv,
         cwd=cwd,

@@ -52,7 +52,7 @@ def make_controller(
 
 
 class RemoteController(Controller):
-    """What it writes is in a directory of its own, given to the user who attends."""
+    """What it writes is in its own directory, given to the user who attends."""
 
     def __init__(
         self,

@@ -99,7 +99,7 @@ class Nic:
 class Host:
     """A host with two NICs (DRFSM21 2.1.2): nic1 on the path service, nic2 on the routed
     control network. Where it may be on several paths at once, one for each file-stream, each
-    further path has a lane: a NIC and a static segment of its own."""
+    further path has a lane: a NIC and its own static segment."""
 
     name: str
     domain: str

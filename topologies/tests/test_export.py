@@ -182,7 +182,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", ["geni5", "twocores"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
 def test_mininets_script_runs(name: str) -> None:
-    """In namespaces of its own, by Mininet alone: the file is all that it gets."""
+    """In its own namespaces, by Mininet alone: the file is all that it gets."""
     pytest.importorskip("mininet.topo", reason="Mininet is not installed: NOT tried")
     if shutil.which("mnexec") is None:
         pytest.skip("Mininet's mnexec is not installed: the script was NOT run")

@@ -58,7 +58,7 @@ def test_access_links_may_be_impaired(tmp_path: Path) -> None:
 
 
 def two_segments(tmp_path: Path) -> Network:
-    """The small network with a second subscriber in a segment of its own."""
+    """The small network with a second subscriber in its own segment."""
     second = "{ through: sw-west, to: hub, vlan: 203, hosts: [sub2] }"
     host = "  sub2: { kind: host, role: subscriber, attached_to: sw-west }\n"
     text = two_sites("delay_ms: 7").replace("  ctl:", f"{host}  ctl:")

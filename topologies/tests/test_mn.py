@@ -76,7 +76,7 @@ mn --custom topologies/mn.py --topo geni5,receivers=2 --switch ovsbr,stp=1,datap
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
 def test_mn_brings_a_topology_up() -> None:
-    """With the system's Python, in namespaces of its own: mn may clean up only what is its own."""
+    """With the system's Python, in its own namespaces: mn may clean up only what is its own."""
     if shutil.which("mn") is None:
         pytest.skip("Mininet's program mn is not installed: --custom was NOT tried")
     done = beside_open_vswitch(lambda _work: PINGALL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay of each impaired link, in each direction, measured with frames of our own.
+"""The delay of each impaired link, in each direction, measured with our own frames.
 
 A probe is sent out of the interface at one end of a link and seen at the interface at the other:
 the switches, the hosts' stacks and whatever else a path has are not part of what is measured. It

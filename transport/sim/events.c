@@ -94,7 +94,7 @@ struct tp_event tp_events_pop(struct tp_events *events)
 void tp_events_free(struct tp_events *events)
 {
     while (events->count)
-        /* Each event in the heap holds a reference of its own. */
+        /* Each event in the heap holds its own reference. */
         tp_packet_done(tp_events_pop(events).packet); /* NOLINT(clang-analyzer-unix.Malloc) */
     free(events->heap);
     *events = (struct tp_events){0};

@@ -34,7 +34,7 @@ void tp_events_free(struct tp_events *events);
 /* With one reference, the caller's. */
 struct tp_packet *tp_packet_new(const uint8_t *bytes, size_t len);
 void tp_packet_done(struct tp_packet *p);
-/* Puts in a copy of the event, whose order is set; takes a reference of its own. */
+/* Puts in a copy of the event, whose order is set; takes its own reference. */
 void tp_events_push(struct tp_events *events, struct tp_event event);
 /* The same with a new packet of these bytes. */
 void tp_events_push_bytes(struct tp_events *events, struct tp_event event, const uint8_t *bytes,

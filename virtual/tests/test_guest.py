@@ -58,7 +58,7 @@ def test_mounts_are_one_line_each_and_refuse_what_the_shell_would_split() -> Non
 
 
 def test_what_a_guests_own_directories_hide_is_shared(tmp_path: Path) -> None:
-    """pytest's directories are below /tmp, which a guest has of its own."""
+    """pytest's directories are below /tmp, which the guest replaces."""
     (tmp_path / "venv").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "venv")
     found = hidden_shares([tmp_path / "link", tmp_path / "venv", tmp_path / "none", Path("/usr")])

@@ -122,7 +122,7 @@ def test_a_domain_without_capacity_leaves_nothing_booked_anywhere(
     assert refused["type"] == "urn:downpour:problem:no-capacity"
     assert refused["detail"].startswith("domain 'c': link 'c1:c2'")
     assert booked(world) == ALL
-    # After it there is room; and two at the same time have VLAN ids of their own.
+    # After it there is room; and two at the same time have their own VLAN ids.
     book(a, start_time=T + 60, end_time=T + 90, **other)
     book(a, **other | {"name": "S", "leaves": other["leaves"][:1], "rate_bps": 1000})
     vlans = [

@@ -4,7 +4,7 @@
 
 Usage: integration.py LDMD TOOLS_DIRECTORY [CASE...]. Needs root (exit 77 = skipped otherwise).
 Each host has NIC1 (10.77.1.0/24, the path) and NIC2 (10.77.2.0/24, the control network) on two
-bridges in a namespace of their own. Only namespaces and processes made here are touched.
+bridges in their own namespace. Only namespaces and processes made here are touched.
 """
 
 from __future__ import annotations

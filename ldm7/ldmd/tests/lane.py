@@ -40,7 +40,7 @@ case "$*" in
 "qdisc del dev "*" root") rm "root.$4";;
 esac
 """
-# A path of its own, whose service is nowhere, so that mldm starts at once.
+# Its own path, whose service is nowhere, so that mldm starts at once.
 CONF = """MULTICAST EXP 224.0.77.1:38800 127.0.0.1 8 {vlan} newy 3
 MULTICAST NGRID 224.0.77.2:38800
 SET path.service unix:{work}/nowhere

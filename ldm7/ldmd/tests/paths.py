@@ -3,7 +3,7 @@
 """ldmd and the path service: subscriptions make paths grow, their ends prune them; over loopback.
 
 Usage: paths.py LDMD TOOLS_DIRECTORY [CASE...]. No privileges. The path service is path_fake.py.
-Cases run side by side: each has a service and an ldmd of its own, and mostly waits for time-outs.
+Cases run side by side: each has a service and its own ldmd, and mostly waits for time-outs.
 """
 
 from __future__ import annotations

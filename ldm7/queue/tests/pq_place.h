@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a test program's queue lies: a directory of its own, made and removed by the group's set-up
+ * Where a test program's queue lies: its own directory, made and removed by the group's set-up
  * and tear-down. To be included behind cmocka.h.
  */
 #ifndef PQ_PLACE_H

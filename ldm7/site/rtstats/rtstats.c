@@ -127,7 +127,7 @@ static void keep(struct rtstats *r, const char *line, const struct pq_info *info
     snprintf(r->letters[r->nletters - 1].line, sizeof r->letters->line, "%s", line);
 }
 
-/* What was kept, over a connection of its own: servers come and go. What it does not take is sent
+/* What was kept, over its own connection: servers come and go. What it does not take is sent
  * again with the next reports; who has it already knows it by its signature. */
 static void send_kept(struct rtstats *r)
 {

@@ -114,7 +114,7 @@ def stops_with_pipes(site: Site) -> None:
 
 
 def selects(site: Site) -> None:
-    """Feed, pattern and age; each time from the beginning, with a state of its own."""
+    """Feed, pattern and age; each time from the beginning, with its own state."""
     site.conf.write_text("ANY\t(.)$\tFILE\tselected/\\1\n")
 
     def chosen(name: str, *options: str) -> list[str]:
