@@ -83,7 +83,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | until_decided | add repeats of the cells whose claims are open |
 | estimates, progress | how long cells take; what is shown meanwhile |
 | records, manifest, digests | what a run writes of itself |
-| resume, repeat | go on with an interrupted run; run one again from its manifest |
+| resume, repeat | continue with an interrupted run; run one again from its manifest |
 | compare, verify | set runs side by side; check that files and figures are unchanged |
 
 workers/: cells on other machines.

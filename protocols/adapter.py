@@ -13,7 +13,7 @@ from typing import Final, Literal
 from common.places import PROGRAMS, absent_programs
 
 # How the sender learns of files:
-#   stdin    one program reads paths, one a line, while it runs
+#   stdin    one program reads paths, one per line, while it runs
 #   batch    one program for all files that came while the one before ran; its end ends the session
 #   carousel one program sends its files again and again until it is ended
 #   ldm      the cell inserts products into a queue (protocols `ldm7` and `ldm6`)
@@ -48,7 +48,7 @@ class Setup:
     delay_ms: float = 0.0  # one way, the longest
     rcvbuf_bytes: int = 32_000_000
     rcvbufs: tuple[int, ...] = ()  # of each receiver; empty: all have rcvbuf_bytes
-    all_to_all: bool = False  # receivers may send to the group, too; a path has one source
+    all_to_all: bool = False  # receivers may send to the group too; a path has one source
     file_bytes: int = 0  # of the only file, called `file`; 0: files come one after the other
 
     @property

@@ -3,7 +3,7 @@
 """Manual pages: each installed program has one, with the options its --help names and no others.
 
 Usage: manual.py BUILD. Pages are checked by mandoc, else by man. Of ldmd.conf(5) the settings
-and of ldmctl(8) the verbs are compared with what the programs say, too.
+and of ldmctl(8) the verbs are compared with what the programs say too.
 """
 
 from __future__ import annotations

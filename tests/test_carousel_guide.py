@@ -158,7 +158,7 @@ def test_software_for_a_class_and_a_late_joiner(tmp_path: Path) -> None:
         assert (late.directory / "images/image.iso").read_bytes() == image
         (needed,) = symbols(late.said())
         others = [symbols(m.said())[0] for m in found.values()]
-        assert needed < 0.9 * min(others), "it goes on with what it had"
+        assert needed < 0.9 * min(others), "it continues with what it had"
         assert sender.poll() is None, server.said()
 
 

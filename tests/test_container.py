@@ -83,7 +83,7 @@ test ! -e "$DIRECTORY"
 @pytest.mark.root
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: mounts")
 def test_what_the_engine_left_mounted_is_removed(tmp_path: Path) -> None:
-    """A namespace of the engine once stayed mounted in its directory, which then stayed, too."""
+    """A namespace of the engine once stayed mounted in its directory, which then stayed too."""
     done = subprocess.run(
         ["unshare", "--mount", "bash", "-c", REMOVE],
         cwd=ROOT,

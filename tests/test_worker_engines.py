@@ -142,7 +142,7 @@ def test_a_runner_that_is_killed_leaves_what_is_complete(local_run: Path, tmp_pa
         again = tmp_path / "again.log"
         text = ended(started([*command, "--resume"], again), again)
         assert "resumed: ldm" in text
-        # The cell that nobody waited for has ended, too.
+        # The cell that nobody waited for has ended too.
         deadline = time.monotonic() + 60
         while cells_of_workers(workers.pid):
             assert time.monotonic() < deadline

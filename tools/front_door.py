@@ -403,7 +403,7 @@ def _refuse_without_root(goal: str, environment: Mapping[str, str]) -> None:
 
 # -- running --------------------------------------------------------------------------------------
 def run_to_end(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command to its end and return its exit code. Ctrl-C reaches it, too: it removes what it
+    """Run a command to its end and return its exit code. Ctrl-C reaches it too: it removes what it
     made, which `subprocess.run` would cut short by SIGKILL after 0.25 s."""
     with subprocess.Popen(argv, env=dict(environment)) as process:
         while True:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mininet's prompt on a network that is up. What would kill by name, or change what the run's own
-process looks after, is replaced or refused."""
+process manages, is replaced or refused."""
 
 from __future__ import annotations
 

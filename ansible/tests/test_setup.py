@@ -45,7 +45,7 @@ def setup(checkout: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_missing_packages_are_named(checkout: Path) -> None:
-    """By both roles' lists; a removed package whose configuration is left is missing, too."""
+    """By both roles' lists; a removed package whose configuration is left is missing too."""
     play(
         checkout,
         "dpkg-query",

@@ -3,7 +3,7 @@
  * bench-norm: files by NORM (libnorm) at a fixed rate.
  *
  *   bench-norm send group=IP:PORT node=N rate=BPS parity=N proactive=N segment=1400 block=64
- *                   receivers=N first_node=N grtt_us=N       paths on standard input, one a line
+ *                   receivers=N first_node=N grtt_us=N       paths on standard input, one per line
  *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES unicast=0
  *
  * proactive: parity packets sent with each block (of the `parity` there are for repair). The

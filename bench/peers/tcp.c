@@ -2,7 +2,7 @@
  *
  * bench-tcp: files by one TCP connection to each receiver, all at once (sendfile).
  *
- *   bench-tcp send listen=IP:PORT receivers=N        paths on standard input, one a line
+ *   bench-tcp send listen=IP:PORT receivers=N        paths on standard input, one per line
  *   bench-tcp recv server=IP:PORT directory=DIR
  *
  * The sender says "N receivers connected" on stderr and reads paths then; each connection sends

@@ -49,7 +49,7 @@ def make_keys(
     """Write ca.pem, and NAME-key.pem and NAME-cert.pem for each of NAMES, all or nothing.
 
     `hosts` are the names and addresses in the REST certificate. For each of `switches`, write
-    switch-NAME-key.pem and switch-NAME-cert.pem, too. Raises KeysError.
+    switch-NAME-key.pem and switch-NAME-cert.pem too. Raises KeysError.
     """
     for name in switches:
         if not SWITCH.fullmatch(name):

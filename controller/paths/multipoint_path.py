@@ -109,7 +109,7 @@ class MultipointPath:
     the epoch.
 
     With `channels`, a frame to one of those groups reaches the leaves among `members` alone; all
-    other frames reach every leaf. `members` is state, too.
+    other frames reach every leaf. `members` is state too.
     """
 
     name: str

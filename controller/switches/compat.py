@@ -295,7 +295,7 @@ def _warn(text: str, *arguments: object) -> None:
 
 @dataclass
 class _OtherApps:
-    """Whether other apps of this process get what the path service takes for itself, too."""
+    """Whether other apps of this process get what the path service takes for itself too."""
 
     are_served: bool = False
 

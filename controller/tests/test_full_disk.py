@@ -110,7 +110,7 @@ def test_full_disk(small: Small, tmp_path: Path) -> None:
     made[-1] = "after"
     assert {path["name"] for path in client.paths()} == set(made)
     log = (small.disk / "log").read_text()
-    assert log.count("the store cannot be written") <= 2  # the log was full, too
+    assert log.count("the store cannot be written") <= 2  # the log was full too
     assert "Traceback" not in log
     for path in small.disk.glob("store*"):
         shutil.copyfile(path, tmp_path / path.name)

@@ -31,7 +31,7 @@ def tree_of(core: Core, algorithm: Algorithm, *switches: str) -> tuple[list[str]
     return [h.link for h in hops], sum(core.hop[h.link, h.source].cost for h in hops)
 
 
-# Leaves a, b, c round a hub h where no leaf is; r reaches all of them directly, too.
+# Leaves a, b, c round a hub h where no leaf is; r reaches all of them directly too.
 STAR = (
     ("r", "a", 4.0),
     ("r", "b", 5.5),

@@ -66,7 +66,7 @@ class Fidelity:
     def watch(self, stack: ExitStack, *, long_run: bool, at_s: Sequence[float] = ()) -> None:
         """Queues and sockets (queues.json), the scheduling lag in each host and its clocks
         (host-lag.json), processors and processes (load.json; not in virtual time, where none
-        computes for any time), settings (inventory.json; looked at `at_s` after now, too) and
+        computes for any time), settings (inventory.json; looked at `at_s` after now too) and
         packets on their way (flights.json) until `stack` ends."""
         lags = self._start_lags()
         stack.callback(self._end_lags, lags)

@@ -101,7 +101,7 @@ class CellRun(CellBase):
                 ("measuring round trips", self.measure),
             )
         else:
-            # The loss injected for LDM6 would hit pings, too.
+            # The loss injected for LDM6 would hit pings too.
             prepare = (
                 ("creating the path", self.make_path),
                 ("looking at the path", self.check_path),
@@ -160,7 +160,7 @@ class CellRun(CellBase):
         """Read settings, delays and round trips again, after the replay."""
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
-        # The loss injected for LDM6 hits pings, too; and no path moves back to a mended link.
+        # The loss injected for LDM6 hits pings too; and no path moves back to a mended link.
         lossless = self.cell.is_multicast or self.cell.loss == 0
         hosts = self.multicast if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
@@ -217,7 +217,7 @@ class CellRun(CellBase):
         udp_only = cell.is_multicast
         if cell.bursts and self.loss_of[host] > 0:
             return self._inject_bursts(host, nic, udp_only)
-        # What arrives is counted without loss, too: nothing else may take any of it.
+        # What arrives is counted without loss too: nothing else may take any of it.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
         if cell.loss_period:

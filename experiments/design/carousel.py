@@ -16,7 +16,7 @@ from protocols.adapter import Setup
 PORT: Final = 38800
 TTL: Final = 16
 TSI: Final = 1  # of the session: a random one would change what is lost
-DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # per cent, of fcast-send
+DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # percent, of fcast-send
 RS_K, RS_SYMBOLS = 200, 255  # of a block
 PIECE_BYTES: Final = 1 << 20  # of whole words of the generator: the pieces are those of one draw
 NAME: Final = "file"  # of the file, at the sender and at receivers

@@ -143,7 +143,7 @@ class Spec(Block):
     trace_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)] | None = Field(
         None,
         description="seed of a generated trace, the same for all repeats, which then differ in "
-        "their losses only; without it a repeat's seed is that of its trace, too",
+        "their losses only; without it a repeat's seed is that of its trace too",
     )
     duration_s: Duration = Field(description="how much of the trace is replayed")
     drain_timeout_s: Duration = Field(

@@ -40,7 +40,7 @@ class CellResult:
 
 @dataclass
 class Outcome:
-    """What became of the cells: each has a result, or failed at its last run, too."""
+    """What became of the cells: each has a result, or failed at its last run too."""
 
     results: dict[str, CellResult] = field(default_factory=dict)
     problems: dict[str, list[str]] = field(default_factory=dict)  # of each run that failed

@@ -197,7 +197,9 @@ def test_the_first_worker_says_what_all_are_made_of(tmp_path: Path) -> None:
     assert workers.demanded is None
     workers.check(_ended("n1", ONE, tmp_path), tmp_path)
     assert workers.demanded == ONE
-    with pytest.raises(CellProblem, match=r"worker n2 is made of other parts.*kernel: 7\.3 a and"):
+    with pytest.raises(
+        CellProblem, match=r"worker n2 differs from the first worker.*kernel: 7\.3 a and"
+    ):
         workers.check(_ended("n2", OTHER, tmp_path), tmp_path)
     found = workers.describe()["workers"]
     assert found["hosts"] == ["n1"]

@@ -131,7 +131,7 @@ class DaskClock:
             if (differs := environment.difference(one, other)) and not mixed:
                 raise RunError(
                     f"workers {first} ({environment.digest(one)}) and {worker} "
-                    f"({environment.digest(other)}) are made of other parts: {differs}; valid: the "
+                    f"({environment.digest(other)}) differ: {differs}; valid: the "
                     "same checkout, kernel and packages everywhere, or --mixed"
                 )
         return one

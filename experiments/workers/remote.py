@@ -78,7 +78,7 @@ class Workers:
         differs = environment.difference(self._known, ended.environment)
         if differs and not self._mixed:
             raise CellProblem(
-                f"worker {ended.host} is made of other parts than the first worker ({differs}); "
+                f"worker {ended.host} differs from the first worker ({differs}); "
                 "valid: the same checkout, kernel and packages everywhere, or --mixed"
             )
         self._hosts.add(ended.host)

@@ -79,7 +79,7 @@ def _run(place: Path, out: Path, terms: parcel.Terms, made_of: dict[str, str]) -
         differs = environment.difference(terms.environment, made_of)
         if differs:
             raise CellProblem(
-                f"worker {host} is made of other parts than the first worker ({differs}); valid: "
+                f"worker {host} differs from the first worker ({differs}); valid: "
                 "the same checkout, kernel and packages everywhere, or --mixed"
             )
     kernel = find_kernel()

@@ -109,7 +109,7 @@ struct fcast_place {
 
 enum fcast_begin { FCAST_REFUSE, FCAST_WANT, FCAST_HAVE /* from an earlier life */ };
 enum fcast_done {
-    FCAST_WRONG,    /* not what the digest says: the object begins anew */
+    FCAST_WRONG,    /* not what the digest says: the object starts over */
     FCAST_STORED,   /* the caller has it */
     FCAST_UNSTORED, /* the caller cannot keep it: it is not wanted again */
 };

@@ -56,7 +56,7 @@ int fcast_tx_start(struct fcast_tx *tx, const char *file, double redundancy,
 /* Ends the session and the thread; the next file may start. */
 void fcast_tx_stop(struct fcast_tx *tx);
 void fcast_tx_get_stats(struct fcast_tx *tx, struct fcast_tx_stats *out);
-/* Stops it, too. */
+/* Stops it too. */
 void fcast_tx_free(struct fcast_tx *tx);
 
 /* ------------------------------------------------------------------ receiving side */
@@ -96,7 +96,7 @@ int fcast_rx_start(struct fcast_rx *rx, char why[FCAST_CONTROL_WHY]);
 /* Leaves; what is incomplete waits in the folder's .fcast for the next start. */
 void fcast_rx_stop(struct fcast_rx *rx);
 void fcast_rx_get_stats(struct fcast_rx *rx, struct fcast_rx_stats *out);
-/* Stops it, too. */
+/* Stops it too. */
 void fcast_rx_free(struct fcast_rx *rx);
 
 #ifdef __cplusplus

@@ -19,7 +19,7 @@ struct fcast_shelf_config {
     int rs_kind;          /* enum rs_kind */
     struct fcast_fti fti; /* Reed-Solomon */
     /* The disk: data; repair for the sorted file of Receive-Order; notes of what is written, which
-     * another shelf goes on with. Writes are of whole blocks. */
+     * another shelf continues with. Writes are of whole blocks. */
     struct fcast_place disk;
 };
 
@@ -35,7 +35,7 @@ void fcast_shelf_free(struct fcast_shelf *s);
 int fcast_shelf_keep(struct fcast_shelf *s, struct fcast_symbol symbol, const uint8_t *bytes);
 bool fcast_shelf_noted(struct fcast_shelf *s, uint64_t i, struct fcast_symbol *out);
 int fcast_shelf_settle(struct fcast_shelf *s);
-/* Writes what waits in memory, so that another process can go on with it. */
+/* Writes what waits in memory, so that another process can continue with it. */
 int fcast_shelf_flush(struct fcast_shelf *s);
 /* Are the object's data in the repair store (Receive-Order, settled)? */
 bool fcast_shelf_is_moved(const struct fcast_shelf *s);

@@ -338,7 +338,7 @@ def case_two_receivers_in_one_directory(m: Site) -> None:
 
 
 def case_old_parts_are_bounded(m: Site) -> None:
-    """Parts that nobody goes on with take no more than --max-bytes, the newest stay."""
+    """Parts that nobody continues with take no more than --max-bytes, the newest stay."""
     got = m.directory("got")
     (got / ".fcast").mkdir(mode=0o700)
     for number in range(5):
@@ -391,7 +391,7 @@ def case_a_sender_that_ends_too_soon(m: Site) -> None:
 
 
 def case_an_interrupted_receiver(m: Site) -> None:
-    """Ctrl-C: a report, nothing but parts is left, and the next receiver goes on with them."""
+    """Ctrl-C: a report, nothing but parts is left, and the next receiver continues with them."""
     big, got = m.file("big", 4 * MB), m.directory("got")
     m.send([big], "--rate", "20M")
     receiver = m.receive(got)

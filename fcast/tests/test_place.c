@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of fcast-recv below DIR/.fcast when any one of its writes fails, for a moment or from
- * then on: the next process goes on with what is there, and its object is right.
+ * then on: the next process continues with what is there, and its object is right.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * fcast-recv's storage schemes on a real disk: the object is right, the accesses are those of the
- * report, and whichever write a receiver is killed at, the next one goes on with what is there.
+ * report, and whichever write a receiver is killed at, the next one continues with what is there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -277,7 +277,7 @@ static void test_killed_at_a_write(void **state)
             most = died && restored > most ? restored : most;
         }
         assert_true(deaths >= 5);
-        /* Notes are written every 512. What waits in memory alone begins anew. */
+        /* Notes are written every 512. What waits in memory alone starts over. */
         if (storage == 1 + FCAST_IN_MEMORY)
             assert_int_equal(most, 0);
         else

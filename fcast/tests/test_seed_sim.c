@@ -128,7 +128,7 @@ static void test_a_loss_period_that_divides_the_cycle(void **state)
     }
 }
 
-/* A receiver that dies goes on with what its places hold. */
+/* A receiver that dies continues with what its places hold. */
 static void test_a_receiver_that_dies(void **state)
 {
     (void)state;

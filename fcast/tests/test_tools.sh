@@ -98,7 +98,7 @@ for protocol in fcast flute; do
     stop_sender "gzip $protocol"
 done
 
-# A receiver is killed in the middle; the next one goes on with what is there.
+# A receiver is killed in the middle; the next one continues with what is there.
 head -c 6000000 /dev/urandom >"$dir/big"
 mkdir "$dir/out3"
 start_sender --rate 20M "$dir/big"

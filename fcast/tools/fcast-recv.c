@@ -51,7 +51,7 @@ static const char usage[] =
     "  --help, --version\n"
     "\n"
     "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
-    "What is incomplete waits in DIR/.fcast; the next fcast-recv goes on with it.\n"
+    "What is incomplete waits in DIR/.fcast; the next fcast-recv continues with it.\n"
     "Exit status: 0 when all files are here, 1 when some are not or on failure, 2 on\n"
     "wrong usage.\n";
 

@@ -528,7 +528,7 @@ bool place_move(void *place, uint64_t at, uint64_t bytes, int dir_fd, const char
         return false;
     if (renameat(p->owner->dir_fd, data, dir_fd, name) == 0)
         return true;
-    /* Another process goes on with it if this one cannot. */
+    /* Another process continues with it if this one cannot. */
     file_write_at(p->data.fd, bytes, tail, len);
     return false;
 }

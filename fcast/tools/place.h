@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Where fcast-recv keeps objects that are not complete: below DIR/.fcast, three files each, which
- * another process can go on with.
+ * another process can continue with.
  */
 #ifndef FCAST_TOOLS_PLACE_H
 #define FCAST_TOOLS_PLACE_H
@@ -46,7 +46,7 @@ int places_note_copy(struct places *p, const char *path);
 void places_forget_copy(struct places *p);
 /* What a process began and did not end. false: there is none. */
 bool places_left_copy(struct places *p, char *path, size_t room, pid_t *pid);
-/* The answer to `begin`: goes on with what is there of an earlier process. */
+/* The answer to `begin`: continues with what is there of an earlier process. */
 enum fcast_begin place_open(struct places *p, uint64_t source, uint64_t tsi, uint64_t toi,
                             const struct fcast_fti *fti, struct fcast_place *out);
 /* The object's bytes. -1 with errno. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Receivers' streams into the sender core, amid offers, timers and partial writes. Input: a byte
+ * Receivers' streams into the sender core, during offers, timers and partial writes. Input: a byte
  * (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then records
  * {operation, argument, bytes}.
  */

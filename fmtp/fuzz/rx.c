@@ -132,7 +132,7 @@ void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t 
 
     fmtp_receiver_session(r, &s, 0);
     if (!same)
-        memset(rx->done, 0, sizeof rx->done); /* indices begin anew */
+        memset(rx->done, 0, sizeof rx->done); /* indices start over */
 }
 
 void rx_free(struct rx *rx, struct fmtp_receiver *r)

@@ -55,7 +55,7 @@ struct fmtp_session {
     uint8_t mac;          /* kind of the MACs of datagrams (enum fmtp_mac_kind); 0: none */
 };
 
-/* tp_key_read of a file that the owner's group may read, too. */
+/* tp_key_read of a file that the owner's group may read too. */
 static inline int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], struct tp_error *err)
 {
     return tp_key_read(path, TP_KEY_GROUP_READS, key, err);
@@ -196,7 +196,7 @@ struct fmtp_server_stats {
     size_t receivers, retained;
     uint64_t retained_bytes;
     size_t extended;             /* receivers that speak extension 1 */
-    size_t handshakes;           /* connections amid the key exchange now */
+    size_t handshakes;           /* connections during the key exchange now */
     unsigned pdu_bytes;          /* in use */
     size_t sndbuf_granted_bytes; /* as rcvbuf_granted_bytes of a client */
 };

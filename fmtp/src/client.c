@@ -256,7 +256,7 @@ static void again_later(struct fmtp_client *c, uint64_t now_ns)
         c->retry_after_ns *= 2;
 }
 
-/* A connection that stood is gone: begin anew, if configured. */
+/* A connection that stood is gone: start over, if configured. */
 static void lose(struct fmtp_client *c, const char *why, int error)
 {
     uint64_t now_ns = tp_now_ns();

@@ -269,7 +269,7 @@ static void distrusted(struct fmtp_server *s, struct conn *c)
     }
 }
 
-/* The sender's part amid the key exchange: so little that a new connection takes it at once. */
+/* The sender's part during the key exchange: so little that a new connection takes it at once. */
 static bool write_challenge(struct conn *c)
 {
     size_t len;

@@ -55,7 +55,7 @@ void fmtp_receiver_free(struct fmtp_receiver *r);
 /* What was agreed on a new connection, before any message of it. What was queued for the old one
  * is forgotten. The same extended session as before (same id): everything incomplete is asked for
  * again, and so is what was not seen below next_index. Any other: what is incomplete is missed and
- * indices begin anew. -1: block_bytes or fec_k out of bounds, or no memory; nothing changed. */
+ * indices start over. -1: block_bytes or fec_k out of bounds, or no memory; nothing changed. */
 int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *session,
                           uint64_t now_ns);
 /* Give up the product and inform the sender that it could not be kept. */

@@ -19,7 +19,7 @@
 /* Silence that ends a multicast: for each block still to come, at most, and patience besides. */
 #define QUIET_BLOCK_NS (MS / 10)
 #define QUIET_MAX_NS (1000 * MS)
-/* Silence amid a burst of repairs: new data may come between its symbols. */
+/* Silence during a burst of repairs: new data may come between its symbols. */
 #define BURST_QUIET_NS (10 * MS)
 #define BURST_QUIET_BLOCKS 24
 enum {

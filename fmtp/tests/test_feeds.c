@@ -67,7 +67,7 @@ static void cut(struct feed *f)
     }
 }
 
-/* The connection is lost amid a product: the receiver connects again and goes on with it. */
+/* The connection is lost during a product: the receiver connects again and continues with it. */
 static void test_reconnect(void **state)
 {
     struct feed f = new_feed(false);

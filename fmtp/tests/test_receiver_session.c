@@ -198,7 +198,7 @@ static void test_resume(void **state)
     assert_int_equal(kit.nmissed, 5);
 }
 
-/* Rounds begin anew as well: nothing of the old connection's answers counts. */
+/* Rounds start over as well: nothing of the old connection's answers counts. */
 static void test_resume_begins_rounds_anew(void **state)
 {
     (void)state;
@@ -240,7 +240,7 @@ static void test_resume_after_long(void **state)
     assert_int_equal(kit.nmissed, 999);
 }
 
-/* Another session, or none: what is incomplete is missed in order, indices begin anew. */
+/* Another session, or none: what is incomplete is missed in order, indices start over. */
 static void test_other_session(void **state)
 {
     (void)state;

@@ -172,7 +172,7 @@ def nobody_repairs(context: Context) -> Outcome:
 
 
 def arrives_late(seen: Seen) -> bool:
-    """Datagrams arrive at the end of a stream with a cut, too."""
+    """Datagrams arrive at the end of a stream with a cut too."""
     return any(a.number >= seen.sent - 200 for a in seen.arrivals["east"])
 
 

@@ -137,7 +137,7 @@ def case_c(context: Context) -> Outcome:
 
 def case(context: Context, name: str) -> Outcome:
     """Check the diagnosis of a case: where, what, and how much."""
-    tried = f"your case {name}: its files, and what was done to it"
+    tried = f"your case {name}: its files, and what changed in it"
     found = sorted((context.work / f"runs/case-{name}").glob("[0-9]*/cells/*/cell.json"))
     if not found:
         return nothing(tried, "a run", "none", "missing")

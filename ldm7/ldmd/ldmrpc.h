@@ -211,7 +211,7 @@ struct rpc_sink {
     bool (*product_end)(void *ctx);
     /* The stream ended inside what product_begin() or block_begin() accepted. */
     void (*product_abort)(void *ctx);
-    /* BLKDATA: as product_begin(); its end is product_end(), too. NULL: a violation. */
+    /* BLKDATA: as product_begin(); its end is product_end() too. NULL: a violation. */
     bool (*block_begin)(void *ctx, const struct ldm_block *b, uint8_t **region);
 };
 

@@ -25,7 +25,7 @@ static const char help[] =
     "  -O, --origin           also log the origin\n"
     "  -T, --total SECONDS    give up when the server is unreachable for this long (default 300)\n"
     "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. Each product is logged without -v, too; with -x its\n"
+    "Here -h needs a host: the help is --help. Each product is logged without -v too; with -x its\n"
     "signature is. Exit status: 0 ended by SIGINT or SIGTERM, 1 the server refuses or is away, 2 bad\n"
     "usage.\n";
 

@@ -37,7 +37,7 @@ struct m2c_wave {
     unsigned quiescent;         /* Q: slots in which a channel rests; static: 0 */
     unsigned channels;          /* T: without the base channel, whose number is T; static: N */
     unsigned base_per_slot;     /* L: packets of the base channel in a slot */
-    unsigned slots;             /* of a cycle, before CTSI begins anew: T; static: 256 */
+    unsigned slots;             /* of a cycle, before CTSI starts over: T; static: 256 */
 };
 
 /* 0, or -1 with errno EINVAL for a wave that cannot be: no layer, more than M2C_LAYERS_MAX, a

@@ -66,7 +66,7 @@ static void test_tcp_alone(void **state)
 }
 
 struct beside_tcp {
-    double session_bps, tcp_bps, lost, tcp_lost; /* means; per cent of packets */
+    double session_bps, tcp_bps, lost, tcp_lost; /* means; percent of packets */
 };
 
 static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, double leave_latency_s)
@@ -162,7 +162,7 @@ static void test_leave_latency(void **state)
 
 struct transfer {
     double mean_s, last_s; /* until a receiver has the file: of all; of the last ones */
-    double twice;          /* symbols that it had, per cent: mean */
+    double twice;          /* symbols that it had, percent: mean */
 };
 
 static struct transfer transfer(enum m2c_cc_kind kind, unsigned receivers, double rate_bps,

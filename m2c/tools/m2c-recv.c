@@ -338,7 +338,7 @@ static void receive(struct run *run)
         fprintf(stderr, "m2c-recv: %s\n", why);
 }
 
-/* What M2C10, 7.2, measures. Overheads in per cent of what is needed without them; packets with
+/* What M2C10, 7.2, measures. Overheads in percent of what is needed without them; packets with
  * Ethernet's and IP's headers. */
 static void print_summary(const struct run *run, bool complete)
 {

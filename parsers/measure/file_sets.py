@@ -3,7 +3,7 @@
 them into CSV files.
 
 Throughput of a file-set: 8 x sum of sizes / sum of (arrival - creation) over the files that FMTP
-delivered (with LDM6: that arrived); FFDR: how many per cent of the files that arrived at all FMTP
+delivered (with LDM6: that arrived); FFDR: how many percent of the files that arrived at all FMTP
 delivered alone. What is not defined is -1, as in the scripts.
 """
 

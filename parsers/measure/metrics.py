@@ -3,7 +3,7 @@
 
 Symbols: MPUP16 III-B (throughput eq. 3, FFDR eq. 4, bandwidth eq. 5, CPU), DRFSM21 3.2
 (harmonic-mean throughputs eq. 1-3, FFDR eq. 4-5, MPLR eq. 6). Sizes are bytes, times seconds, rates
-bits/s, shares per cent. What is undefined is a `Value` without value and with the reason.
+bits/s, shares percent. What is undefined is a `Value` without value and with the reason.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from parsers.read.cpu_log import RunTimeSample
 from parsers.read.ps_log import ProcessSample
 
 GROUP_BYTES = 200_000_000  # G of MPUP16 V-C; gives its 27 file-sets for the NGRID hour
-PCPU_STEP = 0.1  # per cent of a core: ps prints pcpu with one decimal
+PCPU_STEP = 0.1  # percent of a core: ps prints pcpu with one decimal
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ def throughput(
 def ffdr(
     order: Sequence[int], received: Mapping[str, Mapping[int, Delivery]], files: FileSet
 ) -> Value:
-    """Lambda(I1, I2), eq. 4: mean over the receivers of |Z_i| / N, in per cent."""
+    """Lambda(I1, I2), eq. 4: mean over the receivers of |Z_i| / N, in percent."""
     if not received:
         return absent("%", "no receiver")
     ids = order[files.first : files.last + 1]

@@ -200,7 +200,7 @@ def _sameness(host: str, columns: Sequence[Column]) -> Sameness:
         how &= all(a.how == b.how for a, b in pairs)
         changed = sum(a.retrans != b.retrans for a, b in pairs)
         retrans &= changed == 0
-        # The delay since the BOP is printed to the microsecond, too.
+        # The delay since the BOP is printed to the microsecond too.
         times &= all((a.arrived_us, a.delay_s) == (b.arrived_us, b.delay_s) for a, b in pairs)
         latencies &= all(a.latency_us == b.latency_us for a, b in pairs)
         differ = max(differ, changed)

@@ -30,7 +30,7 @@ from parsers.read.ldm_log import (
 from parsers.read.products import ListedProduct, compare_products
 
 What = Literal["join", "leave", "kill"]
-# A product that those who stayed had so long before a leave must have been there, too: the longest
+# A product that those who stayed had so long before a leave must have been there too: the longest
 # round trip of the network, a retransmission timeout, and room for a busy machine.
 IN_FLIGHT_S = 1.0
 

@@ -38,7 +38,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Overheads:
-    """The criteria of M2C10, 7.2, in per cent."""
+    """The criteria of M2C10, 7.2, in percent."""
 
     dup: float
     sym: float
@@ -54,7 +54,7 @@ class LayersReceiver:
     time_s: float
     gput_bps: float
     tput_bps: float
-    loss: float  # per cent
+    loss: float  # percent
     received: int
     lost: int
     late: int

@@ -29,7 +29,7 @@ class ProcessSample:
         """CPU seconds the process has used so far.
 
         ps gives CPU time in whole seconds only (`cputimes`), too coarse for a process that uses
-        some per cent of a core for a minute; `pcpu` has three digits more. pcpu/100 x etimes is
+        some percent of a core for a minute; `pcpu` has three digits more. pcpu/100 x etimes is
         low by at most one second's worth of pcpu, as etimes is cut to whole seconds; cputimes
         bounds it from both sides.
         """

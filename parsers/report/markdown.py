@@ -17,7 +17,7 @@ _SPECIAL = str.maketrans(
 
 def render_markdown(report: Report, *, figures: str = "") -> str:
     """`figures` is put before the names of the figures' files ("" or "directory/"). Sections that
-    report.txt leaves out are left out here, too: index.html has them."""
+    report.txt leaves out are left out here too: index.html has them."""
     lines = [f"# {plain(report.title)}", "", plain(report.subtitle), ""]
     for sentence in report.result:
         lines += [plain(sentence), ""]

@@ -150,7 +150,7 @@ def _compared(group: Group) -> list[str]:
 
 def _differences(group: Group) -> list[str]:
     """What differs from the paper by more than its tolerance, with the reason. A derived value is
-    left out where the value it derives from differs, too."""
+    left out where the value it derives from differs too."""
     differing = [c for c in group.comparisons.compared if c.beyond_tolerance and c.ours is not None]
     published = [c for c in differing if not c.derived]
     if not differing:
@@ -212,7 +212,7 @@ def _table(group: Group) -> BriefTable:
 
 
 def _paper(found: Headline | None) -> tuple[str, str]:
-    """The published value and the difference in per cent of it."""
+    """The published value and the difference in percent of it."""
     if found is None:
         return "", ""
     published = f"{found.published / METRICS[found.metric].scale:g}"

@@ -429,7 +429,7 @@ def _statistic(value: float | str | None) -> str:
 
 
 def _model_difference(check: ModelCheck) -> str:
-    """In per cent of the published value; recomputed, so that the column means one thing."""
+    """In percent of the published value; recomputed, so that the column means one thing."""
     if isinstance(check.published, float) and isinstance(check.model, float):
         if check.published == 0:
             return f"{check.model:+.4g}"

@@ -152,7 +152,7 @@ def test_a_report_says_which_clock_made_it(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("no_plots")
 def test_cells_of_different_clocks_are_never_one_figure(tmp_path: Path) -> None:
-    """A mean over two clocks would mean nothing; LDM7 of one beside LDM6 of the other, too."""
+    """A mean over two clocks would mean nothing; LDM7 of one beside LDM6 of the other too."""
     cells = (SyntheticCell("ldm7", clock="native"), SyntheticCell("ldm6", clock="virtual"))
     run = write_synthetic_run(tmp_path, *cells)
     written = write_report(run)

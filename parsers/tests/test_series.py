@@ -18,7 +18,7 @@ def samples(count: int) -> list[RateSample]:
 
 
 def test_minutes_that_samples_cover() -> None:
-    """Means of 0..59, 60..119 and, where the time ends amid the third minute, 120..149."""
+    """Means of 0..59, 60..119 and, where the time ends during the third minute, 120..149."""
     assert per_minute(samples(150), 0.0, 150.0) == ((60.0, 29.5), (120.0, 89.5), (150.0, 134.5))
     assert per_minute(samples(150), 0.0, 300.0) == ((60.0, 29.5), (120.0, 89.5))
     assert per_minute([], 0.0, 300.0) == ()

@@ -154,7 +154,7 @@ def test_cells_meet_under_their_conditions(tmp_path: Path) -> None:
     assert [(r.clock, len(r.columns)) for r in ldm7.repeats] == [("native", 2)]
     assert ldm7.clocks is not None
     assert [c.name for c in ldm7.clocks.virtual] == ["B"]
-    # 0.10 and 0.20 s became 50 us more: the median, 0.15 s, too.
+    # 0.10 and 0.20 s became 50 us more: the median, 0.15 s too.
     assert ldm7.clocks.metrics["latency_p50"].difference == pytest.approx(50e-6)
     assert ldm7.clocks.metrics["cpu"].difference is None
     assert (ldm6.is_one, longer.is_one, ldm7.is_one) == (True, True, False)

@@ -209,7 +209,7 @@ def test_published_values_of_other_conditions_are_not_drawn() -> None:
     assert len(overlays(at={"receivers": 16, "loss": "1%"})) == 1
     assert overlays(at={"receivers": 16, "rate_bps": "60Mbps"}) == []  # ours: r = 20 Mbit/s
     assert len(overlays(at={"receivers": 16, "rate_bps": "20Mbps"})) == 1
-    # A published value beside what we measured is shown where it is, too.
+    # A published value beside what we measured is shown where it is too.
     assert overlays(at={"receivers": 24}) == [(24.0, 24.0, 88.7, "#0072B2")]
 
 

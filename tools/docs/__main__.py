@@ -97,7 +97,7 @@ def indented(text: str) -> str:
     for line in text.splitlines():
         if re.match(r"\d+\. ", line) and not in_block:
             if in_item and lines[-1].startswith("    "):
-                lines.append("")  # or the item would go on with the paragraph
+                lines.append("")  # or the item would continue with the paragraph
             in_item = True
         elif line and not line.startswith("   "):
             in_item = False

@@ -149,7 +149,7 @@ class CircuitTcp:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Unregister what was registered. Connections that use it go on with it."""
+        """Unregister what was registered. Connections that use it continue with it."""
         if self._process is None:
             return
         self._process.terminate()

@@ -24,7 +24,7 @@ from common.shell import NetworkError, check, in_node
 from topologies.model.network import Link, Network
 from topologies.model.wire_plan import WIRE, WirePlan
 
-# Any frame: classic BPF that returns TC_ACT_SHOT. Kernels without act_gact have it, too.
+# Any frame: classic BPF that returns TC_ACT_SHOT. Kernels without act_gact have it too.
 DROP_ALL: Final = ("bpf", "da", "bytecode", "1,6 0 0 2")
 DROP_PREFERENCE: Final = 7  # of the filter; the wires' own filters are at ingress
 NOWHERE: Final = "cut"  # a patch port's peer that no port is

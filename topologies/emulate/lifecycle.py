@@ -38,7 +38,7 @@ from topologies.emulate.marks import (
 
 KIND_UP, KIND_EXPERIMENT = "up", "experiment"
 STATE_FILE = "state.json"
-REMOVALS = 20  # tries to remove a directory that another process removes, too
+REMOVALS = 20  # tries to remove a directory that another process removes too
 
 
 def this_owner() -> str:

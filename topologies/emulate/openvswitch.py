@@ -53,7 +53,7 @@ def _listens(path: Path) -> bool:
 
 
 def seldom() -> list[str]:
-    """What to tell the switch where observers look seldom: its threads do, too."""
+    """What to tell the switch where observers look seldom: its threads do too."""
     period_ms = min(MOST_PERIOD_MS, round(1000 * looking.every_s(0.0)))
     if not period_ms:
         return []

@@ -46,7 +46,7 @@ def test_nodes_links_and_numbers_are_the_networks(name: str) -> None:
 
 
 def test_parameters_and_files(tmp_path: Path) -> None:
-    assert len(topos()["geni5"](receivers=3).hosts()) == 5  # the publisher and the router, too
+    assert len(topos()["geni5"](receivers=3).hosts()) == 5  # the publisher and the router too
     copy = tmp_path / "mine.yaml"
     shutil.copy(TOPOLOGIES / "geni5.yaml", copy)
     assert len(topos()["downpour"](str(copy), receivers=2).hosts()) == 4

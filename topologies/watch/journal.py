@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hears of every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules
 and IPsec while a network runs: the kernel tells those who listen, so a change that is undone a
-moment later is noted, too."""
+moment later is noted too."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def lacking(servers: Servers, host: str) -> set[str]:
 
 
 def forgeries(servers: Servers, layout: int, source: str, may_lose: set[str]) -> None:
-    """Without MACs, each kind of forged datagram amid a feed: all other products arrive intact."""
+    """Without MACs, forged datagrams of each kind: all other products still arrive intact."""
     settings = f"SET fmtp.mac_level 0\nSET fmtp.layout {layout}\n"
     servers.queue("r1").unlink()
     servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("r1")))

@@ -247,7 +247,7 @@ def redundant(ldmd: Path, tools: Path) -> None:
         expect(two.ask(call(6, 12, announced(b"by two", b"d.2"))) == accepted(0, OK), "new")
         head = hashlib.md5(b"by two").digest() + struct.pack(">II", 0, 6)
         two.sock.sendall(call(6, 13, head + b"by two\0\0"))
-        expect(two.ask(call(6, 0)) == accepted(0), "taken, too")
+        expect(two.ask(call(6, 0)) == accepted(0), "taken too")
         d.await_listing([line(b"by one", "d.1"), line(b"by two", "d.2")])
         two.sock.close()
         two, asked = second.accept(struct.pack(">II", 0, 3))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ldmd without disk, without memory and without room in its queue: it goes on with what it can, and
+"""ldmd without disk, memory or room in its queue: it continues with what it can, and
 says what it cannot.
 
 Usage: scarce.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. Disks are small tmpfs in a mount

@@ -205,7 +205,7 @@ static void test_pinned_for_ever(void **state)
     for (unsigned n = 2; n <= 16; n++)
         assert_int_equal(put(q, n, 100), PQ_OK);
     HOLDS(q, 1, 14, 15, 16);
-    /* After 1 comes 14: 2 to 13 are gone. And after 5, which is gone itself, too. */
+    /* After 1 comes 14: 2 to 13 are gone. And after 5, which is gone itself too. */
     struct pq_view w;
     assert_int_equal(pq_next(q, 1, &w), PQ_OK);
     assert_is(&w, 14);

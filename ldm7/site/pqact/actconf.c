@@ -271,7 +271,7 @@ static void take_text(struct parser *p, char *text)
         line++;
         text[strcspn(text, "\r")] = '\0';
         if (is_comment(text)) {
-            /* Within an entry, too. */
+            /* Within an entry too. */
         } else if (continues && entry == none) {
             p->line = line;
             complain(p, text + strspn(text, " \t"), "a feedtype in the first column",

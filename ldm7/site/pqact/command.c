@@ -42,7 +42,7 @@ static uint64_t deadline(const struct commands *c)
     return command_now_ns() + (uint64_t)(c->timeout_s * 1e9);
 }
 
-/* ppoll until a time; signals (a child's end, too) end it. */
+/* ppoll until a time; signals (a child's end too) end it. */
 static int wait_for(struct commands *c, struct pollfd *p, uint64_t deadline_ns)
 {
     uint64_t now = command_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
