@@ -205,7 +205,7 @@ def run_command(options: RunOptions) -> int:
     """Measure the chosen tools in the chosen cells, print the tables, and keep every result.
 
     Exit code: 0 measured (whatever the figures), 1 our own tool failed, 2 bad usage, 130
-    interrupted (--resume goes on).
+    interrupted (--resume continues).
     """
     build = ROOT / "build"
     try:
@@ -230,7 +230,7 @@ def run_command(options: RunOptions) -> int:
         for text in absent_tools(section, not_installed(build)):
             print(f"NOT MEASURED in {section}: {text}", flush=True)
     if options.clock == "auto" and kernel is None:
-        print("no kernel for virtual time: all is measured natively (make virtual-kernel)")
+        print("no kernel for virtual time: measuring everything natively (make virtual-kernel)")
     print(f"{len(left)} of {len(jobs)} jobs to run; results in {store.directory}", flush=True)
     runner = Runner(store, left, options.jobs or len(available_cores()))
     try:

@@ -311,7 +311,7 @@ class _OpenVSwitches:
         deadline = time.monotonic() + READY_LIMIT_S
         while any(self.client._http.get("/v1/health").json()["switches"].values()):
             if time.monotonic() > deadline:
-                raise Failed("switches whose controller was taken away are still connected")
+                raise Failed("switches whose controller was removed are still connected")
             time.sleep(0.05)
         for bridge in SWITCHES if empty else ():
             for what in ("del-flows", "del-groups", "del-meters"):

@@ -61,7 +61,7 @@ def setup_of(job: Job, build: Path, work: Path) -> Setup:
 
 
 def missing(tool: Tool, build: Path) -> list[str]:
-    """What of its needs is not on this machine."""
+    """Return the programs that it needs and this machine lacks."""
     return missing_programs(tool.adapter.needs, build)
 
 

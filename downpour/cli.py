@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `downpour`: the commands of all rooms under one name.
 
-Exit codes: 0 all is well; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
+Exit codes: 0 success; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
 input; 3 a verdict is invalid; 130 interrupted.
 """
 
@@ -42,7 +42,7 @@ from virtual import cli as virtual
 
 TEXT: Final = """A testbed in a box for reliable multicast file-stream distribution.
 
-Exit codes: 0 all is well; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
+Exit codes: 0 success; 1 a cell failed, products differ, or a metric is outside its band; 2 bad
 input; 3 a verdict is invalid; 130 interrupted."""
 
 app = group(TEXT)

@@ -252,7 +252,7 @@ class CleanOptions:
 
 @command(app, "clean", told=told, panel=EXPERIMENTS)
 def clean_command(options: CleanOptions) -> int:
-    """Remove what interrupted and failed runs left."""
+    """Remove leftovers of interrupted and failed runs."""
     from common.files import PARTIAL
     from experiments.cells.run_directory import partial_runs, remove_partial
 

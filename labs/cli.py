@@ -309,9 +309,9 @@ class GradeOptions:
             "-o", "--output", metavar="FILE.csv", help="Output file (default: standard output)."
         ),
     ] = None
-    key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The key that the labs were run with.")
-    ] = None
+    key: Annotated[Path | None, typer.Option(metavar="FILE", help="The key used for the labs.")] = (
+        None
+    )
     rerun: Annotated[
         bool,
         typer.Option("--rerun", help="Run the checks again from the work directories."),

@@ -70,7 +70,7 @@ def shell(lab: Lab, connection: Connection) -> int:
     with contextlib.suppress(OSError):
         history.parent.mkdir(parents=True, exist_ok=True)
         readline.read_history_file(history)
-    print(f"lab {lab.number}: {lab.spec.title}. `help` says what can be done here.")
+    print(f"lab {lab.number}: {lab.spec.title}. `help` lists the commands.")
     try:
         while True:
             try:

@@ -215,12 +215,12 @@ def _integer(text: str) -> int:
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{shown(text)} is no finite number")
+        raise ValueError(f"{shown(text)} is not a finite number")
     return value
 
 
 def _no_constant(text: str) -> float:
-    raise ValueError(f"{text} is no finite number")
+    raise ValueError(f"{text} is not a finite number")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

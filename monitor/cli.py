@@ -228,7 +228,7 @@ class MinutesOptions:
 
 @command(app, "minutes", told=told)
 def minutes_command(options: MinutesOptions) -> int:
-    """Print the DRFSM paper's metrics by minute records."""
+    """Print the DRFSM paper's metrics from minute records."""
     from monitor import minute_text
 
     step_s = 60 * max(1, round((options.step or 0) / 60)) if options.step else WHOLE_S
@@ -254,7 +254,7 @@ class ServeOptions:
     ] = RUNS
     listen: Annotated[
         str,
-        typer.Option(metavar="ADDRESS", help="Another than 127.0.0.1 needs --token-file."),
+        typer.Option(metavar="ADDRESS", help="Addresses other than 127.0.0.1 need --token-file."),
     ] = "127.0.0.1"
     port: Annotated[int, typer.Option(parser=whole, metavar="N", help="Port; 0: any free one.")] = (
         8750
@@ -285,7 +285,7 @@ def _token(options: ServeOptions) -> str:
 
 @command(app, "serve", told=told)
 def serve_command(options: ServeOptions) -> int:
-    """Show a run in a browser: what runs now, or a finished run."""
+    """Show the current or a finished run in a browser."""
     import socket
 
     from common.http.server import BUSY_MAX, bounded

@@ -170,9 +170,9 @@ class Store:
         return int(number)
 
     def _add(self, series: int, points: tuple[Numbers, Numbers]) -> None:
-        """Points in order of time. Blocks that they touch are made anew, and before these blocks
-        that are not much larger than what comes: a point is written anew some twelve times until
-        its block is full, however many come at once."""
+        """Points in order of time. Rewrites the blocks that they touch, and before these the
+        blocks that are not much larger than what comes: each point is rewritten about twelve
+        times until its block is full, however many come at once."""
         first_us, total = int(points[0][0]), len(points[0])
         rows = []
         for first, last, count, data in self._db.execute(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m parsers report RUN_DIR [--quiet] [--full] [--include-invalid]`: a report, made anew.
+"""`python -m parsers report RUN_DIR [--quiet] [--full] [--include-invalid]`: rewrite a report.
 
 Its own process, which `downpour run` and `downpour report` start: the drawing library stays
 out of the runner.

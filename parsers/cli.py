@@ -71,7 +71,7 @@ class ParseOptions:
 def parse_command(options: ParseOptions) -> int:
     """Print a log's records as JSON lines.
 
-    Lines that are not understood go to stderr as file:line (exit code 1). A wrong --format names
+    Lines that it cannot parse go to stderr as file:line (exit code 1). A wrong --format names
     all formats.
     """
     from parsers import reading

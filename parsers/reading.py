@@ -103,7 +103,7 @@ def print_file_sets(
             raise BadFile(f"{path}: no product was received; valid: a receiver's log")
     if metadata is None:
         sent = sent_sizes(found.values())
-        print("what was sent is taken from the logs: no --metadata", file=errors)
+        print("no --metadata: taking the sent products from the logs", file=errors)
     else:
         with _opened(metadata) as stream:
             trace = parse_any_trace(stream.read(), str(metadata))

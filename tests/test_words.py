@@ -40,6 +40,10 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
         ("It takes some 40 ms.", ["about"]),
         ("`he` and the theory of `for ever`", []),
         ("It can not only read but write.", []),
+        ("Each has a clock of its own, and it sees it, too.", ["its own …, their own …", "also"]),
+        ("It sees the frames of its own feed, too large or not.", []),
+        ("The next one goes on with it.", ["continue(s) with"]),
+        ("A key that both have to have", ["must have"]),
     ],
 )
 def test_findings(line: str, remedy: list[str]) -> None:

@@ -467,7 +467,7 @@ class PurgeOptions:
 
 @command(app, "purge", told=told, panel=NETWORKS)
 def purge_command(options: PurgeOptions) -> int:
-    """Remove one run's network, whatever state it is in (root)."""
+    """Remove one run's network in any state (root)."""
     from topologies.emulate import lifecycle
 
     _need_root()

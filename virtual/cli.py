@@ -115,7 +115,7 @@ def run_command(options: RunOptions) -> int:
 
 @command(app, "status", told=told)
 def status_command() -> int:
-    """Say whether there is a kernel for guests, and which."""
+    """Show which kernel guests use, if any."""
     from virtual.kernel_build import find_kernel
 
     kernel = find_kernel()
@@ -150,10 +150,10 @@ class KernelOptions:
 
 @command(app, "kernel", told=told)
 def kernel_command(options: KernelOptions) -> int:
-    """Build the guest's kernel; return at once if it is built.
+    """Build the guest's kernel, unless it is built.
 
     DOWNPOUR_KERNEL=FILE names a built kernel; DOWNPOUR_CACHE=DIR the only cache. Root builds for
-    all users. Exit code: 0 there is one, 1 there is none, 3 its source cannot be had here.
+    all users. Exit code: 0 built, 1 not built, 3 no source available.
     """
     from virtual import kernel_command
 

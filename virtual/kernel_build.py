@@ -61,7 +61,7 @@ def check_required(asked: str, dropped: Sequence[str], version: str) -> None:
     missing = [name for name in required_options(asked) if name in dropped]
     if missing:
         raise EditError(
-            f"kernel {version}: its configuration has not taken {', '.join(missing)}, "
+            f"kernel {version}: its configuration lacks {', '.join(missing)}, "
             f"which a guest needs ({CONFIG.name})"
         )
 
@@ -139,7 +139,7 @@ def _from_best_source(digest: str, download: bool, say: Progress) -> Kernel:
             f"{kernel_fetch.USR_SRC}; get it: apt install linux-source, or --source FILE"
         )
     if not local.seccomp:
-        say(f"{local.path.name} it is: its guests run in ptrace mode, some two times slower")
+        say(f"{local.path.name}: its guests run in ptrace mode, about two times slower")
     return _from_source(local, digest, 0.0, say)
 
 

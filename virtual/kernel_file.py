@@ -67,7 +67,7 @@ def install_kernel(file: Path) -> Kernel:
         raise KernelError(f"found '{file}'; valid: a file that `virtual kernel --export` wrote")
     build = kernel_cache.description_of(file)
     if not build.sha256:
-        raise KernelError(f"{file}: its digest file has no sha256; valid: one that has")
+        raise KernelError(f"{file}: its digest file has no sha256; valid: one with it")
     with kernel_cache.only_builder(lambda: None):
         work = kernel_cache.kernels_directory() / f".build-{os.getpid()}"
         try:

@@ -64,7 +64,7 @@ def machine_walls() -> Walls:
     try:
         return Walls(**json.loads(done.stdout))
     except (ValueError, TypeError):
-        raise WallError(f"cannot find out about walls: {done.stderr.strip()[-300:]}") from None
+        raise WallError(f"cannot check the sandbox: {done.stderr.strip()[-300:]}") from None
 
 
 def chosen_walls() -> Walls:

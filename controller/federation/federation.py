@@ -465,7 +465,7 @@ class Federation:
                 ):
                     continue
                 if record.tree.entries or record.wanted:
-                    LOG.info("path=%s is no more: its segments are released", name)
+                    LOG.info("path=%s is gone: its segments are released", name)
                     now = self._now()
                     self._carry_out(coordinator.remove_leaves(now, NOBODY, name, None))
 

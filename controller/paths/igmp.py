@@ -223,7 +223,7 @@ def _addresses(body: bytes, offset: int, count: int) -> tuple[IPv4Address, ...]:
 
 def _check_group(group: IPv4Address) -> None:
     if not group.is_multicast:
-        raise NotIgmp(f"group {group} is no multicast address")
+        raise NotIgmp(f"group {group} is not a multicast address")
 
 
 def _u16(data: bytes, offset: int) -> int:

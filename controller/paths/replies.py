@@ -164,7 +164,7 @@ def header(message: bytes) -> Header:
     version).
     """
     if len(message) < HEADER.size:
-        raise Malformed(f"{len(message)} bytes are no OpenFlow header")
+        raise Malformed(f"{len(message)} bytes are not an OpenFlow header")
     found = Header(*HEADER.unpack_from(message))
     if found.length != len(message):
         raise Malformed(f"length field {found.length} of a message of {len(message)} bytes")
@@ -221,7 +221,7 @@ def _exactly(is_valid: bool, kind: Type, size: int) -> None:
 def multipart(message: bytes) -> Part:
     """Parse a part of a multipart reply. Raises Malformed."""
     if len(message) < HEADER.size + _MULTIPART.size:
-        raise Malformed(f"{len(message)} bytes are no MULTIPART_REPLY")
+        raise Malformed(f"{len(message)} bytes are not a MULTIPART_REPLY")
     kind, flags = _MULTIPART.unpack_from(message, HEADER.size)
     return Part(kind, bool(flags & MORE), message[HEADER.size + _MULTIPART.size :])
 
@@ -229,7 +229,7 @@ def multipart(message: bytes) -> Part:
 def packet_in(message: bytes) -> PacketIn:
     """Parse a PACKET_IN. Raises Malformed, also without an in_port field."""
     if len(message) < 32:
-        raise Malformed(f"{len(message)} bytes are no PACKET_IN")
+        raise Malformed(f"{len(message)} bytes are not a PACKET_IN")
     _, _, _, _, cookie = _PACKET_IN.unpack_from(message, HEADER.size)
     fields, end = _match(message, 24)
     frame = message[end + 2 :]
@@ -287,7 +287,7 @@ def meter_counts(body: bytes) -> Iterator[MeterCounts]:
     while offset < len(body):
         # The meter id comes first, then the entry's length.
         if len(body) - offset < 40:
-            raise Malformed(f"{len(body) - offset} bytes are no meter entry")
+            raise Malformed(f"{len(body) - offset} bytes are not a meter entry")
         number, length, used, packets, size, _, _ = struct.unpack_from("!IH6xIQQII", body, offset)
         if length < 40 or (length - 40) % 16 or length > len(body) - offset:
             raise Malformed(f"meter entry of length {length}")

@@ -83,7 +83,7 @@ class Monitor:
         stats = {s: answer for s, answer in answers.items() if isinstance(answer, SwitchStats)}
         for switch, answer in answers.items():
             if not isinstance(answer, SwitchStats):
-                LOG.warning("switch '%s' does not tell its counters: %s", switch, answer)
+                LOG.warning("switch '%s' does not report its counters: %s", switch, answer)
         restarted = self._follow_events()
         regrouped: dict[int, set[str]] = {}
         for (switch, number), times in changes_then.items():

@@ -162,7 +162,7 @@ class PathState:
                 422,
                 "invalid",
                 "Invalid request",
-                f"end_time {end_time:.3f} is over; valid: after now ({self.clock():.3f})",
+                f"end_time {end_time:.3f} is in the past; valid: after now ({self.clock():.3f})",
             )
 
     def check_not_held(self, name: str) -> None:

@@ -230,7 +230,7 @@ def test_messages_that_the_framework_may_see() -> None:
 @pytest.mark.parametrize(
     ("raw", "text"),
     [
-        (b"\4\0\0", "3 bytes are no OpenFlow header"),
+        (b"\4\0\0", "3 bytes are not an OpenFlow header"),
         (b"\4\2\0\7\0\0\0\0", "length field 7 of a message of 8 bytes"),
         (message(2, b"", version=1), "version 0x01 instead of 0x04"),
         (message(14, b""), "message type 14 is not for a controller"),
@@ -239,7 +239,7 @@ def test_messages_that_the_framework_may_see() -> None:
         (message(6, bytes(23)), "31 bytes are no FEATURES_REPLY"),
         (message(12, bytes(71)), "79 bytes are no PORT_STATUS"),
         (message(21, b"x"), "9 bytes are no BARRIER_REPLY"),
-        (message(19, b"\0"), "9 bytes are no MULTIPART_REPLY"),
+        (message(19, b"\0"), "9 bytes are not a MULTIPART_REPLY"),
         (multipart(13, bytes(65)), "no MULTIPART_REPLY"),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the REST interface takes: names, numbers, methods; and what of it reaches the log."""
+"""What the REST interface accepts (names, numbers, methods), and what reaches the log."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def test_numbers_are_those_of_the_schema(rig: Rig) -> None:
 
 def test_the_schema_tells_what_is_checked_besides(rig: Rig) -> None:
     past = {**PATH, "end_time": rig.clock.now - 1}
-    assert_problem(rig.http.post("/v1/paths", json=past), 422, "is over; valid: after now")
+    assert_problem(rig.http.post("/v1/paths", json=past), 422, "is in the past; valid: after now")
     schemas = rig.http.get("/openapi.json").json()["components"]["schemas"]
     request = schemas["PathRequest"]["properties"]
     assert "later than now" in str(request["end_time"])

@@ -395,7 +395,7 @@ class CellBase:
             with PathClient(self.emulation.controller_socket) as service:
                 paths = service.paths()
         except PathClientError as error:
-            raise CellError(f"the path service does not tell its paths: {error}") from None
+            raise CellError(f"the path service does not report its paths: {error}") from None
         write_json(self.out / file, paths)
         return paths
 

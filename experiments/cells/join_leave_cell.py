@@ -278,7 +278,7 @@ class JoinLeaveRun(CellBase):
             with PathClient(self.emulation.controller_socket) as service:
                 counters = [service.counters(name) for name in self.roots]
         except PathClientError as error:
-            raise CellError(f"the path service does not tell its counters: {error}") from None
+            raise CellError(f"the path service does not report its counters: {error}") from None
         write_json(self.out / "path-counters.json", counters)
 
     def _start_inserts(self) -> list[subprocess.Popen[bytes]]:

@@ -49,4 +49,4 @@ class LayersRun(CarouselRun):
             with PathClient(self.emulation.controller_socket) as service:
                 write_json(self.out / "channels.json", service.counters(self.feed.name))
         except PathClientError as error:
-            raise CellError(f"the path service does not tell its counters: {error}") from None
+            raise CellError(f"the path service does not report its counters: {error}") from None

@@ -32,7 +32,7 @@ def select(cells: Sequence[C], expressions: Sequence[str]) -> list[C]:
             others = ", ".join(cell.cell for cell in found[:8])
             more = f" and {len(found) - 8} more" if len(found) > 8 else ""
             raise UsageError(
-                f"--only: found '{expression}', which no cell is left by; valid: one that some of "
+                f"--only: found '{expression}', which no cell matches; valid: one that some of "
                 f"{others}{more} meet"
             )
         found = kept

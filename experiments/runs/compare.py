@@ -101,7 +101,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
     for path in paths:
         if not path.is_dir():
             raise NotComparable(
-                f"found {path}, which is no directory; valid: runs/EXPERIMENT/STAMP"
+                f"found {path}, which is not a directory; valid: runs/EXPERIMENT/STAMP"
             )
         if (same := seen.get(path.resolve())) is not None:
             raise NotComparable(f"found {path}, the same run as {same}; valid: each run once")

@@ -273,7 +273,7 @@ class RegressionOptions(BuildOptions):
     ] = None
     bands: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Other bands than catalogue/bands/NAME.yaml."),
+        typer.Option(metavar="FILE", help="Use these bands instead of catalogue/bands/NAME.yaml."),
     ] = None
     junit: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write JUnit XML to this file.")
@@ -290,8 +290,7 @@ class RegressionOptions(BuildOptions):
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write a proposal of new bands there and show what differs; the bands in force "
-            "stay as they are.",
+            help="Write proposed bands to this file and show what differs; the current bands stay.",
         ),
     ] = None
     tolerance: Annotated[

@@ -327,7 +327,7 @@ def _run(original: Original, options: RepeatOptions) -> Path:
     if wrong:
         more = "; --other-programs continues anyway" if programs else ""
         listed = "\n".join(f"  {text}" for text in wrong)
-        raise UsageError(f"found what is not as {original.path} had it{more}:\n{listed}")
+        raise UsageError(f"found differences from {original.path}{more}:\n{listed}")
     runner.check_machine(planned, RUNS, options.build, clock.name)
     result = runner.run_experiment(
         original.spec,

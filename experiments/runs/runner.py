@@ -284,7 +284,7 @@ def _tell_resumed(
     reporter.note(f"resumed: {', '.join(taken)}")
     other = [name for name in taken if run_of(run.cells / name).get("git") != git]
     if other:
-        reporter.note(f"*** of these, run by another state of the code: {', '.join(other)}")
+        reporter.note(f"*** of these, run by a different version of the code: {', '.join(other)}")
 
 
 def _ended(

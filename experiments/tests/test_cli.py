@@ -189,7 +189,7 @@ def test_clean_removes_leftovers_only(runs: Path) -> None:
         ("receivers=9", "--only: found '9' in 'receivers=9'; valid: receivers=8"),
         ("rate=20", "--only: found 'rate='; valid: protocol, receivers, rate_bps, loss, repeat"),
         ("ldm[", "found 'ldm[' (unterminated character set"),
-        ("tcp", "--only: found 'tcp', which no cell is left by"),
+        ("tcp", "--only: found 'tcp', which no cell matches"),
     ],
 )
 def test_only_what_is_there(only: str, expected: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -541,7 +541,7 @@ def test_cells_of_another_state_of_the_code_are_named(
     other = {"commit": "0" * 40, "dirty": False}
     monkeypatch.setattr("experiments.runs.manifest.git_state", lambda _root: other)
     run(tmp_path, resume=True)
-    assert "run by another state of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in (
+    assert "run by a different version of the code: ldm7-m2-r20-p1, ldm6-m2-r20-p1" in (
         capsys.readouterr().out
     )
 

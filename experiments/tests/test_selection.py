@@ -47,7 +47,7 @@ def test_only(sweep: tuple[CellSpec, ...], only: list[str], count: int) -> None:
 
 
 def test_nothing_left(sweep: tuple[CellSpec, ...]) -> None:
-    with pytest.raises(UsageError, match="--only: found 'm8', which no cell is left by"):
+    with pytest.raises(UsageError, match="--only: found 'm8', which no cell matches"):
         select(sweep, ["receivers=4", "m8"])
 
 

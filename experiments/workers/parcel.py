@@ -164,4 +164,4 @@ def unpack(packed: bytes, out: Path) -> None:
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 (out / name).write_bytes(content.read())
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ParcelError(f"a result is no archive: {error}") from None
+        raise ParcelError(f"a result is not an archive: {error}") from None

@@ -52,8 +52,7 @@ enum fcast_begin place_open(struct places *p, uint64_t source, uint64_t tsi, uin
 /* The object's bytes. -1 with errno. */
 int place_read(void *place, uint64_t at, void *bytes, size_t len);
 /* The object's bytes [at, at + bytes) become the file `name` in dir_fd, without being copied; it
- * has the mode of a new file. false: they are not all of a file of its own, or cannot be moved
- * there. */
+ * has the mode of a new file. false: the file holds other bytes too, or cannot be moved there. */
 bool place_move(void *place, uint64_t at, uint64_t bytes, int dir_fd, const char *name);
 /* Could place_move() take them? */
 bool place_may_move(void *place, uint64_t at, uint64_t bytes);

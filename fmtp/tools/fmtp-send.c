@@ -166,7 +166,7 @@ static void read_names(struct run *run)
         memmove(run->line, run->line + used, run->line_len);
     }
     if (run->line_len == sizeof run->line - 1)
-        die_usage("standard input: line of more than %zu bytes; valid is a path a line",
+        die_usage("standard input: line of more than %zu bytes; valid: one path per line",
                   run->line_len);
 }
 

@@ -17,7 +17,7 @@ struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n
     last = htonl(ntohl(last) + n);
     memcpy(at, &last, sizeof last);
     if (!tp_address_is_multicast(&a))
-        die_usage("--base: group %u above it is no multicast address; valid: a lower --base", n);
+        die_usage("--base: group %u above it is not a multicast address; valid: a lower --base", n);
     return a;
 }
 

@@ -17,7 +17,7 @@ class Value:
 
     def __post_init__(self) -> None:
         if (self.value is None) != bool(self.reason):
-            raise ValueError("a value and a reason exclude each other; one of them must be there")
+            raise ValueError("a value and a reason exclude each other; give one of them")
 
 
 def absent(unit: str, reason: str) -> Value:

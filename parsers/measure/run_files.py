@@ -164,7 +164,7 @@ def load_join_leave(directory: Path) -> JoinLeaveData:
     cell = join_leave.parse_cell(read_text(directory / "cell.json"), str(directory / "cell.json"))
     events = files.document("events.json", parse_events)
     if events is None:
-        raise BadFile(f"{directory / 'events.json'} is missing: who joined what is not known")
+        raise BadFile(f"{directory / 'events.json'} is missing: it says who joined what")
     names = list(cell.endpoints)
     feeds = [feed.name for feed in cell.feeds]
     lists = [*(f"{cell.publisher}.{feed}" for feed in feeds), *names]

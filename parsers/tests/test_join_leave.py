@@ -247,7 +247,7 @@ def test_bad_files_are_told(run_dir: Path) -> None:
     with pytest.raises(BadFile, match="paths-end.json: name: Input should be a valid string"):
         write_report(run_dir)
     (cell_of(run_dir) / "events.json").unlink()
-    with pytest.raises(BadFile, match="events.json is missing: who joined what is not known"):
+    with pytest.raises(BadFile, match="events.json is missing: it says who joined what"):
         write_report(run_dir)
 
 

@@ -119,7 +119,7 @@ def _cell(text: str) -> str:
 
 
 def drawn(page: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with new tables."""
     tables = {"smoke": smoke, "claims": claims}
     return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
 

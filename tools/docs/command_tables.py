@@ -63,7 +63,7 @@ def factors() -> str:
 
 
 def drawn(page: str) -> str:
-    """Return the page with its tables made anew."""
+    """Return the page with new tables."""
     tables = {"commands": commands, "factors": factors, "variables": variables}
     return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
 

@@ -101,7 +101,7 @@ def _graphviz_lines(house: nx.DiGraph[str]) -> Iterator[str]:
 
 
 def drawn(page: str) -> str:
-    """Return a page with its drawings, the blocks between `<!-- house: … -->` marks, made anew."""
+    """Return a page with its drawings, the blocks between `<!-- house: … -->` marks, redrawn."""
     for name, house in (("python", python_house()), ("c", c_house())):
         start = page.index("\n", page.index(f"<!-- house: {name} -->")) + 1
         end = page.index("<!-- end -->", start)

@@ -115,7 +115,7 @@ class Links:
         return tuple(self._broken)
 
     def break_again(self, switch: str) -> None:
-        """For a switch that was made anew: its patch ports of links that are cut work again."""
+        """For a recreated switch: its patch ports of links that are cut work again."""
         for name in self.links_of(switch):
             if name in self._broken and self.made(name) is Made.PATCH:
                 silent = self._broken.pop(name)

@@ -20,7 +20,7 @@ def sent_bytes(sar_log: Path, interface: str) -> float:
 
     Its last lines begin with "Average:" and count what was counted before.
     """
-    raise NotImplementedError("yours to write, some five lines (step 3)")
+    raise NotImplementedError("yours to write, about five lines (step 3)")
 
 
 def main() -> None:

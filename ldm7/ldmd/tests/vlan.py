@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """LDM7 over a VLAN: the publisher makes its interface with its queues, the subscriber its own when
-it is told its address.
+it learns its address.
 
-Usage: vlan.py LDMD TOOLS_DIRECTORY, as integration.py. Needs 802.1Q: where this kernel has it not,
-a guest has (virtual/tests/test_vlan_in_guest.py).
+Usage: vlan.py LDMD TOOLS_DIRECTORY, as integration.py. Needs 802.1Q: if this kernel lacks it, a
+guest has it (virtual/tests/test_vlan_in_guest.py).
 """
 
 from __future__ import annotations
