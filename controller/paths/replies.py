@@ -215,7 +215,7 @@ def check(message: bytes) -> Type:
 
 def _exactly(is_valid: bool, kind: Type, size: int) -> None:
     if not is_valid:
-        raise Malformed(f"{size} bytes are no {kind.name}")
+        raise Malformed(f"{size} bytes are not a {kind.name}")
 
 
 def multipart(message: bytes) -> Part:

@@ -236,11 +236,11 @@ def test_messages_that_the_framework_may_see() -> None:
         (message(14, b""), "message type 14 is not for a controller"),
         (message(0, struct.pack("!HH", 1, 0)), "element of length 0"),
         (message(0, struct.pack("!HH", 1, 60)), "element of length 60 in 4 bytes"),
-        (message(6, bytes(23)), "31 bytes are no FEATURES_REPLY"),
-        (message(12, bytes(71)), "79 bytes are no PORT_STATUS"),
-        (message(21, b"x"), "9 bytes are no BARRIER_REPLY"),
+        (message(6, bytes(23)), "31 bytes are not a FEATURES_REPLY"),
+        (message(12, bytes(71)), "79 bytes are not a PORT_STATUS"),
+        (message(21, b"x"), "9 bytes are not a BARRIER_REPLY"),
         (message(19, b"\0"), "9 bytes are not a MULTIPART_REPLY"),
-        (multipart(13, bytes(65)), "no MULTIPART_REPLY"),
+        (multipart(13, bytes(65)), "not a MULTIPART_REPLY"),
     ],
 )
 def test_malformed_messages(raw: bytes, text: str) -> None:
