@@ -170,7 +170,7 @@ class Network:
         self._read_back()
 
     def _read_back(self) -> None:
-        """Emulators ignore impossible values; what is not as asked ends the run."""
+        """End the run if a setting differs: emulators ignore impossible values."""
         job = self.job
         if job.loss:
             for i in range(1, len(self._holders)):

@@ -57,8 +57,8 @@ class LineFormatter(logging.Formatter):
 
 
 class _LogFile(logging.handlers.WatchedFileHandler):
-    """A log file, opened anew when logrotate has moved it away. That it cannot be written (a full
-    disk) is told on stderr, once until it can."""
+    """A log file that is reopened when logrotate has moved it away. If it cannot be written (a
+    full disk), stderr says so, once until it can."""
 
     _is_failing = False
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour lab case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
-something done behind its back (labs/hidden_faults.py). Its verdict is taken away: the student
-gives it.
+a hidden fault (labs/hidden_faults.py). Its verdict is removed: the student gives it.
 """
 
 from __future__ import annotations

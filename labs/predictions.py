@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prediction.yaml: what a student wrote down before measuring. Whether it was before is told by
-the file's time, which somebody who wants to can set."""
+"""prediction.yaml: what a student wrote down before measuring. The file's time shows whether it
+was before; a student who wants to can set it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet's prompt on a network that is up. What would kill by name, or change what the run's own
-process manages, is replaced or refused."""
+"""Mininet's prompt on a running network. It replaces or refuses commands that would kill by name,
+or change what the run's own process manages."""
 
 from __future__ import annotations
 

@@ -210,8 +210,8 @@ def kernel_file_given() -> Path | None:
 
 
 def fits(build: Build, digest: str = "") -> bool:
-    """Whether a kernel is made of what goes in now. `digest`: by this machine's compiler; "": by
-    any. A kernel that was installed from a file may come from any compiler."""
+    """Tell whether a kernel was built from the present inputs. `digest`: by this machine's
+    compiler; "": by any. A kernel installed from a file may come from any compiler."""
     if digest and build.origin == "built":
         return build.digest == digest
     return build.digest == current_digest(build.compiler)

@@ -3,8 +3,8 @@
 
 The coordinator, in the root's domain, asks every other domain on the way to book its segment; when
 all have, it writes its own booking down: that decides. Before, or when its user cancels, a domain's
-booking is void: each is told, and each asks the coordinator from time to time whether the
-reservation exists (presumed abort, as for paths). A domain that has lost its booking is asked anew.
+booking is void: the coordinator tells each, and each asks it from time to time whether the
+reservation exists (presumed abort, as for paths). It asks a domain that lost its booking again.
 
 At the start every domain installs what it has booked by its own clock. The coordinator then adopts
 the tree as decided, and the segments are those of any path (`Coordinator.verify`).

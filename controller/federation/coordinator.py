@@ -8,16 +8,16 @@ A leaf in another domain joins in three steps (`add_leaf`):
             that frames enter the other domains when all is ready
   decide    the new tree is written to the store: now the leaf is there
 
-Whatever goes wrong before the decision is written (a refusal, no answer in time, a restart of this
-controller) is undone: each domain that may know of the attempt is told the segment that remains,
-again and again until it confirms. So there is no doubt to resolve: what the store has decided is
-what holds (presumed abort). Leaves that leave (`remove_leaves`) are decided first, then released.
-From time to time every domain is asked whether it still has its segment (`verify`); one that has
-lost it is asked to reserve and commit it anew. When a hand-off link fails, the leaves behind it are
-released and join again by another way; until one is found they are `wanted`.
+If anything fails before the decision is written (a refusal, no answer in time, a restart of this
+controller), the coordinator undoes it: it sends the remaining segment to each domain that may know
+of the attempt, until the domain confirms. So nothing stays in doubt: the store's decision holds
+(presumed abort). For leaves that leave (`remove_leaves`) it decides first, then releases. From time
+to time it asks every domain whether it still has its segment (`verify`), and asks one that lost it
+to reserve and commit it again. When a hand-off link fails, the coordinator releases the leaves
+behind it, and they rejoin by another route; until one is found they are `wanted`.
 
-Methods return effects, to be carried out in their order: what is saved must be on disk before what
-follows is sent. `now` is in epoch seconds and must not go back.
+Methods return effects, to be run in order: saves must be on disk before later messages leave.
+`now` is in epoch seconds and must not go back.
 """
 
 from __future__ import annotations
@@ -544,6 +544,6 @@ def _unconfirmed(path: str, unsettled: list[str]) -> Problem:
         504,
         "unconfirmed",
         "Not confirmed in time",
-        f"path '{path}': not confirmed by domain {', '.join(map(repr, unsettled))}; it is told "
-        "again until it confirms",
+        f"path '{path}': not confirmed by domain {', '.join(map(repr, unsettled))}; "
+        "repeated until it confirms",
     )

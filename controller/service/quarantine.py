@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers and VLAN ids that a change freed, until every switch has forgotten them.
 
-A switch that is told to delete an entry and does not confirm may go on forwarding by it. If another
-path got the VLAN id meanwhile, its frames would reach the old leaves.
+A switch that does not confirm the deletion of an entry may still forward by it. If another path
+got the VLAN id meanwhile, its frames would reach the old leaves.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def main(options: RegressionOptions) -> int:
 
 
 def undecided(run: Path, failed: Iterable[str]) -> str:
-    """Return why no bands may be made of a run: cells that failed, or whose verdict is invalid,
-    whatever the bands say of them. Empty: they may. Raises RunError."""
+    """Return why a run cannot give bands: cells that failed, or whose verdict is invalid, whatever
+    the bands say of them. Empty: it can. Raises RunError."""
     found = [f"{cell} failed" for cell in sorted(failed)]
     for cell, measured in sorted(_metrics(run)["cells"].items()):
         if measured.get("values", {}).get("verdict_invalid", {}).get("value") == 1:

@@ -100,7 +100,7 @@ class Surveillance:
             self._look("meanwhile", self._before)
 
     def _look(self, when: str, before: Inventory | None) -> Inventory:
-        """Take the inventory; note what is not as planned, and not as it was `before`."""
+        """Take the inventory; note differences from the plan and from `before`."""
         began = time.thread_time()
         at_s = time.time() - self._begin
         try:

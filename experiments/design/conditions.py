@@ -72,7 +72,7 @@ class Conditions:
         return handicap(self.first_receiver)
 
     def to_dict(self) -> dict[str, object]:
-        """Return what is not as usual."""
+        """Return the unusual conditions."""
         usual = asdict(Conditions())
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 

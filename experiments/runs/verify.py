@@ -47,7 +47,7 @@ class Checked:
 
 
 def check_files(directory: Path, files: list[Path]) -> list[str]:
-    """Return what is not as the directory's digests.json says."""
+    """Return the differences from the directory's digests.json."""
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
@@ -88,8 +88,8 @@ def _shown(value: object) -> str:
 
 
 def verify(run: Path, progress: Callable[[str], None] | None = None) -> tuple[Checked, ...]:
-    """Checks a run directory: its cells by name, then the whole. `progress(text)` is told what goes
-    on. Raises BadFile or OSError if there is nothing to compare."""
+    """Check a run directory: its cells by name, then the whole. Calls `progress(text)` for each
+    step. Raises BadFile or OSError if there is nothing to compare."""
     tell = progress if progress is not None else lambda _: None
     metrics_file = run / "metrics.json"
     try:

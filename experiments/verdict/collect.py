@@ -132,8 +132,8 @@ def _has_full_queues(cell: CellSpec) -> bool:
 
 
 def congested(network: Network) -> frozenset[str]:
-    """Return where competing flows fill queues: "<node>/<interface>" at both ends of what a link
-    with a rate is made of."""
+    """Return where competing flows fill queues: "<node>/<interface>" at both ends of each part of
+    a link with a rate."""
     found = set()
     for link in wire_plan.plan(network, "netem").links:
         for direction, source in zip(link.directions, (link.link.a, link.link.b), strict=True):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker is made of: a guest runs its host's programs, so other packages are other machines,
-whose figures may differ. Cells of one run go to workers that say the same."""
+"""A worker's environment: a guest runs its host's programs, so with other packages it is another
+machine, whose figures may differ. Cells of one run go to workers with the same environment."""
 
 from __future__ import annotations
 

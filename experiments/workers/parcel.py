@@ -30,10 +30,10 @@ class ParcelError(Exception):
 
 @dataclass(frozen=True)
 class Terms:
-    """How a worker runs a cell. `memory_bytes`: for its guest, None: what is free there.
-    `environment`: what the worker must be made of, None: whatever it is. `out`: where its files go,
-    None: beside the parcel. `lease`: a file that the runner renews; None: standard input ends with
-    the runner."""
+    """How a worker runs a cell. `memory_bytes`: for its guest, None: the free memory there.
+    `environment`: that the worker must have, None: any. `out`: directory of its files, None:
+    beside the parcel. `lease`: a file that the runner renews; None: standard input ends with the
+    runner."""
 
     limit_s: float | None
     stall_s: float

@@ -58,8 +58,8 @@ class Told:
 
 
 class Workers:
-    """What a run's workers are made of: the first that ends a cell says it for all, unless `mixed`
-    lets others in."""
+    """The environment of a run's workers: the first that ends a cell sets it for all, unless
+    `mixed` accepts others."""
 
     def __init__(self, at: object, *, mixed: bool, known: Mapping[str, str] | None = None) -> None:
         self._at, self._mixed, self._known = str(at), mixed, known
@@ -67,7 +67,7 @@ class Workers:
 
     @property
     def demanded(self) -> Mapping[str, str] | None:
-        """Return what a worker must be made of; None: that is open, or does not matter."""
+        """Return the environment that a worker must have; None: open, or any."""
         return None if self._mixed else self._known
 
     def check(self, ended: Ended, out: Path) -> None:

@@ -167,7 +167,7 @@ def fills_up(m: Site, disk_bytes: int, files: list[Path]) -> None:
         receiver = m.receive(disk)
         receiver.ends(1)
         lines = [line for line in receiver.said().splitlines() if "No space left" in line]
-        expect(len(lines) == 1 and f"waits in {disk}/.fcast" in lines[0], receiver.said())
+        expect(len(lines) == 1 and f"stay in {disk}/.fcast" in lines[0], receiver.said())
         expect(receiver.counts()["result"] == "incomplete", receiver.told())
         expect([name for name in names(disk) if name != ".fcast"] == [], f"left: {names(disk)}")
         resize(disk, 40 * MB)

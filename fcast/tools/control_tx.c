@@ -117,7 +117,7 @@ static int prepare(struct fcast_tx *tx, double redundancy, struct tp_error *err)
     cfg.tsi = cfg.random % UINT16_MAX + 1;
     tx->sender = fcast_sender_new(&cfg);
     if (!tx->sender)
-        return tp_fail(err, "this code cannot be: %s", strerror(errno));
+        return tp_fail(err, "impossible code: %s", strerror(errno));
     const struct fcast_store source = source_store(&tx->file);
     if (fcast_sender_add(tx->sender, &meta, meta.length, &source, &toi) < 0)
         return tp_fail(err, "'%s', %llu bytes: %s", tx->path, (unsigned long long)meta.length,

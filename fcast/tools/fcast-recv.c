@@ -50,10 +50,10 @@ static const char usage[] =
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
-    "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
-    "What is incomplete waits in DIR/.fcast; the next fcast-recv continues with it.\n"
-    "Exit status: 0 when all files are here, 1 when some are not or on failure, 2 on\n"
-    "wrong usage.\n";
+    "A file appears in DIR only when complete; it replaces a file of the same name.\n"
+    "Incomplete files stay in DIR/.fcast; the next fcast-recv continues them.\n"
+    "Exit status: 0 if all files are complete, 1 if some are missing or on failure,\n"
+    "2 on wrong usage.\n";
 
 struct run {
     struct session session;
@@ -294,7 +294,7 @@ static void receive(struct run *run)
         why = why_end(run);
     }
     if (run->arrival.places.error)
-        fprintf(stderr, "fcast-recv: '%s': %s; what came waits in %s/.fcast\n",
+        fprintf(stderr, "fcast-recv: '%s': %s; received parts stay in %s/.fcast\n",
                 run->arrival.dir_path, strerror(run->arrival.places.error), run->arrival.dir_path);
     else if (why)
         fprintf(stderr, "fcast-recv: %s\n", why);

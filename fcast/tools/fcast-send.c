@@ -45,7 +45,7 @@ static const char usage[] =
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
-    "Exit status: 0 when all rounds were sent or a signal came, 1 on failure, 2 on\n"
+    "Exit status: 0 if all rounds were sent or a signal arrived, 1 on failure, 2 on\n"
     "wrong usage.\n";
 
 struct run {
@@ -308,7 +308,7 @@ static void prepare(struct run *run)
     run->cfg.repair = cache_store(&run->cache);
     run->sender = fcast_sender_new(&run->cfg);
     if (!run->sender)
-        die("this code cannot be: %s", strerror(errno));
+        die("impossible code: %s", strerror(errno));
     explicit_bzero(run->key, sizeof run->key);
     for (int i = 0; i < run->count; i++)
         add_file(run, &run->files[i]);

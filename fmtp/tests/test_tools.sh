@@ -175,7 +175,7 @@ $bounded "$recv" --server "127.0.0.1:$port" --group "$group" --interface 127.0.0
 got=$?
 wait $killer; kill $holder; wait $sender
 [ $got = 3 ] || fail "exit $got instead of 3: its sender was killed"
-grep -q 'sender was lost before it said that it was done' "$dir/1.err" || fail "no line on the lost sender"
+grep -q 'connection broke before the sender announced its end' "$dir/1.err" || fail "no line on the lost sender"
 grep -q 'products=1 .*result=sender-lost' "$dir/1.out" || fail "result of a lost sender"
 
 # Wrong usage: exit status, and the offending text in the message.

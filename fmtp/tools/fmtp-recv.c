@@ -68,10 +68,10 @@ static const char usage[] =
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
-    "A file appears in DIR complete or not at all; one of the same name is replaced.\n"
-    "Exit status: 0 if nothing was missed, 1 if something was or on failure, 2 on\n"
-    "wrong usage, 3 if nothing was missed but a sender was lost before it said that it\n"
-    "was done.\n";
+    "A file appears in DIR only when complete; it replaces a file of the same name.\n"
+    "Exit status: 0 if all files arrived, 1 if a file is missing or on failure, 2 on\n"
+    "wrong usage, 3 if all files arrived but the connection to a sender broke before\n"
+    "it announced its end.\n";
 
 static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                    struct timespec start)
@@ -418,7 +418,8 @@ static bool is_complete(const struct run *run)
     for (unsigned i = 0; i < run->nfeeds; i++) {
         const struct feed *f = &run->feeds[i];
         if (is_cut_off(f))
-            fprintf(stderr, "fmtp-recv: the sender was lost before it said that it was done: %s\n",
+            fprintf(stderr,
+                    "fmtp-recv: the connection broke before the sender announced its end: %s\n",
                     f->err.text);
         else if (f->lost && (!ok || !run->received))
             fprintf(stderr, "fmtp-recv: %s\n", f->err.text);

@@ -96,7 +96,7 @@ static const char usage[] =
     "  --help, --version\n"
     "\n"
     "Prints a line per file and one for the run. Exit status: 0 if every receiver\n"
-    "acknowledged every file, 1 if not or on failure, 2 on wrong usage.\n";
+    "acknowledged every file, 1 if one did not or on failure, 2 on wrong usage.\n";
 
 static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release why)
 {
@@ -472,7 +472,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
     for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, &a, c);
     if (run->state && a.first_index)
-        die_usage("--first-index and --state together; valid is one of them");
+        die_usage("--first-index and --state together; valid: one of them");
     if (run->state)
         run->next_index = read_state(run->state);
     COMMON_OPTIONS_TO(a.cfg, a.common);

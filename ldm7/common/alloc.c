@@ -10,7 +10,7 @@
 
 void alloc_fails(size_t bytes)
 {
-    log_error("out of memory: %zu bytes are not to be had", bytes);
+    log_error("out of memory: cannot allocate %zu bytes", bytes);
     _exit(ALLOC_EXIT);
 }
 

@@ -11,7 +11,7 @@
 
 enum { ALLOC_EXIT = 1 }; /* "a system error" of the manual pages */
 
-/* Logs that `bytes` bytes are not to be had and ends the process, also a forked one, at once. */
+/* Logs that it cannot allocate `bytes` bytes, and ends the process, also a forked one, at once. */
 _Noreturn void alloc_fails(size_t bytes);
 
 /* n elements of `bytes` bytes each, all zero. The caller frees. */

@@ -44,7 +44,7 @@ static int enter(const struct sandbox *s, const struct options *opt)
     if (!opt->sandbox)
         return 0;
     if (sandbox_enter(s, why, sizeof why) < 0) {
-        log_error("cannot enter the sandbox: %s; \"SET ldmd.sandbox off\" does without", why);
+        log_error("cannot enter the sandbox: %s; \"SET ldmd.sandbox off\" disables it", why);
         return -1;
     }
     log_debug("sandbox: %s", sandbox_text(&has, text));

@@ -55,8 +55,8 @@ static const char usage[] =
     "\n"
     "Exit status: 0 success, 1 system error, 2 bad usage or configuration.\n"
     "Signals: SIGTERM ends; SIGHUP reopens the log file; SIGUSR2 cycles the log level;\n"
-    "SIGUSR1 makes mldm and down7 log counters. The children that serve connections and entries get\n"
-    "them too, programs of EXEC entries do not.\n";
+    "SIGUSR1 makes mldm and down7 log counters. ldmd passes signals on to the children that serve\n"
+    "connections and entries, but not to programs of EXEC entries.\n";
 
 struct arguments {
     const char *queue, *log, *conf, *user;

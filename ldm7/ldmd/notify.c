@@ -51,7 +51,7 @@ void notify_open(struct notify *n, uint64_t now)
     if (name && !set_address(n, name))
         log_warn("NOTIFY_SOCKET: found \"%s\"; valid: an absolute path or @NAME", name);
     else if (name && (n->fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
-        log_warn("cannot tell the service manager anything: %s", strerror(errno));
+        log_warn("cannot notify the service manager: %s", strerror(errno));
     uint64_t usec = number(getenv("WATCHDOG_USEC"));
     if (n->fd >= 0 && usec <= UINT64_MAX / 1000 && is_watched())
         n->interval_ns = usec * 1000 / 2;

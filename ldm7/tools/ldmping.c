@@ -11,7 +11,7 @@
 
 static const char help[] =
     "Usage: ldmping [-t SECONDS] [-i SECONDS] [-P PORT] [-q] [-h HOST] [HOST[:PORT] ...]\n"
-    "Connects to LDM servers, calls their null procedure and logs the time both take.\n"
+    "Connects to LDM servers, calls their null procedure and logs the time of both.\n"
     "  -h, --host HOST        a server (default localhost); give more as arguments\n"
     "  -P, --port PORT        port of servers without :PORT (default 388)\n"
     "  -t, --timeout SECONDS  wait this long for each (default 10)\n"

@@ -25,8 +25,8 @@ static const char help[] =
     "  -f, --feed FEED        feed type of the products (default EXP)\n"
     "  -s, --seqno NUMBER     sequence number of the first (default 0)\n"
     "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. Exit status: 0 the server has taken all, 1 it refuses, or\n"
-    "the connection fails, 2 bad usage or a FILE that cannot be read.\n";
+    "Here -h needs a host: the help is --help. Exit status: 0 the server accepted all files, 1 it refused,\n"
+    "or the connection failed, 2 bad usage or an unreadable FILE.\n";
 
 static const struct option options[] = {
     {"host", required_argument, NULL, 'h'},

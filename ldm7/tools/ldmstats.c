@@ -22,8 +22,8 @@ enum { PROMETHEUS = TOOL_OWN };
 
 static const char help[] =
     "Usage: ldmstats [-q QUEUE] [-d DIR] [--prometheus]\n"
-    "Prints the counters of the processes that use a queue, and of the queue: what each receiver\n"
-    "pins of it, how far it lags, what was repaired, rejected and lost.\n"
+    "Prints the counters of a queue and of the processes that use it: how much of it each receiver\n"
+    "pins, its lag, repairs, rejects and losses.\n"
     "  -q, --queue QUEUE      the queue; the processes' counters are in QUEUE.stats\n"
     "  -d, --dir DIR          read only the files in a directory\n"
     "      --prometheus       print the text format of Prometheus\n" TOOL_HELP_TEXT

@@ -25,9 +25,9 @@ static const char help[] =
     "  -O, --origin           also log the origin\n"
     "  -T, --total SECONDS    give up when the server is unreachable for this long (default 300)\n"
     "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. Each product is logged without -v too; with -x its\n"
-    "signature is. Exit status: 0 ended by SIGINT or SIGTERM, 1 the server refuses or is away, 2 bad\n"
-    "usage.\n";
+    "Here -h needs a host: the help is --help. notifyme logs each product even without -v, and with -x\n"
+    "its signature. Exit status: 0 ended by SIGINT or SIGTERM, 1 the server refused or was unreachable,\n"
+    "2 bad usage.\n";
 
 static const struct option options[] = {
     {"host", required_argument, NULL, 'h'},
@@ -169,7 +169,7 @@ static int run(struct job *j)
         log_warn("%s:%u: %s", j->host, j->port, j->c.why);
         uint64_t next = client_deadline(PAUSE_S);
         if (next >= give_up) {
-            log_error("%s:%u is away: given up after %g s", j->host, j->port, j->total_s);
+            log_error("%s:%u is unreachable: gave up after %g s", j->host, j->port, j->total_s);
             return TOOL_SYSTEM;
         }
         while (!j->c.loop.stop && now_ns() < next)

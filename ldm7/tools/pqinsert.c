@@ -44,8 +44,8 @@ static const char help[] =
     "      --full-wait S      wait for readers when the queue is full (default 60)\n"
     "      --name NAME        identifiers NAME.000000, NAME.000001 ... (default: FILE's name)\n" TOOL_HELP_TEXT
     "Exit status: 0 success, 1 system error, 2 bad usage or trace, or QUEUE is not a product queue, 3 a FILE\n"
-    "cannot be a product (1, 2 or 3 from the start: nothing is inserted), 4 a product was in the queue\n"
-    "already (the others are inserted), 6 MD5 is not available.\n";
+    "cannot be a product (1, 2 or 3 at the start: nothing was inserted), 4 a product was already in the\n"
+    "queue (the others were inserted), 6 MD5 is not available.\n";
 
 enum { INPUT = 3, NO_MD5 = 6 }; /* exit status */
 enum { TRACE = TOOL_OWN, DURATION, SCALE, SEED, START_DELAY, FULL_WAIT, NAME, ORIGIN };

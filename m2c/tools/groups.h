@@ -23,11 +23,11 @@ enum { WAVE_OPTION_SLOT = 1000, WAVE_OPTION_QUIESCENCE, WAVE_OPTION_BASE_RATE };
     {                                                                    \
         "base-rate", required_argument, NULL, WAVE_OPTION_BASE_RATE      \
     }
-#define WAVE_USAGE                                                                        \
-    "  --slot MS          duration of a time slot, ms (default 10000)\n"                  \
-    "  --quiescence MS    least time that a channel rests, ms: more than a leave takes\n" \
-    "                     (default 300000)\n"                                             \
-    "  --base-rate N      packets in 1,000 s of the base channel (default 1000)\n"
+#define WAVE_USAGE                                                                   \
+    "  --slot MS          duration of a time slot, ms (default 10000)\n"             \
+    "  --quiescence MS    shortest rest of a channel, ms: more than a leave takes\n" \
+    "                     (default 300000)\n"                                        \
+    "  --base-rate N      packets per 1,000 s on the base channel (default 1000)\n"
 /* false: another option. */
 bool take_wave_option(struct m2c_wave_config *wave, int option, const char *text);
 

@@ -43,8 +43,8 @@ static const char usage[] =
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
-    "The file appears in DIR complete or not at all; one of the same name is replaced.\n"
-    "Exit status: 0 when the file is here, 1 when it is not or on failure, 2 on wrong\n"
+    "The file appears in DIR only when complete; it replaces a file of the same name.\n"
+    "Exit status: 0 if the file is complete, 1 if it is not or on failure, 2 on wrong\n"
     "usage.\n";
 
 struct channel { /* a socket that has joined a group */
@@ -242,7 +242,7 @@ static void open_all(struct run *run)
     run->arrival.begun_ns = run->arrival.now_ns = tp_now_ns();
     run->core = m2c_receiver_new(&run->m2c, run->files, run->arrival.now_ns);
     if (!run->core)
-        die_usage("--slot, --quiescence and --base-rate make layers that cannot be; valid: a "
+        die_usage("--slot, --quiescence and --base-rate make impossible layers; valid: a "
                   "longer slot, a shorter quiescence");
     obey(run);
 }

@@ -189,13 +189,13 @@ static void add_file(struct run *run)
     if (source_describe(&run->file, true, &meta, &err) < 0)
         die_usage("%s", err.text);
     if (!meta.length)
-        die_usage("'%s': empty; valid: a file with something in it", run->file.path);
+        die_usage("'%s': empty; valid: a file that is not empty", run->file.path);
     const struct fcast_store source = source_store(&run->file);
     run->cfg.repair = cache_store(&run->cache);
     run->sender = fcast_sender_new(&run->cfg);
     explicit_bzero(run->key, sizeof run->key);
     if (!run->sender)
-        die("this code cannot be: %s", strerror(errno));
+        die("impossible code: %s", strerror(errno));
     if (fcast_sender_add(run->sender, &meta, meta.length, &source, &toi) < 0)
         die("'%s', %llu bytes: %s", run->file.path, (unsigned long long)meta.length,
             errno == EFBIG ? "too large for this code; larger --symbol or --k help"
@@ -219,7 +219,7 @@ static void open_layers(struct run *run)
     run->wave_cfg.layers = above > 2 ? above - 1 : 1;
     if (m2c_wave_init(&wave, &run->wave_cfg) < 0)
         die_usage("--slot, --quiescence, --base-rate and --max-rate make more than %d channels or "
-                  "layers that cannot be; valid: a longer slot, a shorter quiescence",
+                  "impossible layers; valid: a longer slot, a shorter quiescence",
                   M2C_WAVE_CHANNELS_MAX);
     for (unsigned i = 0; i <= wave.channels; i++)
         run->groups[i] = group_of(&run->base, i == wave.channels ? 0 : i + 1);

@@ -35,8 +35,8 @@ class Estimate:
     """A quantity in its SI unit with its 95 % interval. n = 1: low = high = mean.
 
     `values` are the single runs', and `repeats` says which repeat each is of (empty: not known, or
-    not of repeats). `mean` of a bootstrap is the statistic of all values. `over_time`: of one run,
-    what its metric is made of; then n counts its pieces.
+    not of repeats). `mean` of a bootstrap is the statistic of all values. `over_time`: the pieces
+    of one run's metric, which n then counts.
     """
 
     mean: float
@@ -180,7 +180,7 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
 
 
 def _same_run(a: Estimate, b: Estimate) -> tuple[OverTime, OverTime] | None:
-    """What two metrics of one run each are made of, where both are of the same repeat."""
+    """Return the pieces of two metrics of one run each, if both are of the same repeat."""
     if len(a.values) != 1 or len(b.values) != 1 or a.repeats != b.repeats:
         return None
     return None if a.over_time is None or b.over_time is None else (a.over_time, b.over_time)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's metrics in pieces of equal length, by when files were created: what intervals within a
-run, and curves over its length, are made of."""
+"""A cell's metrics in pieces of equal length, by the files' creation times. Intervals within a run,
+and curves over its length, use them."""
 
 from __future__ import annotations
 

@@ -242,8 +242,8 @@ def _with_file_sets(point: Point, sets: Sequence[FileSetMetrics], repeat: int) -
 def _estimates(
     of: Sequence[Mapping[str, Value]], repeats: Sequence[int], over_time: Mapping[str, OverTime]
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """Per metric the estimate over the repeats that have a value, and why others have none.
-    `over_time`: of one run, what its metrics are made of."""
+    """Return per metric the estimate over the repeats that have a value, and why others have none.
+    `over_time`: the pieces of one run's metrics."""
     estimates: dict[str, Estimate] = {}
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(n for values in of for n in values):

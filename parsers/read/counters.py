@@ -162,9 +162,9 @@ def drops_between(
 
     `lossy_link_directions` ("<link>/forward", "wire/w0b", ...) are those whose loss the topology
     asks for; what a netem drops there is taken for injected.
-    Counters that began after `start` count from 0. What one lost packet adds to several counters
-    is told once: a class and a classful qdisc repeat their leaf's drops, an interface those of its
-    qdiscs. UDP's sndbuf_errors are no loss: the send fails and the program tries again.
+    Counters that began after `start` count from 0. A lost packet that several counters show is
+    reported once: a class and a classful qdisc repeat their leaf's drops, an interface those of
+    its qdiscs. UDP's sndbuf_errors are not losses: the send fails and the program tries again.
     """
     queues = _queue_drops(start, end)
     found = [

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures that an experiment file asks for (`figures:`): a sweep's points as lines or bars with
 error bars, distributions over file-sets as boxes, bandwidth per minute, the files of the trace,
-what latency is made of. Published values whose metric and conditions match are drawn as hollow
+the components of latency. Published values whose metric and conditions match appear as hollow
 markers."""
 
 from __future__ import annotations

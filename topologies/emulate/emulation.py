@@ -192,7 +192,7 @@ class Emulation:
         return read_counters(self.network, self.pids, self._relay, datapath)
 
     def dumps(self) -> dict[str, str]:
-        """What the network is made of now, by name of a file (topologies/watch/dumps.py)."""
+        """Return the network's present state by file name (topologies/watch/dumps.py)."""
         return check_all(dumps.commands(self.network, self.pids))
 
     def read_links(self) -> tuple[LinkReadback, ...]:

@@ -31,7 +31,7 @@ NOWHERE: Final = "cut"  # a patch port's peer that no port is
 
 
 class Made(StrEnum):
-    """What a link is made of."""
+    """The implementation of a link."""
 
     WIRE = "wire"
     VETH = "veth"

@@ -239,9 +239,9 @@ def flow_classes(wire: WirePlan) -> set[str]:
 
 
 def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
-    """Return what a network's maker left to the kernel, of an inventory taken then: what nobody
-    sets afterwards must stay so, except what experiments set at hosts, and what controllers set at
-    switches other than the `fixed` ones."""
+    """Return the part of an early inventory that the network's maker left to the kernel. It must
+    stay so, except for settings that experiments make at hosts, and controllers at switches other
+    than the `fixed` ones."""
     return {
         thing: value
         for thing, value in found.items()
@@ -255,7 +255,7 @@ def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
 
 
 def fixed_switches(network: Network, facts: KernelFacts) -> set[str]:
-    """Return the switches whose entries nobody changes while a network runs."""
+    """Return the switches whose entries never change while a network runs."""
     return {e.switch for e in static_flows(network, edge_tags=facts.edge_tags)}
 
 

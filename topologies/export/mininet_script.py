@@ -43,7 +43,7 @@ def addresses(network: Network) -> dict[str, str]:
 
 
 def _link(link: Link) -> tuple[object, ...]:
-    """Both ends, each with what TCIntf is told of the frames that leave there."""
+    """Return both ends, each with TCIntf's settings for the frames that leave there."""
     return tuple(
         (port.node, port.number, port.interface, port.mac, shaping(impairment))
         for port, impairment in ((link.a, link.forward), (link.b, link.backward))

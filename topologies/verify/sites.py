@@ -51,7 +51,7 @@ class SiteCheck:
     udp_bps: float  # of payload, asked
 
     def problems(self) -> list[str]:
-        """Return what is not as asked."""
+        """Return the deviations from what was asked."""
         asked, found = self.asked, []
         most_ms = asked.rtt_ms + max(RTT_SLACK_MS, asked.rtt_ms * RTT_SLACK)
         if self.rtt_ms is None:
@@ -154,7 +154,7 @@ UNITS = (
 
 
 def table(checks: tuple[SiteCheck, ...]) -> str:
-    """Return asked beside measured, a line per subscriber, and what is not as asked."""
+    """Return asked beside measured, a line per subscriber, and the deviations."""
     lines = [HEADER, UNITS]
     for one in checks:
         rtt = "none" if one.rtt_ms is None else f"{one.rtt_ms:.2f}"

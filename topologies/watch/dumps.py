@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a network is made of while it runs, as the tools show it: every switch's flows, groups and
+"""The state of a running network, as the tools show it: every switch's flows, groups and
 meters, every node's queueing disciplines, every host's settings of the network stack."""
 
 from __future__ import annotations

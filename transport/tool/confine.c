@@ -25,6 +25,6 @@ void confine(const struct sandbox *s, bool off)
     struct sandbox_state has = sandbox_probe();
 
     if (!off && sandbox_enter(s, why, sizeof why) < 0)
-        die("cannot enter the sandbox: %s; --no-sandbox does without", why);
+        die("cannot enter the sandbox: %s; --no-sandbox disables it", why);
     fprintf(stderr, "%s: sandbox: %s\n", program, off ? "off" : sandbox_text(&has, text));
 }

@@ -160,7 +160,7 @@ static void heed_signals(struct pqact *p)
     /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's
      * programs. */
     if ((report || reread) && log_reopen() != 0)
-        log_error("the log file cannot be opened again: %s", strerror(errno));
+        log_error("cannot reopen the log file: %s", strerror(errno));
     if (report) {
         report = 0;
         log_counts(p);
