@@ -14,9 +14,10 @@ import sys
 import threading
 from collections.abc import Sequence
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from common.exit_codes import EXIT_USAGE
+from common.virtual_time import begin_afresh
 from controller.options import Settings, UsageError, parse_arguments, settings_of
 from controller.paths.core import UnknownDomain
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from controller.process import Controller
 
 LOG = logging.getLogger(__name__)
+START_STEP_NS: Final = 100_000_000  # several times what the imports take in virtual time
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,6 +56,7 @@ def _controller_of(settings: Settings) -> Controller:
         from controller.process import Controller
     except ImportError as error:
         raise UsageError(str(error)) from error
+    begin_afresh(START_STEP_NS)
     return Controller(settings)
 
 

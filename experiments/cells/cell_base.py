@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from common.files import tail
+from common.virtual_time import begin_afresh
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
 from experiments.cells import counters_log, queue_place, samplers, surveillance
 from experiments.cells.cell_logs import LineCounter, parse_ping_min_ms
@@ -87,7 +88,8 @@ def emit(event: Event) -> None:
 
 
 def phase(text: str) -> None:
-    """Tell the runner that a phase begins."""
+    """Begin a phase: afresh in virtual time. Tell the runner."""
+    begin_afresh()
     emit({"event": "phase", "text": text})
 
 
@@ -105,20 +107,6 @@ def progress(
             "draining": draining,
         }
     )
-
-
-def until_whole_second_s(now_ns: int) -> float:
-    """Time to the next whole second of a clock that shows `now_ns`."""
-    return (1_000_000_000 - now_ns % 1_000_000_000) / 1e9
-
-
-def await_whole_second(clock: str) -> None:
-    """In virtual time every step begins at a whole second: how many microseconds the steps before
-    took depends on the machine (is a program's byte code cached, how long is a path), and what is
-    measured must not depend on that. It costs no real time there; with the native clock it would,
-    so nothing is waited for."""
-    if clock == "virtual":
-        time.sleep(until_whole_second_s(time.time_ns()))
 
 
 class CellBase:

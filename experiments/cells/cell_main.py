@@ -21,7 +21,6 @@ from experiments.cells.carousel_cell import CarouselRun
 from experiments.cells.cell_base import (
     CellBase,
     CellError,
-    await_whole_second,
     emit,
     phase,
 )
@@ -76,7 +75,6 @@ def run_cell(job: Job, out: Path) -> Event:
         try:
             capturing.start()
             for text, step in run.steps:
-                await_whole_second(emulation.facts.clock)
                 phase(text)
                 step()
         except (CellError, NetworkError):

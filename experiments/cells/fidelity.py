@@ -15,6 +15,7 @@ from typing import Final
 
 from common import looking
 from common.places import PROGRAMS, program
+from common.virtual_time import Clock
 from experiments.cells import samplers, surveillance
 from experiments.cells.run_directory import write_json
 from experiments.cells.surveillance import Asked
@@ -23,7 +24,6 @@ from experiments.verdict import cpu_load, queue_watch
 from experiments.verdict.queue_watch import QueueWatch, SocketWatch
 from topologies.emulate import marks
 from topologies.emulate.emulation import Emulation
-from topologies.emulate.facts import Clock
 from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 

@@ -17,6 +17,7 @@ from typing import Final
 from common import looking
 from common.contracts import JOIN_LEAVE, MULTICAST_CLASS
 from common.files import tail
+from common.virtual_time import begin_afresh
 from controller.api.path_client import (
     Endpoint,
     PathClient,
@@ -30,7 +31,6 @@ from experiments.cells.cell_base import (
     CellBase,
     CellError,
     Step,
-    await_whole_second,
     emit,
 )
 from experiments.cells.cell_logs import LineCounter
@@ -265,7 +265,7 @@ class JoinLeaveRun(CellBase):
             self.sample(stack, every, self._shapers())
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
-            await_whole_second(self.emulation.facts.clock)
+            begin_afresh()
             self._insert_and_follow()
             self.save_paths("paths-end.json")
             self._save_path_counters()

@@ -13,9 +13,9 @@ import threading
 import time
 from typing import Final
 
+from common.virtual_time import Clock
 from experiments.cells import samplers
 from experiments.design.shaping import Setting
-from topologies.emulate.facts import Clock
 
 PERIOD_S: Final = 1.0
 # How much longer or shorter pauses may be in the mean. Native threads wake late on a busy machine.

@@ -12,6 +12,7 @@ from typing import Final
 
 from common.contracts import MULTICAST_CLASS
 from common.files import tail
+from common.virtual_time import begin_afresh
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from experiments.cells import samplers
 from experiments.cells.background_traffic import Background, BackgroundError
@@ -21,7 +22,6 @@ from experiments.cells.cell_base import (
     CellBase,
     CellError,
     Step,
-    await_whole_second,
     progress,
 )
 from experiments.cells.cell_logs import LineCounter
@@ -417,7 +417,7 @@ class CellRun(CellBase):
             self.sample(stack, every, {"shaper.log": (self.nic1, classid)})
             time.sleep(min(every, 2) + 0.2)  # one sample of the idle sender
             write_json(self.out / "counters-start.json", self.emulation.counters())
-            await_whole_second(self.emulation.facts.clock)
+            begin_afresh()
             self._insert_with_pauses()
             write_json(self.out / "counters-end.json", self.emulation.counters())
             time.sleep(min(every, 2) + 0.2)  # the interval that holds the last product

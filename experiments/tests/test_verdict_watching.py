@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from common.virtual_time import Clock
 from experiments.tests.judged import (
     GOOD,
     HOSTS,
@@ -21,7 +22,6 @@ from experiments.tests.judged import (
 from experiments.verdict import judge
 from experiments.verdict.as_planned import InventorySeen, counters_add_up
 from experiments.verdict.in_flight import is_certain
-from topologies.emulate.facts import Clock
 from topologies.model.network import Impairment
 from topologies.tests.networks import two_hosts
 from topologies.watch.flights import Block

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from common.contracts import WITH_OWN_LOGS
+from common.virtual_time import Clock
 from experiments.design import burst_loss, loss_model, shaping
 from experiments.design.expansion import CellSpec
 from experiments.design.shaping import Setting
@@ -38,7 +39,6 @@ from parsers.read.products import (
     parse_products,
 )
 from parsers.read.sar_log import CpuSample, parse_sar_log, shift_to
-from topologies.emulate.facts import Clock
 from topologies.model import wire_plan
 from topologies.model.network import Network
 from topologies.model.paths import behind_handoff

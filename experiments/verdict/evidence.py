@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from common.virtual_time import Clock
 from experiments.verdict.as_planned import InventorySeen
 from experiments.verdict.cpu_load import Load
 from experiments.verdict.host_lag import HostLag
@@ -17,7 +18,6 @@ from parsers.read.counters import Counters
 from parsers.read.ldm_log import ReceiverStats, Replayed
 from parsers.read.products import ContentCheck
 from parsers.read.sar_log import CpuSample
-from topologies.emulate.facts import Clock
 from topologies.model.network import Network
 from topologies.watch.link_probes import LinkProbe
 

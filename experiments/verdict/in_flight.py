@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status, worst
 from experiments.verdict.one_way import Way
-from topologies.emulate.facts import Clock
 from topologies.watch.flights import Block
 
 LEAST_PACKETS: Final = 5  # of a block: fewer have no median worth judging

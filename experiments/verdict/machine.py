@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status, worst
 from experiments.verdict.cpu_load import Load, ProcessLoad
 from experiments.verdict.evidence import Evidence, host_of
-from topologies.emulate.facts import Clock
 
 BUSY_SHARE: Final = Limits(
     0.10, 0.50, "with less than 5 % idle time, processes wait for the CPU instead of the network"

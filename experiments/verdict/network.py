@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 from parsers.read.counters import Drop, drops_between
 from protocols import registry
-from topologies.emulate.facts import Clock
 from topologies.watch.link_probes import LinkProbe
 
 DROP_SHARE: Final = Limits(

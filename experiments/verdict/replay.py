@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence, ShaperSample
 from parsers.read.ldm_log import Replayed
 from parsers.read.products import ContentCheck
-from topologies.emulate.facts import Clock
 
 LATE_P50_MS: Final[Mapping[Clock, Limits]] = {
     "native": Limits(

@@ -24,6 +24,7 @@ from common.shell import (
     check_all,
     in_node,
 )
+from common.virtual_time import begin_afresh
 from topologies.emulate import inventory_reading, marks, packet_sockets, shaping
 from topologies.emulate.build import (
     Built,
@@ -312,6 +313,7 @@ class Emulation:
         """Make the network; `progress` gets each step. NetworkError."""
         progress("Open vSwitch and controller")
         self._controllers.start()
+        begin_afresh()  # what they imported is over
         self._switches.start()
         build(self.network, self.facts, self._wire, self._switches, self._set_built, progress)
         switches = [s.name for s in self.network.switches]

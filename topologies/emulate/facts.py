@@ -10,9 +10,9 @@ import platform
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
 
 from common.machine import memory_available_bytes
+from common.virtual_time import Clock, this_clock
 from topologies.emulate import ctcp_host
 
 MODULES = (
@@ -20,9 +20,6 @@ MODULES = (
     *("act_mirred", "tun", "veth", "tcp_bbr"),
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
-
-Clock = Literal["native", "virtual"]
-TIME_TRAVEL: Final = "time-travel=inf-cpu"  # User-Mode Linux's: time passes only while all sleep
 
 # Each line of the probe prints 'name=1' if it worked. Only one ends in a name per test, so that a
 # test that fails says nothing about the next.
@@ -112,11 +109,6 @@ def probe_script() -> str:
     return "\n".join(lines) + "\n"
 
 
-def clock_of(command_line: str) -> Clock:
-    """Which clock a kernel with this command line (the text of /proc/cmdline) has."""
-    return "virtual" if TIME_TRAVEL in command_line.split() else "native"
-
-
 def parse_probe(
     text: str,
     *,
@@ -194,5 +186,5 @@ def probe(*, load: bool = True) -> KernelFacts:
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=memory_available_bytes(Path("/proc/meminfo").read_text(encoding="utf-8")),
         ctcp_missing=ctcp_host.what_is_missing(),
-        clock=clock_of(Path("/proc/cmdline").read_text(encoding="utf-8", errors="replace")),
+        clock=this_clock(),
     )

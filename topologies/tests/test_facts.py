@@ -12,7 +12,6 @@ from common.machine import memory_available_bytes, memory_free_bytes
 from topologies.emulate.facts import (
     PROBES,
     KernelFacts,
-    clock_of,
     parse_probe,
     probe,
     probe_script,
@@ -52,23 +51,6 @@ def test_distribution_kernel_uses_its_own() -> None:
 def test_netem_needs_the_redirect() -> None:
     f = parse(NO_MODULES.replace("mirred=1\n", "") + "netem=1\n")
     assert f.delay_mechanism == "relay"
-
-
-@pytest.mark.parametrize(
-    ("command_line", "clock"),
-    [
-        ("root=/dev/root rw mem=2G init=/i time-travel=inf-cpu seccomp=on\n", "virtual"),
-        ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet\n", "native"),
-        ("", "native"),
-        ("note=time-travel=inf-cpu\n", "native"),  # another parameter's value
-        ("time-travel=inf-cpux\n", "native"),
-        ("time-travel\n", "native"),  # a processor as fast as the host's: its time does pass
-    ],
-)
-def test_clock(command_line: str, clock: str) -> None:
-    assert clock_of(command_line) == clock
-    f = parse_probe("", kernel="7", cores=1, memory_bytes=1, clock=clock_of(command_line))
-    assert f.to_dict()["clock"] == clock
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which clock a machine has, and fresh beginnings in virtual time: what a program does from one on
+does not depend on what happened before."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import os
+import time
+from pathlib import Path
+from typing import Final, Literal
+
+Clock = Literal["native", "virtual"]
+TIME_TRAVEL: Final = "time-travel=inf-cpu"  # User-Mode Linux's: time passes only while all sleep
+RNDRESEEDCRNG: Final = 0x5207  # linux/random.h: a new key for the kernel's random generator
+SECOND_NS: Final = 1_000_000_000
+
+
+def clock_of(command_line: str) -> Clock:
+    """Which clock a kernel with this command line (the text of /proc/cmdline) has."""
+    return "virtual" if TIME_TRAVEL in command_line.split() else "native"
+
+
+@functools.cache
+def this_clock() -> Clock:
+    """Which clock this machine, or guest, has."""
+    return clock_of(Path("/proc/cmdline").read_text(encoding="utf-8", errors="replace"))
+
+
+def rest_s(now_ns: int, step_ns: int = SECOND_NS) -> float:
+    """Return the time to the next multiple of `step_ns` on a clock that shows `now_ns`.
+
+    Half a nanosecond less: time.sleep rounds up, and what floating point adds must not become one.
+    """
+    return (step_ns - now_ns % step_ns - 0.5) / SECOND_NS
+
+
+def begin_afresh(step_ns: int = SECOND_NS) -> None:
+    """In virtual time, sleep until the next multiple of `step_ns`, then draw new random keys.
+
+    Before an experiment begins, programs start. Their failing system calls (Python looks for a
+    module in several places) take a microsecond each, and they draw random bytes. Code that has
+    nothing to do with the experiment must not move its packets or TCP's initial numbers. The wait
+    takes no real time. With the native clock it would, and nothing is done.
+    """
+    if this_clock() == "native":
+        return
+    time.sleep(rest_s(time.time_ns(), step_ns))
+    device = os.open("/dev/urandom", os.O_RDONLY)
+    try:
+        fcntl.ioctl(device, RNDRESEEDCRNG)
+    finally:
+        os.close(device)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which clock a machine has, and how long a fresh beginning waits."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from common.virtual_time import clock_of, rest_s
+
+
+@pytest.mark.parametrize(
+    ("command_line", "clock"),
+    [
+        ("root=/dev/root rw mem=2G init=/i time-travel=inf-cpu seccomp=on\n", "virtual"),
+        ("BOOT_IMAGE=/vmlinuz root=/dev/sda1 ro quiet\n", "native"),
+        ("", "native"),
+        ("note=time-travel=inf-cpu\n", "native"),  # another parameter's value
+        ("time-travel=inf-cpux\n", "native"),
+        ("time-travel\n", "native"),  # a processor as fast as the host's: its time does pass
+    ],
+)
+def test_clock(command_line: str, clock: str) -> None:
+    assert clock_of(command_line) == clock
+
+
+@pytest.mark.parametrize(
+    ("now_ns", "step_ns", "rest_ns"),
+    [
+        (1_767_225_611_000_000_001, 10**9, 999_999_999),
+        (1_767_225_611_999_999_999, 10**9, 1),
+        (1_767_225_611_250_000_000, 10**9, 750_000_000),
+        (1_767_225_611_000_000_000, 10**9, 10**9),  # never 0: the sleep itself takes time
+        (1_767_225_611_250_000_001, 10**8, 49_999_999),
+    ],
+)
+def test_the_rest_of_a_second(now_ns: int, step_ns: int, rest_ns: int) -> None:
+    """Also where a floating-point clock could not tell: at today's dates it has steps of 0.2 us."""
+    assert math.ceil(rest_s(now_ns, step_ns) * 10**9) == rest_ns
+
+
+@pytest.mark.parametrize("rest_ns", [249_326, 977_355, 1_007_274, 1_964_682])
+def test_a_rest_is_no_nanosecond_too_long(rest_ns: int) -> None:
+    """time.sleep rounds up."""
+    assert math.ceil(rest_ns / 1e9 * 1e9) == rest_ns + 1  # what it would make of the rest itself
+    assert math.ceil(rest_s(10**9 - rest_ns) * 1e9) == rest_ns
