@@ -67,7 +67,6 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
     everyone = cell.subscribing(h.name for h in network.subscribers)
     subscribers = cell.multicast_of(everyone)  # others get what they ask for by TCP
     wrong_links, links = link_mismatches(out / "links.json")
-    own_logs = cell.protocol in WITH_OWN_LOGS
     start, end = (_counters(out / f"counters-{at}.json") for at in ("start", "end"))
     return Evidence(
         protocol=cell.protocol,
@@ -99,7 +98,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         relay_delay_ms=delays(network),
         network=network,
         cpu=cpu_samples(out / "logs/sar.log", seen.times),
-        replayed=_replayed(out / f"logs/{'pqinsert' if own_logs else 'feed'}.log"),
+        replayed=_replayed(out / f"logs/{_feeder(cell)}.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
         arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),
@@ -123,6 +122,10 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         rtt_after_ms=seen.rtt_after_ms,
         clock=seen.clock,
     )
+
+
+def _feeder(cell: CellSpec) -> str:
+    return "pqinsert" if cell.protocol in WITH_OWN_LOGS else "feed"
 
 
 def _has_full_queues(cell: CellSpec) -> bool:
