@@ -216,7 +216,7 @@ def case_ends(m: Site) -> None:
         ([m.send_path, "--base", BASE, "--interface", "127.0.0.1", "--cache", str(m.work),
           "--slot", "100", str(path)], "valid: a longer slot"),
         ([m.send_path, "--base", "239.255.255.250:9", "--interface", "127.0.0.1", "--cache",
-          str(m.work), str(path)], "no multicast address"),
+          str(m.work), str(path)], "is not a multicast address"),
     ):  # fmt: skip
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
         said = f"{' '.join(argv)}: {done.returncode}: {done.stderr}"

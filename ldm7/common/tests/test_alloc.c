@@ -79,16 +79,16 @@ static void assert_ends(void (*call)(void), unsigned failing, const char *said)
 static void no_memory(void **state)
 {
     (void)state;
-    assert_ends(zeroed, 1, " 3000 bytes ");
-    assert_ends(copied, 1, " 5 bytes ");
-    assert_ends(grown, 1, " 24 bytes ");
+    assert_ends(zeroed, 1, " 3000 bytes\n");
+    assert_ends(copied, 1, " 5 bytes\n");
+    assert_ends(grown, 1, " 24 bytes\n");
 }
 
 static void more_than_there_can_be(void **state)
 {
     (void)state;
     char most[40];
-    snprintf(most, sizeof most, " %zu bytes ", SIZE_MAX);
+    snprintf(most, sizeof most, " %zu bytes\n", SIZE_MAX);
     assert_ends(too_many, 0, most);
     assert_ends(counted_over, 0, most);
 }

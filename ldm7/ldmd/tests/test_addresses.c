@@ -34,7 +34,7 @@ static void unique_inside(void **state)
 
     (void)state;
     struct in_addr got;
-    char key[8];
+    char key[16];
     for (int i = 0; i < 13; i++) {
         snprintf(key, sizeof key, "k%d", i);
         assert_true(addresses_take(a, key, &got));
@@ -52,7 +52,7 @@ static void released_and_sticky(void **state)
 
     (void)state;
     struct in_addr at[5];
-    char key[8];
+    char key[16];
     for (int i = 0; i < 5; i++) {
         snprintf(key, sizeof key, "k%d", i);
         assert_true(addresses_take(a, key, &at[i]));

@@ -17,7 +17,7 @@ static bool parse(const char *text, struct pq_signature *last)
 {
     char hex[33];
 
-    snprintf(hex, sizeof hex, "%s", text);
+    snprintf(hex, sizeof hex, "%.32s", text);
     return text[32] == ' ' && text[RECORD_BYTES - 1] == '\n' && signature_parse(hex, last);
 }
 
