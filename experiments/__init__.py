@@ -48,7 +48,7 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
 | layers | whether layered multicast kept its rates and its programs got what arrived |
 
-cells/: one cell, in a process and its own network namespace.
+cells/: one cell, in its own process and network namespace.
 
 | module | what it does |
 |---|---|

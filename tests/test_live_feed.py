@@ -42,7 +42,7 @@ def guide() -> list[str]:
 
 
 def connect(emulation: Emulation, outside: list[str], pid: int) -> None:
-    """Do what the guide says; `outside` is instead of the machine's own namespace."""
+    """Do what the guide says; `outside` replaces the machine's own namespace."""
     commands = guide()
     assert commands.pop(0) == "downpour up bottleneck"
     for command in commands:

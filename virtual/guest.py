@@ -27,6 +27,7 @@ from typing import IO, Final
 from common.files import Tail
 from common.places import BUILD, PYTHON, ROOT
 from common.shell import interrupts_deferred
+from common.virtual_time import TIME_TRAVEL
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
@@ -160,7 +161,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
         f"mem={max(256, spec.memory_bytes // 2**20)}M",
         *("quiet", "con=null", "con0=null,fd:1", "ssl=null"),
-        "time-travel=inf-cpu",
+        TIME_TRAVEL,
         f"time-travel-start={EPOCH_S * 10**9}",
         f"seccomp={'on' if kernel.seccomp else 'off'}",
         f"uml_dir={exchange}/uml/",

@@ -161,7 +161,7 @@ def offered(packages: str) -> list[tuple[str, str, int]]:
 
 
 class Apt:
-    """apt with a state, a cache and its own source in `directory`."""
+    """apt with its own state, cache and source in `directory`."""
 
     def __init__(self, directory: Path, mirror: str, keyring: Path) -> None:
         self._directory = directory

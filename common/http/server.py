@@ -267,7 +267,7 @@ class Server:
         tls_sockets: list[socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # Its own server for the owner: what strangers do at the others cannot fill it.
+        # The owner has a separate server: strangers at the others cannot fill it.
         local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
         remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
         secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]

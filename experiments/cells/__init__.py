@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell, in a process and its own network namespace."""
+"""One cell, in its own process and network namespace."""

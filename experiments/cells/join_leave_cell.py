@@ -51,7 +51,7 @@ SETTLE_S: Final = 5.0  # after the last product: repairs, and branches to be pru
 
 @dataclasses.dataclass(frozen=True)
 class Subscription:
-    """One subscriber's of one feed: an ldmd and its own queue."""
+    """One subscriber of one feed: an ldmd with its own queue."""
 
     subscriber: str
     feed: Feed

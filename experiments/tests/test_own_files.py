@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An experiment file with a topology and its own trace, beside it."""
+"""An experiment file with its own topology and trace beside it."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class Emulation:
         """Make the network; `progress` gets each step. NetworkError."""
         progress("Open vSwitch and controller")
         self._controllers.start()
-        begin_afresh()  # what they imported is over
+        begin_afresh()  # the controllers have imported their modules by now
         self._switches.start()
         build(self.network, self.facts, self._wire, self._switches, self._set_built, progress)
         switches = [s.name for s in self.network.switches]
