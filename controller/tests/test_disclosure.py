@@ -25,8 +25,9 @@ GROUPS = Workgroups(
         Workgroup("ops", digest("ops"), is_admin=True),
     ]
 )
-# Words of the workgroups that keep a secret; the spy, `other`, never says one of them.
-SECRET = re.compile(r"hush|02:5e:c2|\bunidata\b|\bops\b|777")
+# Words and times of the workgroups that keep a secret; the spy, `other`, never says one of them.
+# The rig's times have 7 digits before the point; a hold's end is this machine's time and has 10.
+SECRET = re.compile(r"hush|02:5e:c2|\bunidata\b|\bops\b|\b\d{7}\.777(?!\d)")
 SPY = "other"
 
 
@@ -112,3 +113,4 @@ def test_nobody_is_told_of_others(seed: int) -> None:
             rig.clock.now += dice.choice([1.0, 60.0, 120.0])
     assert {200, 201, 404, 409} <= codes[SPY], codes  # they had something, and met
     assert all(201 in found for found in codes.values()), codes
+    assert all(SECRET.search(str(time_s)) for time_s in actors[0].times().values())
