@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from common.version import version
 from monitor import metrics
+from monitor.news import News
 from monitor.running import Shown
 from parsers.report.board import live_page, script, style
 
-LOOK_S: Final = 0.5  # between looks at the files
-TELL_S: Final = 1.0  # between news to one viewer: each fetches the document again
 MOST_STREAMS: Final = 200
-ALIVE_S: Final = 15.0  # a stream without news says that it is there
-BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer: larger ones are fetched less often
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -49,55 +48,34 @@ def _problem(status: int, title: str, detail: str) -> JSONResponse:
     )
 
 
-class _News:
-    """Tells streams that something changed."""
+class _Guard:
+    """Refuses strangers, and adds the headers. Not BaseHTTPMiddleware, which copies every piece of
+    a stream between tasks."""
 
-    def __init__(self, shown: Shown) -> None:
-        self.shown = shown
-        self.streams = 0
-        self.changed = asyncio.Event()
-        self._board = (-1, b"")
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._token = app, token
 
-    def board(self) -> bytes:
-        """Return /v1/board, which is made once for all viewers of a version."""
-        version = self.shown.version
-        if self._board[0] != version:
-            document = json.dumps(dict(self.shown.board()), separators=(",", ":"))
-            self._board = (version, document.encode())
-        return self._board[1]
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if refused := _refused(Request(scope), self._token):
+            await refused(scope, receive, send)
+            return
 
-    async def watch(self) -> None:
-        known = -1
-        while True:
-            await asyncio.to_thread(self.shown.look)
-            if self.shown.version != known:
-                known = self.shown.version
-                self.changed.set()
-                self.changed = asyncio.Event()
-            await asyncio.sleep(LOOK_S)
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
 
-    async def stream(self, request: Request) -> AsyncIterator[str]:
-        self.streams += 1
-        try:
-            known = 0
-            yield "retry: 2000\n\n"
-            while not await request.is_disconnected():
-                if self.shown.version != known:
-                    known = self.shown.version
-                    yield f"id: {known}\nevent: changed\ndata: {known}\n\n"
-                    await asyncio.sleep(TELL_S)
-                    continue
-                try:
-                    await asyncio.wait_for(self.changed.wait(), ALIVE_S)
-                except TimeoutError:
-                    yield ": here\n\n"
-        finally:
-            self.streams -= 1
+        await self._app(scope, receive, with_headers)
 
 
 def make_app(shown: Shown, token: str = "") -> FastAPI:
     """Return the application. With a token any Host is answered, to those who have it."""
-    news = _News(shown)
+    news = News(shown)
 
     @asynccontextmanager
     async def life(_app: FastAPI) -> AsyncIterator[None]:
@@ -107,15 +85,7 @@ def make_app(shown: Shown, token: str = "") -> FastAPI:
 
     app = FastAPI(title="Downpour monitor", version=version(), lifespan=life, docs_url=None,
                   redoc_url=None)  # fmt: skip
-
-    @app.middleware("http")
-    async def guard(request: Request, call: Callable[[Request], Awaitable[Response]]) -> Response:
-        if refused := _refused(request, token):
-            return refused
-        answer = await call(request)
-        answer.headers.update({k: v for k, v in HEADERS.items() if k not in answer.headers})
-        return answer
-
+    app.add_middleware(_Guard, token=token)
     _pages(app)
     _data(app, news)
     return app
@@ -155,30 +125,32 @@ def _pages(app: FastAPI) -> None:
         return Response(sheet, media_type="text/css")
 
 
-def _data(app: FastAPI, news: _News) -> None:
-    shown = news.shown
-
+def _data(app: FastAPI, news: News) -> None:
     @app.get("/v1/board")
     def board() -> Response:
         """What the page shows: verdict, cells, networks, values beside the published ones."""
-        return Response(news.board(), media_type="application/json")
+        document, made = news.board()
+        return Response(document, media_type="application/json", headers={"ETag": f'"{made}"'})
 
     @app.get("/v1/cells/{cell}/deliveries.bin")
     def deliveries(cell: str) -> Response:
         """Every delivery of a cell, as columns."""
-        data = shown.deliveries(cell)
+        data = news.deliveries(cell)
         if not data:
             return _problem(404, "Not found", f"found cell {cell!r}; valid: see /v1/board")
         return Response(data, media_type="application/octet-stream")
 
     @app.get("/v1/events")
-    async def events(request: Request) -> Response:
-        """Server-sent events: `changed` whenever /v1/board has something new."""
+    async def events(request: Request, cell: str = "", since: int = -1) -> Response:
+        """Server-sent events: `board` has the new /v1/board, `deliveries` those of `cell` (default:
+        the newest) in Base64. `since`: what is known, by the ETag of /v1/board."""
         if news.streams >= MOST_STREAMS:
             return _problem(503, "Busy", f"found {MOST_STREAMS} viewers; valid: fewer")
-        return StreamingResponse(news.stream(request), media_type="text/event-stream")
+        known = request.headers.get("last-event-id", "")
+        since = int(known) if re.fullmatch(r"\d{1,15}", known, re.ASCII) else since
+        return StreamingResponse(news.stream(cell, since), media_type="text/event-stream")
 
     @app.get("/metrics")
     def prometheus() -> Response:
         """The newest samples of the counters, for Prometheus and VictoriaMetrics."""
-        return Response(metrics.text(shown.recordings()), media_type=metrics.TYPE)
+        return Response(metrics.text(news.shown.recordings()), media_type=metrics.TYPE)

@@ -302,6 +302,7 @@ def serve_command(options: ServeOptions) -> int:
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.listen, options.port))
+        listener.listen()  # the printed address accepts connections
         port = listener.getsockname()[1]
         host = f"[{options.listen}]" if ":" in options.listen else options.listen
         print(f"http://{host}:{port}/ (Ctrl-C ends it)", flush=True)

@@ -23,6 +23,7 @@ from parsers.report.document import brief_of
 from parsers.report.publish import make_report
 
 MOST_BYTES: Final = 4 << 20  # of a log at one look, and of a line
+QUICK: Final = 1  # zlib's level for what is soon packed again
 RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
 
 
@@ -154,7 +155,8 @@ class RunningCell:
         )
         receivers = {h: Receiver(self._arrivals[h], 0, 0, None) for h in hosts}
         first_us = min(self._inserted.values(), default=min(p.created_us for p in order))
-        return encode(delivered_of(first_us / 1e6, Sent(order, "logs"), receivers))
+        found = delivered_of(first_us / 1e6, Sent(order, "logs"), receivers)
+        return encode(found, QUICK)
 
     @property
     def recording(self) -> Recording:

@@ -4,7 +4,13 @@
 (async () => {
   const $ = (id) => document.getElementById(id);
   const live = document.documentElement.dataset.live !== undefined;
-  let board = live ? await (await fetch("v1/board")).json() : JSON.parse($("board").textContent);
+  let version = 0;
+  const ask = async () => {
+    const answer = await fetch("v1/board");
+    version = (answer.headers.get("etag") || "").replaceAll('"', "") || 0;
+    return answer.json();
+  };
+  let board = live ? await ask() : JSON.parse($("board").textContent);
   const decoded = new Map();
   const view = { cell: null, metric: "latency", hosts: [], product: null, t: null, from: 0, to: null,
     sort: "host", play: 0, follow: live };
@@ -106,16 +112,15 @@
   };
 
   // -- a cell -------------------------------------------------------------------------------------
-  const load = async () => {
+  const load = async (bytes = null) => {
     cell = board.cells.find((c) => c.name === view.cell) ?? null;
     d = null;
     if (!cell) return;
     if (!decoded.has(cell.name)) {
-      let bytes = null;
-      if (live && cell.blob) {
+      if (!bytes && live && cell.blob) {
         const answer = await fetch(`v1/cells/${encodeURIComponent(cell.name)}/deliveries.bin`);
         if (answer.ok) bytes = new Uint8Array(await answer.arrayBuffer());
-      } else if ($(`blob-${cell.name}`)) bytes = D.fromBase64($(`blob-${cell.name}`).textContent);
+      } else if (!bytes && $(`blob-${cell.name}`)) bytes = D.fromBase64($(`blob-${cell.name}`).textContent);
       decoded.set(cell.name, bytes && bytes.length ? await D.decode(bytes) : null);
     }
     d = decoded.get(cell.name);
@@ -142,8 +147,8 @@
   };
   const drawReceivers = () => {
     const filter = $("filter").value.toLowerCase();
-    const found = d.hosts.map((_, row) => D.receiver(d, row))
-      .filter((r) => r.host.toLowerCase().includes(filter));
+    d.receivers ??= d.hosts.map((_, row) => D.receiver(d, row));
+    const found = d.receivers.filter((r) => r.host.toLowerCase().includes(filter));
     D.put($("receivers"), D.table(`Receivers of ${d.n} products`, ["Receiver", "RTT", "Arrived",
       "Missing", "Repaired", "Blocks again", "FMTP throughput", "FFDR", "MPLR", "Latency p50",
       "p99"], found.map((r) => [D.el("button", { type: "button", class: "pick",
@@ -235,8 +240,9 @@
   };
   const drawAll = () => { drawTop(); drawBeside(); drawSweep(); drawCell(); };
   const choose = async (name) => {
-    Object.assign(view, { cell: name, product: null, t: null, from: 0, to: null, follow: live });
+    Object.assign(view, { cell: name, product: null, t: null, from: 0, to: null, follow: live && name === board.newest });
     await load(); drawCell(); writeFragment();
+    if (live) listen();
   };
   const goto = (t) => {
     view.t = Math.min(Math.max(t, 0), end); view.follow = live && t >= end;
@@ -327,23 +333,29 @@
     if (performance.now() - said < 5000) return;
     said = performance.now(); $("said").textContent = text;
   };
+  // A stream is about one cell: another one, or the newest, needs another stream.
+  let source = null, turn = Promise.resolve();
+  const inTurn = (work) => { turn = turn.then(work).catch((e) => console.error(e)); };
   const listen = () => {
-    const source = new EventSource("v1/events");
-    let busy = false, again = false;
-    const fresh = async () => {
-      if (busy) { again = true; return; }
-      busy = true;
-      try {
-        board = await (await fetch("v1/board")).json();
-        if (!board.cells.some((c) => c.name === view.cell) || view.follow && board.newest)
-          view.cell = board.newest ?? board.cells[0]?.name ?? null;
-        await load(); drawTop(); drawCell();
-        $("state").textContent = "live";
-        if (d) say(`${d.n} products, ${D.clock(end)}`);
-      } finally { busy = false; }
-      if (again) { again = false; setTimeout(fresh, 200); }
-    };
-    source.addEventListener("changed", fresh);
+    source?.close();
+    source = new EventSource(`v1/events?since=${version}`
+      + (view.follow ? "" : `&cell=${encodeURIComponent(view.cell ?? "")}`));
+    source.addEventListener("board", (e) => inTurn(async () => {
+      board = JSON.parse(e.data);
+      version = e.lastEventId;
+      const known = board.cells.find((c) => c.name === view.cell), before = view.cell;
+      if (!known || view.follow && board.newest)
+        view.cell = board.newest ?? board.cells[0]?.name ?? null;
+      if (view.cell !== before || !d) await load(); else cell = known;
+      drawTop(); drawBeside(); drawSweep(); drawCell();
+    }));
+    source.addEventListener("deliveries", (e) => inTurn(async () => {
+      const news = JSON.parse(e.data);
+      version = e.lastEventId;
+      if (news.cell !== view.cell) return;
+      await load(D.fromBase64(news.data)); drawCell();
+      if (d) say(`${d.n} products, ${D.clock(end)}`);
+    }));
     source.onerror = () => { $("state").textContent = "no connection; trying again"; };
     source.onopen = () => { $("state").textContent = "live"; };
   };

@@ -126,8 +126,7 @@ D.colour = (share) => {
   return CIVIDIS[low].map((v, i) => Math.round(v + (CIVIDIS[low + 1][i] - v) * part));
 };
 D.heatScale = (heat) => {
-  const known = [...heat.worst].filter((v) => v >= 0);
-  known.sort((a, b) => a - b);
+  const known = heat.worst.filter((v) => v >= 0).sort();
   const low = Math.max(1e-6, D.quantile(known, 0.01) || 1e-6);
   const high = Math.max(low * 1.01, known.at(-1) || low);
   return { low, high, share: (v) => Math.log(Math.max(v, low) / low) / Math.log(high / low) };
@@ -136,20 +135,23 @@ D.drawHeat = (canvas, heat, scale, m, selected) => {
   const cell = Math.max(6, Math.min(18, Math.floor(300 / m)));
   canvas.width = heat.count; canvas.height = m * cell;
   const context = canvas.getContext("2d"), image = context.createImageData(heat.count, m * cell);
+  const pixels = new Uint32Array(image.data.buffer);
+  const word = ([r, g, b]) => (255 << 24 | b << 16 | g << 8 | r) >>> 0;
+  const WHITE = word([255, 255, 255]), RED = word([200, 0, 60]), ORANGE = word([255, 140, 0]),
+    GREY = word([128, 128, 128]);
   for (let row = 0; row < m; row++)
     for (let c = 0; c < heat.count; c++) {
       const k = row * heat.count + c, flag = heat.flag[k];
-      const plain = heat.worst[k] < 0 ? [255, 255, 255] : D.colour(scale.share(heat.worst[k]));
+      const plain = heat.worst[k] < 0 ? WHITE : word(D.colour(scale.share(heat.worst[k])));
       for (let line = 0; line < cell; line++) {
         // Marks that need no colour: a bar below for repairs, a full one for the backstop, and
         // stripes for what never came.
-        let [r, g, b] = plain;
-        if (flag & 4 && (line + c) % 4 < 2) [r, g, b] = [200, 0, 60];
-        else if (flag & 2 && line >= cell - 4 && line < cell - 1) [r, g, b] = [255, 255, 255];
-        else if (flag & 1 && line >= cell - 3 && line < cell - 1) [r, g, b] = [255, 140, 0];
-        if (line === cell - 1) [r, g, b] = [128, 128, 128];
-        if (c === selected) [r, g, b] = [255, 255, 255];
-        image.data.set([r, g, b, 255], 4 * ((row * cell + line) * heat.count + c));
+        let pixel = plain;
+        if (flag & 4 && (line + c) % 4 < 2) pixel = RED;
+        else if (flag & 2 && line >= cell - 4 && line < cell - 1) pixel = WHITE;
+        else if (flag & 1 && line >= cell - 3 && line < cell - 1) pixel = ORANGE;
+        if (line === cell - 1) pixel = GREY;
+        pixels[(row * cell + line) * heat.count + c] = c === selected ? WHITE : pixel;
       }
     }
   context.putImageData(image, 0, 0);

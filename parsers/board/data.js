@@ -5,6 +5,7 @@ const D = {};
 D.WAYS = ["never", "multicast", "repaired", "backstop", "backlog", "LDM6", "file"];
 
 D.fromBase64 = (text) => {
+  if (Uint8Array.fromBase64) return Uint8Array.fromBase64(text);
   const raw = atob(text.trim()), bytes = new Uint8Array(raw.length);
   for (let i = 0; i < raw.length; i++) bytes[i] = raw.charCodeAt(i);
   return bytes;
@@ -15,7 +16,15 @@ async function inflate(bytes) {
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
+// Four bytes or fewer stay whole numbers of 32 bits, which is several times as fast.
 function column(body, at, width, count) {
+  if (width <= 4) {
+    const out = new Int32Array(count);
+    for (let plane = 0; plane < width; plane++)
+      for (let i = 0, from = at + plane * count; i < count; i++) out[i] |= body[from + i] << 8 * plane;
+    for (let i = 0; i < count; i++) out[i] = (out[i] >>> 1) ^ -(out[i] & 1);
+    return out;
+  }
   const out = new Float64Array(count);
   for (let plane = 0, scale = 1; plane < width; plane++, scale *= 256)
     for (let i = 0, from = at + plane * count; i < count; i++) out[i] += body[from + i] * scale;
@@ -36,16 +45,17 @@ D.decode = async (bytes) => {
     at += head.columns[name] * count;
     return found;
   };
-  const created = take("created", n), size = take("size", n), wait = take("wait", n);
-  for (let i = 1; i < n; i++) created[i] += created[i - 1];
-  const way = take("way", n * m), latency = take("latency", n * m);
+  const steps = take("created", n), size = take("size", n), wait = take("wait", n);
+  const created = new Float64Array(n);
+  for (let i = 0, sum = 0; i < n; i++) { sum += steps[i]; created[i] = sum / 1e6; }
+  const way = take("way", n * m), late = take("latency", n * m);
   const rest = take("rest", n * m), blocks = take("blocks", n * m);
-  const delay = new Float64Array(n * m);
-  for (let k = 0; k < n * m; k++) {
-    if (way[k] === 1 || way[k] === 2) delay[k] = (latency[k] - wait[k % n] - rest[k]) / 1e6;
-    latency[k] /= 1e6;
-  }
-  for (let i = 0; i < n; i++) created[i] /= 1e6;
+  const latency = new Float64Array(n * m), delay = new Float64Array(n * m);
+  for (let row = 0, k = 0; row < m; row++)
+    for (let i = 0; i < n; i++, k++) {
+      latency[k] = late[k] / 1e6;
+      if (way[k] === 1 || way[k] === 2) delay[k] = (late[k] - wait[i] - rest[k]) / 1e6;
+    }
   const idents = n ? new TextDecoder().decode(body.subarray(at)).split("\n") : [];
   return { begin: head.begin_us / 1e6, hosts: head.receivers, n, m, created, size, idents, way,
     latency, delay, blocks };
@@ -59,19 +69,21 @@ D.quantile = (sorted, p) => {
 
 D.end = (d) => {
   let last = 0;
-  for (let k = 0; k < d.n * d.m; k++)
-    if (d.way[k]) last = Math.max(last, d.created[k % d.n] + d.latency[k]);
+  for (let row = 0, k = 0; row < d.m; row++)
+    for (let i = 0; i < d.n; i++, k++)
+      if (d.way[k]) last = Math.max(last, d.created[i] + d.latency[k]);
   return Math.max(last, d.n ? d.created[d.n - 1] : 0, 1);
 };
 
 // One receiver's numbers, as parsers/measure/metrics.py takes them: DRFSM21 3.2 and latencies.
 D.receiver = (d, row) => {
   let all = 0, bytesAll = 0, fmtp = 0, bytes = 0, delay = 0, blocks = 0, repaired = 0, missing = 0;
-  const latencies = [];
+  const taken = new Float64Array(d.n);
+  let came = 0;
   for (let i = 0, k = row * d.n; i < d.n; i++, k++) {
     const way = d.way[k];
     if (!way) { missing++; continue; }
-    latencies.push(d.latency[k]);
+    taken[came++] = d.latency[k];
     if (way > 3) continue;
     all++; bytesAll += d.size[i];
     if (way === 3) continue;
@@ -79,8 +91,8 @@ D.receiver = (d, row) => {
     delay += Math.round(d.delay[k] * 1e6);
     if (way === 2) repaired++;
   }
-  latencies.sort((a, b) => a - b);
-  return { host: d.hosts[row], arrived: latencies.length, missing, repaired, blocks,
+  const latencies = taken.subarray(0, came).sort();
+  return { host: d.hosts[row], arrived: came, missing, repaired, blocks,
     throughput: delay > 0 ? 8e6 * bytes / delay : null,
     ffdr: all ? 100 * fmtp / all : null,
     mplr: bytes ? 100 * blocks * 1448 / bytes : null,

@@ -121,8 +121,8 @@ def _fmtp(way: Numbers) -> NDArray[np.bool_]:
     return np.isin(way, (MULTICAST, REPAIRED))
 
 
-def encode(found: Delivered) -> bytes:
-    """Return deliveries.bin."""
+def encode(found: Delivered, level: int = 9) -> bytes:
+    """Return deliveries.bin. `level`: zlib's."""
     m, n = found.shape
     fmtp = _fmtp(found.way)
     over = np.where(fmtp, found.latency_us - found.delay_us, np.iinfo(np.int64).max)
@@ -146,7 +146,8 @@ def encode(found: Delivered) -> bytes:
         "ways": list(WAYS),
     }
     head = json.dumps(header, separators=(",", ":")).encode()
-    return MAGIC + struct.pack("<I", len(head)) + head + zlib.compress(b"".join(body) + idents, 9)
+    packed = zlib.compress(b"".join(body) + idents, level)
+    return MAGIC + struct.pack("<I", len(head)) + head + packed
 
 
 def _header(data: bytes) -> tuple[dict[str, Any], int]:

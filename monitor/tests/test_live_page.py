@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What viewers are told while a run runs, and the page that shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.http.server import BUSY_MAX, bounded
+from monitor.api import make_app
+from monitor.news import News
+from monitor.running import RunningRun, Shown, Waiting
+from parsers.tests.browser import browser, program
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
+
+CELL = SyntheticCell("ldm7", m=2, duration_s=20)
+READY_S = 60.0
+
+
+class Growing:
+    """A run that runs: `put` writes the logs up to a share of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.runs = folder / "runs"
+        self.path = self.runs / "synthetic/.20261124T000000Z.partial"
+        self._logs = self.path / f"cells/.{CELL.name}.partial/logs"
+        self._logs.mkdir(parents=True)
+        whole = write_synthetic_run(folder / "whole", CELL) / "cells" / CELL.name
+        self._texts = {f.name: f.read_text() for f in (whole / "logs").glob("*.log")}
+        self._written = dict.fromkeys(self._texts, 0)
+
+    def put(self, share: float) -> None:
+        for name, text in self._texts.items():
+            end = round(share * len(text))
+            with (self._logs / name).open("a") as file:
+                file.write(text[self._written[name] : end])
+            self._written[name] = end
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> Growing:
+    found = Growing(tmp_path)
+    found.put(0.5)
+    return found
+
+
+async def messages(news: News, cell: str, since: int, count: int) -> list[str]:
+    """Return the first messages of a stream after its head."""
+    stream = news.stream(cell, since)
+    await anext(stream)
+    found = [(await asyncio.wait_for(anext(stream), 10)).decode() for _ in range(count)]
+    await stream.aclose()
+    return found
+
+
+def events(text: str) -> list[str]:
+    return [line.removeprefix("event: ") for line in text.split("\n") if line.startswith("event:")]
+
+
+def test_viewers_get_what_changed_and_only_that(growing: Growing) -> None:
+    news = News(RunningRun(growing.path))
+
+    async def scene() -> None:
+        stream = news.stream("", -1)
+        await anext(stream)
+        news._look()
+        first = (await anext(stream)).decode()
+        assert events(first) == ["board", "deliveries"]
+        assert not news._look()  # nothing is new
+        growing.put(1.0)
+        deadline = time.monotonic() + 10
+        while not news._look():  # packing has a share of a processor
+            assert time.monotonic() < deadline
+        second = (await anext(stream)).decode()
+        assert events(second) == ["deliveries"]  # the board says the same as before
+        data = json.loads(second.split("data: ")[1])
+        assert data["cell"] == CELL.name and len(second) > len(first.split("deliveries\n")[1])
+        await stream.aclose()
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(("since", "expected"), [(-1, True), (10**12, True), (None, False)])
+def test_who_has_this_version_is_not_told_again(
+    growing: Growing, since: int | None, expected: bool
+) -> None:
+    """A greater number is that of a server that has ended: its viewer knows nothing."""
+    news = News(RunningRun(growing.path))
+    news._look()
+
+    async def scene() -> bool:
+        try:
+            await asyncio.wait_for(
+                messages(news, "", news.version if since is None else since, 1), 0.5
+            )
+        except TimeoutError:
+            return False
+        return True
+
+    assert asyncio.run(scene()) is expected
+
+
+def test_names_that_viewers_invent_pin_nothing(growing: Growing) -> None:
+    news = News(RunningRun(growing.path))
+    for number in range(100):
+        news._wanted[f"invented {number}"] += 1
+    news._wanted[CELL.name] += 1
+    news._look()
+    assert set(news._cells) == {CELL.name}
+    news._wanted.clear()
+    news._look()
+    assert not {**news._cells, **news._blobs, **news._not_before}.keys() - {CELL.name}
+
+
+@contextmanager
+def served(shown: Shown) -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = bounded(make_app(shown), None, BUSY_MAX, has_lifespan=True)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        server.should_exit = True
+        thread.join(20)
+
+
+@pytest.mark.slow
+def test_the_page_follows_a_run_without_asking_again(growing: Growing, tmp_path: Path) -> None:
+    path = program()
+    if path is None:
+        pytest.skip("no browser; `make test-setup` installs one")
+    arrived = "+(document.querySelector('#receivers tbody tr td:nth-child(3)')?.textContent ?? -1)"
+    (tmp_path / "browser").mkdir()
+    with (
+        served(Waiting(growing.runs)) as url,
+        browser(path, tmp_path / "browser/profile") as tab,
+    ):
+
+        def wait(condition: str) -> None:
+            deadline = time.monotonic() + READY_S
+            while not tab.evaluate(condition):
+                assert time.monotonic() < deadline, (condition, tab.complaints())
+                time.sleep(0.05)
+
+        tab.open(url)
+        wait("document.documentElement.dataset.ready && document.title != 'Downpour'")
+        wait(f"{arrived} >= 0")
+        before = tab.evaluate(arrived)
+        tab.evaluate("performance.clearResourceTimings()")
+        growing.put(1.0)
+        wait(f"{arrived} > {before}")
+        shutil.copytree(tmp_path / "whole", growing.path, dirs_exist_ok=True)
+        growing.path.rename(growing.path.parent / "20261124T000000Z")
+        wait("document.getElementById('verdict').textContent.includes('FAITHFUL')")
+        assert tab.evaluate(arrived) == CELL.products
+        asked = tab.evaluate("performance.getEntriesByType('resource').map(e => e.name)")
+        assert [name for name in asked if "events" not in name] == []
