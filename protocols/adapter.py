@@ -111,6 +111,9 @@ class Adapter:
     ready: str = ""  # what the sender's stderr says when the receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
     in_cells: bool = True  # False: only benchmarks have tried it, so experiments refuse it
+    # False: datagrams that are sent again, or all of a file, begin with the same 12 bytes. Loss by
+    # a hash of these would never let a repair through, so the kernel draws it.
+    distinct: bool = True
     package: str = ""  # what `make bench-setup` installs for it
     repairs: str = ""  # how it repairs, in a few words
     limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences

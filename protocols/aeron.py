@@ -108,6 +108,7 @@ AERON: Final = Adapter(
     settle_s=0.5,
     package="aeron-all from Maven Central, where there is a JDK of version 17 or later",
     in_cells=False,  # no cell of it has been judged
+    distinct=False,
     repairs="multicast of what receivers name, at once",
     limits=(
         "It has no rate of its own: its window, and the sender's queue, hold it back.",

@@ -85,6 +85,7 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         sender=sender,
         package=CRATE,
         in_cells=False,  # no cell of it has been judged
+        distinct=False,
         repairs=repairs,
         limits=(
             "It has no way back: the sender is given the loss, and never learns what is missing.",

@@ -2,13 +2,15 @@
 """UDPcast: udp-sender and udp-receiver, one stream of bytes in each session.
 
 Options from udp-sender(1) and udp-receiver(1), version 20120424. A stream of files goes as a tar
-archive of what has come; receivers begin again after each session.
+archive of what has come; receivers begin again after each session. The sender repeats its hello: a
+receiver that was not back yet when it came would never join. Its log tells what it sends again.
 """
 
 from __future__ import annotations
 
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +18,9 @@ from protocols.adapter import Adapter, Setup
 
 QUIET: Final = ("--nokbd", "--no-progress")
 MOST_WAIT_S: Final = 30  # for receivers that do not come
+HELLO_MS: Final = 200  # between hellos
+LOG: Final = "/proc/self/fd/1"  # a guest has no /dev/stdout
+AGAIN: Final = re.compile(r" RETX +\d+ +(\d+)$", re.MULTILINE)
 
 
 def _receiver(s: Setup, i: int) -> list[str]:
@@ -26,7 +31,7 @@ def _receiver(s: Setup, i: int) -> list[str]:
     ]
     if not s.stream:
         return [*argv, "--file", str(s.inbox(i) / "file")]
-    unpack = ["tar", "-C", str(s.inbox(i)), "-xf", "-"]
+    unpack = ["tar", "-C", str(s.inbox(i)), "--no-same-owner", "--touch", "-xf", "-"]
     return ["sh", "-c", f"while :; do {shlex.join(argv)} | {shlex.join(unpack)}; done"]
 
 
@@ -36,12 +41,21 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
         *("udp-sender", *QUIET, "--interface", s.sender.interface, "--full-duplex"),
         *("--mcast-rdv-address", s.group, "--mcast-data-address", s.group),
         *("--portbase", str(s.port), "--min-receivers", str(len(s.receivers))),
-        *("--max-wait", str(MOST_WAIT_S), *rate),
+        *("--max-wait", str(MOST_WAIT_S), "--rexmit-hello-interval", str(HELLO_MS)),
+        *("--log", LOG, *rate),
     ]
     if not s.stream:
         return [*argv, "--file", str(files[0])]
     pack = ["tar", "-C", str(s.source), "-cf", "-", *(file.name for file in files)]
     return ["sh", "-c", f"{shlex.join(pack)} | {shlex.join(argv)}"]
+
+
+def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
+    """Count blocks that were sent again (those of a slice in each line), and whole sessions."""
+    return {
+        "retransmits": float(sum(int(n) for n in AGAIN.findall(sent))),
+        "sessions_ended": float(len(re.findall(r" Transfer complete\.", sent))),
+    }
 
 
 UDPCAST: Final = Adapter(
@@ -52,10 +66,11 @@ UDPCAST: Final = Adapter(
     receiver=_receiver,
     sender=_sender,
     package="udpcast",
-    in_cells=False,  # in a host of a cell it lost nearly all of its sessions
+    distinct=False,
     repairs="multicast of what a receiver misses, slice by slice; the slowest holds up all",
     limits=(
         "It sends one stream of bytes in a session: files go as a tar archive.",
         "What comes during a session waits for the next, which all receivers must join again.",
     ),
+    counts=_counts,
 )

@@ -42,12 +42,11 @@ class Watch:
             if watch < 0:
                 raise OSError(ctypes.get_errno(), f"inotify_add_watch {directory}")
             self._index[watch] = i
-        self._poll = select.poll()
-        self._poll.register(self._fd, select.POLLIN)
 
     def wait(self, timeout_s: float) -> list[tuple[int, str]]:
-        """(directory's number, file's name) of what came; [] after the time-out."""
-        if not self._poll.poll(max(0, round(timeout_s * 1000))):
+        """(directory's number, file's name) of what came; [] after the time-out, which is exact
+        to the microsecond: products are due by it."""
+        if not select.select([self._fd], [], [], max(0.0, timeout_s))[0]:
             return []
         found = []
         for watch, mask, name in parse_events(os.read(self._fd, 1 << 16)):

@@ -245,12 +245,13 @@ class CellRun(CellBase):
         kernel has no bpf match it draws the packets at random (program None)."""
         cell, loss = self.cell, self.loss_of[host]
         program: str | None = None
-        if cell.loss_model == "hash":
+        model = loss_model.in_force(cell.loss_model, registry.get(cell.protocol).distinct)
+        if model == "hash":
             program = loss_model.program(loss, loss_model.loss_seed(cell.seed, host))
         command = shaping.loss_command(nic, loss, udp_only, program)
         done = self.emulation.run(host, command, check=False)
         if done.returncode == 0:
-            self.loss_models[host] = cell.loss_model
+            self.loss_models[host] = model
             return command, program
         if program is None:
             raise CellError(f"{host}: {' '.join(command)}: {done.stderr.strip()}")

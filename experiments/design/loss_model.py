@@ -61,6 +61,7 @@ JGE: Final = 0x35
 RET: Final = 0x06
 TAX: Final = 0x07
 # How many instructions follow a label decides a jump; names below stand for places.
+ALIKE: Final = "random (a hash would take every repeat of a datagram: they begin alike)"
 _JUMPS: Final = (JEQ, JGE, JA)
 
 
@@ -82,6 +83,11 @@ class _Line:
     yes: str | None = None
     no: str | None = None
     label: str | None = None
+
+
+def in_force(asked: LossModel, distinct: bool) -> str:
+    """Return the model for datagrams that a hash tells apart, or not (`Adapter.distinct`)."""
+    return ALIKE if asked == "hash" and not distinct else asked
 
 
 def loss_seed(cell_seed: int, host: str) -> int:

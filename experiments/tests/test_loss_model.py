@@ -183,6 +183,16 @@ def test_a_retransmission_has_its_own_fate() -> None:
         assert len(hashes) == 2
 
 
+def test_alike_datagrams_are_drawn_and_not_hashed() -> None:
+    """UDPcast's block 7 of slice 0, sent twice: the hash loses both or none."""
+    first = udp(struct.pack("!HHIHHI", 0x500, 0, 0, 7, 0, 1456) + bytes(1456))
+    again = first[:4] + b"\x12\x34" + first[6:]  # IP's identification
+    assert loss_model.identity(first) == loss_model.identity(again)
+    assert loss_model.in_force("hash", True) == "hash"
+    assert loss_model.in_force("hash", False).startswith("random (")
+    assert loss_model.in_force("random", False) == "random"
+
+
 def test_seeds_differ_by_host_and_cell() -> None:
     seeds = {
         loss_model.loss_seed(cell, host) for cell in (1, 2, 12) for host in ("a", "b", "2 a", "")

@@ -13,6 +13,7 @@ from protocols import aeron, fcast, flute, fmtp, quic, registry, udpcast
 from protocols.adapter import Adapter, Setup, Station, lacking, missing, named_counts
 
 ROOM = Path(__file__).resolve().parents[1]
+GOLDEN = Path(__file__).parent / "golden"
 OURS = [a for a in registry.OWN.values() if a.feed != "ldm"]
 
 
@@ -90,13 +91,25 @@ def test_aeron_waits_for_all_and_holds_the_bandwidth_delay_product(setup: Setup)
     assert "endpoint=239.192.77.3:38800|" in list(lines(aeron.AERON, wide))[1]
 
 
-def test_counters_of_aeron_and_quic() -> None:
-    printed = "aeron=1 nak_messages_received=7 retransmits_sent=9 status_messages_received=40\n"
-    assert aeron.AERON.counts(printed, []) == {
-        "naks": 7,
-        "retransmits": 9,
-        "status_messages": 40,
-    }
+# What the programs wrote when they sent files to two receivers with 3 % loss each.
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        # 20 + 14 + 1 + 31 + 1 + 41 + 1 blocks; answers: 2 REGISTER, 4 FILEINFO_ACK, 7 lists of
+        # blocks, 6 COMPLETE; passes 2 and 3 of one file, 2 to 4 of the other.
+        ("uftp", {"blocks_asked_for": 109, "answers": 19, "repair_passes": 5}),
+        # The log's own running total is 80.
+        ("udpcast", {"retransmits": 80, "sessions_ended": 1}),
+        ("aeron", {"naks": 188, "retransmits": 181, "status_messages": 222}),
+    ],
+)
+def test_counters_of_what_programs_wrote(name: str, counts: dict[str, float]) -> None:
+    said = (GOLDEN / f"{name}.txt").read_text()
+    assert registry.get(name).counts(said, []) == counts
+    assert registry.get(name).counts(said, []) != registry.get(name).counts("", [])
+
+
+def test_counters_of_quic() -> None:
     printed = "quic=1 datagrams=900 lost=8 feedback=120\n"
     assert quic.QUIC.counts(printed, []) == {
         "datagrams": 900,

@@ -14,8 +14,11 @@ import io.aeron.Aeron;
 import io.aeron.ExclusivePublication;
 import io.aeron.Publication;
 import io.aeron.Subscription;
+import io.aeron.driver.DataPacketDispatcher;
 import io.aeron.driver.MediaDriver;
 import io.aeron.driver.ThreadingMode;
+import io.aeron.driver.media.ReceiveChannelEndpoint;
+import io.aeron.driver.media.UdpChannel;
 import io.aeron.logbuffer.BufferClaim;
 import io.aeron.logbuffer.Header;
 import java.io.BufferedReader;
@@ -23,8 +26,6 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.MulticastSocket;
 import java.net.NetworkInterface;
 import java.nio.ByteBuffer;
 import java.nio.MappedByteBuffer;
@@ -39,6 +40,7 @@ import org.agrona.DirectBuffer;
 import org.agrona.concurrent.BackoffIdleStrategy;
 import org.agrona.concurrent.IdleStrategy;
 import org.agrona.concurrent.UnsafeBuffer;
+import org.agrona.concurrent.status.AtomicCounter;
 
 public final class BenchAeron {
     private static final int STREAM = 1001;
@@ -68,6 +70,14 @@ public final class BenchAeron {
                 .dirDeleteOnShutdown(true)
                 .termBufferSparseFile(true)
                 .socketMulticastTtl(1);
+        if (words.containsKey("join")) {
+            final InetAddress group = InetAddress.getByName(words.get("join"));
+            final NetworkInterface nic =
+                NetworkInterface.getByInetAddress(InetAddress.getByName(words.get("interface")));
+            driver.receiveChannelEndpointSupplier(
+                (channel, dispatcher, status, context) ->
+                    new Member(channel, dispatcher, status, context, group, nic));
+        }
         try (MediaDriver ignored = MediaDriver.launch(driver);
             Aeron aeron =
                 Aeron.connect(new Aeron.Context().aeronDirectoryName(words.get("driver")))) {
@@ -79,6 +89,32 @@ public final class BenchAeron {
             count(aeron);
         }
         done.countDown();
+    }
+
+    /** A receiving end as if for unicast whose socket is a member of a group. */
+    private static final class Member extends ReceiveChannelEndpoint {
+        private final InetAddress group;
+        private final NetworkInterface nic;
+
+        private Member(
+            final UdpChannel channel, final DataPacketDispatcher dispatcher,
+            final AtomicCounter status, final MediaDriver.Context context,
+            final InetAddress group, final NetworkInterface nic) {
+            super(channel, dispatcher, status, context);
+            this.group = group;
+            this.nic = nic;
+        }
+
+        /** Java's sockets receive only the groups that they themselves have joined. */
+        @Override
+        public void openDatagramChannel(final AtomicCounter status) {
+            super.openDatagramChannel(status);
+            try {
+                receiveDatagramChannel.join(group, nic);
+            } catch (final IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
     }
 
     private static final java.util.concurrent.CountDownLatch done =
@@ -115,6 +151,9 @@ public final class BenchAeron {
             final IdleStrategy idle = idle();
             while (!out.isConnected() && !ended) {
                 idle.idle();
+            }
+            if (ended) {
+                return;
             }
             System.err.println("BenchAeron: receivers connected");
             final BufferedReader in =
@@ -202,20 +241,11 @@ public final class BenchAeron {
         throws IOException {
         final Path inbox = Path.of(words.get("directory"));
         final Map<Integer, Incoming> files = new HashMap<>();
-        final MulticastSocket member = new MulticastSocket(0);
-        if (words.containsKey("join")) {
-            final InetAddress group = InetAddress.getByName(words.get("join"));
-            final NetworkInterface nic =
-                NetworkInterface.getByInetAddress(InetAddress.getByName(words.get("interface")));
-            member.joinGroup(new InetSocketAddress(group, 0), nic);
-        }
         try (Subscription in = aeron.addSubscription(words.get("channel"), STREAM)) {
             final IdleStrategy idle = idle();
             while (!ended) {
                 idle.idle(in.poll((b, at, n, h) -> take(inbox, files, b, at, n, h), FRAGMENTS));
             }
-        } finally {
-            member.close();
         }
     }
 
