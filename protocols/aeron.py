@@ -107,7 +107,6 @@ AERON: Final = Adapter(
     ready="receivers connected",
     settle_s=0.5,
     package="aeron-all from Maven Central, where there is a JDK of version 17 or later",
-    in_cells=False,  # no cell of it has been judged
     distinct=False,
     repairs="multicast of what receivers name, at once",
     limits=(

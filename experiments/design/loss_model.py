@@ -85,7 +85,7 @@ class _Line:
     label: str | None = None
 
 
-def in_force(asked: LossModel, distinct: bool) -> str:
+def in_force(asked: str, distinct: bool) -> str:
     """Return the model for datagrams that a hash tells apart, or not (`Adapter.distinct`)."""
     return ALIKE if asked == "hash" and not distinct else asked
 

@@ -71,7 +71,7 @@ def test_a_protocol_of_another_package_is_a_level_like_any_other(install: Path) 
     assert spec.factors[0].protocol == ("ldm7", "copy")  # type: ignore[index]
 
 
-@pytest.mark.parametrize("name", ["udpcast", "uftp"])
+@pytest.mark.parametrize("name", ["udpcast", "uftp", "aeron"])
 def test_other_projects_protocols_are_levels(tmp_path: Path, name: str) -> None:
     assert name in registry.cell_names()
     load(experiment(tmp_path, name))
