@@ -15,7 +15,6 @@ from typing import Final
 
 from common import looking
 from common.places import PROGRAMS, program
-from common.virtual_time import Clock
 from experiments.cells import samplers, surveillance
 from experiments.cells.run_directory import write_json
 from experiments.cells.surveillance import Asked
@@ -28,9 +27,9 @@ from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 
 HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
-# Of a host's samples. Ten a second cost 24 hosts 1 % of a core; where no program ever waits for a
-# processor, a few show that it is so.
-LAG_INTERVAL_US: Final[dict[Clock, int]] = {"native": 100_000, "virtual": 1_000_000}
+# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer of a
+# cell of 10 s would be its worst hundredth.
+LAG_INTERVAL_US: Final = 100_000
 HOSTLAG_END_S: Final = 15.0
 
 
@@ -89,7 +88,7 @@ class Fidelity:
         write_json(self._out / "load.json", found.to_dict())
 
     def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:
-        interval_s = looking.every_s(LAG_INTERVAL_US[self._emulation.facts.clock] / 1e6)
+        interval_s = looking.every_s(LAG_INTERVAL_US / 1e6)
         argv = [str(program("hostlag", self._build)), f"{interval_s * 1e6:.0f}"]
         hosts = [host.name for host in self._emulation.network.hosts]
         return {h: self._emulation.popen(h, argv, stdout=subprocess.PIPE) for h in hosts}

@@ -17,7 +17,7 @@ from experiments.tests.built import IN_GUESTS
 
 pytestmark = [*IN_GUESTS, pytest.mark.slow]
 
-# Two cells of 10 s. In shorter ones a single late timer is the worst hundredth of all.
+# Two cells of 10 s.
 CHOSEN = ("--only", "rate_bps=20Mbps", "--queue-bytes", "200MB")
 
 
