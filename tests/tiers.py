@@ -162,7 +162,7 @@ def _networks(python: str) -> list[Step]:
         Step(
             "emulated",
             "end-to-end tests over the emulated network",
-            (_pytest(python, "emulated", "emulated", "--ignore=labs"),),
+            (_pytest(python, "emulated", "emulated", "--ignore-glob=labs/*"),),
             900,
             LOGS / "emulated.xml",
         ),
