@@ -44,6 +44,7 @@ def test_which_there_are() -> None:
     assert [p.name for p in WORKFLOWS] == list(MUST_CALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda p: p.name)
 def test_valid_by_githubs_schema(path: Path, tmp_path: Path) -> None:
     done = check(path)

@@ -73,6 +73,7 @@ def unpack(directory: Path, archive: Path, digest: str) -> None:
     subprocess.run([FILES / "unpack", directory, archive, digest], check=True)
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_archive(checkout: Path, tmp_path: Path) -> None:
     first = pack(checkout, tmp_path / "first.tar")
     os.utime(checkout / "a file.txt", (1, 1))
@@ -81,6 +82,7 @@ def test_the_same_files_give_the_same_archive(checkout: Path, tmp_path: Path) ->
     assert pack(checkout, tmp_path / "third.tar") != first
 
 
+@pytest.mark.slow
 def test_the_copy_is_the_checkout_as_it_is_now(checkout: Path, tmp_path: Path) -> None:
     there, archive = tmp_path / "there", tmp_path / "archive.tar"
     unpack(there, archive, pack(checkout, archive))

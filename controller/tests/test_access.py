@@ -155,6 +155,7 @@ def reservation(site: Site, name: str, number: int = 0, **changes: Any) -> dict[
     return {**PATH, "name": name, "rate_bps": 0, "leaves": [], **times, **changes}
 
 
+@pytest.mark.slow
 def test_no_workgroup_takes_all_reservations(site: Site) -> None:
     for number in range(MOST_OF_A_WORKGROUP):
         made = site["unidata"].post(
@@ -203,6 +204,7 @@ def test_others_do_not_see_a_reservation(site: Site) -> None:
     assert len(site["ops"].get("/v1/reservations").json()) == 1
 
 
+@pytest.mark.slow
 def test_rate_limits() -> None:
     """5 requests per second and workgroup, 10 at once; 4 times as many for an address."""
     site = Site(requests_per_s=5.0)
@@ -285,6 +287,7 @@ def test_minimal_answer(site: Site) -> None:
     assert response.headers["preference-applied"] == "return=minimal"
 
 
+@pytest.mark.slow
 def test_standby_says_who_is_active(site: Site) -> None:
     site.rig.service.deactivate("192.0.2.7:8080")
     response = site["ops"].get("/v1/paths")

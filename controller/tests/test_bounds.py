@@ -65,6 +65,7 @@ def strangers(live: Live) -> Iterator[None]:
         process.kill()
 
 
+@pytest.mark.slow
 def test_strangers_do_not_lock_the_owner_out(live: Live) -> None:
     """640 unfinished requests from ten addresses: the Unix socket answers, and by TCP a
     workgroup is served too."""
@@ -156,6 +157,7 @@ def test_connections_of_an_ipv6_network_are_bounded(caplog: pytest.LogCaptureFix
     assert enters("2001:db8:0:1::1")
 
 
+@pytest.mark.slow
 def test_unfinished_tls_handshakes_displace_each_other(tmp_path: Path) -> None:
     """300 connections that send nothing, or half a ClientHello, from ten addresses."""
     make_keys(tmp_path / "keys", ["127.0.0.1"])

@@ -56,6 +56,7 @@ def at(core: Core, bookings: list[Booking], moment: float) -> Counter[Direction]
     return total
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_at_no_moment_is_more_booked_than_there_is(data: st.DataObject) -> None:
@@ -70,6 +71,7 @@ def test_at_no_moment_is_more_booked_than_there_is(data: st.DataObject) -> None:
         assert len(keys) == len(set(keys))
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_a_path_of_now_leaves_what_is_booked(data: st.DataObject) -> None:
@@ -95,6 +97,7 @@ def test_a_path_of_now_leaves_what_is_booked(data: st.DataObject) -> None:
         assert all(load[d] <= capacities[d] for d in mine if d in capacities)
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_one_after_the_other_always_fits(data: st.DataObject) -> None:
@@ -113,6 +116,7 @@ def test_one_after_the_other_always_fits(data: st.DataObject) -> None:
         calendar.plan(MultipointPath("third", 1, wish.root, 0, leaves=wish.leaves), 9.0, 11.0, [])
 
 
+@pytest.mark.slow
 @SETTINGS
 @given(st.data())
 def test_loads_are_those_that_the_books_have(data: st.DataObject) -> None:

@@ -151,6 +151,7 @@ def test_counters_that_began_anew_and_are_further_than_before(rig: Rig) -> None:
         assert (compared["sent"], compared["missing"]) == (2, 0)
 
 
+@pytest.mark.slow
 def test_a_switch_that_restarted_counts_anew(rig: Rig) -> None:
     counters(rig)
     send(rig, 5)

@@ -56,6 +56,7 @@ def with_path(run: Run) -> None:
     assert run("add", "NGRID", "s3:9:103", "s4:9:104")[0] == 0
 
 
+@pytest.mark.slow
 def test_life_of_a_path(run: Run, rig: Rig) -> None:
     code, out, _ = run("create", "NGRID", "--root", "s1:1:101", "--rate", "20M", "--steiner")
     assert (code, out) == (0, "path NGRID: up, 0 leaves\n")
@@ -75,6 +76,7 @@ def test_life_of_a_path(run: Run, rig: Rig) -> None:
     assert run("--json", "list") == (0, "[]\n", "")
 
 
+@pytest.mark.slow
 def test_show_compares_what_entered_with_what_leaves_got(run: Run, rig: Rig) -> None:
     with_path(run)
     run("show", "NGRID")
@@ -114,6 +116,7 @@ def test_channels(run: Run, rig: Rig) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_picture(run: Run, rig: Rig, tmp_path: Path) -> None:
     with_path(run)
     run("create", "other", "--root", "s2:9:202", "--rate", "best-effort")

@@ -95,6 +95,7 @@ class Actor:
         return method, url, body, self.http.request(method, url, json=body)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_nobody_is_told_of_others(seed: int) -> None:
     dice, rig = random.Random(seed), Rig()

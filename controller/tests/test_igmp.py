@@ -216,6 +216,7 @@ def test_what_is_written_is_read(
     assert found == igmp.Received(message, MAC, source, vlan, True)
 
 
+@pytest.mark.slow
 @settings(max_examples=1000)
 @given(st.binary(max_size=1600))
 def test_any_bytes_are_read_or_refused(frame: bytes) -> None:
@@ -223,6 +224,7 @@ def test_any_bytes_are_read_or_refused(frame: bytes) -> None:
         igmp.read(frame)
 
 
+@pytest.mark.slow
 @settings(max_examples=2000)
 @given(
     st.sampled_from([0x11, 0x12, 0x16, 0x17, 0x22]),

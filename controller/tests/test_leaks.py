@@ -131,6 +131,7 @@ def test_the_second_half_adds_nothing(rig: Rig) -> None:
     assert sizes_kb[-1] - sizes_kb[5] < SPARE_KB
 
 
+@pytest.mark.slow
 def test_a_leak_would_be_seen(rig: Rig) -> None:
     """Or the test above would prove nothing."""
     cycle(rig, 0)

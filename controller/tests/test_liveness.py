@@ -145,6 +145,7 @@ def test_one_way_dead_behind_live_ports_is_found(world: World) -> None:
     assert 0.4 < world.news[-1][0] - began_s < 0.65  # five in a row
 
 
+@pytest.mark.slow
 def test_random_loss_does_not_take_links_down(world: World) -> None:
     seed = random.Random(5)
     world.loses = lambda _source: seed.random() < 0.2

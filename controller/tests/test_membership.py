@@ -285,6 +285,7 @@ events = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.lists(events, max_size=60), st.sampled_from([0.0, 0.5, 9.0]))
 def test_members_are_those_whose_hosts_said_so(

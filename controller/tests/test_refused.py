@@ -155,6 +155,7 @@ def pipeline(connections: list[socket.socket]) -> None:
     wait_until("nothing can be written to them", are_stuck)
 
 
+@pytest.mark.slow
 def test_client_that_asks_and_reads_nothing(
     narrow: Live, since: Since, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -167,6 +168,7 @@ def test_client_that_asks_and_reads_nothing(
     assert "address=127.0.0.1: does not read its answers" in caplog.text
 
 
+@pytest.mark.slow
 def test_clients_that_read_nothing_make_room(
     narrow: Live, since: Since, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +200,7 @@ def test_client_that_reads_slowly_is_served(
     assert since[Reason.UNREAD] == 0
 
 
+@pytest.mark.slow
 def test_event_stream_that_is_not_read_is_ended(
     narrow: Live, since: Since, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +223,7 @@ def test_event_stream_that_is_not_read_is_ended(
     wait_until("no watcher is left", lambda: not narrow.rig.service.events._wakers)
 
 
+@pytest.mark.slow
 def test_tls_handshakes(tmp_path: Path, since: Since, monkeypatch: pytest.MonkeyPatch) -> None:
     make_keys(tmp_path / "keys", ["127.0.0.1"])
     keys = tmp_path / "keys"

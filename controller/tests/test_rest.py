@@ -105,6 +105,7 @@ def test_no_capacity_changes_nothing(rig: Rig) -> None:
     assert rig.http.get("/v1/paths/NGRID").json()["leaves"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -353,6 +353,7 @@ def test_events_by_the_client(live: Live) -> None:
     wait_until("no watcher is left", lambda: not live.rig.service.events._wakers)
 
 
+@pytest.mark.slow
 def test_event_streams_at_once_take_exactly_their_places(live: Live) -> None:
     """60 requests of a workgroup before any is answered: 16 streams, and 44 times 429. Places of
     streams that end, also before their first event, are free again."""

@@ -217,6 +217,7 @@ def fits(seen: Seen, before: Seen, after: Seen, change: Callable[[Rig], None]) -
     return seen in (before, after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_lasting", [False, True], ids=["once", "lasting"])
 @pytest.mark.parametrize("change", ALL, ids=lambda c: c.__name__)
 def test_failure_at_each_statement(
@@ -258,6 +259,7 @@ def test_failure_at_each_statement(
         rig.store.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ALL, ids=lambda c: c.__name__)
 def test_crash_before_each_statement(tmp_path: Path, change: Callable[[Rig], None]) -> None:
     """What kill -9 leaves behind in the file; the switches are empty."""
@@ -309,6 +311,7 @@ def test_full_disk_is_logged_once(site: Site, caplog: pytest.LogCaptureFixture) 
     assert site.rig.service.hold_view("h").state.value == "expired"
 
 
+@pytest.mark.slow
 def test_real_full_file(tmp_path: Path) -> None:
     """SQLite's own limit of pages: paths are made until it is full, then deleted."""
     rig = Rig(Store(tmp_path / "store", network().name, "core"))

@@ -157,6 +157,7 @@ def test_a_workgroup_that_does_not_exist_is_refused() -> None:
     assert set(TOKENS) == {group.name for group in GROUPS.all()}
 
 
+@pytest.mark.slow
 def test_allow_lists_all_methods(rig: Rig) -> None:
     """RFC 9110, 15.5.6: for every path of the interface, and every method that it does not have."""
     from fastapi.testclient import TestClient
@@ -177,6 +178,7 @@ def test_allow_lists_all_methods(rig: Rig) -> None:
             assert allowed == operations.keys(), (method, url)
 
 
+@pytest.mark.slow
 def test_every_body_may_be_answered_400(rig: Rig) -> None:
     """As the OpenAPI document says, and for each operation that takes a body."""
     served = whole_app(rig).openapi()

@@ -58,6 +58,7 @@ def test_help_fits_a_terminal_and_is_plain(
     assert "Usage: downpour" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [p for p in ALL if p], ids=" ".join)
 def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) -> None:
     found: Any = typer.main.get_command(cli.app)
@@ -114,6 +115,7 @@ def test_bad_input_is_one_line_and_exit_code_2(
     assert err.count("\n") == 1 and out == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [["run", "lossy"], ["up", "geni5"], ["shell", "uva"], ["down"]])
 def test_what_needs_root_says_so_at_once(
     words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -125,6 +127,7 @@ def test_what_needs_root_says_so_at_once(
     assert "--clock virtual (make: CLOCK=virtual)" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_plan_needs_neither_root_nor_kernel_nor_programs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -182,6 +185,7 @@ def test_bash_completes(typed: str, expected: set[str]) -> None:
     assert set(done.stdout.split()) == expected, done.stderr
 
 
+@pytest.mark.slow
 def test_doctor_needs_only_the_systems_python() -> None:
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['typer'] = None; "
     code += "sys.argv[1:] = ['doctor']; from downpour.__main__ import main; main()"
@@ -216,6 +220,7 @@ def test_the_doctors_long_form_measures_a_network_if_one_can_run(
     assert measured == ["once"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["topology list", "topology export geni5 --to mininet"])
 def test_a_full_disk_takes_no_output(words: str) -> None:
     """Little of it, which Python writes at the end, and more than it keeps."""

@@ -80,6 +80,7 @@ def make(place: Path, *words: str, code: int = 0) -> tuple[int, str, list[str] |
     return done.returncode, done.stdout + done.stderr, words_of
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -120,6 +121,7 @@ def test_bad_input_is_refused_before_anything_runs(
     assert (checkout / "build").is_dir()  # clean did not run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -151,6 +153,7 @@ def test_values_reach_the_program_unchanged(
     assert not (checkout / "made").exists()  # no value was run
 
 
+@pytest.mark.slow
 def test_a_trace_whose_name_has_blanks(checkout: Path) -> None:
     trace = checkout / "it's a trace"
     trace.write_text("1 20150615000000.000\n")
@@ -158,6 +161,7 @@ def test_a_trace_whose_name_has_blanks(checkout: Path) -> None:
     assert called is not None and called[-2:] == ["--trace", str(trace)], said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "shown"), [(1, "a cell failed"), (3, "a verdict is invalid")])
 def test_the_programs_exit_code_is_shown(checkout: Path, code: int, shown: str) -> None:
     made, said, _ = make(checkout, "regression", code=code)

@@ -27,8 +27,8 @@ from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 
 HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
-# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer of a
-# cell of 10 s would be its worst hundredth.
+# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer of
+# a cell of 10 s would be its worst hundredth.
 LAG_INTERVAL_US: Final = 100_000
 HOSTLAG_END_S: Final = 15.0
 

@@ -82,6 +82,7 @@ def packet(identification: int) -> bytes:
     return struct.pack("!BBHHHBBH8x", 0x45, 0, 28, identification, 0, 64, 17, 0)
 
 
+@pytest.mark.slow
 def test_programs_lose_the_pattern() -> None:
     """Each edge and its neighbours, by an interpreter of classic BPF."""
     found = burst_loss.pattern(0.02, 4, SEED)

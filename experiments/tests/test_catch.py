@@ -399,6 +399,7 @@ if ctypes.CDLL(None).adjtimex(timex) < 0: raise SystemExit(1)
 """
 
 
+@pytest.mark.slow
 @BUILT
 @pytest.mark.parametrize(
     ("command", "status"), [("true", "pass"), ("date -s '+2 seconds'", "fail")]
@@ -411,6 +412,7 @@ def test_a_clock_that_is_set(command: str, status: str, kernel: Kernel) -> None:
     assert found.step_ms == pytest.approx(2000.0 if status == "fail" else 0.0, abs=0.01)
 
 
+@pytest.mark.slow
 @BUILT
 def test_a_clock_that_drifts(kernel: Kernel) -> None:
     """For 3 of 5 s it runs 2 % too fast: 12,000 ppm of the whole."""

@@ -34,6 +34,7 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -127,6 +128,7 @@ def test_without_root() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_list_and_plan(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["experiments"]) == 0
     plan = ["run", "lossy", "--dry-run", "--queue-bytes", "100MB", "--runs", str(runs)]

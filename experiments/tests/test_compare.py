@@ -160,6 +160,7 @@ def bad(capsys: Output, *arguments: Any) -> str:
     return out.err
 
 
+@pytest.mark.slow
 def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys: Output) -> None:
     good = run(tmp_path, "1", SyntheticCell("ldm7"))
     alias = good.parent / "latest"
@@ -181,6 +182,7 @@ def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys:
     assert "/no/where" in bad(capsys, good, third, "--json", "/no/where/c.json")
 
 
+@pytest.mark.slow
 def test_the_result_of_a_comparison_fits_a_screen(
     tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:

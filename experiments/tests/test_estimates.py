@@ -121,6 +121,7 @@ def test_what_says_nothing_of_this_machine_counts_for_nothing(
     assert found.of(planned(cells["ldm7"], geni5)) == 77.5
 
 
+@pytest.mark.slow
 def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
     """... from few traces and networks, which are made once."""
     made: list[int] = []

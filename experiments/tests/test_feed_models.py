@@ -36,6 +36,7 @@ def test_each_model_has_a_name() -> None:
     assert set(PUBLISHED) == set(MODELS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_statistics_as_published(name: str, seed: int) -> None:
@@ -50,6 +51,7 @@ def test_statistics_as_published(name: str, seed: int) -> None:
     assert times[-1] == pytest.approx(3600e6, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_seeds_differ_in_the_order_alone() -> None:
     one, other = (MODELS["nexrad2"].generate(seed) for seed in (1, 2))
     assert one != other
@@ -57,6 +59,7 @@ def test_seeds_differ_in_the_order_alone() -> None:
     assert sorted(a.size_bytes for a in one) == sorted(a.size_bytes for a in other)
 
 
+@pytest.mark.slow
 def test_radars_are_independent_and_model_output_comes_in_runs() -> None:
     """The assumptions that feed_models.py states: correlation of a product's size with the next
     one's."""
@@ -69,6 +72,7 @@ def test_radars_are_independent_and_model_output_comes_in_runs() -> None:
     assert ranks["conduit"] > 0.5
 
 
+@pytest.mark.slow
 def test_as_a_trace() -> None:
     """The first minute; more hours than one; what cell.json says."""
     made = prepare("model:nexrad2", 60.0, 5)
@@ -113,6 +117,7 @@ def test_an_unknown_model_is_named_where_it_is_written(tmp_path: Path, old: str,
     assert said.endswith("(did you mean 'model:conduit'?)")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", ["design.trace_input", "cells.cell_main"])
 def test_nothing_else_waits_for_the_models(module: str) -> None:
     """Nor does a cell's process, in a guest, wait for SciPy."""

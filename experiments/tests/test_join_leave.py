@@ -133,6 +133,7 @@ def test_a_cell_is_the_same_after_its_way_to_the_process(cell: JoinLeaveCell) ->
     ).digest("trace")
 
 
+@pytest.mark.slow
 def test_traces_are_scaled_and_apart(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> None:
     trace = prepare(spec, cell)
     parts = traces_of(trace.text)

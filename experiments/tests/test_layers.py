@@ -116,6 +116,7 @@ def test_what_the_programs_are_told() -> None:
     assert "--layers static" in " ".join(layers.send_argv(static, SETUP, Path("f"), fec="none"))
 
 
+@pytest.mark.slow
 def test_short_flows_are_those_of_the_report() -> None:
     """10 a minute; exponential, 85 % below 6 kB."""
     flows = layers.short_flows(10, 600_000, 1)

@@ -114,6 +114,7 @@ def block(index: int, number: int) -> bytes:
     return struct.pack("!IIHH", index, number * BLOCK, BLOCK, 4) + bytes(BLOCK)
 
 
+@pytest.mark.slow
 def test_program_and_function_agree() -> None:
     dice = random.Random(1)
     kinds: Counter[tuple[str, bool]] = Counter()
@@ -254,6 +255,7 @@ def deviations(hits: int, trials: int, p: float) -> float:
 FAR = 4.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", LOSSES)
 @pytest.mark.parametrize("host", HOSTS)
 def test_rate(hashes: dict[str, list[int]], host: str, p: float) -> None:

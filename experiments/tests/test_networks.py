@@ -35,6 +35,7 @@ def test_as_few_more_as_the_named_are_among(cell: CellSpec) -> None:
     assert found == ["wsu1", "sl1", "uh1", "osf1", "wsu2"]
 
 
+@pytest.mark.slow
 def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
     drfsm = dataclasses.replace(cell, topology="drfsm8", m=2, subscribers=("umd", "uva"))
     assert set(names(drfsm)) == {"uva", "uwisc", "umd", "uutah", "uwash", "ucsd", "umiss"}
@@ -43,6 +44,7 @@ def test_a_topology_of_named_hosts_keeps_them_all(cell: CellSpec) -> None:
     assert first.subscribing(names(first)) == names(first)[:2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
@@ -63,6 +65,7 @@ def test_who_is_not_there(cell: CellSpec, changes: dict[str, object], text: str)
         Networks().of(dataclasses.replace(cell, **changes))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("topology", ["geni5", "bottleneck"])
 def test_more_receivers_include_those_of_fewer(topology: str) -> None:
     """... which is why the least number with a wanted one can be searched by halves."""
@@ -73,6 +76,7 @@ def test_more_receivers_include_those_of_fewer(topology: str) -> None:
     assert all(fewer < more for fewer, more in itertools.pairwise(sets))
 
 
+@pytest.mark.slow
 def test_as_few_receivers_as_have_the_wanted_one(cell: CellSpec) -> None:
     """Of geni5's generated receivers, the eleventh is named."""
     names = [host.name for host in load(find("geni5"), {"receivers": 11}).subscribers]

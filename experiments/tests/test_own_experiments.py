@@ -65,6 +65,7 @@ def test_the_overview_counts_their_cells(name: str, level: str) -> None:
     assert (ROOT / f"docs/results/{name}.md").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["timeouts", "rtt", "burst-loss", "background", "scale", "multidomain"],
@@ -81,6 +82,7 @@ def test_there_is_a_network_for_each_cell(name: str) -> None:
             assert set(network.round_trip_ms.values()) == {cell.rtt_ms}
 
 
+@pytest.mark.slow
 def test_receivers_of_the_sweet_spot_are_behind_slow_links() -> None:
     for cell in cells_of("sweet-spot", "paper"):
         network = Networks().of(cell)

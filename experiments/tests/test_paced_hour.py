@@ -34,6 +34,7 @@ def test_every_seed_is_like_the_real_hour(seed: int) -> None:
     assert beyond(of_arrivals(hour)) == []
 
 
+@pytest.mark.slow
 def test_one_seed_and_the_same_again() -> None:
     hour = generate_paced_hour(18)  # the constants were not chosen by it
     assert beyond(of_arrivals(hour)) == []
@@ -43,6 +44,7 @@ def test_one_seed_and_the_same_again() -> None:
     assert rows["rate at 60 s, highest"].published == 26.68
 
 
+@pytest.mark.slow
 def test_the_source_has_a_ceiling() -> None:
     """Minutes do not exceed the source's rate by more than a small product's burst."""
     found = {row.name: row.model for row in paced_check(generate_paced_hour(18))}
@@ -50,6 +52,7 @@ def test_the_source_has_a_ceiling() -> None:
     assert max(trace_model.minute_rates_mbps(trace_model.generate_hour(18))) > 1.3 * LARGE_BPS / 1e6
 
 
+@pytest.mark.slow
 def test_other_hours_fail() -> None:
     """The same products in another order, at even distances, and without the ceiling."""
     hour = generate_paced_hour(18)
@@ -71,6 +74,7 @@ def test_a_trace_is_named_and_checked() -> None:
     assert made.sha256 != trace_input.prepare("model", 30.0, 5).sha256
 
 
+@pytest.mark.slow
 def test_trace_and_loss_have_seeds_of_their_own(tmp_path: Path) -> None:
     """With `trace_seed` all repeats replay one trace, and lose other packets."""
     text = find("regression").read_text().replace("repeats: 1", "repeats: 3")

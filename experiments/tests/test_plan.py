@@ -103,6 +103,7 @@ def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
     assert {c.level for c in cells} == {"quick"}
 
 
+@pytest.mark.slow
 def test_windows_are_the_same_in_all_cells_and_losses_are_not() -> None:
     """Repeat 1 replays what it did before there were windows: the beginning of its seed's hour."""
     planned = plan(lossy(windows=True, repeats=3, duration_s=20.0))
@@ -163,6 +164,7 @@ def test_ldm6_may_have_one_rate_for_all() -> None:
     assert per_receiver.tbf_limit_bytes(90) == 3_600_000  # 2 x 160 Mbit/s x 90 ms
 
 
+@pytest.mark.slow
 def test_who_subscribes() -> None:
     names = ("uva", "umd", "ucsd")
     fixed = lossy().parameters.model_copy(update={"subscribers": names})

@@ -81,6 +81,7 @@ def test_every_experiment_is_known_from_its_manifest(name: str, tmp_path: Path) 
         assert read(tmp_path).spec == spec
 
 
+@pytest.mark.slow
 def test_the_same_is_planned(run: Path) -> None:
     original = read(run)
     planned = plan(original)
@@ -188,6 +189,7 @@ def repeats(*, late_us: tuple[int, ...] = (0, 0, 0), clock: str = "virtual") -> 
     ]
 
 
+@pytest.mark.slow
 def test_virtual_time_is_the_same_to_the_digit(
     tmp_path: Path, regression: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +205,7 @@ def test_virtual_time_is_the_same_to_the_digit(
     assert "ldm7-m2-r20-p1-n1: " not in text
 
 
+@pytest.mark.slow
 def test_other_software_is_judged_by_the_error_bars(
     tmp_path: Path, regression: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

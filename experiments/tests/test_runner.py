@@ -580,6 +580,7 @@ def test_missing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         runner.check_machine(runner.plan(spec(tmp_path)), tmp_path, build=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_real_cell_process_reports_a_broken_job_and_leaves(tmp_path: Path) -> None:
     """The process protocol end to end, without a network: a job file that is not there."""
     argv = [sys.executable, "-m", "experiments", "cell", str(tmp_path / "none"), str(tmp_path)]

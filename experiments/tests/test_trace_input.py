@@ -66,6 +66,7 @@ def test_what_may_never_end_is_no_trace(tmp_path: Path) -> None:
         assert "valid: model, or a regular file of at most 256000000 bytes" in line
 
 
+@pytest.mark.slow
 def test_a_trace_that_is_too_long(tmp_path: Path) -> None:
     path = tmp_path / "trace.txt"
     path.touch()
@@ -74,6 +75,7 @@ def test_a_trace_that_is_too_long(tmp_path: Path) -> None:
         prepare(str(path), 60, seed=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("duration_s", [1e-9, 1e-300, 5e-324])
 def test_a_duration_below_the_resolution_of_traces(tmp_path: Path, duration_s: float) -> None:
     path = tmp_path / "trace.txt"
@@ -84,6 +86,7 @@ def test_a_duration_below_the_resolution_of_traces(tmp_path: Path, duration_s: f
     assert prepare(str(path), 0.001, seed=1).products == 1
 
 
+@pytest.mark.slow
 def test_a_generated_hour_is_what_its_file_would_say() -> None:
     hour = trace_model.generate_hour(7)
     written = parse_trace(trace_model.format_trace(hour), "t")
@@ -97,6 +100,7 @@ def test_a_generated_hour_is_what_its_file_would_say() -> None:
     assert prepare("model", 3600.0, seed=7).text.startswith(kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trace", ["model", "paced"])
 def test_the_models_make_as_many_hours_as_asked(trace: str) -> None:
     """MPUP16 V-C replays seven hours; the first is the one that a shorter run has."""

@@ -25,6 +25,7 @@ def hour(request: pytest.FixtureRequest) -> list[Arrival]:
     return generate_hour(request.param)
 
 
+@pytest.mark.slow
 def test_same_seed_same_hour() -> None:
     assert generate_hour(2053) == generate_hour(2053)
     assert generate_hour(2054) != generate_hour(2053)

@@ -48,6 +48,7 @@ streams = st.lists(
 ).map(lambda pairs: [Arrival(t, s) for t, s in sorted(pairs)])
 
 
+@pytest.mark.slow
 @given(streams, st.floats(0.01, 1000))
 def test_it_holds_the_bound_and_less_would_not(arrivals: list[Arrival], latency_s: float) -> None:
     found = rate_for(arrivals, latency_s, None)

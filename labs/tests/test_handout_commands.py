@@ -111,6 +111,7 @@ def parse(words: list[str]) -> None:
         command = found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", MEASURING, ids=number)
 def test_measuring_labs_plan_what_the_handout_asks_for(lab: Lab, tmp_path: Path) -> None:
     """Each `lab measure` in the work directory that the handout's first command makes."""

@@ -14,6 +14,7 @@ from labs.workdir import LabError
 from tools import front_door
 
 
+@pytest.mark.slow
 def test_one_page_for_each_lab_that_needs_nothing_else(tmp_path: Path) -> None:
     written = handouts.write_all(tmp_path / "html")
     labs = all_labs()
@@ -45,6 +46,7 @@ def test_its_make_commands_are_accepted(lab: Lab) -> None:
         front_door.check(sorted(variables), [goal], variables)
 
 
+@pytest.mark.slow
 def test_solutions_only_when_asked_for(tmp_path: Path) -> None:
     names = {p.name for p in handouts.write_all(tmp_path, solutions=True)}
     assert {f"notes-{lab.number}.html" for lab in all_labs()} <= names

@@ -94,6 +94,7 @@ def own_points() -> int:
     return sum(c.points for c in LAB.spec.checks if c.name in OWN_CHECKS)
 
 
+@pytest.mark.slow
 def test_honest_and_forged(tmp_path: Path) -> None:
     hand_in(tmp_path / "class", "ann")
     forged = hand_in(tmp_path / "class", "ben")
@@ -106,6 +107,7 @@ def test_honest_and_forged(tmp_path: Path) -> None:
     assert f"checked again: {own_points()} of 100, not 100" in ben["remarks"]
 
 
+@pytest.mark.slow
 def test_answers_that_were_changed_after_the_check(tmp_path: Path) -> None:
     work = hand_in(tmp_path / "class", "ann")
     write_answers(work, {"ldm7_growth_percent": 300})
@@ -114,6 +116,7 @@ def test_answers_that_were_changed_after_the_check(tmp_path: Path) -> None:
     assert row["rerun"] == str(own_points() - flat)
 
 
+@pytest.mark.slow
 def test_receipts_are_signed_and_nobody_else_makes_them(tmp_path: Path) -> None:
     claim_everything(LAB, hand_in(tmp_path / "class", "ann"))
     table(tmp_path / "class", tmp_path / "receipts")
@@ -138,6 +141,7 @@ def test_receipts_are_signed_and_nobody_else_makes_them(tmp_path: Path) -> None:
             assert judged()["digest"] in ("wrong", "no key")
 
 
+@pytest.mark.slow
 def test_the_same_files_give_the_same_digest(tmp_path: Path) -> None:
     def digest(folder: Path) -> str:
         (found,) = find_files(folder)
@@ -179,6 +183,7 @@ def many(work: Work) -> None:
         (place / str(number)).write_text("")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "remark"),
     [
@@ -297,6 +302,7 @@ def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["rerun"] == "no" and "no end within 0 s" in row["remarks"]
 
 
+@pytest.mark.slow
 def test_a_guests_memory_is_no_file_too_large(tmp_path: Path) -> None:
     """Sparse, and of the size of all queues. What checks of files write stays bounded."""
     program = (
@@ -328,6 +334,7 @@ def test_which_labs() -> None:
         assert (lab.spec.rerun == "no") == (lab.spec.kind == "network")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lab", all_labs(), ids=lambda lab: f"lab-{lab.number}")
 def test_who_claims_everything_and_did_nothing(tmp_path: Path, lab: Lab) -> None:
     """A result file with all points over the start state: no points where the checks run again."""

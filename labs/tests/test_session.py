@@ -114,6 +114,7 @@ def test_a_host_is_a_function(bash: Bash, tmp_path: Path) -> None:
     assert 'mnexec -a 1 "${@:-hostname}"' in (tmp_path / "out").read_text()
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_the_line_and_nothing_behind_and(bash: Bash, tmp_path: Path) -> None:
     bash.begin("y=3; sleep 1000 & while :; do sleep 0.1; done; echo never")
     assert wait(bash, 0.5) == 130
@@ -121,6 +122,7 @@ def test_an_interrupt_ends_the_line_and_nothing_behind_and(bash: Bash, tmp_path:
     assert (tmp_path / "out").read_text() == "3\n"
 
 
+@pytest.mark.slow
 def test_a_line_that_takes_no_interrupt_is_ended_with_its_shell(bash: Bash, tmp_path: Path) -> None:
     bash.begin("trap '' INT; while :; do :; done")
     assert wait(bash, 0.3, hard=True) == 128 + 9
@@ -142,6 +144,7 @@ def labs(*arguments: str) -> int:
     return main(arguments)
 
 
+@pytest.mark.slow
 def test_messages_and_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert labs("list") == 0
     assert labs("start", "77") == 2
@@ -191,6 +194,7 @@ def test_native_needs_root(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "needs root" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_module_runs() -> None:
     done = subprocess.run([sys.executable, "-m", "downpour", "lab", "status"], cwd=ROOM.parent,
                           capture_output=True, text=True, check=True)  # fmt: skip

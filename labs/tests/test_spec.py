@@ -133,6 +133,7 @@ class TestEachLab:
         values = {str(lab.parameters(f"student {n}")) for n in range(20)}
         assert len(values) >= 15
 
+    @pytest.mark.slow
     def test_its_network_fits_every_student(self, lab) -> None:  # type: ignore[no-untyped-def]
         if lab.spec.kind != "network":
             pytest.skip("a measuring lab has no network of its own")

@@ -420,6 +420,7 @@ def nested_zip(depth: int) -> bytes:
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["eve.zip", "eve.TAR.GZ", "eve/hand-in.zip", "\x1b=eve.7z"])
 def test_an_archive_is_told_and_not_unpacked(folder: Path, name: str) -> None:
     (folder / name).parent.mkdir(exist_ok=True)
@@ -428,6 +429,7 @@ def test_an_archive_is_told_and_not_unpacked(folder: Path, name: str) -> None:
     assert other["score"] == ""
 
 
+@pytest.mark.slow
 def test_an_archive_that_is_called_a_result(folder: Path) -> None:
     (folder / "eve").mkdir()
     (folder / "eve/result-1.json").write_bytes(nested_zip(3))
@@ -491,6 +493,7 @@ CHECK_CHANGES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -55,6 +55,7 @@ def test_damage_is_refused_or_read() -> None:
     assert refused > 1000
 
 
+@pytest.mark.slow
 def test_a_bomb_is_refused() -> None:
     """A block that says it has few numbers, and unpacks to many bytes."""
     import zlib

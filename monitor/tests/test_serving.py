@@ -53,6 +53,7 @@ def partial(tmp_path: Path) -> Path:
     return found
 
 
+@pytest.mark.slow
 def test_what_runs_grows_into_what_was(partial: Path, tmp_path: Path) -> None:
     run = RunningRun(partial)
     run.look()
@@ -76,6 +77,7 @@ def test_what_runs_grows_into_what_was(partial: Path, tmp_path: Path) -> None:
     assert (now.delay_us == then.delay_us).all()
 
 
+@pytest.mark.slow
 def test_waiting_shows_what_begins_and_then_the_finished_run(partial: Path) -> None:
     waiting = Waiting(partial.parent.parent)
     empty = Waiting(partial / "nothing")
@@ -107,6 +109,7 @@ def client(finished: FinishedRun) -> TestClient:
     return TestClient(make_app(finished), base_url="http://127.0.0.1:8750")
 
 
+@pytest.mark.slow
 def test_the_pages_parts(client: TestClient) -> None:
     page = client.get("/")
     assert page.status_code == 200 and "<script>" not in page.text

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from parsers.base.intervals import over_repeats
 from parsers.measure.agreement import (
@@ -67,6 +68,7 @@ def test_what_only_one_has_is_a_difference() -> None:
     assert found.only_now == ("ffdr at LDM7, m = 8",)
 
 
+@pytest.mark.slow
 def test_equal_runs_seldom_differ() -> None:
     """Pairs of runs of 5 repeats at 4 points with 5 independent metrics: at most 1 in 100 is told
     to differ, and of a shift by three standard deviations all are."""

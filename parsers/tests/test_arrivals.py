@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from parsers.measure.run_files import load_cell
 from parsers.measure.series import arrivals
 from parsers.measure.summary import summarize
@@ -33,6 +35,7 @@ def test_the_summary_has_the_lower_median() -> None:
     assert summary(files) == "4 files, 4.1 MB; median 39.0 kB, largest 4.000 MB"
 
 
+@pytest.mark.slow
 def test_every_file_of_the_cell_is_drawn(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path / "lossy" / "20261121T020000Z")
     cells = [summarize(load_cell(path)) for path in sorted((run / "cells").iterdir())]

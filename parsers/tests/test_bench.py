@@ -12,6 +12,7 @@ from parsers.bench import Measured, measure_file
 CPU = "@ 1.000\n70 ldmd 5\n"
 
 
+@pytest.mark.slow
 def test_a_file_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "cpu.log"
     path.write_text(CPU)
@@ -21,6 +22,7 @@ def test_a_file_is_measured_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert 5_000_000 < found.peak_bytes < 1_000_000_000  # a Python with some modules
 
 
+@pytest.mark.slow
 def test_a_file_with_a_problem_is_no_measurement(tmp_path: Path) -> None:
     path = tmp_path / "cpu.log"
     path.write_text(CPU + "rubbish\n")

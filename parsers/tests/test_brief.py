@@ -63,6 +63,7 @@ def made(tmp_path: Path, name: str) -> Brief:
     return brief_of_run(write_synthetic_run(tmp_path, *run.cells, manifest=run.manifest))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_at_most_40_lines_of_80_columns(tmp_path: Path, name: str) -> None:
     brief = made(tmp_path, name)
@@ -128,6 +129,7 @@ def test_damaged_products_are_no_delivery(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_sweep_counts_claims_and_published_values(tmp_path: Path) -> None:
     """See test_sweep_report.py: LDM6's 16.38 beside 16 Mbit/s, LDM7's 4.1 beside 5 at three m."""
     brief = made(tmp_path, "sweep")
@@ -158,11 +160,13 @@ def test_a_run_of_subscriptions_tells_what_was_lost(tmp_path: Path) -> None:
     assert len(render_brief(brief, PAGE).splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_a_stored_brief_is_the_same(tmp_path: Path) -> None:
     brief = made(tmp_path, "sweep")
     assert Brief.model_validate_json(brief.model_dump_json()) == brief
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["both", "degraded", "sweep"])
 def test_the_whole_text_fits_too(tmp_path: Path, name: str) -> None:
     run = RUNS[name]

@@ -62,6 +62,7 @@ def test_what_the_programs_say() -> None:
     assert (receiver.file_s, receiver.file_received, receiver.file_useful) == (1.1, 1126, 1026)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", [0.95, 0.99, 0.999_999])
 def test_the_formula_where_nearly_all_is_lost(loss: float) -> None:
     """(1 - loss)^k is below the smallest number there. Of one group: 1 / (1 - loss) by hand."""

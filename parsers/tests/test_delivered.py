@@ -111,6 +111,7 @@ def test_sums_are_the_reports_metrics_to_the_last_bit(tmp_path: Path, backstop: 
         assert getattr(of_sums(whole), name) == measured.values[name]
 
 
+@pytest.mark.slow
 @given(
     st.integers(0, 4),
     st.integers(0, 40),

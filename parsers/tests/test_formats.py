@@ -146,6 +146,7 @@ def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
         print_records(path, "auto", io.StringIO(), io.StringIO())
 
 
+@pytest.mark.slow
 def test_synthetic_files_are_what_they_claim(tmp_path: Path) -> None:
     """The bench reads them: they must be of their formats, without a problem."""
     for name, path in write_others(tmp_path, Hour(receivers=1, products=50, seconds=20)).items():

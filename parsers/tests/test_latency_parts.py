@@ -169,6 +169,7 @@ def test_the_table_has_a_row_for_each_subscriber(tmp_path: Path) -> None:
     assert latency.latency_section([]) is None
 
 
+@pytest.mark.slow
 def test_the_figure_stacks_what_is_below_zero_by_itself(tmp_path: Path) -> None:
     one = cell_with(tmp_path, PARTS)
     with style():

@@ -235,6 +235,7 @@ def test_cpu_by_ps_where_there_is_no_cpu_log(tmp_path: Path) -> None:
         log.touch()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_plots")
 def test_the_cpu_rows_name_their_source(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from parsers.measure.metrics import RateSample
 from parsers.measure.series import MOST_S, input_series, per_minute
 from parsers.read.ldm_log import Product
@@ -24,6 +26,7 @@ def test_minutes_that_samples_cover() -> None:
     assert per_minute([], 0.0, 300.0) == ()
 
 
+@pytest.mark.slow
 def test_a_log_of_another_century_takes_neither_time_nor_memory() -> None:
     began = time.process_time()
     assert len(per_minute(samples(150), 0.0, CENTURIES_S)) == 2

@@ -54,6 +54,7 @@ def test_each_interval_has_the_files_that_arrived_in_it() -> None:
     assert last.fmtp.throughput_fmtp.value == pytest.approx(8e6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", TAU_METRICS)
 def test_the_figure_has_a_line_for_each_subscriber(tmp_path: Path, metric: str) -> None:
     run = write_synthetic_run(tmp_path / "lossy" / "20261121T020000Z")

@@ -134,6 +134,7 @@ def test_package_with_a_bad_licence_fails_the_tool(
     assert licences().python_rows("absent-lib==1.0 \\\n")[1] == ["absent-lib: not installed"]
 
 
+@pytest.mark.slow
 def test_licences_of_everything_installed_go_with_ours() -> None:
     """As the packages of this environment say now."""
     tool = licences()

@@ -20,6 +20,7 @@ def check(schema: str, path: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.slow
 def test_citation_is_valid_and_of_the_newest_release(tmp_path: Path) -> None:
     text = (ROOT / "CITATION.cff").read_text()
     # The schema wants JSON types; a date in quotes is one.
@@ -35,6 +36,7 @@ def test_citation_is_valid_and_of_the_newest_release(tmp_path: Path) -> None:
     assert f"\nversion: {newest[1]}\n" in text and f'\ndate-released: "{newest[2]}"\n' in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", FORMS, ids=lambda p: p.name)
 def test_issue_forms_are_valid(path: Path) -> None:
     kind = "issue-config" if path.name == "config.yml" else "issue-forms"
@@ -42,6 +44,7 @@ def test_issue_forms_are_valid(path: Path) -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_debian_lists_what_is_installed() -> None:
     """Every program and page that Meson installs belongs to one of the packages."""
     lists = [path.read_text() for path in sorted((ROOT / "debian").glob("*.install"))]

@@ -26,6 +26,7 @@ def git(root: Path, *words: str) -> None:
     subprocess.run(["git", *identity, *words], cwd=root, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 def test_tag_gives_the_version(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     git(tmp_path, "commit", "-q", "--allow-empty", "-m", "one")

@@ -98,6 +98,7 @@ def multicast(encoder: Encoder) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_multicast(encoder: Encoder, tmp_path: Path) -> None:
     path = write(tmp_path / "m.pcap", multicast(encoder))
     header = [f"fmtpv3.{n}" for n in ("flags", "prodindex", "seqnum", "payloadlen")]
@@ -163,6 +164,7 @@ EXPECTED_ON_TCP = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_key", [True, False])
 def test_connection(encoder: Encoder, tmp_path: Path, with_key: bool) -> None:
     path = write(tmp_path / "c.pcap", connection(encoder, with_key))
@@ -187,6 +189,7 @@ def test_connection(encoder: Encoder, tmp_path: Path, with_key: bool) -> None:
     assert [row[12:] for row in found if row[12]] == expected
 
 
+@pytest.mark.slow
 def test_both_passes_agree(encoder: Encoder, tmp_path: Path) -> None:
     """tshark -2 dissects each packet twice, as Wireshark does."""
     path = write(tmp_path / "b.pcap", [*multicast(encoder), *connection(encoder, True)])
@@ -194,6 +197,7 @@ def test_both_passes_agree(encoder: Encoder, tmp_path: Path) -> None:
     assert rows(path, fields, "-2") == rows(path, fields)
 
 
+@pytest.mark.slow
 def test_ports_where_the_form_is_not_trusted(encoder: Encoder, tmp_path: Path) -> None:
     path = write(tmp_path / "m.pcap", multicast(encoder))
     off = ("-o", "fmtpv3.heuristic:FALSE")
@@ -203,6 +207,7 @@ def test_ports_where_the_form_is_not_trusted(encoder: Encoder, tmp_path: Path) -
     )
 
 
+@pytest.mark.slow
 def test_other_traffic_is_left_alone(tmp_path: Path) -> None:
     other = [udp(SENDER, GROUP, b"hello, world, how are you?"), udp(SENDER, GROUP, bytes(200))]
     tcp = Tcp(RECEIVER, SERVER)
@@ -211,6 +216,7 @@ def test_other_traffic_is_left_alone(tmp_path: Path) -> None:
     assert rows(path, ["frame.number"], "-Y", "fmtpv3") == []
 
 
+@pytest.mark.slow
 def test_malformed_messages_are_told_and_break_nothing(encoder: Encoder, tmp_path: Path) -> None:
     """Every message truncated and with bytes changed, by ports: no error of Lua's."""
     chosen = random.Random(1)

@@ -263,6 +263,7 @@ def bare_checkout() -> Iterator[Path]:
         yield place
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 @pytest.mark.parametrize("privileged", [True, False])
 def test_on_a_bare_machine_it_works_and_changes_nothing(

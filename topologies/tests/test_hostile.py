@@ -39,6 +39,7 @@ def mutate(text: str, rng: random.Random) -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "seeds", [range(30), pytest.param(range(30, 150), marks=pytest.mark.long)], ids=["few", "many"]
 )

@@ -23,6 +23,7 @@ def test_values_hold_for_both_directions(tmp_path: Path) -> None:
     assert link.forward == link.backward == expected
 
 
+@pytest.mark.slow
 def test_overrides_replace_single_values(tmp_path: Path) -> None:
     network = load_small(
         tmp_path,

@@ -165,6 +165,7 @@ class TestPrompt:
         assert runs_of(owner) == []
 
 
+@pytest.mark.slow
 def test_without_a_network_there_is_no_prompt(tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("needs root")

@@ -132,6 +132,7 @@ def networks(tmp_path: Path) -> list[Network]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge_tags", [True, False])
 def test_frames_go_where_the_table_says(edge_tags: bool, tmp_path: Path) -> None:
     delivered = 0
@@ -327,6 +328,7 @@ def dummy_switch(tmp_path: Path) -> Iterator[DummySwitch]:
         switch.down()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge_tags", [True, False])
 def test_open_vswitch_forwards_as_the_table_says(
     edge_tags: bool, dummy_switch: DummySwitch, tmp_path: Path

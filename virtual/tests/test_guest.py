@@ -131,6 +131,7 @@ def test_waiting_for_a_processor_is_no_stall() -> None:
     assert again.stalled(0.0, 10.1)  # it had a processor
 
 
+@pytest.mark.slow
 def test_the_host_counts_waits_for_a_processor() -> None:
     """Two that spin on one processor wait half of the time."""
     core = min(os.sched_getaffinity(0))

@@ -182,6 +182,7 @@ def test_built_once_then_found(machine: Machine) -> None:
     assert machine.leftovers() == []
 
 
+@pytest.mark.slow
 def test_what_we_put_in_changes_the_kernel(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     first = machine.ensure()
@@ -212,6 +213,7 @@ def test_an_old_source_is_used_if_there_is_no_newer_and_said(machine: Machine) -
     assert "apt install debian-archive-keyring" in machine.said[-1]
 
 
+@pytest.mark.slow
 def test_fetched_newer_source_is_preferred(machine: Machine) -> None:
     machine.source("6.1", seccomp=False)
     old = machine.ensure(download=False)
@@ -224,6 +226,7 @@ def test_fetched_newer_source_is_preferred(machine: Machine) -> None:
     assert find_kernel() == new != old
 
 
+@pytest.mark.slow
 def test_the_pinned_source_comes_before_newer_ones(machine: Machine) -> None:
     newer = machine.source("7.3", seccomp=True, folder=machine.tmp)
     pinned = machine.source("7.2", seccomp=True, folder=machine.tmp)
@@ -293,6 +296,7 @@ def test_nothing_to_build_from(machine: Machine) -> None:
         machine.ensure(source=Path("/none/x"))
 
 
+@pytest.mark.slow
 def test_failed_build_quotes_the_compiler_and_leaves_nothing(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     machine.mode.write_text("fail")
@@ -370,6 +374,7 @@ def test_builders_wait_for_each_other(machine: Machine) -> None:
     assert machine.leftovers() == []
 
 
+@pytest.mark.slow
 def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
     """Ctrl-C of the command while make runs: message, exit 130, no process, no directory."""
     machine.source("7.2", seccomp=True)
@@ -416,6 +421,7 @@ def test_printer_overwrites_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> No
     )
 
 
+@pytest.mark.slow
 def test_cached_kernel_that_cannot_run_is_none(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     kernel = machine.ensure()

@@ -165,6 +165,7 @@ def test_a_user_waits_for_roots_build_and_uses_it(machine: Machine, shared: Shar
     assert machine.compiled() == 1
 
 
+@pytest.mark.slow
 def test_a_builder_that_was_killed_leaves_no_kernel(machine: Machine) -> None:
     """SIGKILL in the middle of a build: no kernel, and the next build removes what is left."""
     machine.source("7.2", seccomp=True)
@@ -248,6 +249,7 @@ def test_exported_then_installed_elsewhere(
     assert "kernel: Linux 7.2.4 (seccomp mode) is ready after " in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_named_file_of_a_release_is_installed_once(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -151,6 +151,7 @@ def place_of(process: subprocess.Popen[str]) -> str:
     return text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 def test_users_share_the_places(machine: Callable[[int], Path]) -> None:
     """User 50001 has both places and waits with two more; 50002, who comes last, gets the first

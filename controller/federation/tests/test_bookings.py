@@ -85,6 +85,7 @@ NONE: dict[str, list[str]] = {"a": [], "b": [], "c": []}
 ALL = {"a": ["R"], "b": ["a:R"], "c": ["a:R"]}
 
 
+@pytest.mark.slow
 def test_begins_in_every_domain(world: WorldRig, a: DomainRig) -> None:
     empty = world.entries()
     shown = book(a)
@@ -109,6 +110,7 @@ def test_begins_in_every_domain(world: WorldRig, a: DomainRig) -> None:
     world.wait_for("forgotten", lambda: a.federation.bookings.tree("R") is None)
 
 
+@pytest.mark.slow
 def test_a_domain_without_capacity_leaves_nothing_booked_anywhere(
     world: WorldRig, a: DomainRig
 ) -> None:
@@ -134,6 +136,7 @@ def test_a_domain_without_capacity_leaves_nothing_booked_anywhere(
     assert len(vlans) == 2 and vlans[0][1] != vlans[1][1], vlans
 
 
+@pytest.mark.slow
 def test_what_is_booked_is_kept_free_in_other_domains(world: WorldRig, a: DomainRig) -> None:
     book(a)
     c = world.domains["c"]
@@ -143,6 +146,7 @@ def test_what_is_booked_is_kept_free_in_other_domains(world: WorldRig, a: Domain
     assert (leaf.status_code, "c1:c2" in leaf.text) == (409, True), leaf.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fate", ["lost", "deaf"])
 def test_a_domain_that_does_not_answer(world: WorldRig, a: DomainRig, fate: str) -> None:
     """None has it at the end, also where the message was heard and the word to undo it was not."""
@@ -155,6 +159,7 @@ def test_a_domain_that_does_not_answer(world: WorldRig, a: DomainRig, fate: str)
     assert booked(world) == ALL
 
 
+@pytest.mark.slow
 def test_cancelling_reaches_a_domain_that_was_away(world: WorldRig, a: DomainRig) -> None:
     book(a)
     fails(a, "c", Unbook, "lost")
@@ -165,6 +170,7 @@ def test_cancelling_reaches_a_domain_that_was_away(world: WorldRig, a: DomainRig
     world.wait_for("c asked", lambda: booked(world) == NONE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
 def test_restarts_keep_reservations(world: WorldRig, a: DomainRig, victim: str) -> None:
     book(a)
@@ -174,6 +180,7 @@ def test_restarts_keep_reservations(world: WorldRig, a: DomainRig, victim: str) 
     assert from_root(world) == sorted(map(at, (NEAR, IN_B, IN_C)))
 
 
+@pytest.mark.slow
 def test_the_own_domain_decides_last(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,12 +194,14 @@ def test_the_own_domain_decides_last(
     assert (booked(world), a.federation.bookings.tree("R")) == (NONE, None)
 
 
+@pytest.mark.slow
 def test_a_domain_that_lost_its_booking_is_asked_anew(world: WorldRig, a: DomainRig) -> None:
     book(a)
     world.domains["c"].own.cancel("a:R")
     world.wait_for("c has it again", lambda: booked(world) == ALL)
 
 
+@pytest.mark.slow
 def test_a_domain_that_an_attempt_came_by_is_told(world: WorldRig, a: DomainRig) -> None:
     """It is on the way no more: a booking of another version is void, at once or when it asks."""
     book(a)
@@ -205,6 +214,7 @@ def test_a_domain_that_an_attempt_came_by_is_told(world: WorldRig, a: DomainRig)
     world.wait_for("c asked", lambda: booked(world) == ALL | {"c": []})
 
 
+@pytest.mark.slow
 def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
     """What was on its way for long: a booking and its end, of an earlier version."""
     book(a)
@@ -223,6 +233,7 @@ def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
     assert booked(world) == ALL
 
 
+@pytest.mark.slow
 def test_an_audit_does_not_forget_what_is_being_booked(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +265,7 @@ def test_only_a_domain_on_the_way_is_told_what_is_reserved(a: DomainRig) -> None
     assert send(a, "c", question).json()["kind"] == "unknown"
 
 
+@pytest.mark.slow
 def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) -> None:
     """Asked anew, it says that it has what it is asked for."""
     book(a)
@@ -266,6 +278,7 @@ def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) 
     assert [view.path.name for view in c.own.paths()] == ["a:R"]
 
 
+@pytest.mark.slow
 def test_what_began_is_known_while_another_is_booked(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +292,7 @@ def test_what_began_is_known_while_another_is_booked(
     assert from_root(world) == sorted(map(at, (NEAR, IN_B)))
 
 
+@pytest.mark.slow
 def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> None:
     b = world.domains["b"]
     for number in range(3):
@@ -302,6 +316,7 @@ def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> 
     assert [len(rig.own.bookings()) for rig in (a, b)] == [3, 3]
 
 
+@pytest.mark.slow
 def test_no_peer_takes_all_places(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -323,6 +338,7 @@ def send(rig: DomainRig, sender: str, request: Request) -> Any:
     return rig.http.post(MESSAGES_URL, content=request_json(request), headers=headers)
 
 
+@pytest.mark.slow
 def test_what_cannot_be(a: DomainRig) -> None:
     nowhere = json_of(replace(IN_B, switch="nowhere"))
     assert "nowhere" in book(a, 422, leaves=[json_of(IN_C), nowhere])["detail"]
@@ -334,6 +350,7 @@ def test_what_cannot_be(a: DomainRig) -> None:
     assert "start_time" in book(a, 422, start_time=1.0)["detail"]
 
 
+@pytest.mark.slow
 def test_peers_book_for_themselves_alone(world: WorldRig, a: DomainRig) -> None:
     book(a)
     asked = next(r for r in a.wires["c"].requests if isinstance(r, Book))

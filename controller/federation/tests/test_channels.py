@@ -99,6 +99,7 @@ def hosts(tmp_path: Path) -> Iterator[Hosts]:
     world.close()
 
 
+@pytest.mark.slow
 def test_a_hand_off_carries_what_is_joined_behind_it(hosts: Hosts) -> None:
     assert hosts.reached() == []
     hosts.join(IN_C)
@@ -118,6 +119,7 @@ def test_a_hand_off_carries_what_is_joined_behind_it(hosts: Hosts) -> None:
     assert (hosts.crossing("a"), hosts.crossing("b")) == (set(), set())
 
 
+@pytest.mark.slow
 def test_users_see_members_and_no_hand_offs(hosts: Hosts) -> None:
     hosts.join(IN_C)
     hosts.join(NEAR, 3)
@@ -125,6 +127,7 @@ def test_users_see_members_and_no_hand_offs(hosts: Hosts) -> None:
     assert shown == [{"group": "232.10.1.3", "switch": "a2", "port": 9, "vlan": NEAR.vlan}]
 
 
+@pytest.mark.slow
 def test_a_message_that_was_lost_is_repeated(hosts: Hosts) -> None:
     wire = hosts.world.domains["c"].wires["b"]
     wire.fate = lambda request: "lost" if isinstance(request, Members) else "ok"
@@ -135,6 +138,7 @@ def test_a_message_that_was_lost_is_repeated(hosts: Hosts) -> None:
     assert hosts.reached() == [IN_C.key]
 
 
+@pytest.mark.slow
 def test_a_controller_that_comes_back_keeps_what_crosses(hosts: Hosts) -> None:
     hosts.join(IN_C)
     for name in "ba":
@@ -147,6 +151,7 @@ def test_a_controller_that_comes_back_keeps_what_crosses(hosts: Hosts) -> None:
     assert (hosts.crossing("a"), hosts.crossing("b")) == (set(), set())
 
 
+@pytest.mark.slow
 def test_a_domain_that_leaves_the_tree_takes_its_channels_along(hosts: Hosts) -> None:
     hosts.join(IN_C)
     hosts.join(IN_B, 2)
@@ -158,6 +163,7 @@ def test_a_domain_that_leaves_the_tree_takes_its_channels_along(hosts: Hosts) ->
     assert (hosts.crossing("a"), hosts.crossing("b")) == ({2}, set())
 
 
+@pytest.mark.slow
 def test_a_stranger_joins_nothing_over_a_hand_off(hosts: Hosts) -> None:
     """Only the domain at the other end of a link may say what crosses it."""
     a = hosts.world.domains["a"]

@@ -90,6 +90,7 @@ def test_a_path_over_three_domains(world: WorldRig, a: DomainRig) -> None:
     assert world.deliver("c2", 9, Frame(ROOT.macs[0], mac("c2", 3), IN_C.vlan)) == []
 
 
+@pytest.mark.slow
 def test_asking_again_changes_nothing(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
     before = world.entries()
@@ -102,6 +103,7 @@ def test_asking_again_changes_nothing(world: WorldRig, a: DomainRig) -> None:
     assert [r for r in a.wires["b"].requests[sent:] if r.kind != "query"] == []
 
 
+@pytest.mark.slow
 def test_leaving_undoes_joining(world: WorldRig, a: DomainRig) -> None:
     empty = world.entries()
     join(a, IN_C)
@@ -121,6 +123,7 @@ def test_leaving_undoes_joining(world: WorldRig, a: DomainRig) -> None:
     assert all(rig.http.get("/v1/paths").json() == [] for rig in world.domains.values())
 
 
+@pytest.mark.slow
 def test_order_of_messages(world: WorldRig, a: DomainRig) -> None:
     """Reserved from the root on, committed from the far end."""
     order: list[tuple[str, str]] = []
@@ -138,6 +141,7 @@ def test_order_of_messages(world: WorldRig, a: DomainRig) -> None:
     assert order == [("b", "reserve"), ("c", "reserve"), ("c", "commit"), ("b", "commit")]
 
 
+@pytest.mark.slow
 def test_views(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
     shown = a.http.get("/v1/domains/paths/P").json()
@@ -155,6 +159,7 @@ def test_views(world: WorldRig, a: DomainRig) -> None:
     assert [p["name"] for p in world.domains["b"].http.get("/v1/paths").json()] == ["a:P"]
 
 
+@pytest.mark.slow
 def test_counters_and_metrics_are_of_the_own_domain(a: DomainRig) -> None:
     join(a, NEAR)
     join(a, IN_C)
@@ -169,6 +174,7 @@ def test_counters_and_metrics_are_of_the_own_domain(a: DomainRig) -> None:
     assert 'downpour_path_up{path="P"' in metrics.text
 
 
+@pytest.mark.slow
 def test_a_vlan_id_that_only_the_other_side_has_given_away(world: WorldRig, a: DomainRig) -> None:
     b = world.domains["b"]
     for number, vlan in ((1, 200), (2, 201)):
@@ -181,6 +187,7 @@ def test_a_vlan_id_that_only_the_other_side_has_given_away(world: WorldRig, a: D
     assert from_root(world) == [at(IN_B)]
 
 
+@pytest.mark.slow
 def test_no_capacity_in_a_remote_domain(tmp_path: Path) -> None:
     slow = Impairment(rate_bps=30_000_000, delay_ms=1)
     network = chain("abc")
@@ -208,6 +215,7 @@ def test_no_capacity_in_a_remote_domain(tmp_path: Path) -> None:
         world.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Reserve, Commit])
 @pytest.mark.parametrize("domain", ["b", "c"])
 @pytest.mark.parametrize("fate", ["lost", "deaf"])
@@ -228,6 +236,7 @@ def test_no_answer(
     assert from_root(world) == [at(IN_C)]
 
 
+@pytest.mark.slow
 def test_releases_are_repeated(world: WorldRig, a: DomainRig) -> None:
     """Domain c is cut off for a while, b carries out what it is told and is not heard."""
     before = world.entries()
@@ -247,6 +256,7 @@ def test_releases_are_repeated(world: WorldRig, a: DomainRig) -> None:
     assert world.entries() == before
 
 
+@pytest.mark.slow
 def test_a_switch_that_refuses_or_is_not_there(world: WorldRig, a: DomainRig) -> None:
     before = world.entries()
     b = world.domains["b"]
@@ -263,6 +273,7 @@ def test_a_switch_that_refuses_or_is_not_there(world: WorldRig, a: DomainRig) ->
     assert b.http.get("/v1/paths").json() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["a", "b", "c"])
 def test_restarts_keep_the_path(world: WorldRig, a: DomainRig, victim: str) -> None:
     join(a, IN_C)
@@ -275,6 +286,7 @@ def test_restarts_keep_the_path(world: WorldRig, a: DomainRig, victim: str) -> N
     assert from_root(world) == [at(IN_B)]
 
 
+@pytest.mark.slow
 def test_a_segment_that_its_coordinator_does_not_know_is_released(
     world: WorldRig, a: DomainRig, tmp_path: Path
 ) -> None:
@@ -289,6 +301,7 @@ def test_a_segment_that_its_coordinator_does_not_know_is_released(
     assert b.entries() == empty_b
 
 
+@pytest.mark.slow
 def test_a_domain_that_lost_its_segment_gets_it_back(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
     before = world.entries()
@@ -299,6 +312,7 @@ def test_a_domain_that_lost_its_segment_gets_it_back(world: WorldRig, a: DomainR
     world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
 
 
+@pytest.mark.slow
 def test_a_controller_that_is_not_active_any_more_decides_nothing(
     world: WorldRig, a: DomainRig
 ) -> None:
@@ -312,6 +326,7 @@ def test_a_controller_that_is_not_active_any_more_decides_nothing(
     assert from_root(world) == [at(IN_C)]
 
 
+@pytest.mark.slow
 def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRig) -> None:
     join(a, IN_C)
     a.own.delete("P")  # as when its end time comes
@@ -320,6 +335,7 @@ def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRi
     world.wait_for("forgotten", lambda: a.federation.record("P") is None)
 
 
+@pytest.mark.slow
 def test_changes_answer_with_the_view_that_get_gives(world: WorldRig, a: DomainRig) -> None:
     """PATCH and the commit of a hold show the leaves in all domains, and no hand-off."""
     join(a, IN_C)
@@ -341,6 +357,7 @@ def test_changes_answer_with_the_view_that_get_gives(world: WorldRig, a: DomainR
     assert from_root(world) == sorted(map(at, (NEAR, IN_C)))
 
 
+@pytest.mark.slow
 def test_end_time_of_a_path_that_is_just_growing(a: DomainRig) -> None:
     """The hold for leaves in other domains is the domain's own matter: PATCH waits for its end."""
     answers: list[int] = []
@@ -365,6 +382,7 @@ def test_end_time_of_a_path_that_is_just_growing(a: DomainRig) -> None:
     assert a.http.get("/v1/paths/P").json()["end_time"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("link", "ends", "instead"), [("a2:b1", "ab", "a1:b2"), ("b2:c1", "bc", "b1:c1")]
 )
@@ -398,6 +416,7 @@ def test_another_hand_off_when_one_fails(
         assert world.entries() == before
 
 
+@pytest.mark.slow
 def test_leaves_without_any_way_wait_for_one(world: WorldRig, a: DomainRig) -> None:
     join(a, NEAR)
     join(a, IN_B)
@@ -426,6 +445,7 @@ def test_leaves_without_any_way_wait_for_one(world: WorldRig, a: DomainRig) -> N
     assert from_root(world) == [at(NEAR)]
 
 
+@pytest.mark.slow
 def test_what_cannot_be(a: DomainRig) -> None:
     hand_off = Endpoint("a2", 2, 200, (mac("b2", 1),))
     assert "is at the hand-off to domain 'b'" in join(a, hand_off, 422)["detail"]
@@ -444,6 +464,7 @@ def test_what_cannot_be(a: DomainRig) -> None:
     )
 
 
+@pytest.mark.slow
 def test_messages_of_others_are_refused(world: WorldRig, a: DomainRig) -> None:
     b = world.domains["b"]
     join(a, IN_C)

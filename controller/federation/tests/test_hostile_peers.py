@@ -196,6 +196,7 @@ def test_silent_handshake(keys: Path) -> None:
         assert time.monotonic() - began < 20
 
 
+@pytest.mark.slow
 def test_messages_that_come_again(tmp_path: Path) -> None:
     """Everything that a peer ever sent, again, in other orders, after the path has ended, and
     while a newer one of the name is there."""

@@ -144,6 +144,7 @@ def peer_at(address: str, directory: Path, token: str | None, home: str) -> Peer
     return Peer(home, PeerAddress("b", (address,), file))
 
 
+@pytest.mark.slow
 def test_a_token_says_who_sends(address: str, tmp_path: Path) -> None:
     connection = Connection("a", "P")
     reserve = Reserve(connection, 1, SEGMENT, 10.0)
