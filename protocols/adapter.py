@@ -110,7 +110,6 @@ class Adapter:
     receivers_first: bool = True  # or, where receivers connect, the sender
     ready: str = ""  # what the sender's stderr says when the receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
-    in_cells: bool = True  # False: only benchmarks have tried it, so experiments refuse it
     # False: datagrams that are sent again, or all of a file, begin with the same 12 bytes. Loss by
     # a hash of these would never let a repair through, so the kernel draws it.
     distinct: bool = True

@@ -8,8 +8,9 @@ loss and sends as much parity as a block very rarely lacks.
 from __future__ import annotations
 
 import math
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -23,6 +24,7 @@ SYMBOL_BYTES: Final = 1400
 UNLIMITED_BPS: Final = 200_000_000  # without feedback: what eight receivers on two cores take
 LINGER_S: Final = 3.0  # the list of files goes again every second
 BATCH_S: Final = 0.02  # of the programs' own start
+COMPLETED: Final = re.compile(r'^File Some\("[^"\n]*"\) is completed !$', re.MULTILINE)
 Scheme = Literal["no-code", "reed-solomon", "raptorq"]
 
 
@@ -72,6 +74,11 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
     return receiver, sender
 
 
+def _counts(_: str, received: Sequence[str]) -> Mapping[str, float]:
+    """Count the files that the receivers completed, all together."""
+    return {"files_completed": float(sum(len(COMPLETED.findall(text)) for text in received))}
+
+
 def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> Adapter:
     """Return FLUTE with one of its codes."""
     receiver, sender = commands(scheme, block)
@@ -84,14 +91,15 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         receiver=receiver,
         sender=sender,
         package=CRATE,
-        in_cells=False,  # no cell of it has been judged
         distinct=False,
         repairs=repairs,
         limits=(
             "It has no way back: the sender is given the loss, and never learns what is missing.",
             "Its program takes its files at its start: what comes meanwhile waits for the next.",
             "The program cannot be told a receive buffer.",
+            "Its programs tell which files are complete, not how many symbols a block lacked.",
         ),
+        counts=_counts,
     )
 
 

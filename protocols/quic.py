@@ -60,7 +60,6 @@ QUIC: Final = Adapter(
     ready="receivers connected",
     settle_s=0,
     package="quinn if it finds cargo 1.88 or later",
-    in_cells=False,  # no cell of it has been judged
     repairs="by unicast, as TCP",
     limits=(
         "The sender sends a copy to each receiver; each has the base rate.",

@@ -61,11 +61,6 @@ def names() -> tuple[str, ...]:
     return (*OWN, *_of_packages())
 
 
-def cell_names() -> tuple[str, ...]:
-    """Return the names of the protocols that experiments take. ProtocolError."""
-    return tuple(name for name in names() if get(name).in_cells)
-
-
 def get(name: str) -> Adapter:
     """Return a protocol. ProtocolError."""
     if name in OWN:  # without a look at what is installed

@@ -21,7 +21,7 @@ from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 def _known_protocol(value: object) -> object:
     """The name of a known protocol, from this project or an installed package."""
     try:
-        valid = registry.cell_names()
+        valid = registry.names()
     except registry.ProtocolError as error:
         raise _wrong(str(error).partition("; valid: ")[2]) from None
     if value not in valid:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from protocols import aeron, fcast, flute, fmtp, quic, registry, udpcast
+from protocols import aeron, fcast, flute, fmtp, registry, udpcast
 from protocols.adapter import Adapter, Setup, Station, lacking, missing, named_counts
 
 ROOM = Path(__file__).resolve().parents[1]
@@ -101,6 +101,7 @@ def test_aeron_waits_for_all_and_holds_the_bandwidth_delay_product(setup: Setup)
         # The log's own running total is 80.
         ("udpcast", {"retransmits": 80, "sessions_ended": 1}),
         ("aeron", {"naks": 188, "retransmits": 181, "status_messages": 222}),
+        ("quic", {"datagrams": 6696, "lost": 738, "feedback_datagrams": 306}),
     ],
 )
 def test_counters_of_what_programs_wrote(name: str, counts: dict[str, float]) -> None:
@@ -109,13 +110,9 @@ def test_counters_of_what_programs_wrote(name: str, counts: dict[str, float]) ->
     assert registry.get(name).counts(said, []) != registry.get(name).counts("", [])
 
 
-def test_counters_of_quic() -> None:
-    printed = "quic=1 datagrams=900 lost=8 feedback=120\n"
-    assert quic.QUIC.counts(printed, []) == {
-        "datagrams": 900,
-        "lost": 8,
-        "feedback_datagrams": 120,
-    }
+def test_completed_files_of_flute_are_those_of_all_receivers() -> None:
+    said = (GOLDEN / "flute-receiver.txt").read_text()
+    assert flute.RQ.counts("", [said, said.splitlines()[0] + "\n", ""]) == {"files_completed": 3}
 
 
 def test_a_batch_of_flute_lasts_as_long_as_its_symbols_take(setup: Setup) -> None:
