@@ -34,6 +34,9 @@ struct m2c_rtt {
     unsigned count;   /* K: measurements at wave channels */
 };
 
+/* Half of the mean interval of a wave channel's packets, in the slot in which it is `layers`: how
+ * long a receiver that joins waits for the first beyond the round trip. */
+double m2c_wave_idle_s(const struct m2c_wave *w, unsigned layers);
 /* The base channel's first packet came so long after its join, which is more than 0. */
 void m2c_rtt_first(struct m2c_rtt *r, double waited_s);
 /* The same of a wave channel; `layers`: NWC, wave channels joined, with this one. */

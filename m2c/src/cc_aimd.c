@@ -8,10 +8,11 @@
 
 #include "cc_impl.h"
 
-/* AIMD of a small decrease (as M2C10 cites it), as the joined rate cannot halve soon. It would
- * be TCP's equal with an increase of 0.3125; with the least losses that joins make, it is so with
- * this (m2c/tests/test_fairness.c). */
-static const double DECREASE = 0.875, INCREASE = 0.22;
+/* AIMD of a small decrease (as M2C10 cites it), as the joined rate cannot halve soon, and with the
+ * increase with which it has TCP's mean rate at the same losses: 3 (1 - d) / (1 + d). */
+static const double DECREASE = 0.875, INCREASE = 0.2;
+static const double RTT_KEPT = 0.75; /* of the samples before, with each */
+static const double RTT_LEAST_S = 0.005;
 static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
 static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
 /* Of an epoch's packets, lost to a layer that another receiver behind the line has joined: far more
@@ -45,21 +46,26 @@ static void packets(struct m2c_cc *cc, uint32_t count)
     (void)count;
 }
 
-static void loss_event(struct m2c_cc *cc, uint64_t now_ns)
+static void decrease(struct m2c_cc *cc)
 {
     struct m2c_aimd *a = &cc->aimd;
 
-    if (now_ns < a->deaf_ns)
-        return;
     a->fair = fmax(a->fair * DECREASE, least(cc));
     a->is_slow_start = false;
+}
+
+/* While it waits for the wave to fall to the fair rate, losses say what it knows. */
+static void loss_event(struct m2c_cc *cc, uint64_t now_ns)
+{
+    if (cc->aimd.is_slow_start || joined_rate(cc, cc->layers, now_ns) <= cc->aimd.fair)
+        decrease(cc);
 }
 
 static void static_loss_event(struct m2c_cc *cc, uint64_t now_ns)
 {
     if (now_ns < cc->aimd.deaf_ns)
         return;
-    loss_event(cc, now_ns);
+    decrease(cc);
     if (!cc->layers)
         return;
     m2c_cc_leave_top(cc);
@@ -72,10 +78,23 @@ static void slot(struct m2c_cc *cc, bool is_left)
     (void)is_left;
 }
 
+/* The round trip from joins: how long a channel's first packet is waited for varies with the
+ * interval of its packets, so a sample weighs by that interval's inverse square. RFC 3738's average
+ * would keep for minutes the second that the base channel was waited for. */
 static void first(struct m2c_cc *cc, double waited_s)
 {
-    (void)cc;
-    (void)waited_s;
+    struct m2c_aimd *a = &cc->aimd;
+    const double interval_s = 2 * m2c_wave_idle_s(&cc->cfg.wave, cc->layers);
+    const double weight = 1 / (interval_s * interval_s);
+
+    a->rtt_weight = RTT_KEPT * a->rtt_weight + weight;
+    a->rtt_sum_s = RTT_KEPT * a->rtt_sum_s + weight * (waited_s - interval_s / 2);
+    cc->rtt.average_s = fmax(a->rtt_sum_s / a->rtt_weight, RTT_LEAST_S);
+}
+
+static double patience_s(const struct m2c_cc *cc)
+{
+    return fmax(10 * cc->rtt.average_s, 8 * m2c_wave_idle_s(&cc->cfg.wave, cc->layers));
 }
 
 static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)
@@ -148,6 +167,7 @@ const struct m2c_policy m2c_policy_m2c = {.begin = begin,
                                           .epoch = epoch,
                                           .may_join = may_join,
                                           .catches_up = catches_up,
+                                          .patience_s = patience_s,
                                           .layers = layers,
                                           .stats = stats,
                                           .is_aligned = true};
@@ -158,6 +178,7 @@ const struct m2c_policy m2c_policy_static = {.begin = begin,
                                              .first = first,
                                              .epoch = epoch,
                                              .may_join = static_may_join,
+                                             .patience_s = patience_s,
                                              .layers = layers,
                                              .stats = stats,
                                              .is_aligned = true};

@@ -24,8 +24,9 @@ struct m2c_webrc { /* the letters are RFC 3738's */
 };
 
 struct m2c_aimd {
-    double fair;     /* packets/s */
-    double received; /* packets/s, average of about a round trip */
+    double fair;                  /* packets/s */
+    double received;              /* packets/s, average of about a round trip */
+    double rtt_sum_s, rtt_weight; /* samples of the round trip, weighted */
     bool is_slow_start;
     bool is_losing, may_catch_up; /* epochs of loss go on; and nothing that it joined began them */
     uint64_t deaf_ns;             /* static: until then loss is that before the last leave */
@@ -47,6 +48,8 @@ struct m2c_policy {
     bool (*may_join)(struct m2c_cc *cc, uint64_t now_ns);
     /* Is it to join one although packets are being lost? NULL: never. */
     bool (*catches_up)(struct m2c_cc *cc, uint64_t now_ns);
+    /* How long a join may bring nothing. */
+    double (*patience_s)(const struct m2c_cc *cc);
     /* The number of layers changed by a join, or by one that brought nothing. */
     void (*layers)(struct m2c_cc *cc, unsigned before);
     void (*stats)(const struct m2c_cc *cc, struct m2c_cc_stats *out);

@@ -144,6 +144,13 @@ static bool may_join(struct m2c_cc *cc, uint64_t now_ns)
     return true;
 }
 
+static double patience_s(const struct m2c_cc *cc)
+{
+    const struct m2c_rtt *r = &cc->rtt;
+
+    return fmax(2 * r->square_s2 / r->average_s, 10 * r->average_s);
+}
+
 static void layers(struct m2c_cc *cc, unsigned before)
 {
     const struct m2c_wave *w = &cc->cfg.wave;
@@ -168,6 +175,7 @@ const struct m2c_policy m2c_policy_webrc = {.begin = begin,
                                             .first = first,
                                             .epoch = epoch,
                                             .may_join = may_join,
+                                            .patience_s = patience_s,
                                             .layers = layers,
                                             .stats = stats,
                                             .is_aligned = false};

@@ -240,9 +240,7 @@ void m2c_cc_packet(struct m2c_cc *cc, struct m2c_cci cci, uint64_t now_ns)
 
 static uint64_t join_ends_ns(const struct m2c_cc *cc)
 {
-    const struct m2c_rtt *r = &cc->rtt;
-
-    return cc->joined_ns + ns_of(fmax(2 * r->square_s2 / r->average_s, 10 * r->average_s));
+    return cc->joined_ns + ns_of(cc->policy->patience_s(cc));
 }
 
 static uint64_t silence_ns(const struct m2c_cc *cc)

@@ -47,12 +47,17 @@ void m2c_rtt_first(struct m2c_rtt *r, double waited_s)
     *r = (struct m2c_rtt){.average_s = waited_s, .square_s2 = waited_s * waited_s};
 }
 
+double m2c_wave_idle_s(const struct m2c_wave *w, unsigned layers)
+{
+    const double p = w->cfg.factor;
+
+    return -log(p) / 2 / (1 - p) / w->cfg.base_packets_per_s * pow(p, layers);
+}
+
 void m2c_rtt_wave(struct m2c_rtt *r, const struct m2c_wave *w, double waited_s, unsigned layers)
 {
     const double p = w->cfg.factor;
-    /* Half of the mean interval of the channel's packets: what the first is waited for. */
-    const double idle_s = -log(p) / 2 / (1 - p) / w->cfg.base_packets_per_s * pow(p, layers);
-    const double rtt_s = waited_s - idle_s;
+    const double rtt_s = waited_s - m2c_wave_idle_s(w, layers);
     /* The RFC has no upper bound: above 1 the weight would be no average. */
     const double omega = fmin(1, ALPHA * r->average_s * r->average_s / r->square_s2);
     const double rho = omega / (1 - pow(1 - omega, ++r->count + 1));

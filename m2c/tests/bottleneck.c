@@ -71,6 +71,11 @@ static bool is_measured(const struct sim *s)
     return s->now_ns >= ns_of(s->cfg->from_s);
 }
 
+static double soon(struct sim *s, double most_s)
+{
+    return most_s * tp_random_below(&s->random, 1000000) / 1e6;
+}
+
 /* ------------------------------------------------------------------ the queue */
 
 static struct bn_flow *flow_of(struct sim *s, int flow)
@@ -212,7 +217,8 @@ static void arrive(struct sim *s, struct frame *f)
     }
     s->tcp_packets[i] += is_measured(s);
     f->all = tcp_receive(&s->tcp[i], f->segment);
-    push(s, s->now_ns + ns_of(s->cfg->delay_s), ACK, i, f);
+    const double overhead_s = soon(s, BN_PACKET_BYTES * 8 / s->cfg->rate_bps);
+    push(s, s->now_ns + ns_of(s->cfg->delay_s + overhead_s), ACK, i, f);
 }
 
 /* ------------------------------------------------------------------ all */
@@ -249,11 +255,6 @@ static void handle(struct sim *s, const struct tp_event *e)
     }
 }
 
-static double soon(struct sim *s, double most_s)
-{
-    return most_s * tp_random_below(&s->random, 1000000) / 1e6;
-}
-
 static void begin(struct sim *s)
 {
     const struct bn_config *cfg = s->cfg;
@@ -264,7 +265,7 @@ static void begin(struct sim *s)
     if (m2c_wave_init(&s->wave, &wave) < 0)
         fail("this wave cannot be");
     const uint32_t k = (uint32_t)ceil(cfg->file_bytes / BN_SYMBOL_BYTES);
-    s->blocks = k ? 2 * k : 20000;
+    s->blocks = k ? 5 * k / 2 : 20000; /* as m2c-send */
     s->needed = (uint32_t)ceil(1.01 * k);
     for (unsigned i = 0; i < cfg->sessions; i++) {
         s->phase_ns[i] = ns_of(soon(s, s->wave.cfg.slot_s));

@@ -225,6 +225,66 @@ static void test_first_loss(void **state)
     m2c_cc_free(h.cc);
 }
 
+/* The base channel's first packet comes after 1 s, layer 1's after 0.8 s of which its interval
+ * explains -log(P)/2/(1-P) P = 0.431523, layer 2's after 0.523642 and 0.323642: samples of 0.368477
+ * and 0.2 s, of which the first weighs 0.75 P^2 as much. */
+static void test_round_trip(void **state)
+{
+    (void)state;
+    struct host h;
+    const double kept = 0.75 * 0.75 * 0.75;
+
+    open_host(&h, 20, M2C_CC_M2C, BEGIN);
+    packet(&h, 7, h.wave.channels, 0, BEGIN + SECOND);
+    assert_near(stats_of(&h).rtt_s, 1);
+    pass(&h, BEGIN + SECOND * 3 / 2);
+    assert_true(h.joined[7]);
+    pass(&h, BEGIN + SECOND * 23 / 10);
+    packet(&h, 7, 7, 0, BEGIN + SECOND * 23 / 10);
+    const double first_s = 0.8 + log(0.75) / 2 / 0.25 * 0.75;
+    assert_near(stats_of(&h).rtt_s, first_s);
+    pass(&h, BEGIN + SECOND * 5 / 2);
+    assert_true(h.joined[8]);
+    const double idle_s = -log(0.75) / 2 / 0.25 * 0.75 * 0.75;
+    packet(&h, 7, 8, 0, BEGIN + SECOND * 5 / 2 + (uint64_t)llround((idle_s + 0.2) * 1e9));
+    assert_near(stats_of(&h).rtt_s, (kept * first_s + 0.2) / (kept + 1));
+    m2c_cc_free(h.cc);
+}
+
+/* Of the base channel, the packet after `psn` is lost: two others tell. */
+static uint32_t lose(struct host *h, uint32_t psn, uint64_t now_ns)
+{
+    const unsigned ctsi = m2c_wave_ctsi(&h->wave, (now_ns - SECOND / 50) / (10 * SECOND));
+
+    for (unsigned i = 0; i < 3; i++)
+        packet(h, ctsi, h->wave.channels, psn += i == 0 ? 2 : 1, now_ns);
+    return psn;
+}
+
+/* The fair rate falls to seven eighths; while more than that is joined, further losses say nothing
+ * new. When the wave has fallen that far, after half of a slot, they do again. */
+static void test_waits_for_the_wave(void **state)
+{
+    (void)state;
+    struct host h;
+
+    open_host(&h, 8, M2C_CC_M2C, BEGIN);
+    run(&h, 200, 0);
+    const double all = stats_of(&h).target_per_s;
+    assert_near(all, m2c_wave_cumulative(&h.wave, 8, 0));
+    const uint64_t slot_ns = BEGIN + 200 * SECOND;
+    uint32_t psn = (uint32_t)(slot_ns / (10 * SECOND) * h.wave.base_per_slot % M2C_WAVE_PSN_COUNT);
+    packet(&h, m2c_wave_ctsi(&h.wave, slot_ns / (10 * SECOND)), h.wave.channels, psn, slot_ns);
+    pass(&h, slot_ns + SECOND * 9 / 10);
+    psn = lose(&h, psn, slot_ns + SECOND);
+    assert_near(stats_of(&h).target_per_s, all * 7 / 8);
+    psn = lose(&h, psn, slot_ns + 2 * SECOND);
+    assert_near(stats_of(&h).target_per_s, all * 7 / 8);
+    lose(&h, psn, slot_ns + 9 * SECOND);
+    assert_near(stats_of(&h).target_per_s, all * 7 / 8 * 7 / 8);
+    m2c_cc_free(h.cc);
+}
+
 /* A packet that two others overtook is not lost; its number is not needed again. */
 static void test_reordered(void **state)
 {
@@ -350,6 +410,8 @@ int main(void)
         cmocka_unit_test(test_first_epoch),
         cmocka_unit_test(test_loss_lowers_the_rate),
         cmocka_unit_test(test_first_loss),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_waits_for_the_wave),
         cmocka_unit_test(test_reordered),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_end_of_a_wave),
