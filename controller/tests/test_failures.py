@@ -220,6 +220,7 @@ def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> No
     assert stream.doubled("s3") == 0
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_links_that_are_wired_otherwise_are_reported_and_avoided(bench: Bench) -> None:
     """Port 2 of s2 and port 3 of s3 are plugged into each other: neither s2:s3 nor s3:s4 is what

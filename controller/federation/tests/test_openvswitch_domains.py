@@ -153,10 +153,9 @@ DEATHS = [
 ]
 
 
-# The others in `make test-all`; in test_protocol.py any message may be the last.
-@pytest.mark.parametrize(
-    ("kind", "phase", "victim"), DEATHS if "DOWNPOUR_TEST_LONG" in os.environ else DEATHS[:1]
-)
+# In test_protocol.py any message may be the last.
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "phase", "victim"), DEATHS)
 def test_death_while_a_leaf_joins(
     bench: Bench, empty: State, kind: str, phase: str, victim: str
 ) -> None:

@@ -21,7 +21,7 @@ TWO, THREE = Domains(chain("ab")), Domains(chain("abc"))
 RATE = 20_000_000
 BYSTANDER = "bystander"  # a path of one domain that no request touches
 SEEDS_PER_BLOCK = 100
-BLOCKS = 10 if "DOWNPOUR_TEST_LONG" in os.environ else 2
+BLOCKS = 10 if "DOWNPOUR_TEST_LONG" in os.environ else 1
 
 
 @dataclass
