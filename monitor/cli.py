@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -18,7 +18,9 @@ from common.files import os_error_text
 from common.places import RUNS
 
 if TYPE_CHECKING:
+    from monitor.qlog import Qlog
     from monitor.store import Source, Store
+    from parsers.measure.delivered import Delivered
 
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
 
@@ -161,7 +163,10 @@ def export_command(options: ExportOptions) -> int:
 class TraceOptions:
     """Of `monitor trace`."""
 
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run.")]
+    what: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN|FILE...", help="A finished run, or files of --qlog (.sqlog)."),
+    ]
     cell: Annotated[
         str | None, typer.Option(metavar="NAME", help="Needed if the run has several.")
     ] = None
@@ -169,23 +174,52 @@ class TraceOptions:
 
 @command(app, "trace", told=told)
 def trace_command(options: TraceOptions) -> int:
-    """Print a cell's deliveries for Perfetto and chrome://tracing: a group per receiver."""
+    """Print deliveries or events for Perfetto and chrome://tracing: a group per host or file."""
+    from monitor.qlog import trace_events
+    from monitor.trace import lines, pieces
+
+    if len(options.what) == 1 and options.what[0].is_dir():
+        sys.stdout.writelines(pieces(_delivered(options.what[0], options.cell)))
+        return EXIT_OK
+    files, left_out = [], 0
+    for path in options.what:
+        found = _qlog(path)
+        files.append(found)
+        left_out += found.bad
+        if found.bad:
+            print(f"{path}: left out {found.bad} records: cut or malformed", file=sys.stderr)
+    sys.stdout.writelines(lines(trace_events(files)))
+    return EXIT_FAILED if left_out else EXIT_OK
+
+
+def _qlog(path: Path) -> Qlog:
+    """Read a file of --qlog. Failure."""
+    from monitor.qlog import QlogError, parse
+    from monitor.sources import regular
+
+    try:
+        found = parse(regular(path).read_bytes())
+    except QlogError as error:
+        raise Failure(f"{path}: {error}", EXIT_USAGE) from error
+    return replace(found, program=f"{path.resolve().parent.name}/{found.program}")
+
+
+def _delivered(path: Path, cell: str | None) -> Delivered:
+    """Return a cell's deliveries. Failure."""
     from monitor.running import FinishedRun
-    from monitor.trace import pieces
     from parsers.base.jsonfiles import BadFile
     from parsers.measure.delivered import decode
 
     try:
-        run = FinishedRun(options.run)
+        run = FinishedRun(path)
     except BadFile as error:
         raise Failure(str(error), EXIT_USAGE) from error
-    name = options.cell or (run.cells[0] if len(run.cells) == 1 else "")
+    name = cell or (run.cells[0] if len(run.cells) == 1 else "")
     blob = run.deliveries(name)
     if not blob:
         names = ", ".join(run.cells) or "none: its subscribers come and go"
         raise Failure(f"--cell: found {name or 'nothing'}; valid: {names}", EXIT_USAGE)
-    sys.stdout.writelines(pieces(decode(blob)))
-    return EXIT_OK
+    return decode(blob)
 
 
 @dataclass(kw_only=True)

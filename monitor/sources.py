@@ -40,12 +40,18 @@ def _cells(path: Path) -> list[Path]:
     return [folder for folder in folders if (folder / SAMPLES).is_file()]
 
 
-def _file(path: Path) -> Recording:
+def regular(path: Path, valid: str = "a file of --qlog") -> Path:
+    """Return `path` if it is a file that ends. SourceError, OSError."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise SourceError(f"{path}: found no regular file; valid: .jsonl, .csv or OpenMetrics")
+        raise SourceError(f"{path}: found no regular file; valid: {valid}")
     if status.st_size > MOST_BYTES:
         raise SourceError(f"{path}: found {status.st_size} bytes; valid: at most {MOST_BYTES}")
+    return path
+
+
+def _file(path: Path) -> Recording:
+    regular(path, ".jsonl, .csv or OpenMetrics")
     try:
         with path.open(encoding="utf-8", newline="") as file:
             if path.suffix == ".csv":

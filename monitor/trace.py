@@ -6,7 +6,7 @@ slice from a product's creation to its arrival. Slices overlap, so they are nest
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from parsers.measure.delivered import NEVER, WAYS, Delivered
@@ -34,10 +34,15 @@ def _events(found: Delivered) -> Iterator[dict[str, object]]:
 
 
 def pieces(found: Delivered) -> Iterator[str]:
-    """Yield the JSON text, an event a line. Times are microseconds after the first insertion."""
+    """Yield the JSON text of deliveries. Times are microseconds after the first insertion."""
+    return lines(_events(found))
+
+
+def lines(events: Iterable[dict[str, object]]) -> Iterator[str]:
+    """Yield the JSON text, an event a line."""
     yield '{"displayTimeUnit":"ms","traceEvents":['
     comma = "\n"
-    for event in _events(found):
+    for event in events:
         yield comma + json.dumps(event, separators=(",", ":"))
         comma = ",\n"
     yield "\n]}\n"

@@ -40,14 +40,22 @@ LDM6: Final = Adapter(
 
 
 def ldmd_argv(
-    build: Path, queue: Path, address: str, port: int, log: Path, conf: Path
+    build: Path,
+    queue: Path,
+    address: str,
+    port: int,
+    log: Path,
+    conf: Path,
+    events: Path | None = None,
 ) -> list[str]:
     """Return the command of a host's ldmd, which listens at `address`. It stays root, which a cell
-    is: in its own network, with files of that cell."""
+    is: in its own network, with files of that cell. `events`: directory for its events."""
     return [
         str(program("ldmd", build)),
         *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],
-        *["-P", str(port), "-l", str(log), str(conf)],
+        *["-P", str(port), "-l", str(log)],
+        *(["--qlog", str(events)] if events is not None else []),
+        str(conf),
     ]
 
 

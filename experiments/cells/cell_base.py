@@ -38,6 +38,7 @@ from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
+EVENTS: Final = "events"  # in a cell: a folder for each daemon
 LISTS_S: Final = 30.0  # for lists of products that are made as they come
 END_S: Final = 15.0  # for a program to end after SIGTERM
 PINGS: Final = 6
@@ -273,7 +274,10 @@ class CellBase:
         shutil.copy(path, self.logs / path.name)
         address = configs.ldm_address(self.network.host(host), self.cell)
         log = self.log(name)
-        argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path)
+        events = self.logs.parent / EVENTS / name if "events" in self.job.captures.samples else None
+        if events is not None:
+            events.mkdir(parents=True, exist_ok=True)
+        argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path, events)
         # What goes past the log (a missing library, a sanitizer) must not be lost.
         with log.with_suffix(".stderr").open("ab") as errors:
             self.daemons[name] = self.emulation.popen(

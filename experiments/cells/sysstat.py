@@ -20,7 +20,7 @@ from experiments.cells.samplers import Repeater, descendants
 if TYPE_CHECKING:  # it brings Mininet, which a plan does without
     from topologies.emulate.emulation import Emulation
 
-Sample = Literal["hosts", "pidstat", "counters", "minutes"]
+Sample = Literal["hosts", "pidstat", "counters", "minutes", "events"]
 SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)
 ENVIRONMENT: Final = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
 # The programs of a cell by their commands' names; lines of other runs' are taken out at the end.

@@ -142,8 +142,8 @@ class RunChoices(Overrides):
             metavar="WHAT",
             help="Also record: hosts (sar at every host, not at the publisher alone), pidstat "
             "(each program), counters (what ldmd's processes count: what receivers pin, lag, "
-            "repairs), minutes (rtstats' minute records, sent to a monitor). It costs processor "
-            "time, which the verdict counts.",
+            "repairs), minutes (rtstats' minute records, sent to a monitor), events (of products, "
+            "as qlog). It costs processor time, which the verdict counts.",
         ),
     ] = field(default_factory=list)
     monitor: Annotated[

@@ -101,6 +101,9 @@ def test_command_lines(geni5: Network, cells: dict[str, CellSpec]) -> None:
     assert " ".join(argv) == (
         f"/b/ldm7/ldmd/ldmd --user root -f -v -q /w/h.pq -I {host.nic2.ip} -P 388 -l /l /c"
     )
+    assert ldm.ldmd_argv(build, queue, address, 388, Path("/l"), Path("/c"), Path("/e"))[-3:] == [
+        *["--qlog", "/e", "/c"]
+    ]
     assert configs.ldm_address(host, cells["ldm6"]) == host.nic1.ip
     assert " ".join(ldm.pqcreate_argv(build, queue, 5, 7)) == (
         "/b/ldm7/pqcreate -s 5 -S 7 -q /w/h.pq"

@@ -7,6 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fmtp_events.h"
+#include "qlog.h"
+
 struct sockaddr_storage parse_endpoint(const char *option, const char *text)
 {
     struct sockaddr_storage a;
@@ -76,6 +79,11 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_PDU: o->pdu_bytes = (unsigned)parse_number("--pdu", optarg, 256, 65504); break;
     case OPTION_REPAIR: take_repair(o, optarg); break;
     case OPTION_CONGESTION_CONTROL: o->congestion_control = optarg; break;
+    case OPTION_QLOG:
+        o->qlog = qlog_open(optarg, program, FMTP_EVENTS_SCHEMA);
+        if (!o->qlog)
+            die_usage("--qlog '%s': %s; valid: a directory to write to", optarg, strerror(errno));
+        break;
     case OPTION_NO_SANDBOX: o->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION:

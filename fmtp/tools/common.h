@@ -30,6 +30,7 @@ struct common_options {
     bool unicast_repair, no_parity, no_sandbox, has_key;
     uint8_t key[FMTP_KEY_BYTES];
     const char *congestion_control; /* NULL: the system's */
+    struct qlog *qlog;              /* NULL: none */
 };
 enum {
     OPTION_LAYOUT = 1,
@@ -38,6 +39,7 @@ enum {
     OPTION_REPAIR,
     OPTION_CONGESTION_CONTROL,
     OPTION_NO_SANDBOX,
+    OPTION_QLOG,
     OPTION_KEY_FILE,
     OPTION_HELP,
     OPTION_VERSION,
@@ -49,7 +51,7 @@ enum {
     {"pdu", required_argument, NULL, OPTION_PDU}, {"repair", required_argument, NULL, OPTION_REPAIR}, \
     {"congestion-control", required_argument, NULL, OPTION_CONGESTION_CONTROL},                    \
     {"no-sandbox", no_argument, NULL, OPTION_NO_SANDBOX},                                         \
-    {"key-file", required_argument, NULL, OPTION_KEY_FILE},                                        \
+    {"qlog", required_argument, NULL, OPTION_QLOG}, {"key-file", required_argument, NULL, OPTION_KEY_FILE},                                        \
     {"help", no_argument, NULL, OPTION_HELP}, {"version", no_argument, NULL, OPTION_VERSION}
 /* clang-format on */
 #define COMMON_OPTIONS_DEFAULT                                 \

@@ -13,6 +13,8 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "fmtp_events.h"
+#include "qlog.h"
 #include "stored.h"
 #include "tool/confine.h"
 
@@ -33,6 +35,7 @@ struct feed { /* one sender and its group */
 struct run {
     struct store store;
     bool sha256;
+    struct qlog *qlog;
     struct feed feeds[FEEDS_MAX];
     int nservers, ngroups, ninterfaces; /* as the options named them, in order */
     unsigned nfeeds;
@@ -65,6 +68,7 @@ static const char usage[] =
     "  --congestion-control NAME  of the TCP connection (default: the system's)\n"
     "  --count N          end after N files (default: when every sender has closed)\n"
     "  --sha256           print the digest of every file\n"
+    "  --qlog DIR         write events of files to a file in DIR\n"
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
@@ -82,8 +86,12 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     (void)start;
     if (!f) {
         feed->run->failed++;
+        qlog_event(feed->run->qlog, FMTP_EVENT_REFUSED, "\"index\":%u,\"bytes\":%u,\"feed\":%d",
+                   index, size, feed->number);
         return FMTP_NO_PLACE;
     }
+    qlog_event(feed->run->qlog, FMTP_EVENT_STARTED, "\"index\":%u,\"bytes\":%u,\"feed\":%d", index,
+               size, feed->number);
     f->next = feed->files;
     feed->files = f;
     return f->data;
@@ -115,6 +123,9 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_
         stored_discard(&run->store, f);
         return;
     }
+    qlog_event(run->qlog, FMTP_EVENT_COMPLETED,
+               "\"index\":%u,\"retx_blocks\":%u,\"delay_s\":%.6f,\"feed\":%d", index, retx_blocks,
+               delay_s, feed->number);
     run->received++;
     run->bytes += f->size;
     printf("index=%u bytes=%zu seconds=%.6f delay_s=%.6f arrived=%lld.%06ld retx_blocks=%u", index,
@@ -134,6 +145,7 @@ static void missed(void *ctx, uint32_t index)
     struct stored *f = stored_take(&feed->files, index);
 
     run->missed++;
+    qlog_event(run->qlog, FMTP_EVENT_MISSED, "\"index\":%u,\"feed\":%d", index, feed->number);
     progress("%s", "");
     printf("index=%u missed name=%s\n", index, f ? f->name : "?");
     fflush(stdout);
@@ -151,6 +163,8 @@ static void withdrawn(void *ctx, uint32_t index)
     if (!feed->told_forged)
         fprintf(stderr, "fmtp-recv: forged datagrams; --mac 1 or 2 at the sender keeps them out\n");
     feed->told_forged = true;
+    qlog_event(feed->run->qlog, FMTP_EVENT_WITHDRAWN, "\"index\":%u,\"feed\":%d", index,
+               feed->number);
     if (f)
         stored_discard(&feed->run->store, f);
 }
@@ -347,6 +361,7 @@ static void take_arguments(struct run *run, int argc, char **argv)
     for (int c; (c = next_option(argc, argv, options)) != -1;)
         take_option(run, &a, c);
     COMMON_OPTIONS_TO(a.cfg, a.common);
+    run->qlog = a.common.qlog;
     if (!a.cfg.r_mc_bps)
         a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
     run->nfeeds = settle_feeds(run, &a.cfg);

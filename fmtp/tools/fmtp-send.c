@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #include "common.h"
+#include "fmtp_events.h"
 #include "notices.h"
+#include "qlog.h"
 #include "source.h"
 #include "stats.h"
 #include "tool/confine.h"
@@ -46,6 +48,7 @@ struct run {
     unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
     uint16_t ports[FEEDS_MAX];
     double looked_s;   /* at the files */
+    struct qlog *qlog; /* NULL: none */
     const char *state; /* file that keeps the product index; NULL: none */
     uint32_t next_index;
     bool open;               /* standard input may still name files */
@@ -92,6 +95,7 @@ static const char usage[] =
     "                     with the index after the last\n"
     "  --stdin            send the files that standard input names, one path per line, as\n"
     "                     they come; end when it is closed and all are delivered\n"
+    "  --qlog DIR         write events of files to a file in DIR\n"
     "  --no-sandbox       run without the seccomp and Landlock sandbox\n"
     "  --help, --version\n"
     "\n"
@@ -114,8 +118,29 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     printf("index=%u bytes=%zu seconds=%.6f why=%s name=%s\n", index, f->size, now_s() - o->at_s,
            why_text[why], f->name);
     fflush(stdout);
+    qlog_event(o->run->qlog, FMTP_EVENT_RELEASED, "\"index\":%u,\"why\":\"%s\",\"feed\":%zu", index,
+               why_text[why], (size_t)(feed - o->run->feeds));
     free(o);
     source_leave(f);
+}
+
+static void multicasted(void *ctx, uint32_t index, void *cookie)
+{
+    const struct offered *o = cookie;
+
+    (void)ctx;
+    qlog_event(o->run->qlog, FMTP_EVENT_SENT, "\"index\":%u,\"feed\":%zu", index,
+               (size_t)(o->feed - o->run->feeds));
+}
+
+static void receivers_changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
+{
+    const struct feed *feed = ctx;
+
+    char text[TP_ADDRESS_TEXT];
+    qlog_event(feed->run->qlog, change > 0 ? FMTP_EVENT_JOINED : FMTP_EVENT_LEFT,
+               "\"host\":\"%s\",\"receivers\":%zu,\"feed\":%zu", tp_address_text(peer, text), count,
+               (size_t)(feed - feed->run->feeds));
 }
 
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
@@ -215,6 +240,11 @@ static void offer(struct run *run, struct feed *feed)
                           &err) < 0)
         die("'%s': %s", f->path, err.text);
     f->indices[feed - run->feeds] = index;
+    char name[QLOG_TEXT];
+    if (run->qlog)
+        qlog_event(run->qlog, FMTP_EVENT_STARTED,
+                   "\"index\":%u,\"bytes\":%zu,\"name\":%s,\"feed\":%zu", index, f->size,
+                   qlog_text(name, f->name), (size_t)(feed - run->feeds));
 }
 
 static void service(struct run *run, int timeout_ms, bool *quiet)
@@ -466,7 +496,9 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
                                   .pace_bps = 20000000,
                                   .held = {.products = 4000, .behind_ns = 3600 * NS_PER_S},
                                   .laggard = laggard,
-                                  .released = released},
+                                  .released = released,
+                                  .multicasted = multicasted,
+                                  .receivers_changed = receivers_changed},
                           .receivers = 1};
 
     for (int c; (c = next_option(argc, argv, options)) != -1;)
@@ -476,6 +508,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
     if (run->state)
         run->next_index = read_state(run->state);
     COMMON_OPTIONS_TO(a.cfg, a.common);
+    run->qlog = a.common.qlog;
     a.cfg.no_parity = a.common.no_parity;
     a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
     a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;

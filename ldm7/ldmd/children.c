@@ -210,10 +210,11 @@ static int run_mldm(struct children *c, const struct child *what)
     int control_fd = c->controls[what->entry].own, rc = 1;
 
     struct stats_page *page = counters_mldm(c->opt, entry);
+    struct qlog *qlog = counters_qlog(c->opt, "mldm");
     if (lane_make(c->opt, entry) < 0)
         subscribers_refuse_waiting(control_fd);
     else if (confine(c, what) == 0)
-        rc = mldm_run(c->opt, entry, control_fd, page);
+        rc = mldm_run(c->opt, entry, control_fd, page, qlog);
     lane_remove();
     return rc;
 }
@@ -228,6 +229,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
         return run_mldm(c, what);
     struct stats_page *page =
         what->kind != KIND_DOWN7 ? NULL : counters_down7(c->opt, &conf->receives[what->entry]);
+    struct qlog *qlog = what->kind != KIND_DOWN7 ? NULL : counters_qlog(c->opt, "down7");
     if (confine(c, what) < 0)
         return 1;
     if (what->kind == KIND_CLIENT)
@@ -235,7 +237,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
     switch (what->kind) {
     case KIND_CLIENT: return upstream_run(&env, fd);
     case KIND_DOWN6: return down6_run(c->opt, &conf->requests[what->entry]);
-    case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry], page);
+    case KIND_DOWN7: return down7_run(c->opt, &conf->receives[what->entry], page, qlog);
     default: return run_exec(conf->execs[what->entry].argv);
     }
 }

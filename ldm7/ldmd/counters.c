@@ -13,6 +13,8 @@
 #include "common/alloc.h"
 #include "common/feedtype.h"
 #include "common/log.h"
+#include "fmtp_events.h"
+#include "qlog.h"
 #include "stats_read.h"
 
 #define PATH_BYTES 4096
@@ -63,6 +65,15 @@ static struct stats_page *open_page(const struct options *opt, const struct stat
     if (!p)
         log_warn("no counters page in %s.stats: %s", opt->queue, strerror(errno));
     return p;
+}
+
+struct qlog *counters_qlog(const struct options *opt, const char *program)
+{
+    struct qlog *q = opt->qlog ? qlog_open(opt->qlog, program, FMTP_EVENTS_SCHEMA) : NULL;
+
+    if (opt->qlog && !q)
+        log_warn("no events in %s: %s", opt->qlog, strerror(errno));
+    return q;
 }
 
 struct stats_page *counters_ldmd(const struct options *opt, uint16_t port)

@@ -69,6 +69,8 @@ bool counters_dir(char *out, size_t out_bytes, const char *queue);
 struct stats_page *counters_ldmd(const struct options *opt, uint16_t port);
 struct stats_page *counters_mldm(const struct options *opt, const struct conf_multicast *entry);
 struct stats_page *counters_down7(const struct options *opt, const struct conf_receive *rcv);
+/* The file for a process's events, or NULL. */
+struct qlog *counters_qlog(const struct options *opt, const char *program);
 /* Removes a page whose process has ended. */
 void counters_remove(const struct options *opt, const char *program, pid_t pid);
 /* Removes all such pages; names the pages of nobody else. */

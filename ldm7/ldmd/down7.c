@@ -17,6 +17,7 @@
 
 #include "common/log.h"
 #include "keys.h"
+#include "qlog.h"
 #include "vlan.h"
 
 #define SUBSCRIBE_S 600 /* LDM-6.13.17 */
@@ -393,7 +394,8 @@ static void after_turn(void *ctx)
     log_stats(d);
 }
 
-int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page)
+int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page,
+              struct qlog *qlog)
 {
     static const struct downstream_role role = {.prog = "down7",
                                                 .reply_s = SUBSCRIBE_S,
@@ -407,9 +409,10 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv, struct 
                                                          .product_abort = down7_product_abort}};
     static struct down7 d;
 
-    d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}, .page = page};
+    d = (struct down7){.rcv = rcv, .fmtp_src = {.fd = -1}, .page = page, .qlog = qlog};
     if (downstream_open(&d.ds, opt, &role, &d, rcv->host, rcv->port) < 0) {
         stats_close(page);
+        qlog_close(qlog);
         return 1;
     }
     feedtype_format(rcv->feed, d.feed, sizeof d.feed);
@@ -434,5 +437,6 @@ int down7_run(const struct options *opt, const struct conf_receive *rcv, struct 
     session_free(&d.session);
     downstream_close(&d.ds);
     stats_close(page);
+    qlog_close(qlog);
     return 0;
 }

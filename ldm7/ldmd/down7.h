@@ -69,6 +69,7 @@ struct down7 {
     bool is_backlog, is_wanted;
     uint32_t index;
     struct stats_page *page; /* NULL: none */
+    struct qlog *qlog;       /* NULL: none */
     struct counters_pace pace;
     struct down7_counters counts;
     struct client_counters before; /* of FMTP, in earlier sessions */

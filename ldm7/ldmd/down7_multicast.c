@@ -6,6 +6,8 @@
 #include "common/log.h"
 #include "common/product_line.h"
 #include "down7.h"
+#include "fmtp_events.h"
+#include "qlog.h"
 
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data)
 {
@@ -56,6 +58,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     }
     if (st != PQ_OK) {
         d->counts.rejected++;
+        qlog_event(d->qlog, FMTP_EVENT_REFUSED, "\"index\":%u,\"bytes\":%u", index, size);
         log_warn("no room for product %u of %u bytes: %s", index, size, pq_strerror(st));
         if (st == PQ_FULL)
             down7_request_missed(d, index);
@@ -68,6 +71,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
         .index = index, .size = size, .sig = sig, .reservation = r, .region = region};
     *at = f;
     d->nflights++;
+    qlog_event(d->qlog, FMTP_EVENT_STARTED, "\"index\":%u,\"bytes\":%u", index, size);
     return region;
 }
 
@@ -152,6 +156,8 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
         count_received(d, info.size, retx_blocks, delay_s);
     else
         d->counts.duplicates++;
+    qlog_event(d->qlog, FMTP_EVENT_COMPLETED, "\"index\":%u,\"retx_blocks\":%u,\"delay_s\":%.6f",
+               index, retx_blocks, delay_s);
     char line[PRODUCT_LINE_MAX], hex[33];
     if (st == PQ_OK)
         log_info("Received: {delay: %.6f s, index: %u, retrans: %u, info: \"%s\"}", delay_s, index,
@@ -168,6 +174,7 @@ void down7_missed(void *ctx, uint32_t index)
 
     d->counts.missed++;
     log_note("Missed: index=%u", index);
+    qlog_event(d->qlog, FMTP_EVENT_MISSED, "\"index\":%u", index);
     if (*at) {
         pq_discard(d->ds.queue, (*at)->reservation);
         drop_flight(d, at);
@@ -186,6 +193,7 @@ void down7_withdrawn(void *ctx, uint32_t index)
                  "fmtp.mac_level 1 or 2 keeps them out",
                  index);
     d->told_forged = true;
+    qlog_event(d->qlog, FMTP_EVENT_WITHDRAWN, "\"index\":%u", index);
     if (!*at)
         return;
     pq_discard(d->ds.queue, (*at)->reservation);

@@ -41,6 +41,7 @@ static const char usage[] =
     "  -I, --ip ADDRESS      IPv4 address to listen on (default 0.0.0.0)\n"
     "  -l, --log DEST        log file; - standard error (default), \"\" the system log\n"
     "      --log-format F    text (default) or json\n"
+    "      --qlog DIR        write events of products to files in DIR\n"
     "  -f, --foreground      do not become a daemon\n"
     "  -M, --max-clients N   connections served at once (default 256), at most a quarter of them\n"
     "                        from addresses that no ALLOW or ACCEPT entry matches\n"
@@ -59,7 +60,7 @@ static const char usage[] =
     "connections and entries, but not to programs of EXEC entries.\n";
 
 struct arguments {
-    const char *queue, *log, *conf, *user;
+    const char *queue, *log, *conf, *user, *qlog;
     struct in_addr ip;
     uint16_t port;
     unsigned max_clients, max_per_address;
@@ -117,6 +118,11 @@ static int take_option(struct arguments *a, int opt)
         if (inet_pton(AF_INET, optarg, &a->ip) != 1)
             return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
         return -1;
+    case 'Q':
+        a->qlog = realpath(optarg, NULL); /* a daemon goes elsewhere */
+        if (!a->qlog || access(a->qlog, W_OK | X_OK) < 0)
+            return bad_usage("--qlog", optarg, "a directory that ldmd may write to");
+        return -1;
     case 'F':
         if (!log_set_format(optarg))
             return bad_usage("--log-format", optarg, "text or json");
@@ -134,6 +140,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
                                           {"ip", required_argument, NULL, 'I'},
                                           {"log", required_argument, NULL, 'l'},
                                           {"log-format", required_argument, NULL, 'F'},
+                                          {"qlog", required_argument, NULL, 'Q'},
                                           {"foreground", no_argument, NULL, 'f'},
                                           {"max-clients", required_argument, NULL, 'M'},
                                           {"check", no_argument, NULL, 'n'},
@@ -375,8 +382,10 @@ int main(int argc, char **argv)
         conf_free(&conf);
         return 0;
     }
-    struct options opt = {
-        .queue = a.queue, .conf = &conf, .sandbox = conf.set.sandbox && !a.no_sandbox};
+    struct options opt = {.queue = a.queue,
+                          .conf = &conf,
+                          .qlog = a.qlog,
+                          .sandbox = conf.set.sandbox && !a.no_sandbox};
     int fd = open_listener(&a);
     char why[512];
     if (fd >= 0 && congestion_control_set(fd, conf.set.congestion_control, why, sizeof why) < 0) {

@@ -21,9 +21,11 @@
 #include "common/product_line.h"
 #include "counters.h"
 #include "fmtp.h"
+#include "fmtp_events.h"
 #include "keys.h"
 #include "pim.h"
 #include "process.h"
+#include "qlog.h"
 #include "subscribers.h"
 
 #define PUMP_STEPS 256
@@ -52,6 +54,7 @@ struct mldm {
     bool at_end;
     uint64_t told_ahead, tell_ahead_ns;
     struct stats_page *page; /* NULL: none */
+    struct qlog *qlog;       /* NULL: none */
     struct counters_pace pace;
     struct mldm_counters counts;
     char feed[FEEDTYPE_TEXT_MAX];
@@ -106,9 +109,10 @@ static void notice(void *ctx, const struct sockaddr *peer, enum fmtp_notice what
 
 static void multicasted(void *ctx, uint32_t index, void *cookie)
 {
+    const struct mldm *m = ctx;
     const struct flight *f = cookie;
 
-    (void)ctx;
+    qlog_event(m->qlog, FMTP_EVENT_SENT, "\"index\":%u", index);
     char line[PRODUCT_LINE_MAX];
     if (log_enabled(LOG_LVL_INFO))
         log_info("Multicasted: prodIndex=%u, prodInfo=\"%s\"", index,
@@ -120,11 +124,12 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     struct mldm *m = ctx;
     struct flight *f = cookie;
 
-    log_info("Released: prodIndex=%u, why=%s", index,
-             why == FMTP_RELEASE_ALL_DONE  ? "all-done"
-             : why == FMTP_RELEASE_FAILED  ? "failed"
-             : why == FMTP_RELEASE_TIMEOUT ? "timeout"
-                                           : "closed");
+    const char *reason = why == FMTP_RELEASE_ALL_DONE  ? "all-done"
+                         : why == FMTP_RELEASE_FAILED  ? "failed"
+                         : why == FMTP_RELEASE_TIMEOUT ? "timeout"
+                                                       : "closed";
+    log_info("Released: prodIndex=%u, why=%s", index, reason);
+    qlog_event(m->qlog, FMTP_EVENT_RELEASED, "\"index\":%u,\"why\":\"%s\"", index, reason);
     pq_release(m->queue, &f->view);
     TAILQ_REMOVE(&m->flights, f, link);
     free(f);
@@ -147,9 +152,11 @@ static void let_go(struct mldm *m)
 
 static void receivers_changed(void *ctx, const struct sockaddr *peer, int change, size_t count)
 {
-    (void)ctx;
+    const struct mldm *m = ctx;
     char text[INET_ADDRSTRLEN];
     host_of(peer, text);
+    qlog_event(m->qlog, change > 0 ? FMTP_EVENT_JOINED : FMTP_EVENT_LEFT,
+               "\"host\":\"%s\",\"receivers\":%zu", text, count);
     log_peer_served(text, "Receiver %s %s, receivers=%zu", text,
                     change > 0 ? "connected" : "disconnected", count);
 }
@@ -224,6 +231,10 @@ static void offer(struct mldm *m, const struct pq_view *v)
         return;
     }
     m->next_index++;
+    char name[QLOG_TEXT];
+    if (m->qlog)
+        qlog_event(m->qlog, FMTP_EVENT_STARTED, "\"index\":%u,\"bytes\":%u,\"name\":%s", index,
+                   copy.info.size, qlog_text(name, copy.info.ident));
     m->counts.offered_products++;
     m->counts.offered_bytes += copy.info.size;
     m->counts.last_product_timestamp_seconds = counters_timestamp();
@@ -407,15 +418,16 @@ static bool start(struct mldm *m, int control_fd)
 }
 
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd,
-             struct stats_page *page)
+             struct stats_page *page, struct qlog *qlog)
 {
-    struct mldm m = {.opt = opt, .entry = entry, .page = page};
+    struct mldm m = {.opt = opt, .entry = entry, .page = page, .qlog = qlog};
     int rc = 1;
 
     log_set_prog("mldm");
     TAILQ_INIT(&m.flights);
     if (loop_open(&m.loop) < 0) {
         stats_close(page);
+        qlog_close(qlog);
         return 1;
     }
     if (start(&m, control_fd) &&
@@ -447,5 +459,6 @@ int mldm_run(const struct options *opt, const struct conf_multicast *entry, int 
         pq_close(m.queue);
     loop_close(&m.loop);
     stats_close(page);
+    qlog_close(qlog);
     return rc;
 }

@@ -13,12 +13,14 @@
 #include "peer.h"
 #include "visitors.h"
 
+struct qlog;       /* qlog.h */
 struct stats_page; /* counters.h */
 
 struct options {
     const char *queue; /* path of the product queue */
     struct conf *conf;
-    bool sandbox; /* walls around what talks to peers (confine.h) */
+    const char *qlog; /* where mldm and down7 write events; NULL: nowhere */
+    bool sandbox;     /* walls around what talks to peers (confine.h) */
 };
 
 /* ------------------------------------------------------------------ server side */
@@ -43,13 +45,14 @@ int upstream_run(const struct upstream_env *env, int fd);
 /* ------------------------------------------------------------------ the others */
 
 /* The multicast sender of a MULTICAST entry; control_fd: the socket that mldm_subscribe() asks
- * by. page: where it counts, or NULL; it closes that. */
+ * by. page, qlog: where it counts and writes events, or NULL; it closes them. */
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd,
-             struct stats_page *page);
+             struct stats_page *page, struct qlog *qlog);
 /* The LDM6 downstream of a REQUEST entry. */
 int down6_run(const struct options *opt, const struct conf_request *req);
 /* The LDM7 downstream of a RECEIVE entry. */
-int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page);
+int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page,
+              struct qlog *qlog);
 
 /* What a subscription needs of mldm: that the subscriber may connect, from which address. */
 struct mldm_request {

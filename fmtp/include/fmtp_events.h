@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The events of products that senders and receivers write (qlog.h), one table of
+ * X(constant, name, importance, data, help). docs/reference/contracts.md has the same rows.
+ */
+#ifndef FMTP_EVENTS_H
+#define FMTP_EVENTS_H
+
+#define FMTP_EVENTS_SCHEMA "urn:downpour:qlog:fmtp-1"
+
+/* clang-format off */
+#define FMTP_EVENTS(X)                                                                              \
+    X(STARTED, "product_started", "core", "index, bytes, name", "The sender took it; a receiver has its BOP.") \
+    X(SENT, "product_sent", "base", "index", "All its blocks were multicast.")                      \
+    X(COMPLETED, "product_completed", "core", "index, retx_blocks, delay_s", "A receiver has all.") \
+    X(MISSED, "product_missed", "core", "index", "FMTP does not bring it.")                         \
+    X(WITHDRAWN, "product_withdrawn", "base", "index", "What came was not the sender's.")           \
+    X(REFUSED, "product_refused", "base", "index, bytes", "A receiver has no room for it.")         \
+    X(RELEASED, "product_released", "core", "index, why", "The sender let it go.")                  \
+    X(JOINED, "receiver_joined", "core", "host, receivers", "A receiver connected.")                \
+    X(LEFT, "receiver_left", "core", "host, receivers", "A connection ended.")
+/* clang-format on */
+
+#define FMTP_EVENT_NAME_(constant, name, importance, data, help) \
+    static const char FMTP_EVENT_##constant[] __attribute__((unused)) = "fmtp:" name;
+FMTP_EVENTS(FMTP_EVENT_NAME_)
+
+#endif

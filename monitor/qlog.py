@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Events that ldmd, fmtp-send and fmtp-recv write with --qlog: JSON text sequences -> events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+SEPARATOR: Final = b"\x1e"
+MOST_RECORD: Final = 1 << 16
+SCHEMA: Final = "urn:downpour:qlog:fmtp-1"  # fmtp/include/fmtp_events.h
+_LATEST_US: Final = 2**53
+
+
+class QlogError(Exception):
+    """A file that is not our qlog. One line."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened. `time_us`: since 1970."""
+
+    time_us: int
+    name: str  # without its namespace
+    data: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Qlog:
+    """A file. `bad`: records that are cut or malformed."""
+
+    program: str
+    events: tuple[Event, ...]
+    bad: int
+
+
+def _object(record: bytes) -> dict[str, Any] | None:
+    if len(record) > MOST_RECORD:
+        return None
+    try:
+        found = json.loads(record)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _event(record: bytes) -> Event | None:
+    found = _object(record)
+    if found is None:
+        return None
+    time_ms, name, data = found.get("time"), found.get("name"), found.get("data")
+    if not isinstance(time_ms, int | float) or isinstance(time_ms, bool):
+        return None
+    if not 0 <= time_ms * 1000 <= _LATEST_US:  # also not a number
+        return None
+    if not isinstance(name, str) or not name.startswith("fmtp:") or not isinstance(data, dict):
+        return None
+    return Event(round(time_ms * 1000), name.removeprefix("fmtp:"), data)
+
+
+def parse(data: bytes) -> Qlog:
+    """Return the events of a file. A program that was killed may leave its last record cut.
+    QlogError."""
+    first, *records = data.removeprefix(SEPARATOR).split(SEPARATOR)
+    trace: Any = (_object(first) or {}).get("trace")
+    if not isinstance(trace, dict) or trace.get("event_schemas") != [SCHEMA]:
+        raise QlogError(f"found no header of qlog with {SCHEMA}; valid: a file of --qlog")
+    point = trace.get("vantage_point")
+    program = point.get("name") if isinstance(point, dict) else None
+    events = [_event(record) for record in records]
+    known = tuple(event for event in events if event is not None)
+    return Qlog(str(program or "?"), known, len(events) - len(known))
+
+
+# -- Chrome's trace events -------------------------------------------------------------------------
+_ENDS: Final = {
+    "product_completed": "completed",
+    "product_missed": "missed",
+    "product_withdrawn": "withdrawn",
+    "product_released": "released",
+}
+
+
+def trace_events(files: list[Qlog]) -> Iterator[dict[str, object]]:
+    """Yield a process a file, a slice a product, and a mark for each other event, in microseconds
+    after the first event."""
+    begin_us = min((event.time_us for file in files for event in file.events), default=0)
+    for pid, file in enumerate(files, 1):
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": file.program}}
+        names: dict[tuple[str, str], str] = {}
+        for event in file.events:
+            key = str(event.data.get("feed", 0)), str(event.data.get("index"))
+            same = {"pid": pid, "tid": pid, "ts": event.time_us - begin_us, "args": event.data}
+            slice_ = {**same, "cat": "product", "id": f"{pid}.{key[0]}.{key[1]}"}
+            if event.name == "product_started":
+                names[key] = str(event.data.get("name") or key[1])
+                yield {**slice_, "ph": "b", "name": names[key]}
+            elif event.name in _ENDS and key in names:
+                yield {**slice_, "ph": "e", "name": names.pop(key)}
+            else:
+                yield {**same, "ph": "i", "s": "p", "name": event.name}
