@@ -226,14 +226,21 @@ def _delivered(path: Path, cell: str | None) -> Delivered:
 class PushOptions:
     """Of `monitor push`."""
 
-    url: Annotated[str, typer.Argument(metavar="URL", help="Such as http://127.0.0.1:8428.")]
+    url: Annotated[
+        str,
+        typer.Argument(
+            metavar="URL",
+            help="Such as http://127.0.0.1:8428 (VictoriaMetrics) or "
+            "http://127.0.0.1:9090/api/v1/write (Prometheus' remote write).",
+        ),
+    ]
     store: StoreFile = Path("monitor.db")
     source: SourceName = None
 
 
 @command(app, "push", told=told)
 def push_command(options: PushOptions) -> int:
-    """Send a recording to VictoriaMetrics."""
+    """Send a recording to VictoriaMetrics or Prometheus."""
     from monitor.push import push
 
     with _opened(options.store) as store:

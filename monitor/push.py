@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends recordings to a server with VictoriaMetrics' import, which takes them with our own times,
-those of the virtual clock too. Prometheus takes no past samples over HTTP: `export` and `promtool
-tsdb create-blocks-from openmetrics` do it.
+"""Sends recordings to a server with VictoriaMetrics' import, or by Prometheus' remote write to a
+URL that ends with its path. Both keep our times, those of the virtual clock too; Prometheus refuses
+what is an hour older than its newest sample.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Final
 
+from monitor import remote_write
 from monitor.openmetrics import sample_lines, sampled_us
 from monitor.recording import Recording
 
@@ -28,8 +29,10 @@ class PushError(Exception):
 def import_url(base: str, name: str) -> str:
     """Return where a source of that name goes: its name becomes the label `run`. PushError."""
     parts = urllib.parse.urlsplit(base)
+    if parts.path.endswith(remote_write.PATH) and parts.hostname:
+        return base
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
-        raise PushError(f"found URL {base!r}; valid: http://HOST:PORT")
+        raise PushError(f"found URL {base!r}; valid: http://HOST:PORT, or with {remote_write.PATH}")
     query = urllib.parse.urlencode({"extra_label": f"run={name}"})
     return f"{base.rstrip('/')}{PATH}?{query}"
 
@@ -50,16 +53,22 @@ def pieces(recording: Recording) -> Iterator[bytes]:
 
 
 def push(base: str, name: str, recording: Recording) -> int:
-    """Send a recording; return its bytes of text. PushError."""
+    """Send a recording; return how many bytes. PushError."""
     url, total = import_url(base, name), 0
-    for piece in pieces(recording):
-        request = urllib.request.Request(url, piece, {"Content-Type": "text/plain"})
+    written = url == base
+    bodies = remote_write.requests(recording, name) if written else pieces(recording)
+    headers = remote_write.HEADERS if written else {"Content-Type": "text/plain"}
+    for piece in bodies:
+        request = urllib.request.Request(url, piece, headers)
         try:
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
                 answer.read()
         except urllib.error.HTTPError as error:
-            raise PushError(f"{url}: found status {error.code} {error.reason}; valid: a server "
-                            "with VictoriaMetrics' import") from None  # fmt: skip
+            said = error.read(200).decode(errors="replace").strip()
+            raise PushError(
+                f"{url}: found status {error.code} {said or error.reason}; valid: a server with "
+                "VictoriaMetrics' import, or remote write"
+            ) from None
         except (OSError, ValueError) as error:
             raise PushError(f"{url}: {getattr(error, 'reason', error)}") from None
         total += len(piece)

@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from monitor import openmetrics, samples
+from monitor import openmetrics, remote_write, samples
 from monitor.push import PushError, import_url, push
+from monitor.recording import GONE
 
 HERE = Path(__file__).resolve().parent
 GRAFANA = HERE.parent / "grafana"
@@ -111,6 +112,71 @@ def test_prometheus_answers_every_panel(tmp_path: Path) -> None:
     ]
     with served(argv, f"http://127.0.0.1:{port}/-/ready"):
         assert unanswered(f"http://127.0.0.1:{port}") == []
+
+
+def test_prometheus_takes_remote_write(tmp_path: Path) -> None:
+    need("prometheus")
+    port = free_port()
+    (tmp_path / "none.yml").write_text("{}")
+    argv = [
+        "prometheus",
+        f"--config.file={tmp_path / 'none.yml'}",
+        f"--storage.tsdb.path={tmp_path / 'data'}",
+        "--storage.tsdb.retention.time=100y",
+        "--web.enable-remote-write-receiver",
+        f"--web.listen-address=127.0.0.1:{port}",
+    ]
+    base = f"http://127.0.0.1:{port}"
+    with served(argv, f"{base}/-/ready"):
+        with pytest.raises(PushError, match="found status 404"):
+            push(base, "x", RECORDED)
+        recorded = samples.read((HERE / "data/counters.jsonl").read_text())
+        end_us = TIMES[-1] + 1_000_000
+        next(iter(recorded.points.values())).add(end_us, GONE)
+        assert push(f"{base}{remote_write.PATH}", "a/b c", recorded) > 1000
+        assert unanswered(base) == []
+        runs = json.loads(ask(f"{base}/api/v1/label/run/values?start=0"))
+        assert runs["data"] == ["a/b c"]
+        query = urllib.parse.urlencode({"query": 'count({run!=""})', "time": end_us / 1e6})
+        late = json.loads(ask(f"{base}/api/v1/query?{query}"))
+        assert int(late["data"]["result"][0]["value"][1]) == len(RECORDED.points) - 1
+
+
+def test_victoria_metrics_takes_remote_write(tmp_path: Path) -> None:
+    need("victoria-metrics")
+    port = free_port()
+    argv = [
+        "victoria-metrics",
+        f"-storageDataPath={tmp_path}",
+        "-retentionPeriod=100y",
+        f"-httpListenAddr=127.0.0.1:{port}",
+        "-search.latencyOffset=0s",
+    ]
+    base = f"http://127.0.0.1:{port}"
+    with served(argv, f"{base}/health"):
+        assert push(f"{base}{remote_write.PATH}", "a/b c", RECORDED) > 1000
+        ask(f"{base}/internal/force_flush")
+        assert unanswered(base) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 60, 65_535, 65_536, 65_537, 200_000])
+def test_snappy_of_literals(size: int) -> None:
+    """By the format's description: a length, then tags of 61 with two bytes of length - 1."""
+    data = bytes(i % 251 for i in range(size))
+    packed = remote_write.snappy(data)
+    length, at, shift = 0, 0, 0
+    while True:
+        length |= (packed[at] & 0x7F) << shift
+        shift, at = shift + 7, at + 1
+        if not packed[at - 1] & 0x80:
+            break
+    out = b""
+    while at < len(packed):
+        assert packed[at] == 61 << 2
+        count = int.from_bytes(packed[at + 1 : at + 3], "little") + 1
+        out += packed[at + 3 : at + 3 + count]
+        at += 3 + count
+    assert length == size and out == data
 
 
 def test_victoria_metrics_answers_every_panel(tmp_path: Path) -> None:
