@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of minute records (rtstats, ldmd, pqact, a file) over kills of every program on it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from common.places import absent_programs, program
+from experiments.cells.minute_records import ACCEPTED, FILE, RECORDED
+from monitor.records import Records
+
+PROGRAMS = ("rtstats", "pqact", "ldmd", "pqcreate")
+MINUTES, EACH, SIZE = 5, 12, 1000
+WAIT_S = 60.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def log_lines(first: int) -> list[str]:
+    """Products that FMTP brought in 1.5 s each: every third repaired by two blocks."""
+    lines = []
+    for number in range(MINUTES * EACH):
+        at = first + number * 60 // EACH
+        stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime(at))
+        made = time.strftime("%Y%m%d%H%M%S", time.gmtime(at - 2))
+        info = f"{SIZE:10d} {made}.500000 NGRID {number:03d}  NGRID.{number:06d}"
+        blocks = 2 if number % 3 == 0 else 0
+        lines.append(
+            f"{stamp}.000000Z down7[7]   down7.c:down7_ended:1   INFO Received: "
+            f'{{delay: 1.000000 s, index: {number}, retrans: {blocks}, info: "{info}"}}\n'
+        )
+    return lines
+
+
+class Site:
+    """The monitor's server and a subscriber's rtstats, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file = folder, folder / "out" / FILE
+        self.log = folder / "ldmd.log"
+        (folder / "out").mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            self.port = str(one.getsockname()[1])
+        for queue in ("here.pq", "there.pq"):
+            argv = [program("pqcreate"), "-s", "10m", "-S", "1000", "-q", folder / queue]
+            subprocess.run(argv, check=True)
+        (folder / "actions").write_text(RECORDED)
+        (folder / "conf").write_text(ACCEPTED)
+
+    @contextmanager
+    def run(self, *argv: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+        errors = (self.folder / "errors").open("ab")
+        with errors, subprocess.Popen(argv, stdout=errors, stderr=errors) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def server(self) -> tuple[str | Path, ...]:
+        return (
+            *(program("ldmd"), "--user", "root", "-f", "-q", self.folder / "there.pq"),
+            *("-P", self.port, "-I", "127.0.0.1", "-l", "-", self.folder / "conf"),
+        )
+
+    def decoder(self) -> tuple[str | Path, ...]:
+        return (
+            *(program("pqact"), "-q", self.folder / "there.pq", "-f", "EXP"),
+            *("-d", self.folder / "out", self.folder / "actions"),
+        )
+
+    def sender(self) -> tuple[str | Path, ...]:
+        return (
+            *(program("rtstats"), "-q", self.folder / "here.pq", "-H", "here"),
+            *("-o", "3600", "--ldmd-log", self.log, "-h", "127.0.0.1", "-P", self.port),
+        )
+
+    def products(self) -> int:
+        return sum(m.fmtp for m in self.records().minutes.values())
+
+    def records(self) -> Records:
+        found = Records()
+        if self.file.is_file():
+            found.take(self.file.read_text().splitlines(keepends=True))
+        return found
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
+    if why := absent_programs(PROGRAMS):
+        pytest.skip(why)
+    site = Site(tmp_path)
+    lines = log_lines(int(time.time()) // 60 * 60 - (MINUTES + 1) * 60)
+    third = len(lines) // 3
+    site.log.write_text("".join(lines[:third]))
+    with site.run(*site.server()) as server, site.run(*site.decoder()) as decoder:
+        with site.run(*site.sender()) as sender:
+            until(lambda: site.products() >= third - EACH, "the first records")
+            sender.send_signal(signal.SIGKILL)
+        server.send_signal(signal.SIGKILL)
+        decoder.send_signal(signal.SIGKILL)
+    with site.log.open("a") as log:
+        log.writelines(lines[third : 2 * third])
+    with site.run(*site.sender()):  # the monitor is away, and so is rtstats when it comes back
+        time.sleep(2)
+    with site.log.open("a") as log:
+        log.writelines(lines[2 * third :])
+    with site.run(*site.server()), site.run(*site.decoder()), site.run(*site.sender()) as sender:
+        until(lambda: site.products() >= len(lines) - EACH, "the records of the rest")
+        sender.send_signal(signal.SIGTERM)
+        assert sender.wait(WAIT_S) == 0
+        until(lambda: site.products() >= len(lines), "the last records")
+    found = site.records()
+    assert found.bad == 0
+    assert site.file.read_text().count("\n") > 2 * MINUTES  # both versions, and again after a kill
+    sums = list(found.minutes.values())
+    assert len(sums) == MINUTES and {m.fmtp for m in sums} == {EACH}
+    assert {m.bytes for m in sums} == {EACH * SIZE}
+    assert {m.sums and (m.sums.blocks, m.sums.files_mc, m.sums.delay_us) for m in sums} == {
+        (2 * EACH // 3, EACH - EACH // 3, EACH * 1_000_000)
+    }
