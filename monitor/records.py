@@ -16,6 +16,7 @@ from typing import Final
 from parsers.measure.metrics import FmtpSums
 
 MOST_LINE: Final = 1024
+MOST_RECORDS: Final = 1 << 20  # an hour of 570 sites with 30 feeds
 MOST_NUMBER: Final = 2**53
 FIELDS: Final = (14, 19)
 COLUMNS: Final = 11
@@ -181,14 +182,21 @@ class Records:
                 self.bad += 1
                 self.first_bad = self.first_bad or f"found {line.strip()[:60]!r}: {error}"
 
+    def _want_room(self, known: Minute | Hour | None) -> None:
+        """Names are anybody's to invent, and a record takes a kilobyte. RecordError."""
+        if known is None and len(self.minutes) + len(self.hours) >= MOST_RECORDS:
+            raise RecordError(f"more than {MOST_RECORDS} records; valid: a file of less time")
+
     def _take(self, found: Minute | Hour) -> None:
         if isinstance(found, Hour):
             hour_key = (found.host, found.feed, found.origin, found.hour)
             before = self.hours.get(hour_key)
+            self._want_room(before)
             if before is None or found.products >= before.products:
                 self.hours[hour_key] = found
             return
         known = self.minutes.get(found.key)
+        self._want_room(known)
         if known is None or _rank(found) >= _rank(known):
             self.minutes[found.key] = found
 

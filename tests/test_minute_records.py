@@ -55,7 +55,15 @@ class Site:
         with socket.create_server(("127.0.0.1", 0)) as one:
             self.port = str(one.getsockname()[1])
         for queue in ("here.pq", "there.pq"):
-            argv = [program("pqcreate"), "-s", "10m", "-S", "1000", "-q", folder / queue]
+            argv: list[str | Path] = [
+                program("pqcreate"),
+                "-s",
+                "10m",
+                "-S",
+                "1000",
+                "-q",
+                folder / queue,
+            ]
             subprocess.run(argv, check=True)
         (folder / "actions").write_text(RECORDED)
         (folder / "conf").write_text(ACCEPTED)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor import minute_text
+from monitor import minute_text, records
 from monitor.records import Hour, Minute, RecordError, Records, record
 from monitor.store import Store
 from parsers.measure.metrics import FmtpSums, of_sums
@@ -151,3 +151,12 @@ def test_junk_is_bounded() -> None:
     records.take(f"junk {n}" for n in range(20_000))
     assert (records.taken, records.bad, len(records.minutes)) == (0, 20_000, 0)
     assert len(records.first_bad) < 200
+
+
+def test_invented_hosts_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "MOST_RECORDS", 10)
+    found = Records()
+    found.take(V2.replace("here", f"h{number}") for number in range(30))
+    found.take([V2.replace("here", "h3"), CLASSIC])
+    assert (len(found.minutes), len(found.hours), found.bad) == (10, 0, 21)
+    assert "more than 10 records" in found.first_bad
