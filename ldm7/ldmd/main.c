@@ -85,6 +85,7 @@ static bool number(const char *text, unsigned long min, unsigned long max, unsig
 /* -1: go on; otherwise the exit status. */
 static int take_option(struct arguments *a, int opt)
 {
+    static char resolved[PATH_MAX];
     unsigned long v;
 
     switch (opt) {
@@ -119,7 +120,7 @@ static int take_option(struct arguments *a, int opt)
             return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
         return -1;
     case 'Q':
-        a->qlog = realpath(optarg, NULL); /* a daemon goes elsewhere */
+        a->qlog = realpath(optarg, resolved); /* a daemon goes elsewhere */
         if (!a->qlog || access(a->qlog, W_OK | X_OK) < 0)
             return bad_usage("--qlog", optarg, "a directory that ldmd may write to");
         return -1;
