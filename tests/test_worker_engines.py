@@ -50,10 +50,11 @@ def ended(process: subprocess.Popen[bytes], log: Path, code: int = 0) -> str:
     return text
 
 
-def await_text(log: Path, text: str) -> None:
+def await_text(process: subprocess.Popen[bytes], log: Path, text: str) -> None:
     deadline = time.monotonic() + RUN_S
     while text not in log.read_text(errors="replace"):
-        assert time.monotonic() < deadline, log.read_text(errors="replace")
+        gone = process.poll() is not None and text not in log.read_text(errors="replace")
+        assert not gone and time.monotonic() < deadline, log.read_text(errors="replace")
         time.sleep(0.1)
 
 
@@ -89,7 +90,7 @@ def dask_workers(place: Path, *options: str) -> Iterator[tuple[str, subprocess.P
     port, log = free_port(), place / "workers.log"
     process = started(["workers", "--count", "2", "--port", str(port), *options], log)
     try:
-        await_text(log, "run cells there")
+        await_text(process, log, "run cells there")
         yield f"tcp://127.0.0.1:{port}", process
     finally:
         process.send_signal(signal.SIGINT)
@@ -123,7 +124,7 @@ def test_a_worker_that_is_killed_costs_only_time(local_run: Path, tmp_path: Path
     with dask_workers(tmp_path) as (address, workers):
         log = tmp_path / "run.log"
         run = started([*RUN, "--at", address, "--runs", str(tmp_path)], log)
-        await_text(log, "replaying the trace")
+        await_text(run, log, "replaying the trace")
         killed = cells_of_workers(workers.pid)[0]
         os.kill(killed, signal.SIGKILL)
         ended(run, log)
@@ -135,8 +136,8 @@ def test_a_runner_that_is_killed_leaves_what_is_complete(local_run: Path, tmp_pa
         log = tmp_path / "run.log"
         command = [*RUN, "--at", address, "--runs", str(tmp_path)]
         run = started([*command, "--jobs", "1"], log)
-        await_text(log, "verdict: ")  # of the first cell
-        await_text(log, "bringing the network up")
+        await_text(run, log, "verdict: ")  # of the first cell
+        await_text(run, log, "bringing the network up")
         run.kill()
         run.wait()
         again = tmp_path / "again.log"
@@ -154,7 +155,7 @@ def test_what_is_interrupted_ends_at_the_workers(tmp_path: Path) -> None:
     with dask_workers(tmp_path) as (address, workers):
         log = tmp_path / "run.log"
         run = started([*RUN, "--at", address, "--runs", str(tmp_path)], log)
-        await_text(log, "bringing the network up")
+        await_text(run, log, "bringing the network up")
         run.send_signal(signal.SIGINT)
         ended(run, log, 130)
         deadline = time.monotonic() + 60
@@ -192,7 +193,7 @@ def test_a_node_that_fails_costs_only_time(
 ) -> None:
     log = tmp_path / "log"
     run = started(at_slurm(tmp_path), log, slurm.environment)
-    await_text(log, "replaying the trace")
+    await_text(run, log, "replaying the trace")
     slurm.kill_node()
     time.sleep(slurm_cluster.DEAD_S + 5)
     slurm.start_node()

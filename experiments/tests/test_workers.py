@@ -20,7 +20,7 @@ from experiments.workers import environment, parcel
 from experiments.workers.address import DaskAddress, SlurmAddress, parse
 from experiments.workers.parcel import Ended, Parcel, ParcelError, Terms
 from experiments.workers.remote import Told, Workers
-from experiments.workers.slurm_clock import State, parse_queue, script
+from experiments.workers.slurm_clock import State, environment_of, parse_queue, script
 
 ONE = {"commit": "1", "kernel": "7.3 a", "libc6": "2.36"}
 OTHER = {"commit": "1", "kernel": "7.3 b", "libc6": "2.36"}
@@ -223,6 +223,12 @@ def test_the_queue_of_slurm() -> None:
         "7_1": State("PENDING", "Resources"),
         "8_0": State("PENDING", "a|b"),
     }
+
+
+def test_commands_of_slurm_find_their_cluster_but_no_surrounding_job() -> None:
+    mine = {"PATH": "/bin", "SLURM_CONF": "/site/slurm.conf", "SLURM_JWT": "key"}
+    job = {"SLURM_JOB_ID": "7", "SLURM_MEM_PER_NODE": "100", "SLURM_ARRAY_TASK_ID": "1"}
+    assert environment_of({**mine, **job}) == mine
 
 
 def test_the_array_runs_the_cell_of_its_index(tmp_path: Path) -> None:

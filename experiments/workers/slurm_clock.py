@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,12 +36,26 @@ RENEW_S: Final = 30.0
 GONE_S: Final = 60.0  # a job that Slurm no longer has, before its cell counts as lost
 COMMAND_S: Final = 60.0
 PROGRAMS: Final = ("sbatch", "squeue", "scancel", "sinfo")
+# How a command of Slurm finds its cluster; all else a job sets is of that job alone.
+CLUSTER: Final = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
+
+
+def environment_of(mine: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment for Slurm's commands: `mine`, without what a surrounding job set."""
+    return {k: v for k, v in mine.items() if k in CLUSTER or not k.startswith("SLURM_")}
 
 
 def _slurm(*argv: str) -> str:
     """Return what a command of Slurm prints. Raises CellProblem."""
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMMAND_S, check=False)
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_S,
+            check=False,
+            env=environment_of(os.environ),
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CellProblem(f"{argv[0]}: {error}") from None
     if done.returncode != 0:
@@ -244,21 +258,11 @@ class SlurmClock:
         where.mkdir(exist_ok=True)
         text = script(self._name, self._partition, [p.place for p in processes], memory, where)
         write_text(where / "array.sh", text)
+        problem = job = ""
         try:
-            # Without what this process alone knows: a node has its own.
-            keep = {k: v for k, v in os.environ.items() if not k.startswith("SLURM_")}
-            done = subprocess.run(
-                ["sbatch", "--parsable", str(where / "array.sh")],
-                capture_output=True,
-                text=True,
-                timeout=COMMAND_S,
-                check=False,
-                env=keep,
-            )
-            problem = "" if done.returncode == 0 else f"sbatch: {done.stderr.strip()}"
-            job = done.stdout.strip().partition(";")[0]
-        except (OSError, subprocess.TimeoutExpired) as error:
-            problem, job = f"sbatch: {error}", ""
+            job = _slurm("sbatch", "--parsable", str(where / "array.sh")).strip().partition(";")[0]
+        except CellProblem as error:
+            problem = str(error)
         for index, process in enumerate(processes):
             process.problem, process.task = problem, f"{job}_{index}" if job else ""
         self._looked = 0.0
