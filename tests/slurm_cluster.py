@@ -49,6 +49,7 @@ SelectTypeParameters=CR_CPU_Memory
 ReturnToService=2
 SlurmdTimeout={DEAD_S}
 BatchStartTimeout=10
+MinJobAge=86400
 SlurmctldPort={control}
 SlurmdPort={node}
 SlurmctldPidFile={place}/slurmctld.pid

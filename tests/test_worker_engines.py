@@ -25,7 +25,7 @@ pytestmark = IN_GUESTS
 
 DOWNPOUR = [sys.executable, "-B", "-m", "downpour"]
 RUN = ["run", "lossy", "--clock", "virtual", "--duration", "5", "--receivers", "2"]
-RUN_S = 600.0
+RUN_S = 1500.0
 
 
 def started(
