@@ -29,7 +29,7 @@ from common.command_line import (
     run,
     unknown,
 )
-from common.exit_codes import EXIT_OK
+from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.version import version
 from controller.api import ctl
 from downpour import skeleton
@@ -82,6 +82,12 @@ class DoctorOptions:
         bool,
         typer.Option("--long", help="Also bring up a small network and measure it (1 minute)."),
     ] = False
+    controller: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp:HOST:PORT", help="Only check that an OpenFlow controller answers there."
+        ),
+    ] = None
 
 
 @command(app, "doctor", told=told, panel=EXPERIMENTS)
@@ -89,8 +95,22 @@ def doctor_command(options: DoctorOptions) -> int:
     """Say what works on this machine, and what is missing."""
     from downpour import doctor
 
+    if options.controller is not None:
+        return _check_controller(options.controller)
     code = doctor.main()
     return doctor.measure() if options.long and code == EXIT_OK else code
+
+
+def _check_controller(text: str) -> int:
+    from common.findings import OK, Section, render, write
+    from topologies.emulate.foreign_controller import ControllerAddress, finding
+
+    try:
+        found = finding(ControllerAddress.parse(text))
+    except ValueError as error:
+        raise Failure(f"--controller: {error}") from None
+    write(render([Section("Controller of other networks", (found,))]), sys.stdout)
+    return EXIT_OK if found.level == OK else EXIT_FAILED
 
 
 @dataclass(kw_only=True)

@@ -226,7 +226,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "up": Target(
         NETWORKS, "bring a network up to play with", ("up",),
-        {"TOPOLOGY": Variable(""), **RECEIVERS}, "always",
+        {"TOPOLOGY": Variable(""), **RECEIVERS, "CONTROLLER": Variable("--controller")}, "always",
     ),
     "status": Target(NETWORKS, "list the networks that are up", ("status",)),
     "shell": Target(

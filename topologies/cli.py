@@ -37,6 +37,7 @@ from common.shell import termination_as_interrupt
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
+    from topologies.emulate.foreign_controller import ControllerAddress
     from topologies.model.network import Network
     from topologies.verify.nodes import Nodes
 
@@ -138,6 +139,13 @@ class UpOptions(TopologyOptions):
         bool,
         typer.Option("--replace", help="Keep the network if it is the same; replace any other."),
     ] = False
+    controller: Annotated[
+        str | None,
+        typer.Option(
+            metavar="tcp:HOST:PORT",
+            help="Give the switches to this OpenFlow controller; the path service is off.",
+        ),
+    ] = None
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what --replace would do.")] = (
         False
     )
@@ -149,6 +157,7 @@ def up_command(options: UpOptions) -> int:
     from topologies.emulate import up_down
 
     network = _network(options)
+    controller = _foreign_controller(options)
     _need_root()
     start = time.monotonic()
     run_id = _same_network(network) if options.replace or options.dry_run else None
@@ -160,7 +169,7 @@ def up_command(options: UpOptions) -> int:
     else:
         for other in up_down.own_networks() if options.replace else ():
             up_down.end(other)
-        run_id = up_down.up(network, options.topology, _progress(start))
+        run_id = up_down.up(network, options.topology, _progress(start), controller)
         print(f"ready after {time.monotonic() - start:.1f} s")
     print(up_down.status_of(run_id))
     code = _verify(run_id, VerifyNetworkOptions()) if options.verify else EXIT_OK
@@ -169,6 +178,22 @@ def up_command(options: UpOptions) -> int:
     else:
         _print_next(run_id, network)
     return code
+
+
+def _foreign_controller(options: UpOptions) -> ControllerAddress | None:
+    """Return the address that `--controller` names. Failure for another text, and with what needs
+    the path service."""
+    from topologies.emulate.foreign_controller import ControllerAddress
+
+    if options.controller is None:
+        return None
+    for name in ("verify", "replace"):
+        if getattr(options, name):
+            raise Failure(f"--controller: found --{name}; valid: without it")
+    try:
+        return ControllerAddress.parse(options.controller)
+    except ValueError as error:
+        raise Failure(f"--controller: {error}") from None
 
 
 def _same_network(network: Network) -> str | None:
@@ -185,8 +210,9 @@ def _print_next(run_id: str, network: Network) -> None:
 
     print("Next:")
     print(f"  downpour shell {network.subscribers[0].name}")
-    print("  downpour multicast 20Mbps, downpour cli")
-    for domain, socket in controllers_of(run_id).items():
+    controllers = controllers_of(run_id)
+    print("  downpour multicast 20Mbps, downpour cli" if controllers else "  downpour cli")
+    for domain, socket in controllers.items():
         for line in up_down.curl_examples(network, domain, socket):
             print(f"  {line}")
     print("  downpour status, downpour down (make: shell HOST=..., status, down)")

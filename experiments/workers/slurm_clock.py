@@ -160,7 +160,8 @@ class SlurmProcess:
         if state is not None:
             self._gone_since = None
             if state.state == "PENDING":
-                return self._told.waits(f"waiting for Slurm ({state.reason})")
+                why = f" ({state.reason})" if state.reason not in ("", "None") else ""
+                return self._told.waits(f"waiting for Slurm{why}")
             return []
         now = time.monotonic()
         if self._gone_since is None:

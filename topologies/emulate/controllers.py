@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controllers of a network, one of each controller domain, and their standbys: starts them, and
-tells the domain's switches where they listen."""
+"""The controllers of a network, one of each controller domain, and their standbys, or one that is
+not ours: starts them, and tells the domain's switches where they listen."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from common import looking
 from common.shell import NetworkError, check
+from topologies.emulate.foreign_controller import Foreign, ForeignController
 from topologies.emulate.processes import Controller
 from topologies.emulate.remote_controllers import make_controller
 from topologies.model.network import ControlledBy, Network
@@ -23,7 +24,7 @@ PROBE_S = 10.0  # of a controller that says nothing
 
 class Controllers:
     """`queues`: what `--queues` shall say, or ""; `lease_s`: 0 where no domain has a standby;
-    not `wanted`: no domain has one."""
+    not `wanted`: no domain has one; `foreign`: one that is not ours has the switches of all."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class Controllers:
         queues: str = "",
         lease_s: float = 0.0,
         wanted: bool = True,
+        foreign: Foreign | None = None,
     ) -> None:
         self.each: list[Controller] = []  # one of each domain
         self._standbys: dict[str, Controller] = {}
@@ -40,7 +42,10 @@ class Controllers:
         self._state_dir = state_dir
         self._queues = queues
         self._lease_s = lease_s
-        self._wanted = wanted
+        self._wanted = wanted and foreign is None
+        self.foreign: ForeignController | None = None
+        if foreign is not None:
+            self.foreign = ForeignController(foreign, OPENFLOW_PORT, state_dir)
 
     def all(self) -> list[Controller]:
         """With the standbys."""
@@ -68,6 +73,8 @@ class Controllers:
             self.each.append(make_controller(domain, port, self._state_dir, options=options))
         for controller in self.each:
             controller.start(self._network_file)
+        if self.foreign is not None:
+            self.foreign.start()
 
     def connect(self) -> None:
         """Returns when every switch is connected to its controller. NetworkError."""
@@ -76,6 +83,8 @@ class Controllers:
         self.tell_switches([s.name for s in self._network.switches])
         for controller in self.each:
             controller.wait_connected(self._switches_of(controller.domain))
+        if self.foreign is not None:
+            self.foreign.wait_connected(self._controlled())
 
     def start_again(self, domain: str, *, without: Collection[str] = ()) -> None:
         """After its end, with the store it had; returns when the domain's switches (`without` those
@@ -110,21 +119,43 @@ class Controllers:
         argv = ["ovs-vsctl"]
         probe_ms = min(LONGEST_LIVENESS_MS, 1000 * looking.every_s(PROBE_S))
         for switch in self._network.switches:
-            ours = [c for c in self.all() if c.domain == switch.domain]
-            if switch.name not in switches or not ours:
+            ports = [c.port for c in self.all() if c.domain == switch.domain]
+            if self.foreign is not None and switch.name in self._controlled():
+                ports.append(self.foreign.port)
+            if switch.name not in switches or not ports:
                 continue
-            names = [f"@c{number}-{switch.name}" for number in range(len(ours))]
-            for name, controller in zip(names, ours, strict=True):
-                target = f'target="tcp:127.0.0.1:{controller.port}"'
+            names = [f"@c{number}-{switch.name}" for number in range(len(ports))]
+            for name, port in zip(names, ports, strict=True):
+                target = f'target="tcp:127.0.0.1:{port}"'
                 argv += ["--", f"--id={name}", "create", "Controller", target]
                 argv += ["max_backoff=1000", f"inactivity_probe={probe_ms:.0f}"]
             argv += ["--", "set", "Bridge", switch.name, f"controller=[{','.join(names)}]"]
         if len(argv) > 1:
             check(argv)
 
+    def tell_to_stop(self) -> None:
+        """Ask all to end; does not wait."""
+        for controller in self._ends():
+            controller.tell_to_stop()
+
+    def stop(self) -> None:
+        """End all and wait for their end."""
+        for controller in self._ends():
+            controller.stop()
+
+    def _ends(self) -> list[Controller | ForeignController]:
+        return [*self.all(), *([self.foreign] if self.foreign is not None else [])]
+
     @property
     def _network_file(self) -> Path:
         return self._state_dir / "network.json"
+
+    def _controlled(self) -> set[str]:
+        """The switches of all controller domains."""
+        domains = {
+            d.name for d in self._network.domains if d.controlled_by is ControlledBy.CONTROLLER
+        }
+        return {s.name for s in self._network.switches if s.domain in domains}
 
     def _switches_of(self, domain: str) -> set[str]:
         return {s.name for s in self._network.switches if s.domain == domain}

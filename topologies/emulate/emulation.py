@@ -40,6 +40,7 @@ from topologies.emulate.emulation_state import EmulationState, state_file
 from topologies.emulate.facts import KernelFacts, probe
 from topologies.emulate.faults import Links
 from topologies.emulate.flow_install import install_static_flows
+from topologies.emulate.foreign_controller import Foreign
 from topologies.emulate.node_programs import NodePrograms, Output
 from topologies.emulate.openvswitch import OpenVSwitch
 from topologies.emulate.processes import Relay
@@ -74,6 +75,7 @@ class Emulation:
         queues: bool = False,
         lease_s: float = 0.0,
         controllers: bool = True,
+        foreign: Foreign | None = None,
     ) -> None:
         self.network = network
         self.facts = facts
@@ -95,6 +97,7 @@ class Emulation:
             queues=self._queue_option() if queues else "",
             lease_s=lease_s,
             wanted=controllers,
+            foreign=foreign,
         )
         self._links = Links(network, self._wire, facts.datapath)
         self._power = SwitchPower(network, self._links)
@@ -249,6 +252,9 @@ class Emulation:
             for c in self._controllers.all()
             if not c.alive
         ]
+        foreign = self._controllers.foreign
+        if foreign is not None and not foreign.alive:
+            problems.append(f"the way to {foreign.address} has ended")
         return problems
 
     # -- faults ---------------------------------------------------------------------------------
@@ -325,7 +331,7 @@ class Emulation:
         self._enlarge_packet_sockets()
         progress("static flows")
         install_static_flows(self.network, self.facts)
-        if self._controllers.each:
+        if self._controllers.each or self._controllers.foreign is not None:
             progress("switches find their controller")
             self._controllers.connect()
         progress("control network")
@@ -398,12 +404,10 @@ class Emulation:
         self._closed = True
         with _interrupts_held():
             # Signal all first, then wait: freeing the relay's rings takes a second.
-            for controller in self._controllers.all():
-                controller.tell_to_stop()
+            self._controllers.tell_to_stop()
             if self._relay is not None:
                 self._relay.tell_to_stop()
-            for controller in self._controllers.all():
-                controller.stop()
+            self._controllers.stop()
             self._switches.stop()
             if self._relay is not None:
                 self._relay.stop()
@@ -446,6 +450,7 @@ def open_emulation(
     queues: bool = False,
     lease_s: float = 0.0,
     controllers: bool = True,
+    foreign: Foreign | None = None,
 ) -> Iterator[Emulation]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
@@ -453,7 +458,8 @@ def open_emulation(
     (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
     controllers set the queues of the switches' ports. `lease_s`: a controller that has not renewed
     its lease for so long is replaced by its standby (0: there can be none). Without
-    `controllers` the switches of controller domains are empty, and nothing controls them.
+    `controllers` the switches of controller domains are empty, and nothing controls them;
+    `foreign` is a controller, not ours, that has them all.
     NetworkError: what could not be made, or is not what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
@@ -469,6 +475,7 @@ def open_emulation(
         queues=queues,
         lease_s=lease_s,
         controllers=controllers,
+        foreign=foreign,
     )
     try:
         emulation.open(progress)

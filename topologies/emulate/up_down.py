@@ -20,6 +20,7 @@ from common.shell import NetworkError, UnknownNameError, termination_as_interrup
 from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.emulation_state import controllers_of, emulation_state, pids_of
+from topologies.emulate.foreign_controller import ControllerAddress, Foreign, check_answers
 from topologies.emulate.lifecycle import KIND_UP, RunState
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
@@ -32,8 +33,9 @@ ENDING_S = 3.0  # for a run that somebody else removes
 # -- the keeper process -------------------------------------------------------------------------
 
 
-def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
-    """The keeper: build the network, say so on `report_fd`, hold it until SIGTERM, remove it."""
+def keep(run_id: str, topology: str, network_file: Path, controller: str, report_fd: int) -> int:
+    """The keeper: build the network, say so on `report_fd`, hold it until SIGTERM, remove it.
+    `controller`: the address of one that is not ours, or ""."""
 
     say = background_process.reporter(report_fd)
 
@@ -43,11 +45,15 @@ def keep(run_id: str, topology: str, network_file: Path, report_fd: int) -> int:
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
     try:
+        foreign = Foreign.from_here(ControllerAddress.parse(controller)) if controller else None
         network = Network.from_json(network_file.read_text(encoding="utf-8"))
         with lifecycle.enter(run_id, kind=KIND_UP, topology=topology, announced=True) as run:
             log = run.state_dir / "keeper.log"
             with open_emulation(
-                network, run.state_dir, progress=lambda t: say(background_process.PROGRESS, t)
+                network,
+                run.state_dir,
+                progress=lambda t: say(background_process.PROGRESS, t),
+                foreign=foreign,
             ) as emulation:
                 say(background_process.READY, "")
                 os.close(report_fd)
@@ -79,10 +85,17 @@ def _hold(emulation: Emulation, log: Path) -> None:
 # -- up -----------------------------------------------------------------------------------------
 
 
-def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
-    """Start a keeper and wait until its network is ready; returns the run id. NetworkError if
-    not."""
+def up(
+    network: Network,
+    topology: str,
+    progress: Callable[[str], None],
+    controller: ControllerAddress | None = None,
+) -> str:
+    """Start a keeper and wait until its network is ready; returns the run id. `controller`: one
+    that is not ours. NetworkError if not."""
     lifecycle.require_root()
+    if controller is not None:
+        check_answers(controller)
     _refuse_second(own_networks())
     run_id = lifecycle.new_run_id("up")
     with termination_as_interrupt(), ExitStack() as stack:
@@ -94,7 +107,7 @@ def up(network: Network, topology: str, progress: Callable[[str], None]) -> str:
         failure = background_process.start(
             [
                 *(sys.executable, "-m", "topologies", "_keep"),
-                *(run_id, topology, str(network_file)),
+                *(run_id, topology, str(network_file), str(controller or "")),
             ],
             progress,
             lambda keeper: _end_process(keeper.pid, marks.start_time_ticks(keeper.pid)),

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A controller that is not ours, at `tcp:HOST:PORT`: it gets the switches of all controller
+domains, and the path service is off.
+
+The switches live in a network namespace of the run's own. They connect to its loopback address,
+from where two socats take each connection over a Unix socket to the namespace of who asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from common.findings import MISSING, OK, Finding
+from common.shell import NetworkError, check
+from topologies.emulate.processes import (
+    CONTROLLER_CONNECT_TIMEOUT_S,
+    end_process,
+    start_process,
+    tell_to_stop,
+)
+
+VALID: Final = "tcp:HOST:PORT, tcp:[IPv6]:PORT"
+ANSWER_S: Final = 3.0
+LOOK_S: Final = 0.1
+OPENFLOW_13: Final = 4
+HELLO: Final = struct.Struct("!BBHI")  # version, type, length, transaction
+HELLO_TYPE: Final = 0
+_ADDRESS: Final = re.compile(r"tcp:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port>\d{1,5})")
+
+
+@dataclass(frozen=True)
+class ControllerAddress:
+    """Where a controller listens. `host`: an IPv6 address without its brackets."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def parse(cls, text: str) -> ControllerAddress:
+        """Raises ValueError."""
+        found = _ADDRESS.fullmatch(text)
+        if found is None or not 0 < int(found["port"]) < 65536:
+            raise ValueError(f"found '{text}'; valid: {VALID}")
+        return cls(found["host"].strip("[]"), int(found["port"]))
+
+    def __str__(self) -> str:
+        return f"tcp:{self.bracketed}:{self.port}"
+
+    @property
+    def bracketed(self) -> str:
+        """Return the host, an IPv6 address in brackets."""
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A controller, and the network namespace in which it has its address."""
+
+    address: ControllerAddress
+    home: Path
+
+    @classmethod
+    def from_here(cls, address: ControllerAddress) -> Foreign:
+        """Return it as this process sees it now; the namespace stays open until the process
+        ends."""
+        held = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        return cls(address, Path(f"/proc/{os.getpid()}/fd/{held}"))
+
+
+def version_of(address: ControllerAddress) -> int:
+    """Return the highest OpenFlow version that a controller offers a switch of 1.3. Raises
+    NetworkError if it does not answer or does not speak OpenFlow."""
+    try:
+        with socket.create_connection((address.host, address.port), ANSWER_S) as connection:
+            connection.settimeout(ANSWER_S)
+            connection.sendall(HELLO.pack(OPENFLOW_13, HELLO_TYPE, HELLO.size, 1))
+            answer = b""
+            while len(answer) < HELLO.size and (more := connection.recv(HELLO.size - len(answer))):
+                answer += more
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise NetworkError(f"found {address}, which does not answer: {reason}") from None
+    if len(answer) == HELLO.size:
+        version, kind, length, _ = HELLO.unpack(answer)
+        if kind == HELLO_TYPE and length >= HELLO.size and version > 0:
+            return int(version)
+    raise NetworkError(
+        f"found {address}, which answers {answer!r}; valid: a controller that speaks OpenFlow"
+    )
+
+
+def check_answers(address: ControllerAddress) -> None:
+    """Raises NetworkError unless a controller speaks OpenFlow 1.3 there."""
+    if (version := version_of(address)) < OPENFLOW_13:
+        raise NetworkError(
+            f"found {address}, which offers OpenFlow version code {version}; "
+            f"valid: {OPENFLOW_13} (OpenFlow 1.3) or higher"
+        )
+
+
+def finding(address: ControllerAddress) -> Finding:
+    """Return what the doctor says of a controller."""
+    try:
+        check_answers(address)
+    except NetworkError as error:
+        return Finding(MISSING, "OpenFlow controller", str(error))
+    return Finding(OK, "OpenFlow controller", f"{address} answers with OpenFlow 1.3")
+
+
+class ForeignController:
+    """The way from a run's switches to it. `port`: where they connect in their namespace."""
+
+    def __init__(self, foreign: Foreign, port: int, state_dir: Path) -> None:
+        self.address, self._home, self.port = foreign.address, foreign.home, port
+        self._log = state_dir / "foreign-controller.log"
+        self._between = state_dir / "foreign-controller.sock"  # the two namespaces
+        self._socats: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> None:
+        """Raises NetworkError."""
+        if shutil.which("socat") is None:
+            raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
+        home = ["nsenter", f"--net={self._home}", "--"]
+        there = f"TCP:{self.address.bracketed}:{self.address.port}"
+        here = f"TCP-LISTEN:{self.port},bind=127.0.0.1,reuseaddr,fork"
+        for argv in (
+            [*home, "socat", f"UNIX-LISTEN:{self._between},fork", there],
+            ["socat", here, f"UNIX-CONNECT:{self._between}"],
+        ):
+            with self._log.open("ab") as log:
+                self._socats.append(start_process(argv, log))
+
+    @property
+    def alive(self) -> bool:
+        """Whether switches can reach it."""
+        return all(socat.poll() is None for socat in self._socats)
+
+    def wait_connected(self, switches: set[str]) -> None:
+        """Return when it has taken all `switches`. Raises NetworkError."""
+        deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
+        while missing := {name for name in switches if not _is_connected(name)}:
+            if time.monotonic() > deadline or not self.alive:
+                said = self._log.read_text(encoding="utf-8", errors="replace")[-400:]
+                raise NetworkError(
+                    f"{self.address} has no connection from {', '.join(sorted(missing))}: "
+                    f"{said or 'it ends them, or does not speak OpenFlow 1.3'}"
+                )
+            time.sleep(LOOK_S)
+
+    def tell_to_stop(self) -> None:
+        """End the way to it, not the controller; does not wait."""
+        for socat in self._socats:
+            tell_to_stop(socat)
+
+    def stop(self) -> None:
+        """End the way to it and wait for its end."""
+        for socat in self._socats:
+            end_process(socat)
+        self._socats.clear()
+
+
+def _is_connected(switch: str) -> bool:
+    """Return whether the switch and its controller have agreed on a version."""
+    return check(["ovs-vsctl", "get", "Controller", switch, "is_connected"]).strip() == "true"
