@@ -127,6 +127,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
         Metric("head", "Headers", *_PERCENT, "M2C10 7.2"),
         Metric("net", "Bytes on the link beyond the file's", *_PERCENT, "M2C10 7.2"),
         Metric("comp", "Time after the last symbol", *_PERCENT, "M2C10 7.2"),
+        Metric("line_used", "Least share of a receiver's line used", *_PERCENT, "receiver logs"),
         Metric("rival_rate", "Rate of what competes", "bit/s", "kbit/s", 1e3, 0, "counters"),
         Metric("rival_loss", "Packets that the competing TCP lost", *_PERCENT, "counters"),
         Metric("share_of_rival", "Throughput / what competes", *_RATIO, "counters"),

@@ -16,6 +16,7 @@ from parsers.read.m2c_log import LayersReceiver, LayersSender, Slot
 
 TIMES: Final = ("transfer_time", "gput", "tput", "transfer_loss", "net")
 OVERHEADS: Final = ("dup", "sym", "head", "comp")
+LINES: Final = "line_used"
 RIVALS: Final = ("rival_rate", "rival_loss", "share_of_rival", "jain")
 UNITS: Final = {
     "transfer_time": "s",
@@ -54,7 +55,7 @@ def layers_values(
 ) -> dict[str, Value]:
     """Return all metrics of this module. `arrived_s`: each receiver's time until the file was
     there, where no m2c-recv tells it."""
-    values = {n: _absent(n, NO_FILE) for n in (*TIMES, *OVERHEADS, *RIVALS)}
+    values = {n: _absent(n, NO_FILE) for n in (*TIMES, *OVERHEADS, LINES, *RIVALS)}
     if not cell.parameters.get("file_bytes"):
         return values
     if data is not None:
@@ -70,7 +71,24 @@ def layers_values(
     else:
         values["share_of_rival"] = absent("", values["rival_rate"].reason or "no throughput")
     values["jain"] = _jain(data)
+    values[LINES] = _line_used(cell, data, arrived_s)
     return values
+
+
+def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, float]) -> Value:
+    """Return which share of its own line's rate the file had at the receiver that used least."""
+    rates = cell.parameters.get("rate_i")
+    if not isinstance(rates, list) or len(rates) != len(cell.subscribers):
+        return _absent(LINES, "receivers have no lines of their own (rate_i_bps)")
+    times = dict(arrived_s)
+    if data is not None:
+        done = {h: r for h, r in data.receivers.items() if r is not None and r.overheads}
+        times = {host: receiver.time_s for host, receiver in done.items()}
+    if any(times.get(host, 0) <= 0 for host in cell.subscribers):
+        return _absent(LINES, "a receiver has no file")
+    bits = 8 * float(cell.parameters["file_bytes"])
+    lines = zip(cell.subscribers, rates, strict=True)
+    return Value(100 * min(bits / times[host] / rate for host, rate in lines), "%")
 
 
 def _by_layers(data: LayersData) -> dict[str, Value]:
