@@ -147,23 +147,23 @@ def runs(context: Context) -> Outcome:
 
 # -- reading -----------------------------------------------------------------------------------
 def paid(context: Context) -> Outcome:
-    """Check by which factor TCP lost more beside static layers when leaves came late."""
-    tried, tolerance = "the losses of the competing TCP", float(context.arguments["tolerance"])
+    """Check which part of its rate TCP kept beside static layers when leaves came late."""
+    tried, tolerance = "the rates of the competing TCP", float(context.arguments["tolerance"])
     try:
         metrics = {key: cell.metrics() for key, cell in measured(context).items()}
         losses = {key: values["rival_loss"] for key, values in metrics.items()}
         rates = {key: values["rival_rate"] for key, values in metrics.items()}
     except (Missing, RunProblem) as error:
         return nothing(tried, "a run of layers.yaml", str(error))
-    yours = context.number("tcp_loss_factor")
-    right = losses["static", 3000] / losses["static", 0]
+    yours = context.number("tcp_rate_factor")
+    right = rates["static", 3000] / rates["static", 0]
     if math.isclose(yours, right, rel_tol=tolerance):
         return passed(tried, f"{right:.2f}", f"{yours:g}")
     mistakes = {
-        "percent": 100 * (right - 1),
+        "percent": 100 * right,
         "turned": 1 / right,
-        "wave": losses["m2c", 3000] / losses["m2c", 0],
-        "rate": rates["static", 3000] / rates["static", 0],
+        "wave": rates["m2c", 3000] / rates["m2c", 0],
+        "loss": losses["static", 3000] / losses["static", 0],
     }
     near = (n for n, v in mistakes.items() if math.isclose(yours, v, rel_tol=tolerance))
     return failed(tried, NOT_TOLD, f"{yours:g}", next(near, "other"))

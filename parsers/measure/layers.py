@@ -86,7 +86,7 @@ def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, floa
         times = {host: receiver.time_s for host, receiver in done.items()}
     if any(times.get(host, 0) <= 0 for host in cell.subscribers):
         return _absent(LINES, "a receiver has no file")
-    bits = 8 * float(cell.parameters["file_bytes"])
+    bits = 8 * float(cell.trace.bytes or 0)
     lines = zip(cell.subscribers, rates, strict=True)
     return Value(100 * min(bits / times[host] / rate for host, rate in lines), "%")
 

@@ -37,7 +37,8 @@ def test_the_least_used_line_counts() -> None:
         for host, time_s in (("a", "10.0"), ("b", "8.0"))
     }
     found = layers_values(lines, LayersData(None, receivers), {}, (None, None))["line_used"]
-    assert (found.value, found.unit) == (pytest.approx(25), "%")
+    assert found.unit == "%"
+    assert found.value == pytest.approx(25)
     one = layers_values(lines, LayersData(None, {**receivers, "b": None}), {}, (None, None))
     assert one["line_used"].reason == "a receiver has no file"
 
