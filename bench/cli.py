@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -258,4 +259,28 @@ def report_command(options: ReportOptions) -> int:
         print(markdown(store.results), end="")
     else:
         _report(store)
+    return EXIT_OK
+
+
+@dataclass(kw_only=True)
+class OutlookOptions:
+    """Of `bench outlook`."""
+
+
+@command(app, "outlook", told=told)
+def outlook_command(_options: OutlookOptions) -> int:
+    """Extrapolate what FMTP's sender sends to 10,000 receivers, from simulations of up to 1,000."""
+    from bench import outlook
+
+    build = ROOT / "build"
+    if not (build / outlook.PROGRAM).exists():
+        hint = "valid: after `ninja -C build fmtp/outlook`"
+        raise UsageError(f"found no program {outlook.PROGRAM}; {hint}")
+    total = len(outlook.RECEIVERS) * len(outlook.LOSSES) * len(outlook.REPAIRS)
+    samples = []
+    for number, sample in enumerate(outlook.simulate(build), 1):
+        samples.append(sample)
+        text = f"{sample.repair}, m = {sample.receivers}, p = {100 * sample.loss:g} %"
+        print(f"[{number}/{total}] {text}: {sample.cost:.4g}", file=sys.stderr, flush=True)
+    print(outlook.tables(samples), end="")
     return EXIT_OK

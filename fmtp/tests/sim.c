@@ -149,6 +149,7 @@ static void start_sender(struct sim *s)
                                      .first_index = s->cfg.first_index + (uint32_t)s->offered,
                                      .block_bytes = s->cfg.block_bytes,
                                      .fec_k = s->cfg.fec_k,
+                                     .no_parity = s->cfg.no_parity,
                                      .session_id = ++s->session,
                                      .overhead_bytes = (uint16_t)s->cfg.overhead_bytes,
                                      .f_snd = s->cfg.f_snd,
@@ -156,7 +157,8 @@ static void start_sender(struct sim *s)
                                      .r_mc_bps = s->cfg.rate_bps,
                                      .r_uc_bps = s->cfg.r_uc_bps,
                                      .max_products = s->cfg.max_products,
-                                     .max_peers = SIM_RECEIVERS,
+                                     .max_peers =
+                                         s->cfg.receivers > SIM_PEERS ? SIM_RECEIVERS : SIM_PEERS,
                                      .peer_queue_bytes = s->cfg.peer_queue_bytes,
                                      .ctx = s,
                                      .multicasted = on_multicasted,

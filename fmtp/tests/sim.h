@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores.
+ * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores
+ * (SIM_PEERS places at the sender, unless more are configured).
  *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then to every
  *               receiver its delay; loss (independent, in bursts, or as drop() says),
  *               duplication and reordering (extra delay)
@@ -16,7 +17,7 @@
 #include "sender.h"
 #include "sim/events.h"
 
-enum { SIM_RECEIVERS = 128, SIM_DATAGRAM = 16384 };
+enum { SIM_PEERS = 128, SIM_RECEIVERS = 1024, SIM_DATAGRAM = 16384 };
 
 struct sim_message { /* what passed on a stream */
     uint64_t at_ns;  /* when its last byte arrived */
@@ -61,6 +62,7 @@ struct sim_config {
     uint64_t reorder_ns;             /* extra delay of a reordered datagram, at most */
     int receivers;
     uint16_t block_bytes, fec_k;    /* fec_k 0: the sender has no extension */
+    bool no_parity;                 /* with fec_k: repairs are the lost blocks themselves */
     bool (*extended)(int receiver); /* which receivers speak it; NULL: all */
     uint64_t r_uc_bps;
     uint32_t first_index;
