@@ -179,7 +179,9 @@ bool stats_load(struct stats_image *image, int dir, const char *name, char why[S
         return false;
     size_t n = (size_t)st.st_size;
     uint8_t *bytes = malloc(n ? n : 1), *last = malloc(n ? n : 1), *before = malloc(n ? n : 1);
-    bool ok = (bytes && last && before) || refuse(why, "out of memory");
+    bool ok = bytes && last && before;
+    if (!ok)
+        refuse(why, "out of memory");
     /* Read, not mapped: a file that is cut meanwhile would end the reader. */
     ok = ok && (file_read_at(fd, 0, last, n) == 0 || refuse(why, "%s", strerror(errno)));
     for (int i = 0; ok && i < TORN_TRIES; i++) {

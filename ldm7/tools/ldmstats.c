@@ -377,11 +377,14 @@ int main(int argc, char **argv)
     if (!queue == !dir)
         tool_usage("found %s -q and -d; valid: one of them", queue ? "both" : "neither");
     char *beside = NULL;
-    if (queue && asprintf(&beside, "%s.stats", queue) < 0)
-        return TOOL_SYSTEM;
-    if (queue)
+    if (dir) {
+        take_all(&pages, dir, true);
+    } else {
+        if (asprintf(&beside, "%s.stats", queue) < 0 || !beside)
+            return TOOL_SYSTEM;
         print_queue(queue, for_prometheus);
-    take_all(&pages, dir ? dir : beside, dir != NULL);
+        take_all(&pages, beside, false);
+    }
     (for_prometheus ? prometheus : for_people)(&pages);
     for (size_t i = 0; i < pages.n; i++)
         stats_free(&pages.images[i]);
