@@ -57,12 +57,21 @@ def serving(talk: Talk, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
                 connection = context.wrap_socket(connection, server_side=True)
             talk(connection)
 
-    threading.Thread(target=serve, daemon=True).start()
+    waiting = threading.Thread(target=serve, daemon=True)
+    waiting.start()
     scheme = "http" if tls is None else "https"
     try:
         yield f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
     finally:
+        listener.shutdown(socket.SHUT_RDWR)  # wakes accept(); a thread that stays keeps tests
+        waiting.join()  # in the same process from entering a network
         listener.close()
+
+
+def read_to_end(connection: socket.socket) -> None:
+    """Say nothing until the other side has closed the connection."""
+    while connection.recv(65536):
+        pass
 
 
 def read_request(connection: socket.socket) -> None:
@@ -121,7 +130,7 @@ def test_bad_certificates(keys: Path, tmp_path: Path, kind: dict[str, object], w
 
 def silent(connection: socket.socket) -> None:
     read_request(connection)
-    time.sleep(60)
+    read_to_end(connection)
 
 
 def endless(connection: socket.socket) -> None:
@@ -190,7 +199,7 @@ def test_answers_that_are_none(talk: Talk, why: str) -> None:
 
 
 def test_silent_handshake(keys: Path) -> None:
-    with serving(lambda _connection: time.sleep(60)) as at:
+    with serving(read_to_end) as at:
         began = time.monotonic()
         assert "timed out" in asked(at.replace("http:", "https:"), keys / "ca.pem", 30.0)
         assert time.monotonic() - began < 20
