@@ -84,8 +84,8 @@ def case_a_disk_fills_amid_a_file(m: Site) -> None:
     """What was there is gone when the file is half stored: it ends alone, and both sides say so."""
     big, small = m.work / "big", m.file("small", MB)
     with big.open("wb") as stream:
-        stream.truncate(80 * MB)
-    with small_disk(m.directory("disk"), 100 * MB) as disk:
+        stream.truncate(400 * MB)  # large, so that its space is still being reserved when we look
+    with small_disk(m.directory("disk"), 420 * MB) as disk:
         sender = m.send([big, small], "--rate", "80M")
         receiver = m.receive(sender, disk)
         wait_for("file", lambda: any(used_bytes(path) for path in temporaries(disk)), 0)
@@ -93,7 +93,7 @@ def case_a_disk_fills_amid_a_file(m: Site) -> None:
         receiver.signal(signal.SIGSTOP)
         time.sleep(0.1)
         used = used_bytes(temporaries(disk)[0])
-        expect(0 < used < 60 * MB, f"{used} bytes are reserved already: try again")
+        expect(0 < used < 380 * MB, f"{used} bytes are reserved already: try again")
         resize(disk, used + 6 * MB)
         receiver.signal(signal.SIGCONT)
         wait_for("refusal", lambda: "No space left on device" in receiver.said())
@@ -103,7 +103,7 @@ def case_a_disk_fills_amid_a_file(m: Site) -> None:
         receiver.ends(1)
         expect(names(disk) == ["small"], f"left: {names(disk)}")
         expect((disk / "small").read_bytes() == small.read_bytes(), "the file behind it differs")
-        expect("'big', 80000000 bytes: No space left on device" in receiver.said(), receiver.said())
+        expect("'big', 400000000 bytes: No space left on device" in receiver.said(), receiver.said())
         expect("why=failed name=big" in sender.told(), sender.told())
         expect("why=all-done name=small" in sender.told(), sender.told())
         expect(sender.counts()["result"] == "incomplete", sender.told())
