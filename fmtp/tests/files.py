@@ -103,7 +103,9 @@ def case_a_disk_fills_amid_a_file(m: Site) -> None:
         receiver.ends(1)
         expect(names(disk) == ["small"], f"left: {names(disk)}")
         expect((disk / "small").read_bytes() == small.read_bytes(), "the file behind it differs")
-        expect("'big', 400000000 bytes: No space left on device" in receiver.said(), receiver.said())
+        expect(
+            "'big', 400000000 bytes: No space left on device" in receiver.said(), receiver.said()
+        )
         expect("why=failed name=big" in sender.told(), sender.told())
         expect("why=all-done name=small" in sender.told(), sender.told())
         expect(sender.counts()["result"] == "incomplete", sender.told())
