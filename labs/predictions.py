@@ -4,9 +4,13 @@ was before; a student who wants to can set it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from labs.answers import AnswerError, NoAnswer, read_answers
+from labs.checking import Context, Outcome, failed, nothing, passed
+from labs.runs import CellOfRun, Missing, RunProblem
 
 NAME = "prediction.yaml"
 
@@ -27,3 +31,21 @@ def predicted(work: Path, name: str) -> float:
 def late_s(work: Path, begun: float) -> float:
     """By how many seconds the file was written after `begun` (epoch), 0 if before."""
     return max(0.0, (work / NAME).stat().st_mtime - begun)
+
+
+def predicted_first(
+    context: Context, names: Iterable[str], find: Callable[[], Mapping[Any, CellOfRun]]
+) -> Outcome:
+    """Check that the predictions `names` are there and older than the cells that `find` returns;
+    it may raise Missing or RunProblem. NoAnswer, AnswerError: as for `predicted`."""
+    tried, expected = "the time of prediction.yaml, and of your run", "a prediction, then a run"
+    for name in names:
+        predicted(context.work, name)
+    try:
+        found = find()
+    except (Missing, RunProblem) as error:
+        return nothing(tried, expected, str(error), "missing")
+    if late := late_s(context.work, min(cell.started for cell in found.values())):
+        text = f"prediction.yaml was written {late:.0f} s after the run began"
+        return failed(tried, expected, text, "after")
+    return passed(tried, expected, "the prediction is older")

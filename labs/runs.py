@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A student's own runs, as checks look at them: found in the work directory, and vetted (seed,
-files as the run wrote them)."""
+files as the run wrote them); and the check that all are there."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from common.contracts import INVALID
 from experiments.runs import digests
+from labs.checking import Context, Outcome, failed, nothing, passed
 from parsers.base.jsonfiles import BadFile
 from parsers.measure.run_files import load_cell
 from parsers.measure.summary import CellMetrics, summarize
@@ -109,3 +110,25 @@ def wrong_with(cell: CellOfRun, **wanted: Any) -> list[str]:
     if cell.verdict == INVALID:
         problems.append(f"{cell.shown}: its verdict is invalid")
     return problems
+
+
+def all_there(
+    context: Context,
+    experiment: str,
+    tried: str,
+    expected: str,
+    find: Callable[[], Mapping[Any, CellOfRun]],
+    wrong: Callable[[Context, CellOfRun], list[str]],
+) -> Outcome:
+    """Check that all cells of a lab exist and are the student's. `find` returns them, or raises
+    Missing or RunProblem; `wrong` says what a cell has that the lab did not ask for."""
+    try:
+        found = find()
+    except Missing as error:
+        outcome = failed if cells(context.work, experiment) else nothing
+        return outcome(tried, expected, str(error), "missing")
+    except RunProblem as error:
+        return failed(tried, expected, str(error), "not-yours")
+    if problems := [text for cell in found.values() for text in wrong(context, cell)]:
+        return failed(tried, expected, "; ".join(problems[:3]), "not-yours")
+    return passed(tried, expected, f"all {len(found)}")

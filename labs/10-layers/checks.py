@@ -8,8 +8,8 @@ import math
 from typing import Final
 
 from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
-from labs.predictions import late_s, predicted
-from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
+from labs.predictions import predicted, predicted_first
+from labs.runs import CellOfRun, Missing, RunProblem, all_there, cells, newest, wrong_with
 from parsers.measure.run_files import load_cell
 
 LAYERS: Final = "layers"
@@ -116,33 +116,14 @@ def wrong(context: Context, cell: CellOfRun, **wanted: object) -> list[str]:
 
 def before(context: Context) -> Outcome:
     """Check that the predictions are older than the run."""
-    tried, expected = "the time of prediction.yaml, and of your run", "a prediction, then a run"
-    for name in PREDICTIONS:
-        predicted(context.work, name)
-    try:
-        found = measured(context)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, expected, str(error), "missing")
-    if late := late_s(context.work, min(cell.started for cell in found.values())):
-        text = f"prediction.yaml was written {late:.0f} s after the run began"
-        return failed(tried, expected, text, "after")
-    return passed(tried, expected, "the prediction is older")
+    return predicted_first(context, PREDICTIONS, lambda: measured(context))
 
 
 def runs(context: Context) -> Outcome:
     """Check that all cells exist, with the student's line and seed."""
-    tried = "looking for your runs below runs/layers"
     expected = f"static and m2c, leaves after 0 and 3000 ms, seed {context.integer('seed')}"
-    try:
-        found = measured(context)
-    except Missing as error:
-        outcome = failed if cells(context.work, LAYERS) else nothing
-        return outcome(tried, expected, str(error), "missing")
-    except RunProblem as error:
-        return failed(tried, expected, str(error), "not-yours")
-    if problems := [text for cell in found.values() for text in wrong(context, cell)]:
-        return failed(tried, expected, "; ".join(problems[:3]), "not-yours")
-    return passed(tried, expected, f"all {len(found)}")
+    tried = "looking for your runs below runs/layers"
+    return all_there(context, LAYERS, tried, expected, lambda: measured(context), wrong)
 
 
 # -- reading -----------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from common.places import ROOT
 from experiments.design.spec import ExperimentSpec, SpecErrors, load
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
-from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
+from labs.runs import CellOfRun, Missing, RunProblem, all_there, cells, newest, wrong_with
 from labs.workdir import filled
 
 SWEEP: Final = "sweep"
@@ -61,16 +62,8 @@ def wrong(context: Context, cell: CellOfRun) -> list[str]:
 def sweep(context: Context) -> Outcome:
     """Check that the sweep is complete, with the student's parameters."""
     tried, expected = "looking for your sweep below runs/sweep", f"{len(SWEPT)} cells of yours"
-    try:
-        found = cells_of(context.work, SWEEP, SWEPT)
-    except Missing as error:
-        outcome = failed if cells(context.work, SWEEP) else nothing
-        return outcome(tried, expected, str(error), "missing")
-    except RunProblem as error:
-        return failed(tried, expected, str(error), "not-yours")
-    if problems := [text for cell in found.values() for text in wrong(context, cell)]:
-        return failed(tried, expected, "; ".join(problems[:3]), "not-yours")
-    return passed(tried, expected, f"all {len(found)}")
+    find = partial(cells_of, context.work, SWEEP, SWEPT)
+    return all_there(context, SWEEP, tried, expected, find, wrong)
 
 
 def reading(context: Context) -> Outcome:

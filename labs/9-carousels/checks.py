@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from functools import partial
 from typing import Final
 
 from experiments.design.carousel import RS_SYMBOLS
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, Status, failed, nothing, passed
-from labs.predictions import late_s, predicted
-from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
+from labs.predictions import predicted, predicted_first
+from labs.runs import CellOfRun, Missing, RunProblem, all_there, cells, newest, wrong_with
 from parsers.measure.carousel import expected_files, source_symbols
 from parsers.measure.run_files import load_cell
 
@@ -107,33 +108,16 @@ def mistake(answer: float, k: int, right: float, share_lost: float) -> str:
 
 def before(context: Context) -> Outcome:
     """Check that the predictions are older than the run."""
-    tried, expected = "the time of prediction.yaml, and of your run", "a prediction, then a run"
-    for k in FORETOLD:
-        predicted(context.work, f"listening_time_k_{k}")
-    try:
-        found = cells_with(context, SWEEP, "k", FORETOLD)
-    except (Missing, RunProblem) as error:
-        return nothing(tried, expected, str(error), "missing")
-    if late := late_s(context.work, min(cell.started for cell in found.values())):
-        text = f"prediction.yaml was written {late:.0f} s after the run began"
-        return failed(tried, expected, text, "after")
-    return passed(tried, expected, "the prediction is older")
+    names = [f"listening_time_k_{k}" for k in FORETOLD]
+    return predicted_first(context, names, lambda: cells_with(context, SWEEP, "k", FORETOLD))
 
 
 def runs(context: Context) -> Outcome:
     """Check that all cells exist, with the student's file, loss and seed."""
-    tried = "looking for your runs below runs/carousel"
     expected = f"k = {', '.join(map(str, SWEPT))}, seed {context.integer('seed')}"
-    try:
-        found = cells_with(context, SWEEP, "k", SWEPT)
-    except Missing as error:
-        outcome = failed if cells(context.work, SWEEP) else nothing
-        return outcome(tried, expected, str(error), "missing")
-    except RunProblem as error:
-        return failed(tried, expected, str(error), "not-yours")
-    if problems := [text for cell in found.values() for text in wrong_of_file(context, cell)]:
-        return failed(tried, expected, "; ".join(problems[:3]), "not-yours")
-    return passed(tried, expected, f"all {len(found)}")
+    find = partial(cells_with, context, SWEEP, "k", SWEPT)
+    tried = "looking for your runs below runs/carousel"
+    return all_there(context, SWEEP, tried, expected, find, wrong_of_file)
 
 
 def at_one_receiver(cell: CellOfRun, host: str) -> tuple[float, float, float]:

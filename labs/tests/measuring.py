@@ -25,6 +25,7 @@ from experiments.tests.built import IN_GUESTS
 from labs import grade
 from labs.checking import CheckResult, Status, run_checks
 from labs.results import write_result
+from labs.runs import CellOfRun, cells, newest
 from labs.spec import ROOM, Lab, as_words, find_lab
 from labs.workdir import STATE, Work, open_work
 
@@ -52,6 +53,13 @@ def copied(work: Work, place: Path) -> Work:
     """The work directory once more, to spoil."""
     shutil.copytree(work.directory, place, symlinks=True)
     return Work(place, work.lab, work.student, work.identity, work.made)
+
+
+def cell(work: Work, experiment: str, **factors: object) -> CellOfRun:
+    """The newest cell with these levels; there must be one."""
+    found = newest(cells(work.directory, experiment), factors)
+    assert found is not None, factors
+    return found
 
 
 def labs_verb(*words: str) -> str:

@@ -17,7 +17,7 @@ import pytest
 
 from experiments.runs import digests
 from labs.checking import Status
-from labs.runs import CellOfRun, cells, newest
+from labs.runs import CellOfRun
 from labs.spec import Lab
 from labs.tests.measuring import (
     IN_GUESTS_IF_ASKED,
@@ -26,6 +26,7 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
+    cell,
     copied,
     judged,
     measure,
@@ -51,12 +52,6 @@ def of_log(cell: CellOfRun) -> dict[str, str]:
     (log,) = (cell.path / "logs").glob("*.m2c-recv.log")
     last = [line for line in log.read_text().splitlines() if "result=" in line][-1]
     return dict(re.findall(r"([a-z_]+)=(\S+)", last))
-
-
-def cell(work: Work, experiment: str, **factors: object) -> CellOfRun:
-    found = newest(cells(work.directory, experiment), factors)
-    assert found is not None, factors
-    return found
 
 
 def limit_of(lab: Lab, work: Work) -> int:

@@ -22,7 +22,7 @@ import pytest
 
 from experiments.runs import digests
 from labs.checking import Status
-from labs.runs import CellOfRun, cells, newest
+from labs.runs import CellOfRun, cells
 from labs.spec import Lab
 from labs.tests.measuring import (
     IN_GUESTS_IF_ASKED,
@@ -31,6 +31,7 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
+    cell,
     copied,
     judged,
     measure,
@@ -55,12 +56,6 @@ def by_solution(lab: Lab, work: Work) -> dict[int, float]:
     )  # fmt: skip
     lines = re.findall(r"k = +(\d+): ([\d.]+)", done.stdout)
     return {int(k): float(value) for k, value in lines}
-
-
-def cell(work: Work, experiment: str, **factors: object) -> CellOfRun:
-    found = newest(cells(work.directory, experiment), factors)
-    assert found is not None, factors
-    return found
 
 
 def passed(of: CellOfRun, size_bytes: int) -> dict[str, tuple[float, float, float]]:

@@ -142,18 +142,25 @@ def test_prometheus_takes_remote_write(tmp_path: Path) -> None:
         assert int(late["data"]["result"][0]["value"][1]) == len(RECORDED.points) - 1
 
 
-def test_victoria_metrics_takes_remote_write(tmp_path: Path) -> None:
+@contextmanager
+def victoria_metrics(directory: Path) -> Iterator[str]:
+    """A server; where it is."""
     need("victoria-metrics")
     port = free_port()
     argv = [
         "victoria-metrics",
-        f"-storageDataPath={tmp_path}",
+        f"-storageDataPath={directory}",
         "-retentionPeriod=100y",
         f"-httpListenAddr=127.0.0.1:{port}",
         "-search.latencyOffset=0s",
     ]
     base = f"http://127.0.0.1:{port}"
     with served(argv, f"{base}/health"):
+        yield base
+
+
+def test_victoria_metrics_takes_remote_write(tmp_path: Path) -> None:
+    with victoria_metrics(tmp_path) as base:
         assert push(f"{base}{remote_write.PATH}", "a/b c", RECORDED) > 1000
         ask(f"{base}/internal/force_flush")
         assert unanswered(base) == []
@@ -180,17 +187,7 @@ def test_snappy_of_literals(size: int) -> None:
 
 
 def test_victoria_metrics_answers_every_panel(tmp_path: Path) -> None:
-    need("victoria-metrics")
-    port = free_port()
-    argv = [
-        "victoria-metrics",
-        f"-storageDataPath={tmp_path}",
-        "-retentionPeriod=100y",
-        f"-httpListenAddr=127.0.0.1:{port}",
-        "-search.latencyOffset=0s",
-    ]
-    base = f"http://127.0.0.1:{port}"
-    with served(argv, f"{base}/health"):
+    with victoria_metrics(tmp_path) as base:
         assert push(base, "a/b c", RECORDED) > 1000
         ask(f"{base}/internal/force_flush")
         assert unanswered(base) == []

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import socket
 import struct
 import subprocess
@@ -24,7 +23,7 @@ from common.shell import NetworkError, check
 from topologies.emulate.processes import (
     CONTROLLER_CONNECT_TIMEOUT_S,
     end_process,
-    start_process,
+    start_bridge,
     tell_to_stop,
 )
 
@@ -127,17 +126,8 @@ class ForeignController:
 
     def start(self) -> None:
         """Raises NetworkError."""
-        if shutil.which("socat") is None:
-            raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
-        home = ["nsenter", f"--net={self._home}", "--"]
-        there = f"TCP:{self.address.bracketed}:{self.address.port}"
-        here = f"TCP-LISTEN:{self.port},bind=127.0.0.1,reuseaddr,fork"
-        for argv in (
-            [*home, "socat", f"UNIX-LISTEN:{self._between},fork", there],
-            ["socat", here, f"UNIX-CONNECT:{self._between}"],
-        ):
-            with self._log.open("ab") as log:
-                self._socats.append(start_process(argv, log))
+        there = f"{self.address.bracketed}:{self.address.port}"
+        self._socats = start_bridge(self.port, there, self._home, self._between, self._log)
 
     @property
     def alive(self) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import shutil
 import signal
 import socket
 import subprocess
@@ -287,6 +288,23 @@ def start_process(
         start_new_session=True,
         preexec_fn=die_with_parent(),
     )
+
+
+def start_bridge(
+    port: int, there: str, home: Path, between: Path, log_file: Path
+) -> list[subprocess.Popen[bytes]]:
+    """Take connections to a port of this namespace's loopback address to `there` (HOST:PORT) in the
+    network namespace `home`, by two socats and the Unix socket `between`. NetworkError: no
+    socat."""
+    if shutil.which("socat") is None:
+        raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
+    enter = ["nsenter", f"--net={home}", "--"]
+    here = f"TCP-LISTEN:{port},bind=127.0.0.1,reuseaddr,fork"
+    with log_file.open("ab") as log:
+        return [
+            start_process([*enter, "socat", f"UNIX-LISTEN:{between},fork", f"TCP:{there}"], log),
+            start_process(["socat", here, f"UNIX-CONNECT:{between}"], log),
+        ]
 
 
 def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ from topologies.emulate.processes import (
     CONTROLLER_START_TIMEOUT_S,
     Controller,
     end_process,
-    start_process,
+    start_bridge,
     tell_to_stop,
 )
 
@@ -100,20 +99,13 @@ class RemoteController(Controller):
         temporary.write_text(json.dumps({"arguments": arguments}), encoding="utf-8")
         temporary.rename(self._request)
         if not self._socats:
-            self._start_socats()
-
-    def _start_socats(self) -> None:
-        if shutil.which("socat") is None:
-            raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
-        home = ["nsenter", f"--net={HOME_NAMESPACE}", "--"]
-        here = f"TCP-LISTEN:{self.port},bind=127.0.0.1,reuseaddr,fork"
-        there = f"TCP:{self.host}:{self.port}"
-        for argv in (
-            [*home, "socat", f"UNIX-LISTEN:{self._between},fork", there],
-            ["socat", here, f"UNIX-CONNECT:{self._between}"],
-        ):
-            with (self._run_directory / f"{self.name}.socat.log").open("ab") as log:
-                self._socats.append(start_process(argv, log))
+            self._socats = start_bridge(
+                self.port,
+                f"{self.host}:{self.port}",
+                HOME_NAMESPACE,
+                self._between,
+                self._run_directory / f"{self.name}.socat.log",
+            )
 
     @property
     def alive(self) -> bool:
