@@ -2,8 +2,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from virtual.kernel_build import Kernel, find_kernel
+
+# How fast examples are made says how busy the machine is, not whether they pass.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(scope="session")

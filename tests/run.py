@@ -3,8 +3,8 @@
 `--only STEP...`.
 
 check  lint and types, C tests under sanitizers, Python tests: the quick ones; no root
-test   check and its slow tests, those that need root, and the 8-receiver regression in virtual
-       time and, shortened, on this machine's clock
+test   check and its slow tests, those that need root, the 8-receiver regression in virtual time,
+       and a shorter one of 4 receivers on this machine's clock
 all    test, and what takes longer: end-to-end tests over the emulated network, labs in guests,
        other OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
        analyzers, coverage

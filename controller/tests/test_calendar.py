@@ -19,7 +19,6 @@ from controller.tests.planning import Desk
 
 SETTINGS = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

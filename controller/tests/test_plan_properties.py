@@ -56,7 +56,6 @@ Routes = dict[str, dict[Endpoint, tuple[object, ...]]]
 
 SETTINGS = settings(
     max_examples=60,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

@@ -42,6 +42,7 @@ from experiments.runs.clocks import clock_of
 from experiments.runs.options import RegressionOptions
 from experiments.runs.progress import make_reporter
 from experiments.verdict.cpu_load import Load, shares
+from experiments.verdict.in_flight import DELAYS, EARLY
 from virtual.kernel_build import KernelError, find_kernel
 
 METRICS: Final = "metrics.json"
@@ -51,7 +52,7 @@ FAILED_LOGS: Final = "logs of failed cells"
 LATE: Final = frozenset(
     {
         *("CPU", "CPU steal", "run queue", "scheduling lag"),
-        *("delay lateness, median", "delay lateness, 1 %", "order of packets"),
+        *("delay lateness, median", "delay lateness, 1 %", "order of packets", DELAYS),
     }
 )
 # Shares of all processors. Measured with two: others 0 to 2 % when quiet, 11 to 16 % where a
@@ -130,12 +131,12 @@ def _taken(cell: Path) -> str:
     failed that no load makes fail, others took little, or the run itself took most."""
     try:
         verdict = json.loads((cell / "verdict.json").read_text(encoding="utf-8"))
-        failed = [c["name"] for c in verdict["checks"] if c["status"] == "fail"]
+        failed = {c["name"]: c["text"] for c in verdict["checks"] if c["status"] == "fail"}
         load = Load.from_dict(json.loads((cell / "load.json").read_text(encoding="utf-8")))
         share = shares(load)
     except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError):
         return ""
-    if not failed or not LATE.issuperset(failed):
+    if not failed or not LATE.issuperset(failed) or EARLY in failed.get(DELAYS, ""):
         return ""
     if share.others < OTHERS_SHARE or share.own > OWN_SHARE:
         return ""

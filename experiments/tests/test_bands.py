@@ -121,15 +121,16 @@ def test_bands_that_come_with_downpour() -> None:
     """Each is of an experiment, and the regression's judge content, delivery, bandwidth and
     verdict."""
     files = {path.stem: bands.load(path) for path in bands.FOLDER.glob("*.yaml")}
-    assert set(files) == {"regression", "join-leave"} <= set(bundled())
+    assert set(files) == {"regression", "join-leave", "smoke"} <= set(bundled())
     assert all(name == file.experiment for name, file in files.items())
-    assert {(b.metric, b.protocol) for b in files["regression"].bands} >= {
-        ("products_identical", "all"),
-        ("ffdr", "ldm7"),
-        ("bandwidth_over_offered", "ldm7"),
-        ("bandwidth_over_offered", "ldm6"),
-        ("verdict_invalid", "all"),
-    }
+    for name in ("regression", "smoke"):
+        assert {(b.metric, b.protocol) for b in files[name].bands} >= {
+            ("products_identical", "all"),
+            ("ffdr", "ldm7"),
+            ("bandwidth_over_offered", "ldm7"),
+            ("bandwidth_over_offered", "ldm6"),
+            ("verdict_invalid", "all"),
+        }
 
 
 # -- reports ----------------------------------------------------------------------------------
@@ -250,6 +251,11 @@ SPINNING = ProcessLoad("", "spins", 1, 12.0, 0.0, 9)
 OWN = dataclasses.replace(FOREIGN, processes=(SPINNING,))
 ALL_BUSY = dataclasses.replace(OWN, cores=(CoreLoad("cpu0", 1.0, 0.0), CoreLoad("cpu1", 0.9, 0.0)))
 
+LATE_PACKETS = (
+    "delays during the replay: 2 blocks of 10 s of 2 flights: a to b (path), half of the packets "
+    "took 49.864 ms or more instead of 18 ms"
+)
+
 
 def judged(run: Path, checks: Sequence[str], load: Load | None, **changes: float) -> int:
     """Return the exit code of a run whose cells are invalid: one by steal, one by `checks`."""
@@ -261,7 +267,8 @@ def judged(run: Path, checks: Sequence[str], load: Load | None, **changes: float
         found["cells"][cell]["values"]["bandwidth_over_offered"] = {"value": value}
         place = run / "cells" / cell
         place.mkdir(parents=True)
-        failed = [{"name": name, "status": "fail", "text": ""} for name in names[cell]]
+        told = [check.partition(": ") for check in names[cell]]
+        failed = [{"name": name, "status": "fail", "text": text} for name, _, text in told]
         warned = {"name": "delays during the replay", "status": "warn", "text": ""}
         (place / "verdict.json").write_text(json.dumps({"checks": [*failed, warned]}))
         if (its := loads[cell]) is not None:
@@ -275,6 +282,7 @@ def judged(run: Path, checks: Sequence[str], load: Load | None, **changes: float
     [
         (["CPU steal"], STOLEN, "14% of the processors were taken by others (14% by the hyperv"),
         (["CPU", "run queue"], FOREIGN, "45% of the processors were taken by others (0% by the "),
+        ([LATE_PACKETS], FOREIGN, "45% of the processors were taken by others (0% by the "),
     ],
 )
 def test_a_machine_that_others_used_decides_nothing(
@@ -283,7 +291,8 @@ def test_a_machine_that_others_used_decides_nothing(
     assert judged(run, checks, load) == 3
     out = capsys.readouterr().out
     assert "NOT DECIDED, this machine was too busy: ldm6-x: " + said in out
-    assert f"35% by the run; {', '.join(checks)}; ldm7-x: 14%" in out
+    names = ", ".join(check.partition(":")[0] for check in checks)
+    assert f"35% by the run; {names}; ldm7-x: 14%" in out
 
 
 @pytest.mark.parametrize(
@@ -293,6 +302,8 @@ def test_a_machine_that_others_used_decides_nothing(
         (["CPU steal", "firewall rules"], FOREIGN),  # others, and something wrong
         (["CPU steal", "CPU of single processes"], STOLEN),
         ([], FOREIGN),
+        ([f"{LATE_PACKETS}; a to c (path), 0 to 10 s, the fastest 8.000 ms"], FOREIGN),
+        ([LATE_PACKETS], QUIET),  # more than the switches of an idle machine forward
         (["run queue"], QUIET),  # the run's programs stood in each other's way
         (["CPU", "run queue"], OWN),
         (["CPU", "run queue"], ALL_BUSY),  # others, and a program that spins

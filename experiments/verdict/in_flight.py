@@ -38,6 +38,8 @@ DISORDER: Final[Mapping[Clock, Limits]] = {
 }
 COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
 LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
+DELAYS: Final = "delays during the replay"
+EARLY: Final = "the fastest"  # of a packet that came too early; no load makes one
 CERTAINTY: Final = 0.99  # that a sample's share is no accident of one or two packets
 
 
@@ -138,7 +140,7 @@ class InFlight:
     def _judge(self, flight: FlightSeen, way: Way, block: Block) -> list[_Delay]:
         where = f"{flight.name}, {block.begin_s:g} to {block.begin_s + 10:g} s"
         early = way.delay_ms - way.jitter_ms - block.least_ms
-        text = f"{where}, the fastest {block.least_ms:.3f} ms instead of {way.delay_ms:g} ms"
+        text = f"{where}, {EARLY} {block.least_ms:.3f} ms instead of {way.delay_ms:g} ms"
         found = [_Delay(early / EARLY_MS.fail, text, EARLY_MS.status(round(early, 6)))]
         if self.congested:
             return found
@@ -240,7 +242,7 @@ def _listed(wrong: Mapping[str, int]) -> str:
 
 
 NAMES: Final = (
-    "delays during the replay",
+    DELAYS,
     "order of packets",
     "copies of packets",
     "packets unchanged",

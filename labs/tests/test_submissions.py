@@ -494,9 +494,7 @@ CHECK_CHANGES = st.dictionaries(
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES, of_check=CHECK_CHANGES, whole=st.none() | ANY_JSON, sign=st.booleans())
 def test_any_json_gets_a_row(
     folder: Path, changes: dict[str, Any], of_check: dict[str, Any], whole: Any, sign: bool
@@ -515,9 +513,7 @@ def test_any_json_gets_a_row(
     assert other["score"] in ("", "0", *map(str, range(101)))
 
 
-@settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=300))
 def test_any_bytes_get_a_row(folder: Path, data: bytes) -> None:
     (folder / "result-1.json").write_bytes(data)

@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.columns import MOST, BlockError, decode, encode, merge
@@ -15,7 +15,6 @@ from monitor.columns import MOST, BlockError, decode, encode, merge
 NUMBERS = st.integers(-(2**63), 2**63 - 1)
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=40))
 def test_any_numbers_come_back(points: list[tuple[int, int]]) -> None:
     times, values = np.array(points, np.int64).T

@@ -21,7 +21,7 @@ from integration import (
     await_receiving,
     cases_in,
     expect,
-    lose,
+    lose_every,
     mixed_sizes,
     path_ip,
     publisher7,
@@ -83,7 +83,7 @@ def case_who_pins_the_queue(servers: Servers) -> None:
     walls = walls_of(servers, "s")
     if "Sandbox: seccomp" in servers.log("s"):
         expect(walls["mldm"][0] == "2", f"mldm is not behind its walls: {walls}")
-    lose("r3", "-p", "udp", probability=0.1)
+    lose_every("r3", "-p", "udp", nth=10)
     servers.insert("a", mixed_sizes(12))
     servers.same_everywhere(12)
     for host in SUBSCRIBERS:

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -114,26 +114,18 @@ def network(hosts: tuple[str, ...]) -> Iterator[None]:
             sh("ip", "netns", "del", netns(host), check=False)
 
 
+def _drop(host: str, match: Sequence[str], *which: str) -> None:
+    rule = ("-A", "INPUT", "-i", "nic1", *match, "-m", "statistic", *which, "-j", "DROP")
+    sh(*inside(host, "iptables", *rule))
+
+
 def lose(host: str, *match: str, probability: float) -> None:
-    sh(
-        *inside(
-            host,
-            "iptables",
-            "-A",
-            "INPUT",
-            "-i",
-            "nic1",
-            *match,
-            "-m",
-            "statistic",
-            "--mode",
-            "random",
-            "--probability",
-            str(probability),
-            "-j",
-            "DROP",
-        )
-    )
+    _drop(host, match, "--mode", "random", "--probability", str(probability))
+
+
+def lose_every(host: str, *match: str, nth: int) -> None:
+    """Not the first one: a receiver has what came before its first from the backlog."""
+    _drop(host, match, "--mode", "nth", "--every", str(nth), "--packet", str(nth - 1))
 
 
 def lose_nothing() -> None:
