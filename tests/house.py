@@ -141,6 +141,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "experiments.design",
         "experiments.cells",
         "experiments.verdict.cpu_load",
+        "experiments.verdict.in_flight",
         "experiments.runs",
     ),
     "experiments": (
