@@ -207,8 +207,9 @@ def test_a_reports_claims_are_read() -> None:
         ("a \\| b", "held", "1; since", "s"),
         ("c", "not decidable", "2", "t"),
     ]
-    page = "| [lossy](a), [lossless](b) | q | from | 2 | 0.6 min | 6 | 6 h |"
-    assert artifact.quick_times(page) == {"lossy": "0.6 min", "lossless": "0.6 min"}
+    page = "| [lossy](a), [lossless](b) | q | from | 2 | 0.6 | 6 | 6 |\n| [rtt](c) | q | f | 3 | *2* |"
+    times = {"lossy": "0.6 min", "lossless": "0.6 min", "rtt": "*2 min*"}
+    assert artifact.quick_times(page) == times
 
 
 def test_the_list_of_decisions_is_current() -> None:

@@ -78,12 +78,13 @@ def judged(report: str) -> Iterator[tuple[str, str, str, str]]:
 
 
 def quick_times(page: str) -> dict[str, str]:
-    """Return the times of quick levels by experiment."""
+    """Return the times of quick levels by experiment, with their unit (min)."""
     found: dict[str, str] = {}
     for line in page.splitlines():
         if line.startswith("| ["):
             cells = [cell.strip() for cell in line.split("|")]
-            found |= dict.fromkeys(re.findall(r"\[([a-z0-9-]+)\]", cells[1]), cells[5])
+            time = re.sub(r"[\d.]+", r"\g<0> min", cells[5])
+            found |= dict.fromkeys(re.findall(r"\[([a-z0-9-]+)\]", cells[1]), time)
     return found
 
 
