@@ -207,7 +207,7 @@ def test_a_reports_claims_are_read() -> None:
         ("a \\| b", "held", "1; since", "s"),
         ("c", "not decidable", "2", "t"),
     ]
-    page = "| [lossy](a), [lossless](b) | q | from | 2 | 0.6 | 6 | 6 |\n| [rtt](c) | q | f | 3 | *2* |"
+    page = "| [lossy](a), [lossless](b) | q | f | 2 | 0.6 | 6 | 6 |\n| [rtt](c) | q | f | 3 | *2* |"
     times = {"lossy": "0.6 min", "lossless": "0.6 min", "rtt": "*2 min*"}
     assert artifact.quick_times(page) == times
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
  * Circuit TCP as MPUP16 V-B uses it: TCP whose congestion window is a fixed number of
- * segments, whatever is lost. A congestion control of the kernel (BPF struct_ops, Linux >= 5.6);
- * ctcp-load gives it its name and its window.
+ * segments, whatever is lost. A congestion control of the kernel (BPF struct_ops; Linux 6.0 lets
+ * it write the pacing); ctcp-load gives it its name and its window.
  *
- * Of the kernel's structures only the fields used are declared: where they are is found out when
- * the program is loaded (BTF relocation), so that one object fits every kernel.
+ * Only the fields used of the kernel's structures are declared: their places are found when the
+ * program is loaded (BTF relocation), so one object fits every kernel.
  */
 typedef unsigned int u32;
 
