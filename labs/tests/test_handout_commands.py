@@ -24,7 +24,8 @@ from typer.main import get_command
 from downpour.cli import app
 from labs import session
 from labs.shell import whole_command
-from labs.spec import Lab, all_labs
+from labs.spec import Lab
+from labs.tests.bundled import LABS
 from labs.workdir import open_work
 from tests.prose import ROOT
 from tools import front_door
@@ -36,8 +37,8 @@ INLINE: Final = re.compile(r"`((?:make lab|\.venv/bin/downpour |downpour )[^`]*)
 NOT_COMMANDS: Final = re.compile(r"-- |^fault cut .*ports", re.MULTILINE)
 GAP: Final = "…"
 DOWNPOUR: Final = (".venv/bin/downpour", "downpour")
-NETWORK: Final = [lab for lab in all_labs() if lab.spec.kind == "network"]
-MEASURING: Final = [lab for lab in all_labs() if lab.spec.kind == "measuring"]
+NETWORK: Final = [lab for lab in LABS if lab.spec.kind == "network"]
+MEASURING: Final = [lab for lab in LABS if lab.spec.kind == "measuring"]
 # What fails unless the student has filled the gaps before it.
 NEEDS_THE_GAPS: Final = {
     2: {"api paths/lesson/counters", "@pub ldm publisher.conf", "@$first ldm subscriber.conf"},
@@ -71,7 +72,7 @@ def commands(lab: Lab) -> list[str]:
     return [*(command for block in blocks(lab) for command in block), *inline]
 
 
-@pytest.mark.parametrize("lab", all_labs(), ids=number)
+@pytest.mark.parametrize("lab", LABS, ids=number)
 def test_bash_reads_every_command(lab: Lab) -> None:
     assert len(commands(lab)) >= 6
     for command in commands(lab):
@@ -81,7 +82,7 @@ def test_bash_reads_every_command(lab: Lab) -> None:
         assert read.returncode == 0 and not read.stderr, f"{command}\n{read.stderr}"
 
 
-@pytest.mark.parametrize("lab", all_labs(), ids=number)
+@pytest.mark.parametrize("lab", LABS, ids=number)
 def test_make_and_downpour_know_every_command(lab: Lab) -> None:
     known = 0
     for command in commands(lab):

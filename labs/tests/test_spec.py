@@ -14,7 +14,8 @@ from labs.handouts import SECTIONS
 from labs.network import lab_network
 from labs.predictions import predicted_first
 from labs.runs import all_there
-from labs.spec import ROOM, LabErrors, Parameter, all_labs, as_words, find_lab, load_lab
+from labs.spec import ROOM, LabErrors, Parameter, as_words, find_lab, load_lab
+from labs.tests.bundled import LABS
 
 GOOD = """\
 lab: 9
@@ -103,7 +104,7 @@ def test_values_of_each_kind() -> None:
     assert as_words({"n": 3, "l": ["a", "b"]}) == {"n": "3", "l": "a b"}
 
 
-@pytest.mark.parametrize("lab", all_labs(), ids=lambda lab: str(lab.number))
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: str(lab.number))
 class TestEachLab:
     def test_its_functions_are_there(self, lab) -> None:  # type: ignore[no-untyped-def]
         module = load_checks(lab.folder)

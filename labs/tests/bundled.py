@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The labs that tests are named after, read once per process that collects tests."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from labs.spec import Lab, all_labs
+
+LABS: Final[list[Lab]] = all_labs()
