@@ -20,9 +20,13 @@ def kernel() -> Kernel:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put files with slow tests or networks first: a worker takes whole files, and a long file that
-    starts last holds up the tier."""
+    """Mark what runs in guests. Put files with slow tests or networks first: a worker takes whole
+    files, and a long file that starts last holds up the tier."""
+    for item in items:
+        if item.get_closest_marker("emulated") and "kernel" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.guest)
     long = {
         item.path
         for item in items

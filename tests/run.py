@@ -5,7 +5,7 @@
 check  lint and types, C tests under sanitizers, Python tests: the quick ones; no root
 test   check and its slow tests, those that need root, the 8-receiver regression in virtual time,
        and a shorter one of 4 receivers on this machine's clock
-all    test, and what takes longer: end-to-end tests over the emulated network, labs in guests,
+all    test, and what takes longer: end-to-end tests over the emulated network and in guests, labs,
        other OpenFlow frameworks, installations and packages, ThreadSanitizer, other architectures,
        analyzers, coverage
 

@@ -151,28 +151,30 @@ def _regressions(python: str) -> list[Step]:
 
 
 # One test at a time: what is not for the tracks watches a network on the machine's own clock.
-def _pytest(python: str, mark: str, name: str, *where: str) -> tuple[str, ...]:
-    marked = ("-m", mark, f"--junitxml={LOGS / name}.xml")
-    return (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *marked, *where)
+def _pytest(python: str, marks: str, name: str, *more: str) -> tuple[str, ...]:
+    marked = ("-m", marks, f"--junitxml={LOGS / name}.xml")
+    return (python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *marked, *more)
 
 
 def _networks(python: str) -> list[Step]:
     """Return what runs whole networks, and the service in front of them, for longer."""
     leave = ("downpour", "regression", "join-leave", "--clock", "virtual", "--duration", "40")
+    beside = ("-n", str(CORES), "--dist", "loadfile", "--no-loadscope-reorder")
+    in_guests = _pytest(python, "guest", "guests", *beside)
     return [
         Step(
             "emulated",
-            "end-to-end tests over the emulated network",
-            (_pytest(python, "emulated", "emulated", "--ignore-glob=labs/*"),),
+            "end-to-end tests over the network on this machine's clock",
+            (_pytest(python, "emulated and not guest", "emulated"),),
             900,
             LOGS / "emulated.xml",
         ),
         Step(
-            "labs",
-            "labs in guests",
-            (("env", "DOWNPOUR_TEST_LABS=1", *_pytest(python, "emulated", "labs", "labs")),),
-            600,
-            LOGS / "labs.xml",
+            "guests",
+            "end-to-end tests in virtual time, labs too",
+            (("env", "DOWNPOUR_TEST_LABS=1", *in_guests),),
+            1200,
+            LOGS / "guests.xml",
             needs="kernel",
         ),
         Step(

@@ -8,3 +8,5 @@ from typing import Final
 from labs.spec import Lab, all_labs
 
 LABS: Final[list[Lab]] = all_labs()
+NETWORK: Final = [lab for lab in LABS if lab.spec.kind == "network"]
+MEASURING: Final = [lab for lab in LABS if lab.spec.kind == "measuring"]

@@ -25,7 +25,7 @@ from downpour.cli import app
 from labs import session
 from labs.shell import whole_command
 from labs.spec import Lab
-from labs.tests.bundled import LABS
+from labs.tests.bundled import LABS, MEASURING, NETWORK
 from labs.workdir import open_work
 from tests.prose import ROOT
 from tools import front_door
@@ -37,8 +37,6 @@ INLINE: Final = re.compile(r"`((?:make lab|\.venv/bin/downpour |downpour )[^`]*)
 NOT_COMMANDS: Final = re.compile(r"-- |^fault cut .*ports", re.MULTILINE)
 GAP: Final = "…"
 DOWNPOUR: Final = (".venv/bin/downpour", "downpour")
-NETWORK: Final = [lab for lab in LABS if lab.spec.kind == "network"]
-MEASURING: Final = [lab for lab in LABS if lab.spec.kind == "measuring"]
 # What fails unless the student has filled the gaps before it.
 NEEDS_THE_GAPS: Final = {
     2: {"api paths/lesson/counters", "@pub ldm publisher.conf", "@$first ldm subscriber.conf"},

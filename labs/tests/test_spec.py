@@ -14,8 +14,8 @@ from labs.handouts import SECTIONS
 from labs.network import lab_network
 from labs.predictions import predicted_first
 from labs.runs import all_there
-from labs.spec import ROOM, LabErrors, Parameter, as_words, find_lab, load_lab
-from labs.tests.bundled import LABS
+from labs.spec import ROOM, Lab, LabErrors, Parameter, as_words, find_lab, load_lab
+from labs.tests.bundled import LABS, NETWORK
 
 GOOD = """\
 lab: 9
@@ -139,15 +139,15 @@ class TestEachLab:
         values = {str(lab.parameters(f"student {n}")) for n in range(20)}
         assert len(values) >= 15
 
-    @pytest.mark.slow
-    def test_its_network_fits_every_student(self, lab) -> None:  # type: ignore[no-untyped-def]
-        if lab.spec.kind != "network":
-            pytest.skip("a measuring lab has no network of its own")
-        for n in range(20):
-            student = f"student {n}"
-            words = as_words(lab.parameters(student))
-            network = lab_network(lab, student)
-            vlans = {str(s.vlan) for s in network.segments if s.lane == 1}
-            assert vlans == {
-                w for name, w in words.items() if name.startswith("vlan_") and "c1" not in name
-            }
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lab", NETWORK, ids=lambda lab: str(lab.number))
+def test_a_network_fits_every_student(lab: Lab) -> None:
+    for n in range(20):
+        student = f"student {n}"
+        words = as_words(lab.parameters(student))
+        network = lab_network(lab, student)
+        vlans = {str(s.vlan) for s in network.segments if s.lane == 1}
+        assert vlans == {
+            w for name, w in words.items() if name.startswith("vlan_") and "c1" not in name
+        }
