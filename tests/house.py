@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -189,7 +190,8 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
 ROOMS: Final = tuple(dict.fromkeys(place.split(".")[0] for place in MAY_IMPORT))
 
 
-def imported(source: str) -> set[str]:
+@cache
+def imported(source: str) -> frozenset[str]:
     """Return the modules that a source file imports; `from package import name` as package.name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(source)):
@@ -197,7 +199,7 @@ def imported(source: str) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)
 
 
 def place_of(module: str) -> str:

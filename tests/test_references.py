@@ -33,27 +33,27 @@ def known() -> set[str]:
     return {*keys, *(f"RFC {number}" for number in rfcs[1].split(", "))} - {"key"}
 
 
-def lines() -> Iterator[tuple[str, str]]:
-    """Yield (place, line) of every line that could cite, this file's left out."""
+def found(pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    """Yield (place, text) of every match in a file that could cite, this file's left out."""
     for extension in CITING:
         for path in repository_files(extension):
             if path in (PAGE, Path(__file__).resolve()):
                 continue
-            for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
-                yield f"{path.relative_to(ROOT)}:{number}", line
+            text = path.read_text(errors="replace")
+            for match in pattern.finditer(text):
+                number = text.count("\n", 0, match.start()) + 1
+                yield f"{path.relative_to(ROOT)}:{number}", match[0]
 
 
 def test_every_key_is_in_the_bibliography() -> None:
     keys = known()
     assert {"MPUP16", "DRFSM21", "RFC 5531"} <= keys
-    unknown = [
-        f"{at}: {key}" for at, line in lines() for key in KEY.findall(line) if key not in keys
-    ]
+    unknown = [f"{at}: {key}" for at, key in found(KEY) if key not in keys]
     assert not unknown, "\n".join(unknown)
 
 
 def test_no_citation_of_what_is_not_there() -> None:
-    dangling = [f"{at}: {found[0]}" for at, line in lines() if (found := DANGLING.search(line))]
+    dangling = [f"{at}: {text}" for at, text in found(DANGLING)]
     assert not dangling, "\n".join(dangling)
 
 

@@ -26,8 +26,7 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
         f"{path.relative_to(ROOT)}:{number}: {finding}"
         for path in repository_files(extension)
         if path != THIS
-        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1)
-        for finding in findings(line)
+        for number, finding in findings(path.read_text(errors="replace"))
     ]
     assert not found, "\n".join(found)
 
@@ -47,7 +46,9 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
     ],
 )
 def test_findings(line: str, remedy: list[str]) -> None:
-    assert [found.split("; valid: ")[1] for found in findings(line)] == remedy
+    found = list(findings(f"first\n{line}"))
+    assert [text.split("; valid: ")[1] for _, text in found] == remedy
+    assert all(number == 2 for number, _ in found)
 
 
 def test_what_counts_as_a_word() -> None:

@@ -44,7 +44,7 @@ class Step:
 def _python(python: str, name: str, marks: str, *more: str) -> tuple[str, ...]:
     """Return a pytest command: more workers than cores, as many tests wait for processes, but a
     worker for each file, as tests of a file share what they set up."""
-    workers = ("-n", str(CORES + 3), "--dist", "loadfile", "--no-loadscope-reorder")
+    workers = ("-n", str(CORES + 2), "--dist", "loadfile", "--no-loadscope-reorder")
     return (
         *(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers),
         *("-m", marks, f"--junitxml={LOGS / name}.xml", *more),

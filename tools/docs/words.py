@@ -19,6 +19,7 @@ from tools.docs.count import MOST_WORDS, table
 from tools.docs.sentences import CODE, pages
 
 LIST: Final = Path(__file__).with_name("words.txt")
+FLAGS: Final = re.IGNORECASE | re.MULTILINE
 
 
 @cache
@@ -26,15 +27,17 @@ def words() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return (pattern, remedy) of each line of the list."""
     lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
     pairs = [line.split("\t") for line in lines]
-    return tuple((re.compile(pattern, re.IGNORECASE), remedy) for pattern, remedy in pairs)
+    return tuple((re.compile(pattern, FLAGS), remedy) for pattern, remedy in pairs)
 
 
-def findings(text: str) -> Iterator[str]:
-    """Yield what is wrong in a line, with what to write instead."""
-    plain = CODE.sub("``", text)
+def findings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield (number of the line, what is wrong there and what to write instead). A whole file at
+    once: a hundred patterns, line by line, take ten times as long."""
+    plain = "\n".join(CODE.sub("``", line) for line in text.splitlines())
     for pattern, remedy in words():
         for match in pattern.finditer(plain):
-            yield f'found "{match[0]}"; valid: {remedy}'
+            number = plain.count("\n", 0, match.start()) + 1
+            yield number, f'found "{match[0]}"; valid: {remedy}'
 
 
 def main(files: list[str]) -> int:
@@ -47,7 +50,7 @@ def main(files: list[str]) -> int:
     code = 0
     for page in [Path(file) for file in files] or pages():
         for number, line in prose_lines(page):
-            for finding in findings(line):
+            for _, finding in findings(line):
                 print(f"{page}:{number}: {finding}")
                 code = 1
     return code
