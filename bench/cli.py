@@ -48,7 +48,7 @@ def told() -> Iterator[None]:
     except UsageError as error:
         raise Failure(f"bench: {error}", EXIT_USAGE) from error
     except KeyboardInterrupt:
-        text = "\nbench: interrupted; what was measured is kept, --resume goes on"
+        text = "\nbench: interrupted; what was measured is kept; --resume continues"
         raise Failure(text, EXIT_INTERRUPTED) from None
 
 

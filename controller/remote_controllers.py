@@ -50,7 +50,7 @@ def arguments_of(text: str) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise BadRequest(f'found {text[:60]!r}; valid: {{"arguments": [...]}}') from error
     if not isinstance(found, list) or not all(isinstance(a, str) for a in found):
-        raise BadRequest(f"found arguments {found!r}; valid: a list of texts")
+        raise BadRequest(f"found arguments {found!r}; valid: a list of strings")
     return found
 
 
@@ -73,7 +73,7 @@ class RemoteControllers:
         for path in [*self._running]:
             if requests.get(path) != self._running[path].request:
                 self._end(self._running.pop(path))
-                say(f"{path.name}: not asked for any more")
+                say(f"{path.name}: no longer requested")
         for path, text in requests.items():
             running = self._running.get(path)
             if running is None:

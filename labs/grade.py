@@ -67,7 +67,7 @@ def _judge_digest(submission: Submission, key: bytes | None) -> None:
     values, remarks = submission.values, submission.remarks
     found = values.get("digest")
     if not isinstance(found, str):
-        remarks.append("no digest: no check wrote the file so")
+        remarks.append("no digest: not as a check wrote it")
         return
     keyed = found.startswith("hmac-sha256:")
     if keyed and key is None:

@@ -225,7 +225,7 @@ def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                report(background_process.FAILED, f"lab {lab.number} is up already")
+                report(background_process.FAILED, f"lab {lab.number} is already up")
                 return 1
             work = read_work(work_directory)
             if work is None:

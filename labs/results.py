@@ -52,7 +52,7 @@ def read_key(path: Path) -> bytes:
     try:
         key = path.read_bytes().strip()
     except OSError as error:
-        raise LabError(f"key {path}: {error.strerror}; valid: a file that you may read") from None
+        raise LabError(f"key {path}: {error.strerror}; valid: a file that you can read") from None
     if len(key) < LEAST_KEY_BYTES:
         raise LabError(f"key {path}: found {len(key)} bytes; valid: {LEAST_KEY_BYTES} or more")
     return key

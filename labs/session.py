@@ -91,7 +91,7 @@ def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
                 f"lab {lab.number} is up with the files in {running['work']}; valid: end it first "
                 f"(make lab-stop N={lab.number} DIR={running['work']})"
             )
-        say(f"the network is up already ({running['clock']} time)")
+        say(f"the network is already up ({running['clock']} time)")
         return
     directory = state_directory(lab.number)
     log = directory / "holder.log"

@@ -119,7 +119,7 @@ def _family(family: Metric, recording: Recording) -> None:
     # As many decimals as its most exact value needs: what was written comes back.
     exact = [Decimal(repr(float(s.value))) for s in samples]
     if not all(value.is_finite() and 0 <= value <= MOST_VALUE for value in exact):
-        raise TextError(f"{family.name}: found a value that is negative, too large or no number")
+        raise TextError(f"{family.name}: found a value that is negative, too large or not a number")
     decimals = max((-int(v.normalize().as_tuple().exponent) for v in exact), default=0)
     decimals = min(max(decimals, 0), 9)
     for sample, value in zip(samples, exact, strict=True):

@@ -62,7 +62,7 @@ def _file(path: Path) -> Recording:
     except (table.TableError, openmetrics.TextError) as error:
         raise SourceError(f"{path}: {error}") from None
     except UnicodeDecodeError:
-        raise SourceError(f"{path}: found bytes that are no text") from None
+        raise SourceError(f"{path}: found bytes that are not text") from None
 
 
 def records(path: Path) -> Iterator[tuple[str, str, Records]]:

@@ -94,10 +94,10 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         distinct=False,
         repairs=repairs,
         limits=(
-            "It has no way back: the sender is given the loss, and never learns what is missing.",
+            "It has no return path: the sender is told the loss, and never learns what is missing.",
             "Its program takes its files at its start: what comes meanwhile waits for the next.",
             "The program cannot be told a receive buffer.",
-            "Its programs tell which files are complete, not how many symbols a block lacked.",
+            "Its programs report which files are complete, not how many symbols a block lacked.",
         ),
         counts=_counts,
     )

@@ -59,7 +59,7 @@ FMTP: Final = Adapter(
     receivers_first=False,
     ready="receivers connected",
     settle_s=0,
-    repairs="multicast parity (FEC) on request; TCP for what that does not mend",
+    repairs="multicast parity (FEC) on request; TCP for the rest",
     limits=("Loss is injected into UDP alone, so repairs by TCP lose nothing.",),
     counts=lambda sent, _: named_counts(sent, "products", COUNTERS),
 )

@@ -62,7 +62,7 @@ NORM: Final = Adapter(
     package="libnorm-dev",
     repairs="multicast parity (Reed-Solomon) on request",
     limits=(
-        "libnorm does not tell how many segments it repaired.",
+        "libnorm does not report how many segments it repaired.",
         "A path has one source: receivers ask by unicast, and do not hear each other ask.",
         "Its rate is fixed: its congestion control fails with 25 ms and 1 % loss.",
     ),

@@ -67,7 +67,7 @@ UFTP: Final = Adapter(
     limits=(
         "It sends files in sessions: what comes meanwhile waits for the next.",
         "Its buffers are 100 MiB at most.",
-        "It tells what each receiver misses, not how many blocks it sends again.",
+        "It reports what each receiver misses, not how many blocks it sends again.",
         "A session begins with a handshake with every receiver, and ends with one.",
     ),
     counts=_counts,

@@ -192,13 +192,13 @@ FIRST, NETWORKS, LABS, DEVELOPERS, INSTALL = (
 )  # fmt: skip
 GROUPS: Final = (FIRST, NETWORKS, LABS, INSTALL, DEVELOPERS)
 TARGETS: Final[Mapping[str, Target]] = {
-    "doctor": Target(FIRST, "what works here, and what is missing (installs nothing)"),
+    "doctor": Target(FIRST, "say what works here, and what is missing (installs nothing)"),
     "experiments": Target(FIRST, "list the experiments", ("experiments",)),
     "experiment-NAME": Target(
         FIRST, "run an experiment and print its report", ("run",), EXPERIMENT, "native"
     ),
     "regression": Target(
-        FIRST, "the 8-receiver run against the accepted bands", ("regression",),
+        FIRST, "check the 8-receiver run against its bands", ("regression",),
         {
             **CLOCK, **JOBS, **DURATION,
             "JUNIT": Variable("--junit"), "SUMMARY": Variable("--summary"),
@@ -217,11 +217,11 @@ TARGETS: Final[Mapping[str, Target]] = {
         {"RUN": Variable("", _directory), "FULL": Variable("--full", flag=True)},
     ),
     "monitor": Target(
-        FIRST, "what runs now, in a browser", ("monitor", "serve"),
+        FIRST, "show the current run in a browser", ("monitor", "serve"),
         {"PORT": Variable("--port", _whole)},
     ),
     "dashboard": Target(
-        FIRST, "a finished run in a browser", ("monitor", "serve"),
+        FIRST, "show a finished run in a browser", ("monitor", "serve"),
         {"RUN": Variable("", _directory), "PORT": Variable("--port", _whole)}, "never", "RUN",
     ),
     "up": Target(
@@ -230,7 +230,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "status": Target(NETWORKS, "list the networks that are up", ("status",)),
     "shell": Target(
-        NETWORKS, "a shell in a host of the network", ("shell",), {"HOST": Variable("")},
+        NETWORKS, "open a shell in a host of the network", ("shell",), {"HOST": Variable("")},
         "always", "HOST",
     ),
     "down": Target(
@@ -242,13 +242,13 @@ TARGETS: Final[Mapping[str, Target]] = {
         "asked", "N",
     ),
     "lab-shell": Target(
-        LABS, "a prompt in the lab's network", ("lab", "shell"), LAB, "asked", "N"
+        LABS, "open a prompt in the lab's network", ("lab", "shell"), LAB, "asked", "N"
     ),
     "lab-check": Target(
-        LABS, "what is done: tried, expected, found", ("lab", "check"), LAB, "asked", "N"
+        LABS, "check your work: tried, expected, found", ("lab", "check"), LAB, "asked", "N"
     ),
     "lab-reset": Target(
-        LABS, "the start state again; your files are kept", ("lab", "reset"), LAB, "asked", "N"
+        LABS, "go back to the start state; your files are kept", ("lab", "reset"), LAB, "asked", "N"
     ),
     "lab-stop": Target(
         LABS, "end the lab's network; your files stay", ("lab", "stop"), LAB, "asked", "N"
@@ -266,7 +266,7 @@ TARGETS: Final[Mapping[str, Target]] = {
         },
     ),
     "virtual-selftest": Target(
-        INSTALL, "hold timers and shapers of a guest against theory", ("virtual", "selftest"),
+        INSTALL, "compare a guest's timers and shapers with theory", ("virtual", "selftest"),
         {"JSON": Variable("--json")},
     ),
     "install": Target(
@@ -276,21 +276,21 @@ TARGETS: Final[Mapping[str, Target]] = {
     "uninstall": Target(INSTALL, "remove what install put there", (), PLACES),
     "clean": Target(INSTALL, "remove what was built (runs/ and .venv/ stay)"),
     "distclean": Target(INSTALL, "clean, and remove .venv/"),
-    "check": Target(DEVELOPERS, "the quick tests, without root"),
-    "test": Target(DEVELOPERS, "the tests that CI runs", (), {}, "always"),
-    "test-all": Target(DEVELOPERS, "everything", (), {}, "always"),
+    "check": Target(DEVELOPERS, "run the quick tests, without root"),
+    "test": Target(DEVELOPERS, "run the tests that CI runs", (), {}, "always"),
+    "test-all": Target(DEVELOPERS, "run all tests", (), {}, "always"),
     "test-setup": Target(DEVELOPERS, "install what only tests use (browser, tshark)"),
-    "test-frameworks": Target(DEVELOPERS, "the controller on os-ken's variants and on Ryu"),
+    "test-frameworks": Target(DEVELOPERS, "test the controller on os-ken's variants and on Ryu"),
     "test-container": Target(
-        DEVELOPERS, "docker-compose.yml for real (10 minutes)", (), {}, "always"
+        DEVELOPERS, "test docker-compose.yml (10 minutes)", (), {}, "always"
     ),
-    "test-labs": Target(DEVELOPERS, "every lab in guests (10 minutes)"),
-    "docs": Target(DEVELOPERS, "the documentation as a site, in build/docs"),
-    "lint": Target(DEVELOPERS, "ruff and mypy"),
-    "analyze": Target(DEVELOPERS, "gcc -fanalyzer and clang-tidy over the C programs"),
-    "coverage": Target(DEVELOPERS, "line coverage of the C programs"),
+    "test-labs": Target(DEVELOPERS, "test every lab in guests (10 minutes)"),
+    "docs": Target(DEVELOPERS, "build the documentation's site in build/docs"),
+    "lint": Target(DEVELOPERS, "run ruff and mypy"),
+    "analyze": Target(DEVELOPERS, "run gcc -fanalyzer and clang-tidy on the C programs"),
+    "coverage": Target(DEVELOPERS, "measure the line coverage of the C programs"),
     "bench": Target(
-        DEVELOPERS, "beside UFTP, UDPcast, NORM, FLUTE, TCP, LMDB", ("bench", "run"),
+        DEVELOPERS, "compare with UFTP, UDPcast, NORM, FLUTE, TCP, LMDB", ("bench", "run"),
         {
             **CLOCK, **JOBS,
             "ONLY": Variable("--only", _some_of(_sections)),
@@ -300,19 +300,19 @@ TARGETS: Final[Mapping[str, Target]] = {
         },
         "always",
     ),
-    "bench-setup": Target(DEVELOPERS, "install what bench compares with"),
+    "bench-setup": Target(DEVELOPERS, "install the programs that bench compares"),
     "path-figures": Target(
-        DEVELOPERS, "failures and guarantees of the path service, in figures", (), CLOCK, "native"
+        DEVELOPERS, "measure failures and guarantees of the path service", (), CLOCK, "native"
     ),
-    "deb": Target(DEVELOPERS, "the Debian packages, into dist/"),
-    "bundle": Target(DEVELOPERS, "what a machine without network installs from"),
-    "release": Target(DEVELOPERS, "all files of a release, into dist/"),
+    "deb": Target(DEVELOPERS, "build the Debian packages in dist/"),
+    "bundle": Target(DEVELOPERS, "pack what a machine without network needs"),
+    "release": Target(DEVELOPERS, "build all files of a release in dist/"),
     "licences": Target(DEVELOPERS, "write the page of licences"),
     "fuzz": Target(
-        DEVELOPERS, "libFuzzer on every parser of bytes", (),
+        DEVELOPERS, "run libFuzzer on every parser of bytes", (),
         {"SECONDS_EACH": Variable("", _whole), "TARGETS": Variable("")},
     ),
-    "help": Target(DEVELOPERS, "this list"),
+    "help": Target(DEVELOPERS, "print this list"),
 }  # fmt: skip
 PATTERN: Final = "experiment-"
 

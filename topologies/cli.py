@@ -499,7 +499,7 @@ def purge_command(options: PurgeOptions) -> int:
     _need_root()
     there = lifecycle.live_runs()
     if options.run_id not in there:
-        raise Failure(unknown("run", options.run_id, there or ["none: nothing of a run is here"]))
+        raise Failure(unknown("run", options.run_id, there or ["none: found nothing of a run"]))
     lifecycle.purge(options.run_id)
     return EXIT_OK
 

@@ -80,7 +80,7 @@ def chosen_walls() -> Walls:
     )
     if not walls.names and choice != NONE:
         raise WallError(
-            f"found nothing that keeps a guest in (no {choice.replace(ALL, 'namespaces, Landlock')}"
+            f"found no sandbox for the guest (no {choice.replace(ALL, 'namespaces, Landlock')}"
             f"); valid: a kernel with Landlock or user namespaces, or {VARIABLE}={NONE}, if all "
             "that runs in the guest may write your files"
         )
@@ -147,7 +147,7 @@ class WalledProcess:
             with contextlib.suppress(BrokenPipeError), self.warden.stdin as stdin:
                 stdin.write(json.dumps(asdict(order)).encode())
             line = report.readline()
-        found = json.loads(line) if line else {"error": "its warden ended without a word"}
+        found = json.loads(line) if line else {"error": "its warden ended without a message"}
         if "error" in found:
             raise WallError(str(found["error"]))
         try:

@@ -56,10 +56,10 @@ static bool check_header(const struct stats_header *h, size_t n, char why[STATS_
     if (h->ntables == 0 || h->ntables > STATS_TABLES_MAX)
         return refuse(why, "found %u tables; valid: 1 to %d", h->ntables, STATS_TABLES_MAX);
     if (!ends(h->boot_id, sizeof h->boot_id) || !is_name(h->program, sizeof h->program))
-        return refuse(why, "found a program's name that is none; valid: a-z, 0-9 and _");
+        return refuse(why, "found an invalid program name; valid: a-z, 0-9 and _");
     for (unsigned i = 0; i < STATS_LABELS; i++)
         if (!is_label_key(h->labels[i].key) || !ends(h->labels[i].text, sizeof h->labels[i].text))
-            return refuse(why, "label %u has no valid name or no end", i);
+            return refuse(why, "label %u has no valid name or no terminator", i);
     return true;
 }
 

@@ -29,7 +29,7 @@ class RateLimit:
     def __init__(self, rate_per_s: float, burst: float, max_keys: int = MAX_KEYS) -> None:
         if rate_per_s <= 0 or burst < 1:
             raise ValueError(
-                f"rate {rate_per_s}/s with burst {burst}: no client could ask anything"
+                f"rate {rate_per_s}/s with burst {burst}: no client could send a request"
             )
         self._rate_per_s = rate_per_s
         self._burst = burst

@@ -103,7 +103,7 @@ class _Connections:
         if len(self._open) > MAX_CONNECTIONS:
             waiting = (other for other in self._open if other.waits_for_client())
             oldest = next(waiting, connection)
-            self.log(f"{MAX_CONNECTIONS} connections are open: the oldest idle ones are ended")
+            self.log(f"{MAX_CONNECTIONS} connections are open: closing the oldest idle ones")
             if oldest is connection:
                 REFUSED.add(Reason.ALL_FULL)
                 return False

@@ -112,7 +112,7 @@ class Access:
             group = self.workgroups.by_token(match[1])
         if group is None:
             what = (
-                "the token is of no workgroup"
+                "no workgroup has this token"
                 if match is not None
                 else "the header is not 'Authorization: Bearer TOKEN'"
             )
@@ -146,7 +146,7 @@ def _too_many(who: str, wait_s: int) -> Refusal:
         429,
         "too-many-requests",
         "Too many requests",
-        f"{who} has asked too often; valid: again in {wait_s} s",
+        f"{who} sent too many requests; valid: again in {wait_s} s",
         (("retry-after", str(wait_s)),),
     )
 

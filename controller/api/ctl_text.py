@@ -140,7 +140,7 @@ def path_text(path: PathAnswer, counters: CountersAnswer) -> str:
         f"  dropped {_packets(root['spoofed'])} spoofed, {_packets(root['denied'])} denied",
     ]
     if counters["silent"]:
-        lines.append(f"switches that do not tell their counters: {', '.join(counters['silent'])}")
+        lines.append(f"switches that do not report their counters: {', '.join(counters['silent'])}")
     state = {place_text(leaf): leaf["state"] for leaf in path["leaves"]}
     head = ("LEAF", "STATE", "MULTICAST", "MISSING", "UNICAST", "SENT", "SPOOFED", "DENIED")
     rows = [

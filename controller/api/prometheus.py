@@ -78,7 +78,7 @@ def text_of(
     for switch, known in switches.items():
         labels = {"switch": switch}
         families.gauge(
-            "downpour_switch_up", "1: connected, and holds what it shall", labels, float(known)
+            "downpour_switch_up", "1: connected, and holds what it should", labels, float(known)
         )
     for (switch, port), count in unexpected.items():
         if port is None:
@@ -122,13 +122,13 @@ def _exposed(families: _Families) -> bytes:
 
 def _path(families: _Families, core: Core, path: MultipointPath, is_up: bool) -> None:
     labels = {"path": path.name}
-    text = "1: all switches of the path confirmed it and all leaves have a way"
+    text = "1: all switches of the path confirmed it and all leaves are reachable"
     families.gauge("downpour_path_up", text, labels, float(is_up))
     text = "Guaranteed rate; 0: best effort"
     families.gauge("downpour_path_rate_bits_per_second", text, labels, path.rate_bps)
     families.gauge("downpour_path_leaves", "Leaves of the path", labels, len(path.leaves))
     lost = len(unreached(core, path))
-    families.gauge("downpour_path_unreached_leaves", "Leaves without a way", labels, lost)
+    families.gauge("downpour_path_unreached_leaves", "Leaves that cannot be reached", labels, lost)
 
 
 def _counts(families: _Families, counts: PathCounts) -> None:

@@ -23,7 +23,7 @@ Responses = dict[int | str, dict[str, Any]]
 CheckEndpoints = Callable[[Caller, Sequence[Endpoint]], None]
 
 _KNOWN: Responses = {
-    200: {"model": ReservationModel, "description": "It was there already, and is as asked for"}
+    200: {"model": ReservationModel, "description": "It already exists, as requested"}
 }
 
 

@@ -251,9 +251,7 @@ def _answer(view: PathView, status: int, prefer: str | None) -> Response:
 
 
 Prefer = Annotated[str | None, Header(description="'return=minimal': a summary is enough")]
-_CREATED: Responses = {
-    200: {"model": PathModel, "description": "It was there already, and is as asked for"}
-}
+_CREATED: Responses = {200: {"model": PathModel, "description": "It already exists, as requested"}}
 
 
 def _paths(service: PathRequests, access: Access) -> APIRouter:

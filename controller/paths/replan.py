@@ -69,7 +69,7 @@ def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: 
     lost = unreached(core, new)
     what = f"path '{path.name}' re-routed"
     if lost:
-        what += f"; leaves without a way: {', '.join(map(str, lost))}"
+        what += f"; unreachable leaves: {', '.join(map(str, lost))}"
     return Step(what, path, new, draft.phases(), ledger, reservations.version)
 
 

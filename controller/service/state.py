@@ -375,8 +375,6 @@ class PathState:
         lost = unreached(self.core, path)
         if lost:
             self.incomplete.add(path.name)
-            LOG.error(
-                "path=%s no way leads to: %s", path.name, ", ".join(str(leaf) for leaf in lost)
-            )
+            LOG.error("path=%s no route to: %s", path.name, ", ".join(str(leaf) for leaf in lost))
         else:
             self.incomplete.discard(path.name)

@@ -220,7 +220,7 @@ class _Reader:
                 (*place, "name"),
                 f"name {name!r}",
                 f"1..{MAX_NAME_CHARS} letters, digits or ._-, not dots alone (and not "
-                f"'{OWNER.name}', who needs no token)",
+                f"'{OWNER.name}', which needs no token)",
             )
             return None
         flags = {}
@@ -257,9 +257,7 @@ class _Reader:
     def _digest(value: object) -> bytes:
         if not isinstance(value, str) or not _DIGEST.fullmatch(value):
             # It may be a token by mistake: not quoted.
-            raise ValueError(
-                "a digest that is none", "64 hexadecimal digits in quotes (of: sha256sum)"
-            )
+            raise ValueError("an invalid digest", "64 hexadecimal digits in quotes (of: sha256sum)")
         return bytes.fromhex(value)
 
     def _digest_of_file(self, value: object) -> bytes:

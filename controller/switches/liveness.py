@@ -266,7 +266,7 @@ class Liveness:
     def _wired_otherwise(self, end: End, source: End) -> list[News]:
         news: list[News] = []
         expected = self._directions[end].target
-        text = f"wired otherwise: {end} hears {source}, not {expected}"
+        text = f"wired differently: {end} hears {source}, not {expected}"
         for link in {id(k): k for k in (self._ends[end], self._ends.get(source)) if k}.values():
             for direction in self._of(link):
                 direction.good = 0

@@ -195,7 +195,9 @@ class Switchboard(Generic[D]):
             self._refuse(name, datapath)
 
     def _refuse(self, name: str, datapath: D) -> None:
-        self._warn("a second connection claims to be switch '%s', which is there: refused", name)
+        self._warn(
+            "a second connection claims to be switch '%s', which is connected: refused", name
+        )
         self.on_duplicate()
         self._close(datapath)
 

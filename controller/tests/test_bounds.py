@@ -88,7 +88,7 @@ def test_newer_connections_displace_silent_ones(
         with contextlib.suppress(ConnectionResetError):
             assert silent[0].recv(1) == b""
     lines = [line for line in caplog.messages if "connections are open" in line]
-    assert lines == ["4 connections are open: the oldest idle ones are ended"]
+    assert lines == ["4 connections are open: closing the oldest idle ones"]
 
 
 def test_event_stream_is_not_displaced(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

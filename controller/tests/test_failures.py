@@ -238,7 +238,7 @@ def test_links_that_are_wired_otherwise_are_reported_and_avoided(bench: Bench) -
         peers("s3-p3", "s2-p2")
         process.wait_until("the other way", lambda: uses(client, "s1", "s3"), 60)
         process.wait_until(
-            "a report", lambda: "wired otherwise: port" in bench.log(number).read_text()
+            "a report", lambda: "wired differently: port" in bench.log(number).read_text()
         )
         peers("s3-p1", "s4-p2")
         process.wait_until("link up", lambda: rises(bench, number) > risen, 60)

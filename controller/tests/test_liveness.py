@@ -236,7 +236,7 @@ def test_hand_off_link_depends_on_its_port_and_its_wiring(world: World) -> None:
     wrong = lldp.frame_of(lldp.Probe(0x99, 8, 1), b"another key")
     (news,) = world.liveness.packet_in(HAND_OFF, wrong, world.now_s)
     assert news.why == (
-        "wired otherwise: port 5 of switch 's3' hears port 8 of switch 'x', "
+        "wired differently: port 5 of switch 's3' hears port 8 of switch 'x', "
         "not port 7 of switch 'x'"
     )
     assert [n for _ in range(5) for n in world.liveness.packet_in(HAND_OFF, theirs, world.now_s)]
@@ -248,7 +248,7 @@ def test_links_that_are_wired_otherwise_are_reported_and_not_used() -> None:
     world.start()
     found = world.run(2)
     assert {n.link: n.is_up for n in found} == {"s1:s2": False, "s2:s3": False}
-    assert found[0].why.startswith("wired otherwise: port ")
+    assert found[0].why.startswith("wired differently: port ")
     world.wires = {A: B, B: A, C: D, D: C}
     assert sorted((n.link, n.is_up) for n in world.run(2)) == [("s1:s2", True), ("s2:s3", True)]
 

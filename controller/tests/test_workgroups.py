@@ -75,7 +75,7 @@ workgroups:
         ("workgroups:\n  - {name: owner}", ":2: found name 'owner'"),
         ("workgroups:\n  - {name: x}", "workgroup 'x' without a token; valid: token_sha256"),
         ("workgroups:\n  - {name: x, token_file: none}", "none: No such file"),
-        ("workgroups:\n  - {name: x, token_sha256: abc}", "a digest that is none"),
+        ("workgroups:\n  - {name: x, token_sha256: abc}", "an invalid digest"),
         ("workgroups:\n  - {name: x, colour: 1}", ":2: found key 'colour'; valid: name,"),
         ("workgroups:\n  - name: x\n    admin: 1", ":3: found 1; valid: true or false"),
         (

@@ -160,10 +160,10 @@ def check_file(document: Document) -> BandsFile:
             document.report((*place, "metric"), f"metric '{band.metric}'", "a metric" + hint)
             continue
         if band.low is None and band.high is None:
-            document.report(place, "a band without ends", "low, high or both")
+            document.report(place, "a band without limits", "low, high or both")
         elif band.low is not None and band.high is not None and band.low > band.high:
             found_text = f"low {number(band.low)} above high {number(band.high)}"
-            document.report((*place, "low"), found_text, "low up to high")
+            document.report((*place, "low"), found_text, "low at most high")
         try:
             _factor(METRICS[band.name], band.unit)
         except ValueError as error:

@@ -23,7 +23,7 @@ class Outcome:
 
     experiment: str
     findings: tuple[Finding, ...] = ()
-    problem: str = ""  # why the run could not be made; empty: it was
+    problem: str = ""  # why the run failed; empty: it was
     facts: Mapping[str, str] = field(default_factory=dict)  # what the reader needs to know of it
     failed: Mapping[str, str] = field(default_factory=dict)  # cell without a result -> why
     started: str = ""  # ISO 8601, UTC
@@ -48,7 +48,7 @@ class Outcome:
     def headline(self) -> str:
         """regression: 11 of 12 bands hold, outside: ffdr"""
         if self.problem:
-            return f"{self.experiment}: the run could not be made"
+            return f"{self.experiment}: the run failed"
         if self.failed and not self.findings:
             return (
                 f"{self.experiment}: no cell has a result, failed: {', '.join(sorted(self.failed))}"

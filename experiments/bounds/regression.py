@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour regression [NAME]`: a run held against the accepted bands of its metrics.
 
-Exit codes: 0 every metric is within its band; 1 one is not, or the run could not be made; 2 bad
+Exit codes: 0 every metric is within its band; 1 one is not, or the run failed; 2 bad
 usage or input; 3 only verdicts are outside, and others took this machine's processors. What is
 written for CI systems is complete or absent.
 """
@@ -68,8 +68,8 @@ def main(options: RegressionOptions) -> int:
     proposal: Path | None = options.update_bands
     if proposal is not None and (proposal.exists() or proposal.resolve() == path.resolve()):
         raise UsageError(
-            f"--update-bands: found {proposal}, which exists; valid: a new file, to be looked at "
-            "before it replaces the bands in force"
+            f"--update-bands: found {proposal}, which exists; valid: a new file, to review "
+            "before it replaces the current bands"
         )
     started = datetime.datetime.now(datetime.UTC)
     began = time.monotonic()
@@ -254,5 +254,5 @@ def _propose(
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), _shown(path), str(proposal), lineterm=""
     )
-    print("\n".join(lines) or "the measured values propose the bands that are in force")
-    print(f"Proposed bands: {proposal}; those in force, {_shown(path)}, are unchanged")
+    print("\n".join(lines) or "the measured values give the current bands")
+    print(f"Proposed bands: {proposal}; the current ones, {_shown(path)}, are unchanged")

@@ -71,7 +71,7 @@ class Page:
 def _text(raw: bytes) -> str:
     text, end, _ = raw.partition(b"\0")
     if not end:
-        raise PageError("a text without end")
+        raise PageError("an unterminated string")
     return text.decode("ascii", errors="replace")
 
 

@@ -90,7 +90,7 @@ def disk_of(where: Path, devices: Path = BLOCK_DEVICES) -> str:
     entry = devices / device
     if not entry.exists():
         raise DiskError(
-            f"'{where}' lies on no disk (device {device}); valid: a directory on a block device"
+            f"'{where}' is on no disk (device {device}); valid: a directory on a block device"
         )
     if (entry / "partition").exists():
         return (entry.resolve().parent / "dev").read_text().strip()

@@ -352,7 +352,7 @@ class Parameters(Block):
     )
     shaped_by: Literal["cell", "ldmd"] = Field(
         "cell",
-        description="of ldm7: who sets up the sender's two queues: the cell, or the publisher's"
+        description="ldm7: who sets up the sender's two queues: the cell, or the publisher's"
         " ldmd at its start (DRFSM21 2.2.3), with the same rate and buffer for both",
     )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
@@ -404,11 +404,11 @@ class Parameters(Block):
     )
     sender_bps: RateBps | None = Field(
         None,
-        description="of ldm6: upper limit of its token bucket (MPUP16 Fig. 4a)",
+        description="ldm6: upper limit of its token bucket (MPUP16 Fig. 4a)",
     )
     pull_path: PullPath = Field(
         "nic2",
-        description="of ldm7: the NIC for subscriptions and pulls; nic1: in the queue of FMTP's"
+        description="ldm7: the NIC for subscriptions and pulls; nic1: in the queue of FMTP's"
         " repairs, as in the scripts of MPUP16",
     )
     file_bytes: SizeBytes | None = Field(
@@ -416,19 +416,19 @@ class Parameters(Block):
     )
     fec: Fec = Field(
         "ldpc-triangle",
-        description="of fcast and m2c: the erasure code; m2c has ldpc-triangle and none",
+        description="fcast and m2c: the erasure code; m2c has ldpc-triangle and none",
     )
-    k: Symbols = Field(0, description="of fcast: source symbols per block at most; 0: its default")
-    order: Order = Field("shuffle", description="of fcast: order of the blocks in a round")
-    symbol_bytes: SymbolBytes = Field(1400, description="of fcast: bytes of data in a datagram")
+    k: Symbols = Field(0, description="fcast: source symbols per block at most; 0: its default")
+    order: Order = Field("shuffle", description="fcast: order of the blocks in a round")
+    symbol_bytes: SymbolBytes = Field(1400, description="fcast: bytes of data in a datagram")
     overhead_percent: Percent = Field(
         0,
-        description="of fcast: repair symbols for 100 source symbols; 0 means 50, or with rs as"
+        description="fcast: repair symbols for 100 source symbols; 0 means 50, or with rs as"
         " many as fit in blocks of 255",
     )
     tune_in_s: GapSeconds = Field(
         0.0,
-        description="of fcast: mean time between receivers that tune in (Poisson); 0: all "
+        description="fcast: mean time between receivers that tune in (Poisson); 0: all "
         "listen before the first symbol",
     )
     loss_period: Period = Field(
@@ -437,34 +437,34 @@ class Parameters(Block):
     )
     storage: Storage = Field(
         "in-place",
-        description="of fcast: where a receiver keeps symbols; the schemes of MSR-TR-99-14 need"
+        description="fcast: where a receiver keeps symbols; the schemes of MSR-TR-99-14 need"
         " fec rs, and crowd-bucket needs order sequential",
     )
     crowd: Crowd = Field(
-        4, description="of fcast: blocks that the schemes of MSR-TR-99-14 write at once"
+        4, description="fcast: blocks that the schemes of MSR-TR-99-14 write at once"
     )
-    io: Io = Field("cached", description="of fcast: whether receivers write through the page cache")
+    io: Io = Field("cached", description="fcast: whether receivers write through the page cache")
     disk_iops: Iops = Field(
         0,
-        description="of fcast: writes per second of the receivers' disk, native clock only; 0: "
+        description="fcast: writes per second of the receivers' disk, native clock only; 0: "
         "no limit",
     )
     cc: Cc = Field(
         "m2c",
-        description="of m2c: congestion control; m2c: our reading of M2C10, webrc: RFC 3738, "
+        description="m2c: congestion control; m2c: our reading of M2C10, webrc: RFC 3738, "
         "static: layers with a fixed rate",
     )
     leave_latency_ms: LeaveMs = Field(
         0,
-        description="of m2c: how long a group still arrives after a receiver left it, as behind"
+        description="m2c: how long a group still arrives after a receiver left it, as behind"
         " routers",
     )
-    slot_s: SlotSeconds = Field(10.0, description="of m2c: TSD, length of a time slot in seconds")
+    slot_s: SlotSeconds = Field(10.0, description="m2c: TSD, length of a time slot in seconds")
     quiescence_s: SlotSeconds = Field(
-        300.0, description="of m2c: QD, how long a channel rests at least, in seconds"
+        300.0, description="m2c: QD, the shortest rest of a channel, in seconds"
     )
     max_rate_bps: RateBps | None = Field(
-        None, description="of m2c: limit of each receiver's rate; by default what is sent"
+        None, description="m2c: limit of each receiver's rate; by default what is sent"
     )
     clock_offset_ms: OffsetMs = Field(
         0.0,

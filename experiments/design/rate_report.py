@@ -119,7 +119,7 @@ def report(trace: str, seed: int, asked: Asked) -> str:
     ]
     rates = sorted({1.0, *BESIDE})
     lines += [_row(serve(arrivals, found.rate_bps * share)) for share in rates]
-    lines.append("Loss, retransmissions and propagation come on top.")
+    lines.append("Loss, retransmissions and propagation are extra.")
     if repairs is not None:
         lines += ["", _fmtp(arrivals, found.rate_bps, repairs)]
     return "\n".join(lines) + "\n"

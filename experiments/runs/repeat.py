@@ -172,7 +172,7 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
         if network.is_file() and json.loads(network.read_text()) != json.loads(
             item.network.to_json()
         ):
-            found.append(f"{name}: the topology '{item.cell.topology}' makes another network now")
+            found.append(f"{name}: the topology '{item.cell.topology}' now makes another network")
     return found
 
 
@@ -292,14 +292,14 @@ def main(options: RepeatOptions) -> int:
     else:
         again = _run(original, options)
         known = read(again).raw
-    notes = [f"Other than in the run: {text}." for text in
+    notes = [f"Not as in the run: {text}." for text in
              _changes(changed(surroundings_of(original.raw), surroundings_of(known)))]  # fmt: skip
     programs = _changes(changed(programs_of(original.raw), programs_of(known)))
     notes += [f"Another program: {text}." for text in programs]
     both_virtual = original.clock == known.get("clock") == "virtual"
     outcome = compare(then, evaluate(again), to_the_digit=both_virtual and not notes)
     if both_virtual and notes:
-        notes.append("So the digits need not be the same: error bars decide.")
+        notes.append("So digits may differ: error bars decide.")
     before, after = environment_of(original.raw), environment_of(known)
     if before and after:
         notes += [f"Another environment: {text}." for text in _changes(changed(before, after))]

@@ -279,7 +279,7 @@ def _tell_resumed(
     run: RunDirectory, taken: Sequence[str], git: GitState, reporter: Reporter
 ) -> None:
     if not taken:
-        reporter.note("resumed: no complete cell of an interrupted run fits")
+        reporter.note("resumed: found no complete cell of an interrupted run that fits")
         return
     reporter.note(f"resumed: {', '.join(taken)}")
     other = [name for name in taken if run_of(run.cells / name).get("git") != git]

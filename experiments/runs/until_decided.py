@@ -115,7 +115,7 @@ class UntilDecided(Supply):
                 and any(is_about(at, item) for at in levels)
             ]
         self._begun |= {item.cell.cell for item in chosen}
-        self.stopped = "" if chosen else f"it has the {self._most} repeats that it may have"
+        self.stopped = "" if chosen else f"it has all {self._most} repeats allowed"
         self._note(f"{told}; {len(chosen)} more cells, up to repeat {self._repeats}")
         return repeat_by_repeat(ordered(chosen, *self._order))
 

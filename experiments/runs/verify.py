@@ -51,7 +51,7 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
-        return [f"{error}: it cannot be told whether its files were changed"]
+        return [f"{error}: cannot tell whether its files were changed"]
     return digests.compare(directory, files, expected)
 
 
@@ -144,7 +144,7 @@ def report(checked: Sequence[Checked]) -> str:
     if wrong:
         lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}")
     else:
-        lines.append(f"Verified: {text} are as they were and follow from the logs")
+        lines.append(f"Verified: {text} are unchanged and follow from the logs")
     return "\n".join(lines) + "\n"
 
 

@@ -122,7 +122,7 @@ def test_another_network_is_refused(run: Path) -> None:
     network["links"][0]["forward"]["delay_ms"] = 99.0
     (cell / "network.json").write_text(json.dumps(network))
     (problem,) = refusals(original, planned)
-    assert problem.startswith("ldm7-m8-r20-p1: the topology 'geni5' makes another network now")
+    assert problem.startswith("ldm7-m8-r20-p1: the topology 'geni5' now makes another network")
 
 
 def test_a_trace_file_that_is_gone_is_taken_from_the_run(tmp_path: Path, run: Path) -> None:

@@ -71,7 +71,7 @@ def accounts(evidence: Evidence) -> dict[str, Account]:
 def accounting(evidence: Evidence) -> Check:
     """Check the accounts: any difference is a loss (or a copy) that was not asked for."""
     if evidence.protocol not in WITH_OWN_LOGS:
-        text = "does not apply: its programs do not tell how many datagrams they sent"
+        text = "does not apply: its programs do not report how many datagrams they sent"
         return Check(NAME, "n/a", None, None, text)
     if evidence.protocol != "ldm7":
         text = "does not apply: TCP repairs what is lost on the way, and counts no datagrams"

@@ -76,16 +76,16 @@ class InventorySeen:
             text = f"{change['place']}: {change['what']}"
             wrong.setdefault(text, f"{text} (at {change['at_s']:.1f} s)")
         if self.changes_missed:
-            wrong["missed"] = "the kernel told of more changes than could be noted"
+            wrong["missed"] = "the kernel reported more changes than could be recorded"
         looks = sum(look["when"] == "meanwhile" for look in self.looks)
         return _listed(
             NAMES[1],
             list(wrong.values()),
-            f"the kernel told of no change, and {looks} looks at random moments found none",
+            f"the kernel reported no change, and {looks} looks at random moments found none",
         )
 
     def _quota(self) -> Check:
-        text = f"kept from the processors {self.throttled} times because a quota was used up"
+        text = f"stopped {self.throttled} times because a CPU quota was used up"
         return Check(NAMES[4], THROTTLED.status(self.throttled), 0, self.throttled, text)
 
 

@@ -214,7 +214,7 @@ class InFlight:
             text = "does not apply: links or competing flows lose packets on purpose"
             return Check(NAMES[4], "n/a", None, None, text)
         if self.branches_change:
-            text = "does not apply: what is on its way to one who leaves does not come"
+            text = "does not apply: packets on their way to a leaving subscriber do not arrive"
             return Check(NAMES[4], "n/a", None, None, text)
         check = self._share(NAMES[4], LOST, lambda f: f.lost, flights)
         if self.unseen and check.status != "pass":

@@ -60,7 +60,7 @@ def injected_loss(evidence: Evidence) -> list[Check]:
     if evidence.loss_of:
         return [_loss_of_each(evidence)]
     if arrived * evidence.loss < 10:
-        text = f"only {arrived} packets arrived at all receivers: nothing can be said"
+        text = f"only {arrived} packets arrived at all receivers: too few to judge"
         return [Check(name, "warn", evidence.loss, None, text)]
     found = dropped_all / arrived
     status = _within(dropped_all, arrived, evidence.loss)
@@ -164,7 +164,7 @@ def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
             status,
             evidence.loss_burst_packets,
             round(mean, 3),
-            f"{begun} bursts of {mean:.2f} packets in the mean at {len(counts)} receivers, each "
+            f"{begun} bursts of {mean:.2f} packets on average at {len(counts)} receivers, each "
             "within what its packets can meet of its pattern",
         )
     return [Check("injected loss", status, evidence.loss, round(share, 6), text), length]

@@ -76,8 +76,7 @@ SLOW_CLOCKSOURCES: Final = ("jiffies", "refined-jiffies")
 SAMPLING_SHARE: Final = Limits(
     0.25,
     1.0,
-    "of a core: what watches must not be what keeps the others from running; if it does is judged "
-    "by lag and run queue",
+    "of a core: observers must not slow the others; lag and run queue show whether they do",
 )
 NO_CPU_IN_VIRTUAL_TIME: Final = (
     "does not apply: virtual time stands still while a process computes, "
@@ -128,7 +127,7 @@ def _saturation(evidence: Evidence) -> list[Check]:
 def _processes(evidence: Evidence) -> list[Check]:
     load = evidence.load
     if load is None or load.elapsed_s <= 0 or not load.processes:
-        text = "the kernel does not tell the processes' times"
+        text = "the kernel does not report the processes' times"
         return [Check(name, "warn", None, None, text) for name in CPU_CHECKS[2:]]
     busiest = max(load.processes, key=lambda p: p.cpu_s)
     share = busiest.cpu_s / load.elapsed_s

@@ -104,7 +104,7 @@ def drops(evidence: Evidence) -> list[Check]:
                 "n/a",
                 None,
                 sum(d.packets for d in wanted),
-                "does not apply: that a full queue drops is what is asked for; "
+                "does not apply: full queues drop frames on purpose; "
                 + ("; ".join(f"{d.place}: {d.packets} ({d.what})" for d in wanted[:8]) or "none"),
             )
         )

@@ -15,7 +15,7 @@ NEARLY_FULL: Final = Limits(
     0.9,
     float("inf"),
     "of the limit: a burst a tenth larger would have been cut, and between two looks one may have "
-    "been; that frames were dropped is judged by the counters of drops",
+    "been; counters judge drops",
 )
 RMEM_PER_RCVBUF: Final = 2  # the kernel's limit is twice what was asked for, for frames' overhead
 

@@ -89,7 +89,7 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
     name = f"sender rate of {feed}" if feed else "sender rate"
     rate, seconds, certain = backlogged_rate(samples, asked)
     if seconds < RATE_DECIDABLE_S:
-        text = f"not decidable: the shaper was seen backlogged for {seconds:.1f} s only"
+        text = f"not decidable: the shaper had a backlog for only {seconds:.1f} s"
         return Check(name, "pass", asked, None, text)
     error = rate / asked - 1
     text = f"{rate / 1e6:.3f} Mbit/s ({100 * error:+.2f} %) over {seconds:.0f} s of backlog"
@@ -110,7 +110,7 @@ def borrowed_rate_check(
     asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
     rate, seconds, certain = backlogged_rate(samples, ceil_bps)
     if seconds < RATE_DECIDABLE_S:
-        text = f"not decidable: the shaper was seen backlogged for {seconds:.1f} s only"
+        text = f"not decidable: the shaper had a backlog for only {seconds:.1f} s"
         return Check(name, "pass", asked, None, text)
     text = f"{rate / 1e6:.3f} Mbit/s over {seconds:.0f} s of backlog, of which it may borrow"
     outside = max(rate / ceil_bps - 1, 1 - rate / rate_bps if certain else 0.0, 0.0)
@@ -143,7 +143,7 @@ def congestion_control(evidence: Evidence) -> Check:
     if not ok and name in evidence.tcp_asked:
         text += f", instead of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
     elif not ok:
-        text += f"; none of {asked} can be had: TCP's throughput under loss may collapse"
+        text += f"; none of {asked} is available: TCP's throughput under loss may collapse"
     return Check(
         "TCP congestion control", "pass" if ok else "warn", asked, evidence.tcp_found, text
     )

@@ -202,7 +202,7 @@ static void doctype(void *ctx, const char *name, const char *system, const char 
     (void)system;
     (void)public;
     (void)has;
-    stop(ctx, "a document type, which none needs");
+    stop(ctx, "a document type, which is not needed");
 }
 
 const char *fcast_fdt_get(const uint8_t *bytes, size_t len, struct fcast_fdt *out, char why[128])

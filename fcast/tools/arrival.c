@@ -226,8 +226,8 @@ void arrival_time(struct arrival *a)
     a->stale = st.stale;
     if (log_limit_take(a->log, "sender", "stale", 1, a->now_ns, &more))
         tell(a,
-             "refused datagrams by the time they say, %lld s %s: recorded and replayed, or a clock "
-             "is wrong; valid: --max-age (once a minute)",
+             "refused datagrams stamped %lld s %s: replayed, or a clock is wrong; "
+             "valid: --max-age (once a minute)",
              llabs((long long)st.stale_s), st.stale_s < 0 ? "ahead" : "ago");
 }
 

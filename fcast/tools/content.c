@@ -52,7 +52,7 @@ static enum content take(struct copy *c, const uint8_t *bytes, size_t len)
     switch (gunzip_take(c->gunzip, bytes, len)) {
     case GUNZIP_GOOD: return CONTENT_GOOD;
     case GUNZIP_SINK: return CONTENT_FAILED;
-    case GUNZIP_BAD: snprintf(j->why, sizeof j->why, "its data are no gzip"); break;
+    case GUNZIP_BAD: snprintf(j->why, sizeof j->why, "its data is not gzip"); break;
     case GUNZIP_TOO_MUCH:
         snprintf(j->why, sizeof j->why, "unpacked, more than the %llu bytes of %s",
                  (unsigned long long)(j->meta->has_length && j->meta->length < j->most_bytes
@@ -72,7 +72,7 @@ static enum content finish(struct copy *c)
     uint8_t found[EVP_MAX_MD_SIZE];
 
     if (c->gunzip && !gunzip_is_whole(c->gunzip)) {
-        snprintf(j->why, sizeof j->why, "its data end within gzip");
+        snprintf(j->why, sizeof j->why, "its data ends within gzip");
         return CONTENT_REFUSED;
     }
     if (c->gunzip && j->meta->has_length && j->written != j->meta->length) {

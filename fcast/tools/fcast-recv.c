@@ -273,7 +273,7 @@ static const char *why_end(const struct run *run)
         heard_ns = run->arrival.begun_ns;
     if (!run->timeout_ns || run->arrival.now_ns < heard_ns + run->timeout_ns)
         return NULL;
-    snprintf(text, sizeof text, "nothing came of the session for %llu s (--timeout)",
+    snprintf(text, sizeof text, "the session was silent for %llu s (--timeout)",
              (unsigned long long)(run->timeout_ns / SECOND_NS));
     return text;
 }

@@ -63,7 +63,7 @@
     X(blocks, COUNTER, 0, "Blocks of products received by multicast.")                        \
     X(duplicate_blocks, COUNTER, 0, "Blocks that were there already.")                        \
     X(products, COUNTER, 0, "Products completed.")                                            \
-    X(missed, COUNTER, 0, "Products that FMTP did not bring.")                                \
+    X(missed, COUNTER, 0, "Products that FMTP did not deliver.")                              \
     X(retx_requests, COUNTER, 0, "Requests for repairs by TCP.")                              \
     X(retx_blocks, COUNTER, 0, "Blocks that came by TCP.")                                    \
     X(repair_requests, COUNTER, 0, "Requests for repairs by multicast.")                      \

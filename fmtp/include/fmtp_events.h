@@ -10,13 +10,13 @@
 
 /* clang-format off */
 #define FMTP_EVENTS(X)                                                                              \
-    X(STARTED, "product_started", "core", "index, bytes, name", "The sender took it; a receiver has its BOP.") \
+    X(STARTED, "product_started", "core", "index, bytes, name", "The sender accepted it; a receiver has its BOP.") \
     X(SENT, "product_sent", "base", "index", "All its blocks were multicast.")                      \
     X(COMPLETED, "product_completed", "core", "index, retx_blocks, delay_s", "A receiver has all.") \
-    X(MISSED, "product_missed", "core", "index", "FMTP does not bring it.")                         \
-    X(WITHDRAWN, "product_withdrawn", "base", "index", "What came was not the sender's.")           \
+    X(MISSED, "product_missed", "core", "index", "FMTP does not deliver it.")                         \
+    X(WITHDRAWN, "product_withdrawn", "base", "index", "What arrived was not the sender's.")           \
     X(REFUSED, "product_refused", "base", "index, bytes", "A receiver has no room for it.")         \
-    X(RELEASED, "product_released", "core", "index, why", "The sender let it go.")                  \
+    X(RELEASED, "product_released", "core", "index, why", "The sender released it.")                  \
     X(JOINED, "receiver_joined", "core", "host, receivers", "A receiver connected.")                \
     X(LEFT, "receiver_left", "core", "host, receivers", "A connection ended.")
 /* clang-format on */

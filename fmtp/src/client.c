@@ -343,10 +343,10 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
     fmtp_keyx_agreed(c->keyx, &c->session);
     c->mac = fmtp_mac_new_verifier_of(c->session.mac, key, len);
     if (!c->mac) {
-        lose_for_good(c, "the sender's MAC key is none", 0);
+        lose_for_good(c, "the sender's MAC key is invalid", 0);
     } else if (fmtp_mac_level(c->mac) < least_level(c)) {
         char why[80];
-        snprintf(why, sizeof why, "the sender is of MAC level %u; asked for is at least %u",
+        snprintf(why, sizeof why, "the sender is of MAC level %u; required is at least %u",
                  fmtp_mac_level(c->mac), least_level(c));
         lose_for_good(c, why, 0);
     } else {
@@ -452,7 +452,7 @@ static void tcp_output(struct fmtp_client *c)
         }
     }
     if (c->state == UP && fmtp_receiver_stuck(c->core))
-        lose(c, "the sender does not take our requests", 0);
+        lose(c, "the sender does not accept our requests", 0);
     uint32_t events = EPOLLIN | (blocked || c->state == CONNECTING ? (uint32_t)EPOLLOUT : 0);
     if (c->tcp >= 0 && events != c->tcp_events &&
         tp_watch(c->epfd, c->tcp, EPOLL_CTL_MOD, events, &c->tcp) == 0)

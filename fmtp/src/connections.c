@@ -55,20 +55,20 @@ const char *fmtp_notice_text(enum fmtp_notice what)
 {
     static const char *const text[FMTP_NOTICES] = {
         "ended before its key exchange was done",
-        "refused: its host has all the connections that it may have",
+        "refused: its host has the most connections allowed",
         "refused: too many key exchanges of its host",
-        "refused: no place is left",
+        "refused: no place is free",
         "ended: its place went to a host that has fewer",
         "speaks no extension: it is repaired by TCP, the others by multicast",
         "asks for more repairs than the others can bear: it is repaired by TCP alone",
         "asks for less again: its repairs are multicast",
         "asks again for what its connection has brought: not sent again",
-        "sent what is no request",
+        "sent an invalid request",
         "speaks the originals' protocol: datagrams go without MACs until it and all others leave",
         ("refused: it speaks the originals' protocol, and datagrams carry MACs that it does not know "
          "(fmtp.mac_level 0 serves it)"),
         "refused: it has no key, or does not use it (fmtp.key_file)",
-        "refused: its key is another one, or somebody is in between (fmtp.key_file)",
+        "refused: its key differs, or somebody is in between (fmtp.key_file)",
     };
 
     return text[what];

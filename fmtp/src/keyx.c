@@ -284,7 +284,7 @@ static enum fmtp_keyx_status bad(struct fmtp_keyx *k, const char *why)
 }
 
 static const char no_key[] = "it has no key";
-static const char other_key[] = "its key is another one, or somebody is in between";
+static const char other_key[] = "its key differs, or somebody is in between";
 
 /* Sender: asks the receiver to prove that it has the key. */
 static enum fmtp_keyx_status challenge(struct fmtp_keyx *k, const uint8_t *text, size_t len)
@@ -442,12 +442,12 @@ static enum fmtp_keyx_status accept_sender(struct fmtp_keyx *k, const uint8_t *c
 
     EVP_PKEY_CTX_free(ctx);
     OPENSSL_cleanse(plain, sizeof plain);
-    return ok ? FMTP_KEYX_DONE : bad(k, "its answer is none of a sender of layout 2021");
+    return ok ? FMTP_KEYX_DONE : bad(k, "its answer is not that of a sender of layout 2021");
 }
 
 const char *fmtp_keyx_why(const struct fmtp_keyx *k)
 {
-    return k->why ? k->why : "what it says is no key exchange of layout 2021";
+    return k->why ? k->why : "its message is not a key exchange of layout 2021";
 }
 
 enum fmtp_keyx_distrust fmtp_keyx_distrust(const struct fmtp_keyx *k)

@@ -161,7 +161,7 @@ static void withdrawn(void *ctx, uint32_t index)
 
     progress("%s", "");
     if (!feed->told_forged)
-        fprintf(stderr, "fmtp-recv: forged datagrams; --mac 1 or 2 at the sender keeps them out\n");
+        fprintf(stderr, "fmtp-recv: forged datagrams; --mac 1 or 2 at the sender prevents them\n");
     feed->told_forged = true;
     qlog_event(feed->run->qlog, FMTP_EVENT_WITHDRAWN, "\"index\":%u,\"feed\":%d", index,
                feed->number);

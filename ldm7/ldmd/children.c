@@ -341,7 +341,7 @@ static void displace(struct children *c, size_t place)
     kill(ch->pid, SIGKILL);
     waitpid(ch->pid, NULL, 0);
     feeds_leave(c->feeds, ch->pid);
-    log_from(ch->from, "ended before it asked for anything: another needs its place");
+    log_from(ch->from, "ended before its first request: another connection needs its place");
     ch->pid = 0;
     places_leave(c->places, place);
 }
@@ -508,7 +508,7 @@ void children_end(struct children *c)
         if (signal_all(c, 0) == 0)
             break;
         if (!killed && now - start > KILL_AFTER_MS * 1000000ull) {
-            log_warn("%zu children do not end: killed", signal_all(c, SIGKILL));
+            log_warn("%zu children did not end: killed", signal_all(c, SIGKILL));
             killed = true;
         }
         poll(NULL, 0, 5);

@@ -41,7 +41,7 @@
     X(backlog_bytes, COUNTER, 0, "Bytes of their data.")                                       \
     X(duplicates, COUNTER, 0, "Products that the queue had already.")                          \
     X(rejected, COUNTER, 0, "Products malformed, with a wrong digest or without room.")        \
-    X(missed, COUNTER, 0, "Products that multicast did not bring.")                            \
+    X(missed, COUNTER, 0, "Products that multicast did not deliver.")                          \
     X(unavailable, COUNTER, 0, "Of these, products that the sender no longer had.")            \
     X(sessions, COUNTER, 0, "Subscriptions that were answered.")                               \
     X(receiving, GAUGE, 0, "1: FMTP is connected.")                                            \

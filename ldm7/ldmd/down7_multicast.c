@@ -189,8 +189,8 @@ void down7_withdrawn(void *ctx, uint32_t index)
     struct flight **at = find_flight(d, index);
 
     if (!d->told_forged)
-        log_warn("Forged datagrams: product %u is not the publisher's and is forgotten; "
-                 "fmtp.mac_level 1 or 2 keeps them out",
+        log_warn("Forged datagrams: product %u is not the publisher's and was dropped; "
+                 "fmtp.mac_level 1 or 2 prevents them",
                  index);
     d->told_forged = true;
     qlog_event(d->qlog, FMTP_EVENT_WITHDRAWN, "\"index\":%u", index);
@@ -220,8 +220,9 @@ void down7_let_go(struct down7 *d, uint64_t up_to)
         at = largest_flight(d);
         if (!at)
             return;
-        log_warn("Product %u of %u bytes makes room in the full queue: it is asked for again",
-                 (*at)->index, (*at)->size);
+        log_warn(
+            "Product %u of %u bytes was dropped to make room in the full queue; it is requested again",
+            (*at)->index, (*at)->size);
         fmtp_client_abandon(d->fmtp, (*at)->index);
         reject(d, at);
     } while (all);

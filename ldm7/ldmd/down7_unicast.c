@@ -199,7 +199,7 @@ bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now)
     if (!d->reservation || !stalled_must_go(&d->stalled, asked, d->ds.peer.last_in_ns, now))
         return false;
     log_peer_warn(d->rcv->host,
-                  "%s: a product of %u bytes that does not come on makes room in the full queue; "
+                  "%s: a stalled product of %u bytes was dropped to make room in the full queue; "
                   "disconnected: %s",
                   d->rcv->host, d->info.size, d->info.ident);
     return true;

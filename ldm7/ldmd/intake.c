@@ -266,7 +266,7 @@ bool intake_must_go(struct intake *in, uint64_t last_in_ns, uint64_t now_ns)
         !stalled_must_go(&in->stalled, pq_room_asked(in->queue, &up_to), last_in_ns, now_ns))
         return false;
     log_peer_warn(in->from,
-                  "%s: a product of %u bytes that does not come on makes room in the full queue; "
+                  "%s: a stalled product of %u bytes was dropped to make room in the full queue; "
                   "disconnected: %s",
                   in->from, in->info.size, in->info.ident);
     return true;

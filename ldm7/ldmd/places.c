@@ -188,7 +188,7 @@ enum places_verdict places_take(struct places *p, struct in_addr from, bool is_n
 const char *places_strverdict(enum places_verdict v)
 {
     static const char *const text[] = {
-        "accepted", "refused: its address has all the connections that it may have",
+        "accepted", "refused: its address has the most connections allowed",
         "refused: addresses that no entry names come too often", "refused: all places are taken"};
 
     return text[v];

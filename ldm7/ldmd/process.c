@@ -94,10 +94,10 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
     int e = errno;
     char available[200];
     read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
-    snprintf(err, err_bytes,
-             "the kernel does not take congestion control \"%s\": %s; available: %s", name,
+    snprintf(err, err_bytes, "the kernel refuses congestion control \"%s\": %s; available: %s",
+             name,
              e == ENOENT  ? "unknown name (ctcp-load gives the kernel Circuit TCP)"
-             : e == EPERM ? "it is for root only"
+             : e == EPERM ? "only root may use it"
                           : strerror(e),
              available);
     return -1;

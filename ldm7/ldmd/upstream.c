@@ -214,8 +214,7 @@ static bool must_let_go(struct upstream *u)
         return false;
     log_peer_warn(
         u->peer.host,
-        "%s: does not take what it is sent while the product queue is full; disconnected, it "
-        "may come again",
+        "%s: does not read while the product queue is full; disconnected; it may connect again",
         u->peer.host);
     return true;
 }

@@ -17,7 +17,7 @@ static const char help[] =
     "  -t, --timeout SECONDS  wait this long for each (default 10)\n"
     "  -i, --interval SECONDS repeat every SECONDS; 0: once (default 25 on a terminal, else 0)\n"
     "  -q, --quiet            print no lines, only set the exit status\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. Exit status: 0 all respond (at the last time),\n"
+    "Here -h names a host; --help prints the help. Exit status: 0 all respond (at the last time),\n"
     "1 one does not, 2 bad usage.\n";
 
 enum { HOSTS_MAX = 1000 };

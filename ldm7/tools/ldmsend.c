@@ -25,7 +25,7 @@ static const char help[] =
     "  -f, --feed FEED        feed type of the products (default EXP)\n"
     "  -s, --seqno NUMBER     sequence number of the first (default 0)\n"
     "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. Exit status: 0 the server accepted all files, 1 it refused,\n"
+    "Here -h names a host; --help prints the help. Exit status: 0 the server accepted all files, 1 it refused,\n"
     "or the connection failed, 2 bad usage or an unreadable FILE.\n";
 
 static const struct option options[] = {
@@ -57,7 +57,7 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
     }
     if (strlen(name) == 0 || strlen(name) > PQ_IDENT_MAX || st.st_size > UINT32_MAX) {
         log_error(
-            "\"%s\" can be no product; valid: a name of 1 to %d bytes, at most 4294967295 bytes",
+            "\"%s\" cannot be a product; valid: a name of 1 to %d bytes, at most 4294967295 bytes",
             name, PQ_IDENT_MAX);
         exit(TOOL_USAGE);
     }

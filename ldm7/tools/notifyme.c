@@ -25,7 +25,7 @@ static const char help[] =
     "  -O, --origin           also log the origin\n"
     "  -T, --total SECONDS    give up when the server is unreachable for this long (default 300)\n"
     "  -t, --timeout SECONDS  wait this long for an answer (default 25)\n" TOOL_HELP_TEXT
-    "Here -h needs a host: the help is --help. notifyme logs each product even without -v, and with -x\n"
+    "Here -h names a host; --help prints the help. notifyme logs each product even without -v, and with -x\n"
     "its signature. Exit status: 0 ended by SIGINT or SIGTERM, 1 the server refused or was unreachable,\n"
     "2 bad usage.\n";
 

@@ -203,7 +203,7 @@ int main(int argc, char **argv)
     if (optind + 1 < argc)
         tool_usage("unexpected argument \"%s\"", argv[optind + 1]);
     if (sanity && (interval_s > 0 || offset_s >= 0))
-        tool_usage("-s looks at the whole queue: it goes neither with -o nor with -i");
+        tool_usage("-s checks the whole queue: it cannot be combined with -o or -i");
     j.q = tool_open(queue, false);
     tool_catch_signals();
     if (output && !(j.out = open_output(output, tmp, sizeof tmp))) {

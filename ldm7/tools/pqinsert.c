@@ -457,7 +457,7 @@ static int replay_trace(struct arguments *a, int nfiles)
     struct replay_options *r = &a->replay;
 
     if (nfiles > 0 || a->for_files)
-        tool_usage("FILE, -i, -n, -p and -s do not go with --trace");
+        tool_usage("FILE, -i, -n, -p and -s cannot be combined with --trace");
     default_name(r->trace_name, a->default_name, sizeof a->default_name);
     r->ident = a->name ? a->name : a->default_name;
     if (!*r->ident || strlen(r->ident) > NAME_MAX_BYTES)
@@ -475,10 +475,10 @@ int main(int argc, char **argv)
     if (a.replay.trace_name)
         return replay_trace(&a, argc - optind);
     if (a.for_replay)
-        tool_usage("--duration, --scale, --seed, --start-delay, --full-wait and --name go with "
-                   "--trace only");
+        tool_usage(
+            "--duration, --scale, --seed, --start-delay, --full-wait and --name need --trace");
     if (a.stdin_bytes && optind < argc)
-        tool_usage("-n is for standard input: it does not go with FILE");
+        tool_usage("-n is for standard input: it cannot be combined with FILE");
     struct source *src = &a.source;
     snprintf(src->model.origin, sizeof src->model.origin, "%s", a.origin);
     src->q = tool_open(a.queue, true);

@@ -296,12 +296,12 @@ static const char *why_end(const struct run *run)
     if (fcast_receiver_is_closed(run->files))
         return "the sender ended the session before the file was here";
     if (m2c_receiver_ended(run->core) == M2C_CC_SILENT)
-        return "nothing came of the session for long";
+        return "the session was silent for too long";
     if (m2c_receiver_ended(run->core) == M2C_CC_STUCK)
-        return "the session's time slot did not change for long; is --slot the sender's?";
+        return "the session's time slot has not changed for too long; is --slot the sender's?";
     if (run->timeout_ns && !run->first_ns &&
         run->arrival.now_ns >= run->arrival.begun_ns + run->timeout_ns)
-        return "nothing came of the session (--timeout)";
+        return "the session was silent until --timeout";
     return NULL;
 }
 

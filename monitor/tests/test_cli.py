@@ -99,7 +99,7 @@ def test_what_is_refused(tmp_path: Path, called: Called) -> None:
     with (tmp_path / "endless.om").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
     for name, said in (
-        ("bytes.om", "found bytes that are no text"),
+        ("bytes.om", "found bytes that are not text"),
         ("wrong.csv", "line 1: found no column time_s"),
         ("empty", "found no logs/counters.jsonl; valid: a run made with --monitor"),
         ("nowhere", "No such file"),

@@ -93,7 +93,7 @@ def parts(
     if cell.protocol in ("fcast", "m2c"):
         reason = "its sender sends all by multicast: nothing is repaired or pulled"
     elif cell.protocol not in WITH_OWN_LOGS:
-        reason = "only LDM7 reports what the sender's bytes were"
+        reason = "only LDM7 reports what the sender's bytes were for"
     elif cell.protocol != "ldm7":
         reason = "LDM6 sends everything by TCP, a copy for each receiver"
     elif start is None or end is None or key not in end.classes:
@@ -175,7 +175,7 @@ def delivery_values(
     sent for each byte that reached a receiver, times m."""
     arrived = [p.size_bytes for r in receivers.values() for p in r.arrivals]
     if not sent.order or not receivers:
-        reason = sent.reason or "no receiver's log tells of products"
+        reason = sent.reason or "no receiver's log mentions products"
         names = ("wire_per_delivered", "products_missing")
         return {name: absent("products" * ("missing" in name), reason) for name in names}
     missing = Value(float(len(sent.order) * cell.m - len(arrived)), "products")

@@ -105,9 +105,9 @@ def _formula(cell: Cell, symbols: int) -> Value:
     """What the formula says of the cell's code."""
     parameters = cell.parameters
     if parameters.get("fec") != "rs":
-        return absent("", "the formula is of Reed-Solomon codes")
+        return absent("", "the formula is for Reed-Solomon codes")
     if parameters.get("loss_burst_packets", 1.0) != 1.0 or parameters.get("loss_period"):
-        return absent("", "the formula is of independent losses")
+        return absent("", "the formula is for independent losses")
     k = int(str(parameters.get("k") or 200))
     groups = math.ceil(symbols / k)
     return Value(expected_files(math.ceil(symbols / groups), groups, cell.loss), "")

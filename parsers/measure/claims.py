@@ -48,7 +48,7 @@ EQUAL_AT_MOST = 0.1  # difference, of the counterpart
 TREND_P = 0.05
 RANKED_FROM = 6  # repeats; with fewer no p of Wilcoxon's test is below 0.05
 NO_CELL = "no cell was run under these conditions"
-NO_MORE = "it was asked for no more: --until-decided adds repeats"  # this run
+NO_MORE = "no more repeats were requested: --until-decided adds them"  # this run
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ def _linear(claim: Claim, line: Line) -> Part:
     if fit.slope.high < 0:
         return Part(line.label, NOT_HELD, numbers, "it falls", sees)
     if fit.r2 < least:
-        reason = f"R² is below {least:g}: it rises otherwise"
+        reason = f"R² is below {least:g}: it rises differently"
         return Part(line.label, NOT_HELD, numbers, reason, sees)
     reason = f"R² is at least {least:g} ({fit.slope.method})"
     return Part(line.label, HELD, numbers, reason, sees)

@@ -27,7 +27,7 @@ UNITS: Final = {
     "jain": "",
 }  # of all others %
 CONVERGED: Final = 10  # slots after which two sessions are compared
-NO_FILE: Final = "defined for one file alone"
+NO_FILE: Final = "defined for a single file"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def layers_values(
     if data is not None:
         values |= _by_layers(data)
     else:
-        none = "defined for layered multicast alone"
+        none = "defined for layered multicast only"
         values |= {n: _absent(n, none) for n in OVERHEADS}
         values |= _by_others(cell, arrived_s, *counters)
     values |= _beside(cell, *counters)

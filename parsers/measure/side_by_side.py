@@ -230,7 +230,7 @@ class Repeats:
     receivers: tuple[Sameness, ...]
     files_same: int
     files_different: tuple[str, ...]  # also those that not all have
-    different_inputs: tuple[str, ...] = ()  # what was not the same beforehand
+    different_inputs: tuple[str, ...] = ()  # inputs that differ
 
     @property
     def different_metrics(self) -> tuple[str, ...]:

@@ -52,7 +52,7 @@ def storage_values(
     that many blocks: means over them."""
     uses = [r.disk for r in receivers if r.disk is not None]
     if not uses:
-        return {n: absent(_UNITS.get(n, "B"), "the logs do not say it") for n in NAMES}
+        return {n: absent(_UNITS.get(n, "B"), "the logs do not say") for n in NAMES}
     scheme = str(parameters.get("storage", "in-place"))
     return {
         "disk_rate": _rate(uses, blocks * int(str(parameters.get("symbol_bytes") or 1024))),

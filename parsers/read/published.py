@@ -47,7 +47,7 @@ def _wrong(valid: str) -> PydanticCustomError:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise _wrong("a text that is not empty")
+        raise _wrong("a string that is not empty")
     return " ".join(value.split())
 
 

@@ -76,7 +76,7 @@ def render_brief(
         room = left - len(table) - min(len(doubts), max(4, left // 3))
         if one.rows and room > LEAST_TABLE:
             table += ["", *_table(one, width, room - 1)]
-    doubts = _cut(doubts, left - len(table), "More doubts: see the page.")
+    doubts = _cut(doubts, left - len(table), "More warnings: see the page.")
     return "\n".join([*top, *table, *doubts, "", *end]) + "\n"
 
 

@@ -77,7 +77,7 @@ def repeats_text(found: Repeats) -> str:
 
 
 def _beforehand(different: Sequence[str]) -> str:
-    return f"; not the same beforehand: {', '.join(different)}" if different else ""
+    return f"; different inputs: {', '.join(different)}" if different else ""
 
 
 def _spread_table(found: Repeats) -> Table:
@@ -253,7 +253,7 @@ def inputs_section(comparison: Comparison) -> Section | None:
     header = ("What", *(c.name for c in comparison.columns))
     rows = tuple((name, *row) for name, row in comparison.different_inputs.items())
     table = Table("", header, rows, frozenset(header), 30)
-    return Section(f"{comparison.conditions.label}: what was not the same beforehand", (), (table,))
+    return Section(f"{comparison.conditions.label}: inputs that differ", (), (table,))
 
 
 def findings(comparisons: Sequence[Comparison]) -> list[str]:

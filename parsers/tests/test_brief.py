@@ -191,7 +191,7 @@ def test_many_doubts_and_rows_give_way() -> None:
     lines = render_brief(brief, PAGE).splitlines()
     assert len(lines) == 40
     assert "The page says more." in lines
-    assert "More doubts: see the page." in lines
+    assert "More warnings: see the page." in lines
     assert "INVALID: do not use these figures." in lines
     assert any(line.endswith("more in the page)") for line in lines)
 

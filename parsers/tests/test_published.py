@@ -119,7 +119,7 @@ def wrong(model: type[PaperValue] | type[Claim] | type[Figure], raw: dict[str, A
         ({"unit": "s"}, "unit 's' of nic_bandwidth: valid are bit/s"),
         ({"value": None}, "a value or a text"),
         ({"published": 3600}, "published: Extra inputs"),
-        ({"source": " "}, "source: a text that is not empty"),
+        ({"source": " "}, "source: a string that is not empty"),
     ],
 )
 def test_mistakes_in_a_row(change: dict[str, Any], expected: str) -> None:

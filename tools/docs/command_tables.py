@@ -58,7 +58,7 @@ def factors() -> str:
         rows.append(f"| `{name}` | {field.description or parameter.description} |")
     for name in JoinLeaveFactors.model_fields:
         field = {**JoinLeaveSpec.model_fields, **SubscriptionsSpec.model_fields}[name]
-        rows.append(f"| `{name}` | of kind `join-leave`: {field.description} |")
+        rows.append(f"| `{name}` | join-leave: {field.description} |")
     return "\n".join(rows) + "\n"
 
 

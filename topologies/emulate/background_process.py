@@ -92,4 +92,4 @@ def start(
         with contextlib.suppress(FileNotFoundError):  # it has removed all that was its own
             said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
     end(process)
-    return said.strip() or f"its process ended without a word ({_end_of(process)})"
+    return said.strip() or f"its process ended without a message ({_end_of(process)})"

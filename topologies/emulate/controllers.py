@@ -91,7 +91,7 @@ class Controllers:
         that are off) are connected and hold what they shall. NetworkError."""
         controller = self.of(domain)
         if controller.alive:
-            raise NetworkError(f"the controller of {domain} runs already")
+            raise NetworkError(f"the controller of {domain} is already running")
         controller.start(self._network_file)
         controller.wait_listening()
         controller.wait_connected(self._switches_of(domain) - set(without))
@@ -103,7 +103,7 @@ class Controllers:
         if not self._lease_s:
             raise NetworkError(f"{domain}: no standby without a lease (open_emulation: lease_s)")
         if domain in self._standbys:
-            raise NetworkError(f"{domain} has a standby already")
+            raise NetworkError(f"{domain} already has a standby")
         port = first.port + STANDBY_PORT_OFFSET
         standby = make_controller(
             domain, port, self._state_dir, role="standby", options=first.options

@@ -254,7 +254,7 @@ class Emulation:
         ]
         foreign = self._controllers.foreign
         if foreign is not None and not foreign.alive:
-            problems.append(f"the way to {foreign.address} has ended")
+            problems.append(f"the relay to {foreign.address} has ended")
         return problems
 
     # -- faults ---------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ class Links:
         """NetworkError: no such link, broken already, or the kernel did not do it."""
         found = self._found(name)
         if name in self._broken:
-            raise NetworkError(f"link '{name}' is cut already")
+            raise NetworkError(f"link '{name}' is already cut")
         if found.made is Made.PATCH:
             check(["ovs-vsctl", *patch_peers(found.link, silent=silent)[1:]])
         elif silent:

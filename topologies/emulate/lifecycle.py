@@ -134,7 +134,7 @@ def announce(run_id: str, *, kind: str, topology: str) -> Path:
 def _make_directory(run_id: str, kind: str, topology: str, *, announced: bool = False) -> None:
     """Make the run's directory, with its state in it from the first moment. NetworkError."""
     if state_directory(run_id).exists() or namespace_path(run_id).exists():
-        raise NetworkError(f"run '{run_id}' exists already (end it with: down)")
+        raise NetworkError(f"run '{run_id}' already exists (end it with: down)")
     new = marks.STATE_ROOT / f".{os.getpid()}.{run_id}"
     marks.make_directory(new)
     try:
@@ -175,7 +175,7 @@ def enter(
     _check_id(run_id)
     require_root()
     if threading.active_count() != 1:
-        raise NetworkError("a run can only be entered by a process with a single thread")
+        raise NetworkError("only a process with a single thread can enter a run")
     # First the directory with the owner's name: from now on the run can be found.
     if announced:
         try:
@@ -300,7 +300,7 @@ def _remove_directory(directory: Path) -> str:
         if not directory.exists():
             return ""
         time.sleep(0.01)
-    return complaint or f"{directory}: it is made again and again"
+    return complaint or f"{directory}: something keeps making it again"
 
 
 def mounts_below(directory: Path, mountinfo: str) -> list[str]:

@@ -86,8 +86,8 @@ class RemoteController(Controller):
         while not attendant.exists():
             if time.monotonic() > deadline:
                 raise NetworkError(
-                    f"{HOST_VARIABLE}={self.host}: no process attends {marks.STATE_ROOT} there; "
-                    f"valid: there, `python -m controller attend {marks.STATE_ROOT}`"
+                    f"{HOST_VARIABLE}={self.host}: no process attends {marks.STATE_ROOT}; "
+                    f"valid: run there `python -m controller attend {marks.STATE_ROOT}`"
                 )
             time.sleep(0.1)
         owner = attendant.stat()

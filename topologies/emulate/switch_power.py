@@ -30,7 +30,7 @@ class SwitchPower:
             valid = ", ".join(s.name for s in self._network.switches)
             raise NetworkError(f"found switch '{name}'; valid: {valid}")
         if name in self._dark:
-            raise NetworkError(f"switch '{name}' is off already")
+            raise NetworkError(f"switch '{name}' is already off")
         dark = [k for k in self._links.links_of(name) if k not in self._links.broken]
         for link in dark:
             self._links.cut(link)

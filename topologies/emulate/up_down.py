@@ -124,7 +124,7 @@ def up(
 def _refuse_second(running: Sequence[str]) -> None:
     """NetworkError if there is one."""
     if running:
-        raise NetworkError(f"network '{running[0]}' is up already (end it with: down)")
+        raise NetworkError(f"network '{running[0]}' is already up (end it with: down)")
 
 
 def _is_before(other: str, run_id: str) -> bool:

@@ -94,14 +94,14 @@ class HostChecks(Checks):
                 subnet = lane_subnet(self.spec, lane)
                 group = lane_group(self.spec, lane)
             except ValueError:  # beyond 255.255.255.255
-                self.error(place, f"{lanes} lanes", "as many as there are addresses behind")
+                self.error(place, f"{lanes} lanes", "as many as there are addresses")
                 return
             if subnet.overlaps(control):
                 found = f"{lanes} lanes: {subnet} of lane {lane} overlaps the control network's"
                 self.error(place, found, f"a path_subnet with {lanes} free ones from it on")
             if not group.is_multicast:
                 found = f"{lanes} lanes: {group} of lane {lane} is no group"
-                self.error(place, found, "a multicast_group with free ones behind it")
+                self.error(place, found, "a multicast_group with free ones after it")
         self._lane_vlans(lanes)
 
     def _lane_vlans(self, lanes: int) -> None:
@@ -119,7 +119,7 @@ class HostChecks(Checks):
                 if vlan > last or other != name:
                     found = f"vlan: {segment.vlan} with {lanes} lanes, which takes {vlan}"
                     why = (
-                        f"an id with {lanes - 1} more up to {last}, the last of link {title}"
+                        f"an id with {lanes - 1} more below {last + 1}, as link {title} ends there"
                         if vlan > last
                         else f"{lanes} ids that segment '{other}' does not have"
                     )
@@ -163,7 +163,7 @@ class HostChecks(Checks):
             self.error(place, f"no delay for site '{site}'", f"{site}: milliseconds")
         for site in delays.keys() - sites - static:
             valid = one_of(sites, "none") + did_you_mean(site, sites)
-            self.error((*place, site), f"site '{site}', where no host stands", valid)
+            self.error((*place, site), f"site '{site}', without a host", valid)
 
 
 def check_reachable(document: Document, spec: TopologySpec, hosts: tuple[PlannedHost, ...]) -> None:

@@ -85,7 +85,7 @@ class LinkChecks(ImpairmentChecks):
                 found = f"{title} between two static domains"
                 self.error(place, found, "a link with an end in a controller domain")
             elif ends_ok and link.cost is not None and not pair <= self.controlled:
-                found = f"cost: {link.cost:g} on {title}, an end of which is a static domain's"
+                found = f"cost: {link.cost:g} on {title}, which ends in a static domain"
                 valid = "cost only between two controller switches, where paths have a choice"
                 self.error((*place, "cost"), found, valid)
             if pair in seen:

@@ -136,7 +136,7 @@ class _Builder:
         self.document.lines.setdefault(place, line)
         self.values += 1
         if self.values > MAX_VALUES or len(place) > MAX_DEPTH:
-            found = "too many values or too deep nesting"
+            found = "too many values or too deeply nested"
             raise TopologyErrors([Error(self.document.file, line, found, "a topology")])
         if isinstance(node, MappingNode):
             return self._mapping(node, place)
@@ -147,7 +147,7 @@ class _Builder:
             return self.constructor.construct_object(node, deep=True)
         except (YAMLError, ValueError):
             self.document.errors.append(
-                Error(self.document.file, line, f"'{node.value}'", "a text, number or truth value")
+                Error(self.document.file, line, f"'{node.value}'", "a string, number or boolean")
             )
             return None
 
@@ -157,8 +157,8 @@ class _Builder:
             line = key_node.start_mark.line + 1
             key = key_node.value if isinstance(key_node, ScalarNode) else None
             if not isinstance(key, str):
-                found = "a key that is not a text"
-                self.document.errors.append(Error(self.document.file, line, found, "a text"))
+                found = "a key that is not a string"
+                self.document.errors.append(Error(self.document.file, line, found, "a string"))
                 continue
             if key in mapping:
                 first = self.document.lines[(*place, key)]

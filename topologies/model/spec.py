@@ -48,7 +48,7 @@ def _checked(parse: Callable[[object], object]) -> PlainValidator:
 
 def _text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("a text that is not empty")
+        raise ValueError("a string that is not empty")
     return " ".join(value.split())
 
 
@@ -268,7 +268,7 @@ class DomainSpec(Block):
     """A network under one administration."""
 
     controlled_by: ControlledBy = Field(
-        description="controller: dynamic multipoint paths; static: segments fixed beforehand"
+        description="controller: dynamic multipoint paths; static: fixed segments"
     )
 
 
@@ -281,7 +281,7 @@ class ImpairmentSpec(Block):
     loss: Loss | None = Field(None, description="probability that a frame is lost, independently")
     queue_bytes: SizeBytes | None = Field(
         None,
-        description="at least rate x round trip of the link; left out: that, or 150 kB if more",
+        description="at least rate x round trip of the link; default: that, or 150 kB if larger",
     )
 
 
@@ -303,7 +303,7 @@ class HostSpec(Block):
     kind: Literal["host"]
     role: Role = Field(description="publisher or subscriber")
     attached_to: NodeName = Field(description="switch of a static domain; makes the link")
-    site: NodeName | None = Field(None, description="where it stands; left out: its domain")
+    site: NodeName | None = Field(None, description="its site; default: its domain")
     access: AccessSpec | None = Field(None, description="impairments of its link")
 
 
@@ -328,10 +328,10 @@ class LinkSpec(ImpairmentSpec):
     a: NodeName = Field(description="a switch")
     b: NodeName = Field(description="a switch")
     vlan_range: VlanRange = Field(
-        (VLAN_MIN, VLAN_MAX), description="VLAN ids that may be used on it, both included"
+        (VLAN_MIN, VLAN_MAX), description="VLAN ids for paths and segments on it, first and last"
     )
     cost: Cost | None = Field(
-        None, description="what it costs a path to cross it; left out: delay in us, plus 1"
+        None, description="cost of the link for a path; default: delay in us, plus 1"
     )
     a_to_b: ImpairmentSpec | None = Field(None, description="overrides a -> b")
     b_to_a: ImpairmentSpec | None = Field(None, description="overrides b -> a")
@@ -344,7 +344,7 @@ class SegmentSpec(Block):
     to: NodeName = Field(description="the controlled switch where the segment ends")
     vlan: Vlan = Field(description="VLAN id on the link between the two")
     hosts: tuple[NodeName, ...] | None = Field(
-        None, description="left out: all hosts attached to `through`"
+        None, description="default: all hosts attached to `through`"
     )
 
 
@@ -363,8 +363,8 @@ class TopologySpec(Block):
     """A topology file of Downpour."""
 
     name: NodeName = Field(description="the topology's name")
-    description: Text = Field(description="what the network is, in a line")
-    source: Text = Field(description="where the delays and rates come from")
+    description: Text = Field(description="the network in one line")
+    source: Text = Field(description="source of the delays and rates")
     parameters: dict[str, ParameterSpec] = {}
     addresses: AddressesSpec = Field(description="{path_subnet, multicast_group}")
     domains: dict[str, DomainSpec] = Field(description="{name: {controlled_by}, ...}")

@@ -331,7 +331,7 @@ def _read_back_one(
             problems.append(f"netem's limit is {netem.get('limit')} frames")
     if d.mechanism == "relay":
         if line is None:
-            problems.append("wire-relay does not carry it")
+            problems.append("wire-relay does not serve it")
         else:
             delay, jitter = line["delay_us"] / 1000, line["jitter_us"] / 1000
             loss = float(line["loss"])
@@ -348,7 +348,7 @@ def _read_back_one(
         shown_queue = queue
     discipline, as_long = _found_discipline(by_kind, d.asked)
     if not as_long:
-        problems.append(f"the limit of {discipline} is not the queue's")
+        problems.append(f"{discipline} has another limit than the queue")
     found = Impairment(rate, round(delay, 6), round(jitter, 6), loss, shown_queue, discipline)
     problems += mismatches(d.asked, found)
     return LinkReadback(

@@ -17,8 +17,8 @@ from topologies.emulate import background_process
         ('echo \'["ready", ""]\' >&$0', None),
         ('echo \'["progress", "half"]\' >&$0; echo \'["failed", "no room"]\' >&$0', "no room"),
         ("echo broken >&2; exit 1", "broken"),
-        ("exit 3", "its process ended without a word (exit code 3)"),
-        ("kill -9 $$", "its process ended without a word (SIGKILL)"),
+        ("exit 3", "its process ended without a message (exit code 3)"),
+        ("kill -9 $$", "its process ended without a message (SIGKILL)"),
     ],
 )
 def test_why_it_is_not_ready(tmp_path: Path, script: str, why: str | None) -> None:

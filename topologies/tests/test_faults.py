@@ -137,7 +137,7 @@ def test_switch_without_power_and_back() -> None:
         emulation.stop_switch("sw")
         assert not reaches(emulation)
         wait_for_port("up", 1, False)
-        with pytest.raises(NetworkError, match="'sw' is off already"):
+        with pytest.raises(NetworkError, match="'sw' is already off"):
             emulation.stop_switch("sw")
         with pytest.raises(NetworkError, match="found switch 'nobody'; valid: sw, up"):
             emulation.stop_switch("nobody")

@@ -229,7 +229,7 @@ def test_without_root(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
             ("geni5-12ab34", "x-ldm6"),
             "found run 'geni5-12ab3'; valid: geni5-12ab34, x-ldm6 (nearest",
         ),
-        ((), "found run 'geni5-12ab3'; valid: none: nothing of a run is here"),
+        ((), "found run 'geni5-12ab3'; valid: none: found nothing of a run"),
     ],
 )
 def test_purge_of_what_is_not_there(

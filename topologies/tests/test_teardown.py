@@ -113,7 +113,7 @@ def test_up_status_shell_down_and_down_again(before: Before) -> None:
     run_id = own_run()
     assert "downpour shell wsu1" in up.stdout and "curl" in up.stdout
     again = cli("up", "geni5")
-    assert again.returncode == 1 and f"'{run_id}' is up already" in again.stderr
+    assert again.returncode == 1 and f"'{run_id}' is already up" in again.stderr
     status = cli("status").stdout
     assert run_id in status and "4 of 4 switches connected" in status
     shell = cli("shell", "wsu1", "--", "ping", "-c", "1", "10.20.0.2")

@@ -218,7 +218,7 @@ def test_netem_mismatch_is_named(qdiscs: list[dict[str, Any]], note: str) -> Non
         ({"loss": 0.0}, "loss"),
         ({"slots": 8}, "wire-relay's ring has 8 slots"),
         ({"out": "w1b"}, "wire-relay carries w0a to w1b"),
-        ({"direction": "x"}, "wire-relay does not carry it; delay; jitter; loss"),
+        ({"direction": "x"}, "wire-relay does not serve it; delay; jitter; loss"),
     ],
 )
 def test_relay_mismatch_is_named(changes: dict[str, Any], note: str) -> None:

@@ -201,7 +201,7 @@ int tp_set_congestion_control(int fd, const char *name, struct tp_error *err)
     return tp_fail(err,
                    "congestion control '%s': %s; valid are the names in "
                    "/proc/sys/net/ipv4/tcp_available_congestion_control",
-                   name, errno == ENOENT ? "this kernel has none of that name" : strerror(errno));
+                   name, errno == ENOENT ? "this kernel has no such name" : strerror(errno));
 }
 
 int tp_try_congestion_control(const char *name, struct tp_error *err)

@@ -207,7 +207,7 @@ def room_is_made(servers: Servers, relay: subprocess.Popen[str]) -> None:
     other = servers.work / "other"
     other.write_bytes(os.urandom(12_000_000))
     servers.tool("pqinsert", "-q", str(servers.queue("r1")), "-f", "EXP", str(other))
-    line = "does not come on makes room in the full"
+    line = "was dropped to make room in the full"
     wait_for("line", lambda: servers.logged("r1", line), MOST_S)
 
 

@@ -275,7 +275,7 @@ static void take_text(struct parser *p, char *text)
         } else if (continues && entry == none) {
             p->line = line;
             complain(p, text + strspn(text, " \t"), "a feedtype in the first column",
-                     "goes on, but nothing began");
+                     "continues an entry, but there is none");
         } else if (continues) {
             text += strspn(text, " \t");
             *end++ = '\t';

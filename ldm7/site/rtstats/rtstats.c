@@ -43,7 +43,7 @@ static const char help[] =
     "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2}/HOST/FEED\n"
     "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which tells products\n"
     "                         delivered by FMTP alone; from the queue, received and complete are the same\n"
-    "FILE may be - for standard output. Here -h needs a server: the help is --help.\n" TOOL_HELP_TEXT
+    "FILE may be - for standard output. Here -h names a server; --help prints the help.\n" TOOL_HELP_TEXT
     "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
 enum { CLASSIC = TOOL_OWN, MINUTES, INSERT, LDMD_LOG, HELP };
@@ -118,7 +118,7 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
 {
     if (r->nletters == LETTERS_MAX) {
-        log_warn("%s:%u has taken nothing for long; a report is lost", r->server.host,
+        log_warn("%s:%u has accepted nothing for long; a report is lost", r->server.host,
                  r->server.port);
         memmove(r->letters, r->letters + 1, --r->nletters * sizeof *r->letters);
     }

@@ -126,7 +126,7 @@ def life(site: Site) -> None:
     expect("is valid: 1 entries" in site.ok("check"), "check")
     site.ok("start", "-v")
     expect(site.ok("isrunning") == f"ldmd runs (process {pid_file.read_text().strip()})\n", "runs")
-    site.no(1, "runs already", "start")
+    site.no(1, "is already running", "start")
     site.no(1, "stop it before", "delqueue")
     site.no(1, "nothing to clean", "clean")
     with socket.create_connection(("127.0.0.1", site.port)):
