@@ -97,7 +97,7 @@ class Client:
         return self._request("DELETE", f"/v1/paths/{name}/leaves/{place}")
 
     def ready(self) -> bool:
-        """All switches hold what they shall."""
+        """All switches hold what they should."""
         try:
             switches = self._http.get("/v1/health").json()["switches"]
         except httpx.HTTPError:
@@ -113,8 +113,8 @@ def _json_of(leaf: Endpoint) -> dict[str, Any]:
 
 @dataclass
 class Backend:
-    """A running service. `reconnect(empty)` takes all switches away, empties them if told so, and
-    returns how long it takes from their return until all hold what they shall; `entries` counts
+    """A running service. `reconnect(empty)` takes all switches away, empties them if asked, and
+    returns how long it takes from their return until all hold what they should; `entries` counts
     what they hold."""
 
     client: Client

@@ -241,7 +241,7 @@ def _bad_value(message: str) -> str:
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return what a shell asks for the words that can stand here."""
+    """Return what a shell asks for the words that are possible here."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]

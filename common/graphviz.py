@@ -36,7 +36,7 @@ def draw(dot: str, form: str = "svg") -> bytes:
 
 
 def check_suffix(file: Path) -> None:
-    """Raises PictureError unless the name of `file` says what is to be drawn."""
+    """Raises PictureError unless the name of `file` says what to draw."""
     if file.suffix not in SUFFIXES:
         raise PictureError(f"found '{file}'; valid: a name that ends with {', '.join(SUFFIXES)}")
 

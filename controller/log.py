@@ -67,7 +67,7 @@ class _LogFile(logging.handlers.WatchedFileHandler):
         self._has_failed = False
         try:
             super().emit(record)
-        except OSError:  # it cannot be opened anew, e.g. as its directory has gone
+        except OSError:  # it cannot be opened again, e.g. because its directory is gone
             self.handleError(record)
         self._is_failing = self._has_failed
 

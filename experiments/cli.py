@@ -270,7 +270,7 @@ def clean_command(options: CleanOptions) -> int:
 
 # -- a run ------------------------------------------------------------------------------------
 def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
-    """Return the experiment as it is to be run, and its level."""
+    """Return the experiment to run, and its level."""
     from experiments.design.spec import at_level, find, level_of, load, override
 
     given: Overrides = {

@@ -175,7 +175,7 @@ NO_ANSWER_HINT: Final = "Fill in answers.yaml in your work directory."
 
 
 def load_checks(folder: Path) -> ModuleType:
-    """The lab's checks.py, read anew. CheckProblem if it cannot be loaded."""
+    """The lab's checks.py, read again. CheckProblem if it cannot be loaded."""
     path = folder / "checks.py"
     name = f"labs_checks_{folder.name.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, path)

@@ -49,7 +49,7 @@ HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is looked after
 START_LIMIT_S: Final = 600.0
 IDLE_LIMIT_S: Final = 12 * 3600.0
 STOP_S: Final = 20.0
-STALL_S: Final = 60.0  # real time without progress of a guest that shall run: something spins in it
+STALL_S: Final = 60.0  # real time without progress of a running guest: something spins in it
 
 
 class Ended(Exception):

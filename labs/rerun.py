@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks once more, by the instructor, from the work directories that students handed in.
+"""The checks again, by the instructor, from the work directories that students handed in.
 
 A student can write any result file. What the checks find here is the instructor's own finding, and
 a receipt signed with the instructor's key says so. The files are copied first, regular ones only;

@@ -35,7 +35,7 @@ def prompt(number: int, now_s: float, clock: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Tell whether bash would run the text, not wait for more: a quote, `do` or <<end is open."""
+    """Return whether bash would run the text, not wait for more: a quote, `do` or <<end is open."""
     if (len(text) - len(text.rstrip("\\"))) % 2:
         return False
     done = subprocess.run(

@@ -124,7 +124,7 @@ class LabSpec(Block):
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab and where it lies."""
+    """A lab and its place."""
 
     spec: LabSpec
     folder: Path
@@ -196,7 +196,7 @@ def _report(document: Document, problem: Any) -> None:
 
 
 def _files(document: Document, spec: LabSpec, folder: Path) -> None:
-    """What the file refers to lies beside it."""
+    """What the file refers to is beside it."""
     match = FOLDER.match(folder.name)
     if match is None or int(match[1]) != spec.lab:
         valid = f"the number in the folder's name, '{folder.name}' (N-name)"

@@ -66,7 +66,7 @@ def escaped(text: str) -> str:
 
 
 def label_text(labels: Iterable[tuple[str, str]]) -> str:
-    """Return labels as they stand between braces."""
+    """Return labels as they are written between braces."""
     return ",".join(f'{key}="{escaped(text)}"' for key, text in labels)
 
 

@@ -86,7 +86,7 @@ def _records(file: Path) -> Records:
 
 
 def is_records(path: Path) -> bool:
-    """Tell whether a file is of rtstats, by its first line."""
+    """Return whether a file is of rtstats, by its first line."""
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         return False
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -53,7 +53,7 @@ class Setup:
 
     @property
     def stream(self) -> bool:
-        """Tell whether files come one after the other."""
+        """Return whether files come one after the other."""
         return self.file_bytes == 0
 
     def program(self, name: str) -> str:

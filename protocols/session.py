@@ -60,7 +60,7 @@ class Session:
 
     @property
     def is_batch(self) -> bool:
-        """Tell whether a command is started for what has come."""
+        """Return whether a command is started for what has come."""
         return self._feed == "batch"
 
     def start(self, host: int, argv: Sequence[str], name: str, *, stdin: bool = False) -> Program:
@@ -128,7 +128,7 @@ class Session:
 
     @property
     def is_sending(self) -> bool:
-        """Tell whether a batch is under way or waits."""
+        """Return whether a batch is under way or waits."""
         busy = bool(self.senders) and self.senders[-1].code is None
         return self.is_batch and (busy or bool(self._waiting))
 

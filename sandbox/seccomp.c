@@ -192,7 +192,7 @@ static int add_memory(scmp_filter_ctx c)
     const uint64_t both = PROT_WRITE | PROT_EXEC, may[] = {0, PROT_WRITE, PROT_EXEC};
 
 #if defined(__s390__)
-    int one = add_if(c, "mmap", 0, NULL); /* its arguments lie in memory */
+    int one = add_if(c, "mmap", 0, NULL); /* its arguments are in memory */
     if (one < 0)
         return one;
 #endif

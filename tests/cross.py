@@ -76,7 +76,7 @@ class CannotHave(Exception):
 
 
 def library_dirs(arch: Architecture, root: Path) -> list[Path]:
-    """Return where the architecture's libraries lie below `root`."""
+    """Return where the architecture's libraries are below `root`."""
     return [root / "usr/lib" / arch.triple, root / "lib" / arch.triple]
 
 

@@ -2,7 +2,7 @@
 """The rule of imports: which room, and which wing of a room, may import which others.
 
 A room is a folder at the top (`controller`), a wing a package inside it (`controller.paths`). The
-modules that lie directly in a room are that room's top floor, written as the room's name. A place
+modules directly in a room are that room's top floor, written as the room's name. A place
 may import from itself and from the places that the rule names for it; naming a room permits all of
 its wings, naming a module permits that module alone. Arrows point downward only: a circle between
 places is an error. `docs/develop/architecture.md` draws this rule.

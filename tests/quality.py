@@ -2,7 +2,7 @@
 """Checks of the C code beyond its tests: `python -m tests.quality analyze|coverage|threads`.
 
 analyze   gcc -fanalyzer and clang-tidy (.clang-tidy says which checks, and why not others) over
-          every C file but tests; a finding that is none is marked where it is, with its reason
+          every C file but tests; a false finding is marked where it is, with its reason
 coverage  line coverage of the C rooms by their own tests; fails if a core falls below its share
 threads   tests of what has threads, under ThreadSanitizer
 

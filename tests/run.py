@@ -246,7 +246,7 @@ class Progress:
 
 
 def stages(todo: Sequence[Step]) -> list[list[list[Step]]]:
-    """Return the tracks that run at the same time, then each step without a track by itself."""
+    """Return the tracks that run at the same time, then each step without a track alone."""
     tracks: dict[str, list[Step]] = {}
     for step in todo:
         if step.track is not None:

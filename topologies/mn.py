@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Mininet reads this file without saying where it lies, and with the system's Python.
+# Mininet reads this file without saying where it is, and with the system's Python.
 _HERE = Path(inspect.currentframe().f_code.co_filename).resolve()  # type: ignore[union-attr]
 for _place in (_HERE.parent.parent, *_HERE.parent.parent.glob(".venv/lib/python3*/site-packages")):
     if str(_place) not in sys.path:

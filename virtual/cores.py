@@ -17,7 +17,7 @@ _PLACE: ContextVar[int | None] = ContextVar("_PLACE", default=None)
 
 
 def cache_directory() -> Path:
-    """Where built kernels and locks lie, per user."""
+    """Where built kernels and locks are, per user."""
     if given := os.environ.get("DOWNPOUR_CACHE"):
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -41,10 +41,10 @@ def at_place(place: int | None) -> Iterator[None]:
 
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
-    """A core that no other guest of this user has. If all are taken or locks cannot be had,
-    still one of them: guests that share one are slower, not different. The last first
+    """A core that no other guest of this user has. If all are taken or locking fails, still one of
+    them: guests that share one are slower, not different. The last first
     (interrupts often go to the first), or as many before it as the user's number says: users do not
-    see each other's locks, and a class on one machine shall not crowd on one core."""
+    see each other's locks, and a class on one machine must not crowd on one core."""
     cores = available_cores()
     if (place := _PLACE.get()) is not None:
         yield cores[-1 - place % len(cores)]

@@ -176,7 +176,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
 @functools.cache  # once for all guests of a run
 def compile_rooms() -> None:
     """Byte code of our own modules, which the guest cannot write: without it each guest compiles
-    them anew, and programs start some microseconds later than in a checkout that has it."""
+    them again, and programs start some microseconds later than in a checkout that has it."""
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
 

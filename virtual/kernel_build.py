@@ -144,8 +144,8 @@ def _from_best_source(digest: str, download: bool, say: Progress) -> Kernel:
 
 
 def _from_archive(digest: str, say: Progress) -> Kernel:
-    """The pinned source of the archive; where it is not to be had any more, or the newest is asked
-    for, the newest that our edits and options fit. Raises KernelError."""
+    """The pinned source of the archive; where it is no longer available, or the newest is
+    requested, the newest that our edits and options fit. Raises KernelError."""
     if not kernel_cache.wants_newest() and (kernel := _from_pinned(digest, say)) is not None:
         return kernel
     skipped: list[tuple[int, ...]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where built kernels of guests lie, and which of them fits what this version puts in.
+"""Where built kernels of guests are, and which of them fits what this version puts in.
 
 A kernel belongs to a digest of all its inputs: configuration, drop-ins, edits, compiler. Looked
 for in this order: the file that DOWNPOUR_KERNEL names; the user's cache; the machine's cache, which
@@ -142,7 +142,7 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-# --- where kernels lie --------------------------------------------------------------------------
+# --- where kernels are ---------------------------------------------------------------------------
 
 
 def kernels_directory() -> Path:
@@ -210,7 +210,7 @@ def kernel_file_given() -> Path | None:
 
 
 def fits(build: Build, digest: str = "") -> bool:
-    """Tell whether a kernel was built from the present inputs. `digest`: by this machine's
+    """Return whether a kernel was built from the present inputs. `digest`: by this machine's
     compiler; "": by any. A kernel installed from a file may come from any compiler."""
     if digest and build.origin == "built":
         return build.digest == digest

@@ -98,7 +98,7 @@ class PinError(KernelError):
 
 
 def is_pinned(path: Path, pin: Pin = PINNED) -> bool:
-    """Tell whether a file is the pinned source, byte for byte."""
+    """Return whether a file is the pinned source, byte for byte."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest() == pin.sha256
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a guest's virtual time stands still, and not for want of a processor of the host."""
+"""Whether a guest's virtual time stands still, although it has a processor of the host."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def attach(fd: int, target: str) -> None:
 
 
 def change_root(directory: str) -> None:
-    """Make a mount point the root and let go of the old one."""
+    """Make a mount point the root and release the old one."""
     os.chdir(directory)
     _call(155, b".", b".")
     _call(166, b".", MNT_DETACH)

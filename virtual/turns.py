@@ -162,7 +162,7 @@ def _tickets(directory: Path) -> Iterator[Ticket]:
 
 
 def _is_stopped(pid: str) -> bool:
-    """Tell whether a process was stopped (Ctrl-Z): others need not wait until it goes on."""
+    """Return whether a process was stopped (Ctrl-Z): others need not wait until it goes on."""
     try:
         stat = (Path("/proc") / pid / "stat").read_text()
     except OSError:

@@ -57,7 +57,7 @@ def installation() -> list[Path]:
 
 
 def without_nested(paths: Iterable[Path]) -> list[Path]:
-    """Return those that exist, as named and with links resolved, without what lies below others.
+    """Return those that exist, as named and with links resolved, without those below others.
     Never the whole file system or home directory: that is where some Python was put, not it."""
     named = dict.fromkeys(q for p in paths if p.exists() for q in (p.absolute(), p.resolve()))
     for whole in (Path("/"), Path.home()):

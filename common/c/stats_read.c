@@ -192,7 +192,7 @@ bool stats_load(struct stats_image *image, int dir, const char *name, char why[S
         ok = ok && stats_parse(image, bytes, n, why);
         if (!ok || !mark_torn_rows(image, before))
             break;
-        ok = stats_parse(image, bytes, n, why); /* rows of a forged file may lie over its texts */
+        ok = stats_parse(image, bytes, n, why); /* rows of a forged file may overlap its texts */
     }
     close(fd);
     free(last);

@@ -12,7 +12,7 @@
 
 enum { STATS_WHY = 200 };
 
-/* A copy of a file; all texts in it end, all tables lie within it. */
+/* A copy of a file; all texts in it end, all tables are within it. */
 struct stats_image {
     uint8_t *bytes;
     size_t n;

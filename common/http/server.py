@@ -89,7 +89,7 @@ class _Connections:
         self._log_limit = RateLimit(1 / LOG_PERIOD_S, 1.0)
 
     def enter(self, connection: _LimitedProtocol, origin: str) -> bool:
-        """Count a connection; return False if it is to be ended at once.
+        """Count a connection; return False if the caller must close it at once.
 
         If MAX_CONNECTIONS are open, the oldest that waits for its client makes room: a stranger
         who sends nothing keeps no client out.

@@ -103,7 +103,7 @@ def _responses() -> Responses:
     }
 
 
-# What a request with a body may be answered besides, for the OpenAPI description.
+# Other answers to a request with a body, for the OpenAPI description.
 BODY: Responses = {
     status: {"model": Problem, "description": text, "content": {PROBLEM_JSON: {}}}
     for status, text in (

@@ -221,7 +221,7 @@ class PathPatch(_Model):
 
 
 class HeldPath(PathRequest):
-    """The path as it is to be after the commit: with at least these leaves.
+    """The path after the commit: with at least these leaves.
 
     Leaves that it already has are only given other MACs, if they name any.
     """

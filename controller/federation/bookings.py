@@ -445,8 +445,8 @@ class FederatedBookings:
         is_adopted: Callable[[Connection], bool],
         lock_of: Callable[[Connection], threading.Lock],
     ) -> None:
-        """Ask other domains anew for what they should have booked, and coordinators for what is
-        booked here. One that does not answer is asked no more this time. `lock_of`: what the
+        """Ask other domains again for what they should have booked, and coordinators for what is
+        booked here. One that does not answer is not asked again this time. `lock_of`: what the
         caller of `handle` holds."""
         silent: set[str] = set()
         with _alone(self._auditing) as is_alone:

@@ -2,7 +2,7 @@
 """The shell around the two protocol cores: threads, clock, store, peers.
 
 The coordinator is called under one lock, and what it has decided to write is written before the
-lock is let go and anything is sent. Messages are sent by workers, some for each domain, so that a
+lock is released and anything is sent. Messages are sent by workers, some for each domain, so that a
 peer that does not answer delays no other peer; those to the own domain go to the participant in the
 same way. The participant serves one message of a connection at a time.
 """
@@ -321,8 +321,8 @@ class Federation:
     def _carry_out(self, effects: Iterable[Effect]) -> None:
         """Carry out effects, with the lock.
 
-        What cannot be written is not done: the store's state is loaded anew (attempts under way are
-        undone).
+        What cannot be written is not done: the store's state is loaded again (attempts under way
+        are undone).
         """
         for effect in effects:
             if isinstance(effect, (Save, Forget)):

@@ -161,7 +161,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Core:
-    """`set_queue`: outputs of guaranteed paths are to be put into the port's queue of the path's
+    """`set_queue`: outputs of guaranteed paths go into the port's queue of the path's
     number (where the datapath does queueing by OpenFlow's set_queue). `probed`: ports of each
     switch whose links lead to a switch of a controller, this one or another."""
 

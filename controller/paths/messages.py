@@ -84,7 +84,7 @@ Message = Change | DeleteOwnedFlows | Barrier | Request | RoleRequest | PacketOu
 
 # What a flow uses exists before the flow and is deleted after it: a flow_mod that names a missing
 # meter or group is refused, and deleting a group would delete the flows that name it. A barrier
-# stands between the phases because a switch may reorder messages otherwise (OpenFlow 1.3.5, 6.2).
+# separates the phases, because otherwise a switch may reorder messages (OpenFlow 1.3.5, 6.2).
 ORDER: tuple[tuple[tuple[Command, type[Entry]], ...], ...] = (
     (
         (Command.ADD, Meter),

@@ -229,7 +229,7 @@ class ChangeRunner:
                         self._group_changes[switch, entry.number] = next(self._moments)
 
     def _forget_groups(self, steps: Iterable[Step]) -> None:
-        """Forget the groups of paths that are no more: numbers come anew for a long time."""
+        """Forget the groups of deleted paths: their numbers do not repeat for a long time."""
         for step in steps:
             path = _path_of(step)
             if path.name not in self._state.paths:

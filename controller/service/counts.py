@@ -2,7 +2,7 @@
 """What a path carried, from the switches' counters: what entered, what edges and leaves got. Pure.
 
 Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch
-starts a group's counters anew whenever the group is changed (Open vSwitch does), that is when a
+restarts a group's counters whenever the group is changed (Open vSwitch does), that is when a
 branch at that switch comes or goes; `Ledger` adds up over that, but what was counted between the
 readings before and after the change may not be in its sums. So totals are "at least"; what is
 missing at a leaf is counted exactly, but only since the counters that it is worked out from began
@@ -178,7 +178,7 @@ def _sum(a: Count, b: Count) -> Count:
 class _Counter:
     total: Count = NOTHING
     last: Count = NOTHING
-    epoch: int = 0  # how often it began anew
+    epoch: int = 0  # how often it started over
 
 
 @dataclass
@@ -219,8 +219,8 @@ class Ledger:
         """Return the path's counts after one more reading; `now` in epoch seconds.
 
         At switches that are `regrouped` the group of the path may have changed since the last
-        reading; those that are `restarted` may have lost all counters, count anew, and already be
-        further.
+        reading; those that are `restarted` may have lost all counters, started over, and already
+        be further.
         """
         ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
         for counter, count in readings_of(core, path, stats).items():

@@ -72,7 +72,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Asking:
-    """A query that is to be sent out of an endpoint."""
+    """A query to send out of an endpoint."""
 
     endpoint: EndpointKey
     query: Query
@@ -272,7 +272,7 @@ class Membership:
     def _time_host(
         self, when_s: float, key: EndpointKey, endpoint: _Endpoint, number: int, mac: str
     ) -> None:
-        """Set a host's timer, unless it has one, which is earlier: it is set anew then."""
+        """Set a host's timer, unless it has one: that is earlier, and is set again then."""
         if (number, mac) not in endpoint.timed:
             endpoint.timed.add((number, mac))
             self._time(when_s, key, endpoint, number, mac)

@@ -32,7 +32,7 @@ class Owed:
         holds: Iterable[str] = (),
         blocked: Iterable[Blocked] = (),
     ) -> None:
-        """Note rows that are to be written as the memory has them."""
+        """Note rows to write as memory has them."""
         self._numbers.update(path.number for path in paths if path is not None)
         self._holds.update(holds)
         self._blocked += blocked

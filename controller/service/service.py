@@ -118,7 +118,7 @@ class PathService:
     # -- active or standby
 
     def activate(self, generation: int | None) -> None:
-        """Act from now on: read the store, which was another controller's, anew.
+        """Act from now on: read the store again, which was another controller's.
 
         `generation`, of the lease, guards the store. Switches have to be reported by `switch_up`
         again. Raises StoreError.

@@ -99,7 +99,7 @@ class HoldRow:
     """A hold as the store keeps it.
 
     `request` (canonical JSON of what was asked) tells a repetition from another request; `change`
-    turns the path as it is now into the path as it is to be.
+    turns the current path into the requested one.
     """
 
     id: str
@@ -314,7 +314,7 @@ class Store:
             self.put_document(CHANNELS, str(new.number), body)
 
     def rewrite(self, number: int, path: MultipointPath | None) -> None:
-        """Write all rows of a path's number anew (None: it has none), whatever is there."""
+        """Write all rows of a path's number again (None: it has none), whatever is there."""
         self._delete_rows(number)
         if path is not None:
             self.replace(None, path)

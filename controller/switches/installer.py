@@ -285,7 +285,7 @@ class Installer:
         with self._turns:
             state = self._switches[switch]
             if state.epoch != epoch:
-                return  # it has gone meanwhile, or come anew
+                return  # it has disconnected meanwhile, or reconnected
             was, state.known = state.known, True
             state.refusing = False
         if not was:

@@ -108,7 +108,7 @@ class Finding:
 
     @property
     def offends(self) -> bool:
-        """Tell whether the metric is outside its band."""
+        """Return whether the metric is outside its band."""
         return self.status == "outside"
 
     @property
@@ -175,10 +175,10 @@ def check_file(document: Document) -> BandsFile:
 
 # -- judging ----------------------------------------------------------------------------------
 def judge(bands: Sequence[Band], metrics: Mapping[str, Any]) -> list[Finding]:
-    """Hold every band against each cell of metrics.json that it is about.
+    """Check every band against each cell of metrics.json that it covers.
 
-    A metric without a value is outside, and so is a band that no cell is about: something that
-    should have been run was not. A band for another clock or length of run is not asked.
+    A metric without a value is outside, and so is a band without a cell: something that should
+    have run did not. A band for another clock or length of run is not asked.
     """
     cells: Mapping[str, Any] = metrics.get("cells", {})
     found: list[Finding] = []
@@ -223,7 +223,7 @@ def _finding(cell: str, band: Band, data: Mapping[str, Any]) -> Finding:
 def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share: float) -> str:
     """Return the text of a bands file with the measured values of `findings` in it.
 
-    A band with both ends becomes the measured values (of all cells it is about) widened by `share`
+    A band with both ends becomes the measured values (of all cells it covers) widened by `share`
     of them on either side; a band whose ends are equal stays so, if the measured values are equal.
     A band with one end, or without a measured value, stays as it is. So do reasons and comments:
     they are the author's to correct.

@@ -36,7 +36,7 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the run was made, no cell failed and every band holds."""
+        """Return whether the run was made, no cell failed and every band holds."""
         return not (self.problem or self.failed or self.offending) and bool(self.findings)
 
     @property

@@ -34,7 +34,7 @@ class CarouselRun(FilesRun):
 
     @property
     def needs_disk(self) -> bool:
-        """Tell whether the receivers' disk is slowed down; memory is none."""
+        """Return whether the receivers' disk is slowed down; memory is none."""
         return self.cell.carousel.disk_iops > 0
 
     @property

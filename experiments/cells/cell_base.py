@@ -149,7 +149,7 @@ class CellBase:
 
     @property
     def needs_disk(self) -> bool:
-        """Tell whether the cell's files must lie on a disk."""
+        """Return whether the cell's files must be on a disk."""
         return False
 
     @property

@@ -65,7 +65,7 @@ class Throttle:
 def find(
     where: Path, name: str, mounts: str | None = None, devices: Path = BLOCK_DEVICES
 ) -> Throttle:
-    """Return the throttle `name` for the disk that `where` lies on; nothing is made yet.
+    """Return the throttle `name` for the disk of `where`; nothing is made yet.
 
     `mounts`: as /proc/mounts has them, which is read if it is None. Raises DiskError."""
     device = disk_of(where, devices)

@@ -20,7 +20,7 @@ REPLAYING: Final = "replaying the trace"
 
 @dataclass(frozen=True)
 class Job:
-    """What the parent hands over, besides the cell itself."""
+    """What the parent hands over in addition to the cell itself."""
 
     cell: CellSpec
     run_id: str

@@ -45,7 +45,7 @@ from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
-READY_S: Final = 60.0  # until a path stands, or who stays is connected
+READY_S: Final = 60.0  # until a path is up, or those who stay are connected
 SETTLE_S: Final = 5.0  # after the last product: repairs, and branches to be pruned
 
 
@@ -102,7 +102,7 @@ class JoinLeaveRun(CellBase):
             ("subscribing those who stay", self.subscribe_stayers),
             ("measuring round trips", self.measure),
             (REPLAYING, self.replay),
-            # Whose branches stand follows from the script: paths-end.json says which, no ping.
+            # The script decides who has a branch: paths-end.json says which, no ping.
             ("looking at the network again", lambda: self.look_again({})),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver that cannot keep up: its ldmd stands still for a part of each second (SIGSTOP), so
+"""A receiver that cannot keep up: its ldmd is stopped for a part of each second (SIGSTOP), so
 that what arrives waits in its UDP buffer, and what does not fit is lost there (DRFSM21 2.1)."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Stop:
         self._thread.join()
 
     def read_back(self, host: str, clock: Clock) -> Setting:
-        """Compare how long the programs stood still with what was asked, after `stop`."""
+        """Compare how long the programs were stopped with what was asked, after `stop`."""
         tolerance_s = TOLERANCE_MS[clock] / 1000
         return Setting(f"{host} stop, s", self._length_s, self._found_s, tolerance_s)
 

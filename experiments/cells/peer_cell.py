@@ -175,7 +175,7 @@ class PeerRun(FilesRun):
         return found
 
     def _is_over(self, all_sent: bool, last: float) -> bool:
-        """Tell whether all products are everywhere, or no more can be expected."""
+        """Return whether all products are everywhere, or no more can be expected."""
         assert self._session is not None
         self.drained = all_sent and not self._missing
         if self.drained or not all_sent:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cell's product queues lie: in memory when they fit, else on disk.
+"""Where a cell keeps its product queues: in memory when they fit, else on disk.
 
 A queue on disk is written back while the cell runs, and on a virtual machine the delays of the
 emulated links suffer: in runs of 60 s with m = 8 and p = 1 % the worst hundredth of a link's frames

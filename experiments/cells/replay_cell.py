@@ -444,7 +444,7 @@ class CellRun(CellBase):
             asked.free.add(f"{self.subscribers[0]} scheduling")
 
     def _insert_with_pauses(self) -> None:
-        """Replay, while the first receiver's programs stand still for a part of each second."""
+        """Replay, while the first receiver's programs are stopped for a part of each second."""
         if not self.cell.pauses_first:
             self._insert_and_wait()
             return

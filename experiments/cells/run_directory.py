@@ -139,7 +139,7 @@ def _lock_of(partial: Path) -> Path:
 
 
 def is_being_made(partial: Path) -> bool:
-    """Tell whether the process that makes this run still exists."""
+    """Return whether the process that makes this run still exists."""
     try:
         with _lock_of(partial).open("r") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -121,7 +121,7 @@ class Surveillance:
         return now
 
     def close(self) -> None:
-        """Look once more and write down what was seen."""
+        """Look again and record what was seen."""
         self._stop.set()
         self._thread.join(timeout=60)
         self._look("end", self._before)

@@ -87,7 +87,7 @@ class Pattern:
         return self.lost / len(self.bursts)
 
     def is_lost(self, identification: int) -> bool:
-        """Tell whether the packet at a place of the circle is lost."""
+        """Return whether the packet at a place of the circle is lost."""
         return any(b.first <= identification < b.first + b.packets for b in self.bursts)
 
     def bounds(self, packets: int) -> Bounds:
@@ -128,7 +128,7 @@ def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
     rng = random.Random(f"downpour burst {seed} {p!r} {burst_packets!r}")
     lengths = _composition(lost, count, rng)
     gaps = _composition(CIRCLE - lost, count, rng)
-    # The circle's place 0 lies anywhere in the first gap.
+    # The circle's place 0 is anywhere in the first gap.
     at = 1 + int(rng.random() * max(1, gaps[0] - 1))
     bursts = []
     for length, gap in zip(lengths, [*gaps[1:], 0], strict=True):

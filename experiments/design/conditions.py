@@ -44,7 +44,7 @@ class Handicap:
 
     @property
     def stop_s(self) -> float:
-        """Return how long its programs stand still, once."""
+        """Return how long its programs are stopped, once."""
         return self.size if self.kind == "stop" else 0.0
 
 

@@ -141,7 +141,7 @@ class CellSpec:
 
     @property
     def has_rivals(self) -> bool:
-        """Tell whether others send over the links that the path crosses."""
+        """Return whether others send over the links that the path crosses."""
         rivals = self.rivals
         return bool(self.background_flows or rivals.sessions or rivals.short_flows_per_min)
 
@@ -162,12 +162,12 @@ class CellSpec:
 
     @property
     def pauses_first(self) -> bool:
-        """Tell whether the first receiver's programs stand still, at times or once."""
+        """Return whether the first receiver's programs are stopped, at times or once."""
         return bool(self.pause_ms or self.conditions.first.stop_s)
 
     @property
     def ldmd_shapes(self) -> bool:
-        """Tell whether the publisher's ldmd makes the sender's queues (ldm7.nic)."""
+        """Return whether the publisher's ldmd makes the sender's queues (ldm7.nic)."""
         return self.protocol == "ldm7" and self.shaped_by == "ldmd"
 
     @property
@@ -179,13 +179,13 @@ class CellSpec:
 
     @property
     def makes_path(self) -> bool:
-        """Tell whether the cell makes the path, not the publisher's ldmd: LDM6 knows of no path,
+        """Return whether the cell makes the path, not the publisher's ldmd: LDM6 knows of no path,
         and who subscribes over the path must have one first."""
         return self.protocol != "ldm7" or self.pull_path == "nic1"
 
     @property
     def is_multicast(self) -> bool:
-        """Tell whether the products go to the group's address, shaped as multicast."""
+        """Return whether the products go to the group's address, shaped as multicast."""
         return registry.get(self.protocol).multicast
 
     def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
@@ -227,7 +227,7 @@ class CellSpec:
         return list(hosts[: len(hosts) - self.without_multicast])
 
     def upstreams(self, hosts: Sequence[str]) -> dict[str, str | None]:
-        """Return whom each receiver without multicast asks by LDM6; None: the publisher."""
+        """Return which host each receiver without multicast asks by LDM6; None: the publisher."""
         served = self.multicast_of(hosts)
         rest = hosts[len(served) :]
         if self.ldm6_from == "publisher":
@@ -243,7 +243,7 @@ class CellSpec:
 
     @property
     def bursts(self) -> bool:
-        """Tell whether losses come in bursts instead of independently."""
+        """Return whether losses come in bursts instead of independently."""
         return self.loss > 0 and self.loss_burst_packets > 1
 
     def subscribing(self, hosts: Iterable[str]) -> list[str]:
@@ -482,8 +482,8 @@ def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
 
 
 def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
-    """Tell whether all products are still in a queue of this size when the replay is over. Regions
-    of products that do not come may take some of it for a while."""
+    """Return whether all products are still in a queue of this size when the replay is over.
+    Regions of products that do not come may take some of it for a while."""
     return queue_bytes >= QUEUE_FACTOR * trace_bytes
 
 

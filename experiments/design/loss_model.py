@@ -238,7 +238,7 @@ def udp_is_lost(payload: bytes, p: float, seed: int) -> bool:
 
 
 def not_replayable(refusal: str) -> str:
-    """Why the loss is random although it was to be `hash`, from what iptables says."""
+    """Why the loss is random although `hash` was requested, from what iptables says."""
     return f"not replayable: the kernel has no bpf match ({' '.join(refusal.split())})"
 
 

@@ -44,7 +44,7 @@ class Setting:
 
     @property
     def ok(self) -> bool:
-        """Tell whether what was found is what was asked for, within the tolerance."""
+        """Return whether what was found is what was asked for, within the tolerance."""
         if isinstance(self.asked, str) or isinstance(self.found, str) or self.found is None:
             return self.asked == self.found
         return abs(self.asked - self.found) <= self.tolerance

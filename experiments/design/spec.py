@@ -264,7 +264,7 @@ def load(path: Path) -> AnySpec:
 
 
 def is_topology_file(topology: str) -> bool:
-    """Tell whether an experiment's topology is its own file, not a bundled one."""
+    """Return whether an experiment's topology is its own file, not a bundled one."""
     return topology not in bundled_topologies() and topology.endswith((".yaml", ".yml"))
 
 

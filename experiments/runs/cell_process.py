@@ -58,7 +58,7 @@ GUEST_OUT: Final = Path("/guest/cell")
 GUEST_WORK: Final = Path("/guest/work")  # on disk for `keep_work` and what memory does not hold
 PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of its memory
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
-# A guest whose queues lie on disk: too small for queues in memory, the rest caches their files.
+# A guest with queues on disk: too small for queues in memory, the rest caches their files.
 DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
 
 

@@ -204,7 +204,7 @@ def compare_runs(runs: Sequence[Run]) -> Compared:
 
 
 def _together(runs: Sequence[Run]) -> dict[Conditions, list[tuple[Run, str, Path]]]:
-    """The cells (run, name, directory) that are to be compared. Where two runs or more have several
+    """The cells (run, name, directory) to compare. Where two runs or more have several
     repeats, those of a number meet: they have the same seed."""
     several = Counter(
         conditions

@@ -237,7 +237,7 @@ def check_queues(planned: Sequence[Planned]) -> None:
 
 
 def check_disk(planned: Sequence[Planned], runs: Path) -> None:
-    """Check that the largest cell fits on the disk, unless its queues lie in memory. Cells remove
+    """Check that the largest cell fits on the disk, unless its queues are in memory. Cells remove
     their queues. Raises RunError."""
     place = nearest_directory(runs)
     free = shutil.disk_usage(place).free

@@ -226,7 +226,7 @@ class Outcome:
 
     @property
     def same(self) -> bool:
-        """Tell whether the run was reproduced."""
+        """Return whether the run was reproduced."""
         if self.identities is not None:
             return all(i.identical for i in self.identities)
         return self.agreement.verdict == "agree"

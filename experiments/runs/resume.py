@@ -18,7 +18,7 @@ from experiments.runs.records import RunRecord
 
 
 def is_sound(cell: Path) -> bool:
-    """Tell whether every file of a complete cell is as it was written."""
+    """Return whether every file of a complete cell is as it was written."""
     try:
         return not digests.compare(cell, digests.cell_files(cell), digests.read(cell))
     except digests.NoDigests:

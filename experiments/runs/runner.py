@@ -75,7 +75,7 @@ class RunResult:
 
     @property
     def identical(self) -> bool:
-        """Tell whether every cell delivered all products unchanged."""
+        """Return whether every cell delivered all products unchanged."""
         return all(c.identical for c in self.cells)
 
     @property

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the cells of a sweep, some at once; runs what fails or cannot be trusted once more."""
+"""Runs the cells of a sweep, some at once; repeats once what fails or cannot be trusted."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Supply:
 
     @property
     def is_over(self) -> bool:
-        """Tell whether no further cell may begin."""
+        """Return whether no further cell may begin."""
         return False
 
     def more(self, _outcome: Outcome) -> Sequence[Planned]:
@@ -115,7 +115,7 @@ class Sweep:
         """Keep the processors busy until nothing waits, nothing runs and nothing is supplied."""
         jobs, ended = self._clock.jobs, 0
         while waiting or self._running:
-            if supply.is_over:  # what has begun once may be run once more
+            if supply.is_over:  # what has begun once may run again
                 waiting[:] = [item for item in waiting if item.cell.cell in self._runs]
             while waiting and len(self._running) < jobs and (turn := self._turn()) is not None:
                 self._start(waiting.pop(0), turn)
@@ -128,7 +128,7 @@ class Sweep:
                 waiting += self._added(supply.more(self.outcome))
 
     def _step(self, waiting: list[Planned]) -> int:
-        """Look at every running cell; what is to be run once more waits again. Return how many
+        """Look at every running cell; what must run again waits again. Return how many
         have ended."""
         ended_count = 0
         for name, cell in list(self._running.items()):
@@ -191,8 +191,8 @@ class Sweep:
         return report
 
     def _settle(self, name: str, ended: Finished | Failed) -> bool:
-        """Takes down how a cell ended. True: it is to be run once more, because it failed or the
-        emulation's evidence says that its figures are not to be trusted. What was measured decides
+        """Records how a cell ended. True: it must run again, because it failed or the
+        emulation's evidence says that its figures cannot be trusted. Measured values decide
         nothing."""
         again = self._runs[name] < MOST_RUNS
         note = self._reporter.note

@@ -57,7 +57,7 @@ def repeat_by_repeat(planned: Sequence[Planned]) -> list[Planned]:
 
 
 def is_about(levels: Mapping[str, Scalar], item: Planned) -> bool:
-    """Tell whether a cell has these levels of the factors that it has at all."""
+    """Return whether a cell has these levels of the factors that it has at all."""
     own = item.cell.factors
     return all(same(own[name], level) for name, level in levels.items() if name in own)
 
@@ -85,7 +85,7 @@ class UntilDecided(Supply):
 
     @property
     def is_over(self) -> bool:
-        """Tell whether the budget has ended."""
+        """Return whether the budget has ended."""
         over = self._now() - self._begun_s >= self._until.budget_s
         if over and not self.stopped:
             self.stopped = f"its budget of {duration_text(self._until.budget_s)} ended"

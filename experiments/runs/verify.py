@@ -2,7 +2,7 @@
 """Is a run still what it was, and do its logs give the figures that metrics.json has?
 
 Every file is checked against the digests that were written when its cell was complete; then every
-metric is computed from the raw logs once more. Counts and texts must be equal, other numbers to a
+metric is computed from the raw logs again. Counts and texts must be equal, other numbers to a
 relative 1e-9 (another version of a library may sum in another order).
 """
 

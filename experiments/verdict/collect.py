@@ -129,7 +129,7 @@ def _feeder(cell: CellSpec) -> str:
 
 
 def _has_full_queues(cell: CellSpec) -> bool:
-    """Tell whether queues are to fill: by what competes, or behind a bottleneck."""
+    """Return whether queues are to fill: by what competes, or behind a bottleneck."""
     slow = cell.rate_i_bps or cell.conditions.first.rate_bps
     return bool(cell.has_rivals or slow or cell.bottleneck.rate_bps)
 

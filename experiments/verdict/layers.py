@@ -2,8 +2,8 @@
 """The verdict of a cell of layered multicast: the sender kept its rates, a receiver's program
 got what reached its host.
 
-What a full queue takes is the experiment's question, and channels come and go. So only what lies
-between a receiver's NIC and its program is judged.
+What a full queue takes is the experiment's question, and channels come and go. So the verdict
+judges only what is between a receiver's NIC and its program.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def drops(evidence: Evidence) -> list[Check]:
 
 
 def _buffers_on_purpose(evidence: Evidence, drop: Drop) -> bool:
-    """Tell whether a receiver's UDP buffer was to overflow. `_socket_drops` has it too."""
+    """Return whether a receiver's UDP buffer was to overflow. `_socket_drops` has it too."""
     return drop.what == "UDP rcvbuf_errors" and (
         drop.place == evidence.paused or "b_rcv" in evidence.varied
     )

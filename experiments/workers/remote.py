@@ -23,7 +23,7 @@ from virtual.guest import Times
 
 
 def memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """Return the memory that a worker needs for a cell: with larger queues they lie on its disk."""
+    """Return the memory that a worker needs for a cell: larger queues are on its disk."""
     return min(host_memory_bytes(cell, trace_bytes), DISK_GUEST_BYTES)
 
 

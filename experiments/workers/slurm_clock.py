@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cells as jobs of a Slurm partition. What is started within one tick becomes one job array.
-Parcels and results lie in the run's directory, which the nodes must see under the same path, as
+Parcels and results are in the run's directory, which the nodes must see under the same path, as
 they must this checkout."""
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ struct lct_header {
 enum lct_result { LCT_OK, LCT_SHORT, LCT_BAD_VERSION, LCT_BAD_LENGTH, LCT_TOO_LARGE };
 
 /* Reads the header at the beginning of a datagram. TSI and TOI above 64 bits: LCT_TOO_LARGE. The
- * extensions lie in the datagram; they are well-formed if this returns LCT_OK. */
+ * extensions are in the datagram; they are well-formed if this returns LCT_OK. */
 enum lct_result lct_get(const uint8_t *bytes, size_t len, struct lct_header *out);
 /* The first extension of that type: its content after HET and, if there is one, HEL; *len gets how
  * many bytes. NULL: there is none. */

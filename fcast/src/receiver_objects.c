@@ -73,9 +73,9 @@ static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
 }
 
 /* Objects that the descriptor names never give way: those of a carousel of more than max_objects
- * would push each other out for good, and a stranger's all of them. For want of bytes others give
- * way to them alone, or to all if there is no descriptor (1999). Descriptors have their own bound,
- * so that the objects keep none out. */
+ * would push each other out for good, and a stranger's all of them. If bytes are short, others
+ * give way to them alone, or to all if there is no descriptor (1999). Descriptors have their own
+ * bound, so that the objects keep none out. */
 static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, bool own,
                       uint64_t memory)
 {

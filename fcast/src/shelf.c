@@ -132,7 +132,7 @@ static void replay(struct fcast_shelf *s, struct fcast_symbol n, uint64_t *seen)
     }
     uint64_t bit = (uint64_t)n.block * IDS + n.id,
              first = first_position(s, n.block / s->area_groups);
-    if (a->is_sorting) { /* a later life began the crowd anew */
+    if (a->is_sorting) { /* a later life started the crowd over */
         uint64_t at = (uint64_t)(n.block / s->area_groups) * s->area_groups * IDS / WORD_BITS;
         memset(seen + at, 0, (size_t)s->area_groups * IDS / 8);
         a->is_sorting = false;
@@ -479,7 +479,7 @@ static int settle_crowd(struct fcast_shelf *s, struct sorting *t)
     return 0;
 }
 
-/* The whole file, a group at a time, to where it is to be. */
+/* The whole file, a group at a time, to its place. */
 static int settle_file(struct fcast_shelf *s, struct sorting *t)
 {
     const struct fcast_store *to = is_in_memory(s) ? &s->cfg.disk.data : &s->cfg.disk.repair;

@@ -11,7 +11,7 @@
 
 enum { BOUNCE_BYTES = 1 << 18, ALIGNMENT = 4096 };
 
-/* For bytes that lie where direct I/O does not take them. */
+/* For bytes at places that direct I/O does not accept. */
 static _Alignas(ALIGNMENT) uint8_t bounce[BOUNCE_BYTES];
 
 int disk_open(struct disk_file *f, int dir_fd, const char *path, bool direct)

@@ -63,7 +63,7 @@ static inline int fmtp_key_read(const char *path, uint8_t key[FMTP_KEY_BYTES], s
 
 /* ------------------------------------------------------------------ sending side */
 
-/* Why the sender let go of a product. */
+/* Why the sender released a product. */
 enum fmtp_release {
     FMTP_RELEASE_ALL_DONE,  /* every receiver that was connected at BOP acknowledged it or left */
     FMTP_RELEASE_FAILED,    /* as ALL_DONE, but a receiver could not keep it */
@@ -127,7 +127,7 @@ struct fmtp_server_config {
     bool no_parity;      /* repair by multicast of the lost blocks alone, without FEC */
     unsigned pdu_bytes;  /* FMTP packet with header and MAC; 0: 1460 (the originals'), or
                             what the path's MTU leaves if that is less */
-    bool no_gso;         /* hand each datagram to the system by itself */
+    bool no_gso;         /* hand datagrams to the system one by one */
     const char *congestion_control; /* of the TCP connections; NULL or "": the system's default */
     size_t sndbuf_bytes;            /* b_snd, the UDP socket buffer; SO_SNDBUFFORCE, else SO_SNDBUF;
                                        0: the system's default. What does not fit waits with the
@@ -178,7 +178,7 @@ struct fmtp_server_stats {
     uint64_t retx_requests, retx_blocks, retx_bytes, rejects, timeouts;
     uint64_t bad_messages;    /* hostile or malformed TCP input, counted and dropped */
     uint64_t acks;            /* RETX_END: a receiver is done with a product */
-    uint64_t unacknowledged;  /* (product, receiver) pairs let go without RETX_END */
+    uint64_t unacknowledged;  /* (product, receiver) pairs released without RETX_END */
     uint64_t failed;          /* of these, such as the receiver could not keep (FMTP_NO_PLACE) */
     uint64_t repair_requests; /* REPAIR_REQ of extended receivers */
     uint64_t parity_sent, repairs_sent; /* datagrams: PARITY (proactive too), REPAIR */

@@ -176,7 +176,7 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
         tp_fail(err, "cannot set up the receiver: %s", strerror(errno));
         goto fail;
     }
-    /* We join before we connect: the sender counts us after the connection stands, so nothing
+    /* We join before we connect: the sender counts us once the connection is up, so nothing
      * that it multicasts for us can pass before we listen. */
     if (tp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
         !(c->in = fmtp_multicast_in_open(&c->cfg, err)))
@@ -256,7 +256,7 @@ static void again_later(struct fmtp_client *c, uint64_t now_ns)
         c->retry_after_ns *= 2;
 }
 
-/* A connection that stood is gone: start over, if configured. */
+/* A connection that was up is lost: start over, if configured. */
 static void lose(struct fmtp_client *c, const char *why, int error)
 {
     uint64_t now_ns = tp_now_ns();
@@ -465,7 +465,7 @@ static void tcp_output(struct fmtp_client *c)
 
 /* ------------------------------------------------------------------ multicast */
 
-/* Before the connection stands, what comes is not for us: the sender does not count us yet. In
+/* Before the connection is up, what arrives is not for us: the sender does not count us yet. In
  * LAYOUT_2017 it may as soon as the kernel has the connection, whether we know it or not. */
 static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
 {

@@ -271,7 +271,7 @@ static bool make_room(struct fmtp_multicast_in *in)
 }
 
 /* Takes out of the batch what has a wrong MAC. Only for as long as the core knows none of the batch
- * do all payloads lie in memory of products that have not ended. */
+ * are all payloads in memory of products that have not ended. */
 static void authenticate(struct fmtp_multicast_in *in)
 {
     for (unsigned i = 0; i < in->nsegments; i++) {

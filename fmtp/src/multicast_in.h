@@ -29,7 +29,7 @@ unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_
 /* Could there be more than the batch had? */
 bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in);
 /* Gives what was read to the core. A product may end in the middle of the batch and its memory go
- * with it, while later datagrams of the batch lie in that memory: all MACs are verified before the
+ * with it, while later datagrams of the batch are in that memory: all MACs are verified before the
  * core gets the first datagram, and the core reads no payload of a product that has ended. */
 void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receiver *core,
                                uint64_t now_ns);

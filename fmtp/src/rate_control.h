@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A multicast rate that the receivers set: as fast as they take datagrams without losing many.
- * Extended receivers report what they lack; where they lose more than a path does by itself, the
+ * Extended receivers report what they lack; where they lose more than the path alone does, the
  * sender is too fast for a queue or for them. Sans I/O: what was sent and asked for goes in, a rate
  * comes out.
  */

@@ -16,7 +16,7 @@
 
 #define MS UINT64_C(1000000)
 #define PATIENCE_MAX_NS (5000 * MS)
-/* Silence that ends a multicast: for each block still to come, at most, and patience besides. */
+/* Silence that ends a multicast: for each block still to come, at most, plus patience. */
 #define QUIET_BLOCK_NS (MS / 10)
 #define QUIET_MAX_NS (1000 * MS)
 /* Silence during a burst of repairs: new data may come between its symbols. */
@@ -215,7 +215,7 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
     } else if (group->round == ROUNDS && !flows) {
         ask_by_stream(r, p, g);
     } else {
-        /* As long as anything is repaired by multicast, a copy for each of us besides would only
+        /* As long as anything is repaired by multicast, an extra copy for each of us would only
          * slow that down. */
         group->round += group->round < ROUNDS;
         ask_group(r, p, g);

@@ -200,7 +200,7 @@ void fmtp_rx_doubt(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_undoubt(struct fmtp_receiver *r, struct product *p);
 /* A message names it. */
 void fmtp_rx_hear(struct fmtp_receiver *r, struct product *p);
-/* Of what lies from `from` to `to` some may be a hole. */
+/* Part of the range from `from` to `to` may be a hole. */
 void fmtp_rx_leave_open(struct fmtp_receiver *r, uint32_t from, uint32_t to);
 /* Asks for the holes before this index. */
 void fmtp_rx_ask_holes(struct fmtp_receiver *r, uint32_t before);
@@ -228,7 +228,7 @@ void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p);
 /* Goes on asking where the backlog of messages stopped it. */
 void fmtp_rx_ask_on(struct fmtp_receiver *r);
-/* Asks for all that passed once more. */
+/* Asks again for all that passed. */
 void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p);
 /* Sets the product's due_ns to the earliest of its waiting groups. */
 void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p);

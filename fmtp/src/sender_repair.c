@@ -342,7 +342,7 @@ uint64_t fmtp_repair_deadline(const struct fmtp_sender *s)
 
 /* ------------------------------------------------------------------ bursts */
 
-/* The group's blocks as symbols: in the product where they lie in one piece, else copied. */
+/* The group's blocks as symbols: in the product where they are in one piece, else copied. */
 static void symbols(struct fmtp_sender *s, const struct group *g, unsigned k,
                     const uint8_t *blocks[FMTP_FEC_MAX_K])
 {

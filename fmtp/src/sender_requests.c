@@ -67,7 +67,7 @@ void fmtp_requests_forget(const struct fmtp_sender *s, struct product *p)
     p->served = NULL;
 }
 
-/* May the block go to the peer, once or once more? */
+/* May the block go to the peer, for the first or the second time? */
 static bool take_block(struct fmtp_sender *s, struct product *p, int number, uint32_t block)
 {
     struct served *had = served_to(s, p, number);
@@ -157,7 +157,7 @@ static int reject(struct fmtp_sender *s, int number, uint32_t index)
     return fmtp_peers_answer(s, number, &r);
 }
 
-/* There is no product of that index: it was let go, or has not been offered yet, which no honest
+/* There is no product of that index: it was released, or has not been offered yet, which no honest
  * receiver can know of unless datagrams are forged. */
 static int no_product(struct fmtp_sender *s, int number, const struct fmtp_header *h)
 {

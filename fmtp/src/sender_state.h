@@ -112,7 +112,7 @@ struct peer {
     struct fmtp_peer_counters counts;
     struct answered answered[ANSWERED];
     size_t rest_at, rest_len;
-    uint8_t rest[]; /* of a half-sent message whose product was let go meanwhile */
+    uint8_t rest[]; /* of a half-sent message whose product was released meanwhile */
 };
 
 /* What a peer holds back: in all, and of that what others have acknowledged. */
@@ -157,7 +157,7 @@ struct fmtp_sender {
     uint8_t *parity_memory;
     int16_t parity_free[64];
     unsigned parity_buffers, nparity_free;
-    uint8_t *scratch; /* blocks that do not lie in one piece in a product */
+    uint8_t *scratch; /* blocks that are not in one piece in a product */
 
     struct peer **peers;
     uint64_t *active;   /* set of peers with something queued */
@@ -182,7 +182,7 @@ struct fmtp_sender {
 /* --- sender.c */
 /* The retained product of that index, or NULL. */
 struct product *fmtp_sender_lookup(const struct fmtp_sender *s, uint32_t index);
-/* Lets go of the product and calls released(); it is freed when no datagram of it is out. */
+/* Releases the product and calls released(); it is freed when no datagram of it is out. */
 void fmtp_sender_release(struct fmtp_sender *s, struct product *p, enum fmtp_release why);
 /* No receiver is left to wait for. A product that no receiver was there for waits for its timer. */
 void fmtp_sender_release_if_done(struct fmtp_sender *s, struct product *p);

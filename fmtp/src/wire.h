@@ -26,7 +26,7 @@ enum fmtp_flags {                         /* exactly one per message */
                   FMTP_PARITY =
                       0x0800, /* UDP S->group; seqnum: struct fmtp_parity; block_bytes of parity */
                   FMTP_REPAIR =
-                      0x1000, /* UDP S->group; a block once more, proves nothing about order */
+                      0x1000, /* UDP S->group; a block again, proves nothing about order */
                   FMTP_REPAIR_REQ =
                       0x2000, /* TCP R->S; seqnum: FEC group; body: struct fmtp_repair_req */
                   /* Only between programs of Downpour (fmtp_session.ours). */

@@ -76,7 +76,7 @@ void take_common_option(struct common_options *o, int option, const char *usage)
 /* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
  * Exit with 2 if it is something else, with 1 if it cannot be written. */
 uint32_t read_state(const char *path);
-/* Writes the file anew, by a temporary one and rename. */
+/* Replaces the file, by a temporary one and rename. */
 void write_state(const char *path, uint32_t next_index);
 
 /* A file name made of what the sender called the product: the last path component, without

@@ -22,7 +22,7 @@ SLOT_S: Final = 10
 FRAME_BYTES: Final = 1518
 FILE_BYTES: Final = 4_000_000
 PREDICTIONS: Final = ("layers_that_fit", "excess_packets", "halved_after_s")
-# What a cell must be besides what varies: both files can be edited.
+# What a cell must be apart from what varies: both files can be edited.
 SETTINGS: Final = {
     "file_bytes": FILE_BYTES,
     "background_flows": 1,
@@ -38,12 +38,12 @@ def line_packets_per_s(context: Context) -> float:
 
 
 def packets_per_s(layers: int) -> float:
-    """Return the rate of the base and so many layers besides, each 4/3 of the one below."""
+    """Return the rate of the base and so many layers above it, each 4/3 of the one below."""
     return float(sum(FACTOR**-i for i in range(layers + 1)))
 
 
 def fitting(context: Context) -> int:
-    """Return how many layers besides the base fit the student's line."""
+    """Return how many layers above the base fit the student's line."""
     layers = 0
     while packets_per_s(layers + 1) <= line_packets_per_s(context):
         layers += 1

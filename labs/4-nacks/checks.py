@@ -327,7 +327,7 @@ def prediction(context: Context) -> Outcome:
         return failed(tried, NOT_TOLD, text, "after")
     p = context.integer("more_loss_percent") / 100
     blocks = [math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell)]
-    # Few products come in 6 s of some streams: chance may lie further off than a good prediction.
+    # Few products come in 6 s of some streams: chance may be further off than a good prediction.
     formula = 100 * statistics.fmean((1 - p) ** n for n in blocks)
     if abs(yours - right) <= tolerance or abs(yours - formula) <= tolerance / 2:
         return passed(tried, f"{expected}; or {formula:.1f} % by the formula", said)

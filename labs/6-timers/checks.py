@@ -149,7 +149,7 @@ def chosen(context: Context) -> tuple[ExperimentSpec, ExperimentSpec]:
     place.mkdir(exist_ok=True)
     given = place / "given.yaml"
     text = filled(start.read_text(), dict(context.parameters), str(start))
-    # Both name the same stream: what a file names is taken from where the file lies.
+    # Both name the same stream: what a file names is relative to the file.
     stream = context.work.absolute() / "stream.txt"
     given.write_text(text.replace("stream.txt", str(stream)))
     found = load(context.work / "chosen.yaml"), load(given)

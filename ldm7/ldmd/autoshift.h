@@ -23,8 +23,8 @@ struct autoshift {
 
 /* place: of this request among the N; the first begins as primary. */
 void autoshift_init(struct autoshift *a, size_t upstreams, size_t place, uint64_t now);
-/* A product was inserted, or was a duplicate. true: shift now; primary is set, counting begins
- * anew. */
+/* A product was inserted, or was a duplicate. true: shift now; primary is set, counting starts
+ * over. */
 bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now);
 
 #endif

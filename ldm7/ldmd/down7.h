@@ -26,10 +26,10 @@ struct flight {
     uint8_t *region;
 };
 
-/* What came while this host did not listen is asked for twice: when FMTP stands, up to the end of
- * the upstream's queue, so that it does not wait for the next product; and when the first product
- * is announced, up to that one, so that nothing falls between. A NULLPROC call behind each request
- * is answered when all has been sent. */
+/* What came while this host did not listen is asked for twice: when FMTP is connected, up to the
+ * end of the upstream's queue, so that it does not wait for the next product; and when the first
+ * product is announced, up to that one, so that nothing falls between. A NULLPROC call behind each
+ * request is answered when all has been sent. */
 enum backlog_state {
     BACKLOG_NOT_YET,
     BACKLOG_TO_END,
@@ -54,7 +54,7 @@ struct down7 {
     struct progress progress;
     enum backlog_state backlog;
     uint32_t fence_xid;
-    struct pq_signature after, first; /* the backlog is what lies between */
+    struct pq_signature after, first; /* the backlog is what is between */
     bool has_after, has_first;
     struct fallback fallback;
     bool want_fallback;
@@ -98,9 +98,9 @@ void down7_drop_flights(struct down7 *d);
 void down7_request_missed(struct down7 *d, uint32_t index);
 /* Asks for all that were missed in earlier sessions. */
 void down7_request_all_missed(struct down7 *d);
-/* FMTP stands; the first product (at most the first call counts). */
+/* FMTP is connected; the first product (at most the first call counts). */
 void down7_backlog_begin(struct down7 *d);
-/* The first product that came by multicast: asks for what lies before it. */
+/* The first product that came by multicast: asks for what is before it. */
 void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
 /* The answer to the call behind a backlog request. false: it is none. */
 bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
@@ -111,7 +111,7 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region);
 /* All bytes are there. false: ends the connection. */
 bool down7_product_end(void *ctx);
-/* Does it not come on while a process waits for room? Then the connection is to be ended. */
+/* Does it stall while a process waits for room? Then the connection must end. */
 bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now);
 /* They will not come. */
 void down7_product_abort(void *ctx);

@@ -52,7 +52,7 @@ void intake_end(struct intake *in);
 /* They will not come. */
 void intake_abort(struct intake *in);
 
-/* Is the queue full, and does what is arriving not come on? Then the connection is to be ended; the
+/* Is the queue full, and does what is arriving stall? Then the connection must end; the
  * line about it is logged. last_in_ns: when anything came. */
 bool intake_must_go(struct intake *in, uint64_t last_in_ns, uint64_t now_ns);
 

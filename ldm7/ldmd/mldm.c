@@ -88,7 +88,7 @@ static void notice(void *ctx, const struct sockaddr *peer, enum fmtp_notice what
 
     (void)ctx;
     host_of(peer, text);
-    /* A line of the source for each kind that is limited by itself. */
+    /* A line of the source for each kind that has its own limit. */
     switch (what) {
     case FMTP_NOTICE_ORDINARY:
         log_peer_note(text, "Receiver %s %s", text, fmtp_notice_text(what));

@@ -19,7 +19,7 @@ struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings
                                    struct pathservice *core);
 /* Ends a request under way. c may be NULL. */
 void pathclient_close(struct pathclient *c);
-/* To be called at each turn of the loop: sends what is to be sent. When to call again at the
+/* Call it at each turn of the loop: it sends what is due. Returns when to call again at the
  * latest. */
 uint64_t pathclient_tend(struct pathclient *c, uint64_t now);
 

@@ -56,7 +56,7 @@ bool pathservice_want(struct pathservice *p, const struct path_endpoint *leaf, v
                       uint64_t now);
 /* The user no longer wants it (or never did). */
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now);
-/* From now on the path is to be deleted; no subscriber gets a verdict any more. */
+/* From now on the path will be deleted; subscribers no longer get an answer. */
 void pathservice_finish(struct pathservice *p, uint64_t now);
 /* Nothing that this server made is left at the service, as far as is known. */
 bool pathservice_is_finished(const struct pathservice *p);

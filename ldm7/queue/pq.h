@@ -23,7 +23,7 @@ enum pq_status {
     PQ_END,     /* no (further) product */
     PQ_DUP,     /* a product with this signature is in the queue */
     PQ_BIG,     /* larger than the queue can ever hold */
-    PQ_FULL,    /* the room that must be made is pinned by readers, which did not let go */
+    PQ_FULL,    /* the room that must be made is pinned by readers, which did not release it */
     PQ_CORRUPT, /* not a product queue, other version, or damaged */
     PQ_SYSTEM,  /* errno says what */
     PQ_INVAL
@@ -73,7 +73,7 @@ enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *d
  * to readers until pq_commit; pq_discard gives it back. */
 struct pq_reservation;
 /* sig may be NULL where it is not known yet: then only pq_commit looks for a duplicate. Where the
- * room that must be made is in use, those that use it are asked to let go (pq_room_asked) and
+ * room that must be made is in use, those that use it are asked to release it (pq_room_asked) and
  * waited for, a second at most, before it is PQ_FULL; then not again for ten seconds. */
 enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t region_bytes,
                           void **region, struct pq_reservation **out);

@@ -33,7 +33,7 @@ static uint32_t power_of_two(uint32_t at_least)
     return p;
 }
 
-/* Where everything lies; false: no such queue is possible. */
+/* Where everything is; false: no such queue is possible. */
 bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
 {
     const uint64_t page = 4096; /* of the layout, whatever the machine's is */
@@ -209,7 +209,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
 /* A robust mutex loses a wake-up if the one it was meant for is killed, or looks by itself, before
  * it takes the lock, and a third one took it meanwhile without having seen that there are others.
  * So no process waits for long without looking: briefly at first, as the lock is never held for
- * long but by one who makes the tables anew. */
+ * long except by one who rebuilds the tables. */
 static int lock_mutex(pthread_mutex_t *m)
 {
 #ifdef __SANITIZE_THREAD__ /* does not know pthread_mutex_clocklock */

@@ -174,8 +174,8 @@ uint32_t pq_index_after(struct pq *q, uint64_t seq)
     uint32_t slot = pq_index_at(q, seq);
     if (slot != PQ_NONE)
         return q->slots[slot].newer;
-    /* seq itself is gone. All products lie within order_cells of the newest, so round the ring the
-     * next one is the next in order. */
+    /* seq itself is gone. All products are within order_cells of the newest, so the next one round
+     * the ring is the next in order. */
     uint32_t cell = marked_from(q, (uint32_t)((seq + 1) % h->order_cells));
     if (cell == PQ_NONE)
         cell = marked_from(q, 0);

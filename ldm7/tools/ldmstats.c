@@ -185,7 +185,7 @@ static size_t count_columns(const struct pages *p)
     return n;
 }
 
-/* All samples of a metric stand together, under its help. */
+/* All samples of a metric are together, under its help. */
 static void prometheus(const struct pages *p)
 {
     size_t room = count_columns(p), n = 0;

@@ -48,7 +48,7 @@ struct m2c_change {
 struct m2c_cc_stats {
     uint64_t received, lost, reordered, late; /* packets; late: of channels that it has left */
     uint64_t loss_events, joins, leaves, join_timeouts, slots;
-    unsigned layers;         /* joined now, besides the base */
+    unsigned layers;         /* joined now, above the base */
     bool is_slow_start;      /* webrc: the start-up */
     double target_per_s;     /* packets/s: webrc: TRATE; m2c, static: the fair rate */
     double received_per_s;   /* average; webrc: TRR */

@@ -28,7 +28,7 @@ struct m2c_wave_config {
     double slot_s;             /* TSD; 0: 10 */
     double quiescence_s;       /* QD: what a leave may take at most; 0: 300 */
     double factor;             /* P, of (0, 1); 0: M2C_WAVE_FACTOR */
-    unsigned layers;           /* N: channels besides the base that are active at a time */
+    unsigned layers;           /* N: channels above the base that are active at a time */
     bool is_static;            /* rates do not fall */
 };
 
@@ -81,7 +81,7 @@ int m2c_wave_layer(const struct m2c_wave *w, unsigned channel, uint64_t slot);
 double m2c_wave_join_tau(const struct m2c_wave *w, unsigned layer, double packets_per_s);
 /* How many sequence numbers the channel has. */
 uint32_t m2c_wave_psn_count(const struct m2c_wave *w, unsigned channel);
-/* When the channel that is `layer` in the slot becomes quiescent and is to be left, in ns;
+/* When the channel that is `layer` in the slot becomes quiescent and must be left, in ns;
  * UINT64_MAX: the base channel and static ones, never. */
 uint64_t m2c_wave_leave_ns(const struct m2c_wave *w, unsigned layer, uint64_t slot);
 

@@ -85,7 +85,7 @@ void m2c_cc_leave_top(struct m2c_cc *cc);
 double m2c_cc_tau(const struct m2c_cc *cc, uint64_t now_ns);
 /* The most that the receiver may or can get, packets/s. */
 double m2c_cc_most(const struct m2c_cc *cc);
-/* By which factor the rate of n layers besides the base grows with another. */
+/* By which factor another layer raises the rate of n layers above the base. */
 double m2c_cc_growth(const struct m2c_wave *w, unsigned layers);
 
 #endif

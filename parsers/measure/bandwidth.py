@@ -143,7 +143,7 @@ def by_sar(
 def over_offered(
     cell: Cell, sizes: Sequence[int], active_s: tuple[float, float], bandwidth: Value
 ) -> dict[str, Value]:
-    """Return the input rate, and the bandwidth as a multiple of what was to be sent."""
+    """Return the input rate, and the bandwidth as a multiple of the offered load."""
     begin, finish = active_s
     size = sum(sizes)
     if not size or finish <= begin:

@@ -75,7 +75,7 @@ class ClaimResult:
 
     @property
     def is_decided(self) -> bool:
-        """Tell whether the claim is held or not held."""
+        """Return whether the claim is held or not held."""
         return self.verdict != NOT_DECIDABLE
 
     @property

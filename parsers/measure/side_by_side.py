@@ -24,7 +24,7 @@ from parsers.measure.summary import CellData, CellMetrics
 from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Cell, Clock
 
-# What cell.json measures besides the logs.
+# What cell.json measures in addition to the logs.
 ROUND_TRIPS = {
     m.name: m
     for m in (

@@ -61,7 +61,7 @@ def parse_events(text: str, file: str) -> tuple[ScriptEvent, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`ready_s`: FMTP stood; `pruned_s`: the branch was gone (None: not seen, or still there)."""
+    """`ready_s`: FMTP connected; `pruned_s`: the branch was gone (None: not seen, or there)."""
 
     join_s: float
     end_s: float | None  # None: to the end of the run

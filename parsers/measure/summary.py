@@ -497,7 +497,7 @@ def _drops(data: CellData) -> tuple[tuple[Drop, ...], bool]:
 
 def with_purpose(cell: Cell, drop: Drop) -> Drop:
     """Return the drop as asked for where a UDP buffer was to overflow: its size varies, or the
-    receiver, the first, stands still in each second."""
+    receiver, the first, is stopped in each second."""
     paused = cell.subscribers[0] if cell.parameters.get("pause_ms") else None
     on_purpose = "b_rcv" in cell.factors or drop.place == paused
     if drop.what == "UDP rcvbuf_errors" and on_purpose:

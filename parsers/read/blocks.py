@@ -22,7 +22,7 @@ def parse_blocks(
 ) -> tuple[tuple[float, ...], tuple[Row, ...], tuple[Problem, ...]]:
     """(times of the blocks, also of empty ones; rows; lines that are not understood). Never raises.
 
-    `row(time_s, line)` reads a line of the block of that time: None if it is to be skipped,
+    `row(time_s, line)` reads a line of the block of that time: None to skip it,
     ValueError with the reason if it is malformed. Before the first block its time is NaN.
     """
     times: list[float] = []

@@ -67,7 +67,7 @@ def _head(pattern: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
 
 
 _STAMP = r"\A\s*\d{8}T\d{6}(?:\.\d+)?Z?\s+"
-# In the order in which a file is tried: what is more particular stands first.
+# In the order in which a file is tried: the more particular comes first.
 FORMATS = (
     Format(
         "notifyme",

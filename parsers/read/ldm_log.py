@@ -178,7 +178,7 @@ class ReceiverStats(Record):
 
 @dataclass(frozen=True, slots=True)
 class Receiving(Record):
-    """The FMTP connection of a subscription stands."""
+    """The FMTP connection of a subscription is up."""
 
 
 PathChange = Literal["path ready", "leaf added", "leaf removed", "path deleted"]

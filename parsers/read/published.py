@@ -429,7 +429,7 @@ class Published(Block):
 
     @property
     def file_set_bytes(self) -> tuple[int, ...]:
-        """The sizes G that any block names, for which file-sets are to be cut."""
+        """The file-set sizes G that any block names."""
         demands = [row.at for row in self.paper] + [figure.where for figure in self.figures]
         for claim in self.claims:
             demands += [claim.where, *([claim.against] if claim.against is not None else [])]

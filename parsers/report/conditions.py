@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says of a run besides its figures: under which conditions it was made, how to
-repeat it, and what made it. From manifest.json, of which any part may be missing."""
+"""What a report says about a run beyond its figures: the conditions, how to repeat it, and what
+made it. From manifest.json, of which any part may be missing."""
 
 from __future__ import annotations
 

@@ -49,8 +49,8 @@ _STYLE: Final[dict[Any, Any]] = {
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished figure. `name` is the file name without extension, `alt` says in words what is to
-    be seen, `caption` what stands below it (`alt` if it is empty)."""
+    """A finished figure. `name` is the file name without extension, `alt` describes it in words,
+    `caption` is the text below it (`alt` if it is empty)."""
 
     name: str
     title: str

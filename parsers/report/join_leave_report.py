@@ -62,7 +62,7 @@ def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
 
 
 def _cell(cell: JoinLeaveMetrics) -> list[Section]:
-    """All that is to say of a cell by itself."""
+    """The sections about one cell."""
     return [
         *(_main(cell), _feeds(cell), _subscriptions(cell), _sessions(cell)),
         *(_losses(cell), _verdict(cell)),

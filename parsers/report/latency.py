@@ -60,7 +60,7 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     canvas = blank(4.4)
     axes = canvas.subplots()
     axes.use_sticky_edges = False  # or the axis ends where the last bar begins
-    # What is below 0 is stacked downwards, by itself.
+    # What is below 0 is stacked downwards, separately.
     tops, bottoms = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for number, name in enumerate(NAMES):
         heights = {host: 1e3 * p.mean.by_name()[name] for host, p in parts.items()}

@@ -35,7 +35,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Places:
-    """Where levels of x lie: numbers at their value in the shown unit, texts side by side."""
+    """Where levels of x are: numbers at their value in the shown unit, texts side by side."""
 
     name: str
     names: tuple[str, ...]  # of texts; empty: x is a number
@@ -43,7 +43,7 @@ class Places:
     levels: tuple[Scalar, ...] = ()
 
     def at(self, level: Scalar) -> float | None:
-        """Return where a level lies on the x axis; None if it is not on it."""
+        """Return where a level is on the x axis; None if it is not on it."""
         if self.names or self.even:
             return next((float(i) for i, v in enumerate(self.levels) if same(v, level)), None)
         if isinstance(level, str):

@@ -98,7 +98,7 @@ Span = tuple[str, float, float]  # label of a site, its first and its last posit
 
 
 def _placed(ordered: Sequence[ReceiverMetrics]) -> tuple[list[float], list[Span]]:
-    """Where each receiver stands on the x axis, with a gap between sites."""
+    """Where each receiver is on the x axis, with a gap between sites."""
     positions: list[float] = []
     spans: list[Span] = []
     x = 0.0

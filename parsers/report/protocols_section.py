@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be known of protocols that send files: how they repair, and what they cannot do."""
+"""Tell readers how protocols that send files repair, and what they cannot do."""
 
 from __future__ import annotations
 

@@ -530,7 +530,7 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
 
 
 def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
-    """All that is to say of a group of cells by itself."""
+    """The sections about one group of cells."""
     sections = [_main_section(group)]
     if (paper := _paper_section(group)) is not None:
         sections.append(paper)

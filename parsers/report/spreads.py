@@ -34,7 +34,7 @@ from parsers.report.overlays import (
     published,
 )
 
-OUTLIERS = 60  # of a box that are drawn; the rest would lie on each other
+OUTLIERS = 60  # of a box that are drawn; the rest would overlap
 SPREAD = "throughput_iqr"
 
 

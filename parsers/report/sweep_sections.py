@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The report of a sweep: first what was found (headlines, claims, figures, points), then under
-which conditions, then each group of cells by itself. Pure."""
+which conditions, then each group of cells. Pure."""
 
 from __future__ import annotations
 

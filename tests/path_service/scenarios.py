@@ -54,7 +54,7 @@ def wait_until(what: str, condition: Callable[[], bool], step_s: float = 0.005) 
 
 
 def started(emulation: Emulation, hosts: Sequence[str] = HOSTS) -> Stream:
-    """The path stands, the stream is on its way and has reached everybody."""
+    """The path is up, the stream is on its way and has reached everybody."""
     make_path(emulation, PATH, RATE_BPS, list(hosts))
     stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
@@ -62,7 +62,7 @@ def started(emulation: Emulation, hosts: Sequence[str] = HOSTS) -> Stream:
 
 
 def counted(emulation: Emulation, hosts: Sequence[str]) -> Figures:
-    """A second of stream over a path that stands."""
+    """A second of stream over a path that is up."""
     stream = Stream(emulation, emulation.state_dir, hosts)
     time.sleep(SETTLE_S)
     return ended(stream)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guaranteed path keeps its rate whatever goes on beside it. Exact in a guest (test_in_guest.py),
+"""A guaranteed path keeps its rate whatever happens beside it. Exact in a guest (test_in_guest.py),
 where computing takes no time; on a machine's own clock within what a busy one loses by itself."""
 
 from __future__ import annotations

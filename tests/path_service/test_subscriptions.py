@@ -189,7 +189,7 @@ def test_subscriber_makes_its_vlan(site: Site) -> None:
 
 
 def test_standby_controller_takes_over(site_with_lease: Site) -> None:
-    """The controller dies and stays dead: subscriptions continue with the one that stood by."""
+    """The controller dies and stays dead: subscriptions continue with the standby."""
     site = site_with_lease
     (domain,) = site.emulation.controller_sockets
     standby = site.emulation.start_standby(domain)

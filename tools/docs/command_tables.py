@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of docs/ that `python -m tools.docs.command_tables` writes.
 
-They stand between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, the
+They are between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, the
 options of `downpour run` with make's variables, and the factors of experiment files.
 """
 

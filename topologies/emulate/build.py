@@ -182,7 +182,7 @@ def _few_descriptors(nodes: int) -> Iterator[None]:
 def _add_links(
     network: Network, facts: KernelFacts, wire: WirePlan, mininet: Mininet
 ) -> list[Pair]:
-    """Tell Mininet of all links; the veth pairs that are to be made for them."""
+    """Tell Mininet of all links; the veth pairs to make for them."""
     pairs: list[Pair] = []
     switches = {s.name for s in network.switches}
     impaired = {w.link.name: w for w in wire.links}
@@ -246,8 +246,8 @@ def _make_pairs(pairs: list[Pair], pids: dict[str, int]) -> None:
 
 
 def restart_switch(mininet: Mininet, name: str, ovs: OpenVSwitch) -> None:
-    """Make a switch whose bridge was deleted once more, with the ports it had. NetworkError if it
-    cannot be made."""
+    """Make a switch whose bridge was deleted again, with the ports it had. NetworkError if
+    that fails."""
     switch = mininet[name]
     switch.commands, switch.batch = [], True
     _start_switches([switch], ovs)

@@ -23,7 +23,7 @@ PROBE_S = 10.0  # of a controller that says nothing
 
 
 class Controllers:
-    """`queues`: what `--queues` shall say, or ""; `lease_s`: 0 where no domain has a standby;
+    """`queues`: the value of `--queues`, or ""; `lease_s`: 0 where no domain has a standby;
     not `wanted`: no domain has one; `foreign`: one that is not ours has the switches of all."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Controllers:
 
     def start_again(self, domain: str, *, without: Collection[str] = ()) -> None:
         """After its end, with the store it had; returns when the domain's switches (`without` those
-        that are off) are connected and hold what they shall. NetworkError."""
+        that are off) are connected and hold what they should. NetworkError."""
         controller = self.of(domain)
         if controller.alive:
             raise NetworkError(f"the controller of {domain} is already running")

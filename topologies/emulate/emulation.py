@@ -305,7 +305,7 @@ class Emulation:
 
     def start_controller(self, domain: str) -> None:
         """The domain's controller again, with the store it had; returns when its switches are
-        connected and hold what they shall. NetworkError."""
+        connected and hold what they should. NetworkError."""
         self._controllers.start_again(domain, without=self._power.off)
 
     def start_standby(self, domain: str) -> Path:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a running network: a link that breaks, and the same link mended.
 
-How a link breaks depends on how it was made, and on who shall notice:
+How a link breaks depends on how it was made, and on who should notice:
 
     made of            broken (the ports see it)         silent (only what crosses it tells)
     wire (impaired)    both interfaces in `wire` down:   both drop what they are to send

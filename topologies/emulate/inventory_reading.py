@@ -260,7 +260,7 @@ def fixed_switches(network: Network, facts: KernelFacts) -> set[str]:
 
 
 def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
-    """Tell whether the plan says what this thing must be, or that it must not be."""
+    """Return whether the plan says what this thing must be, or that it must not be."""
     if thing in asked:
         return True
     node, _, what = thing.partition(" ")
@@ -287,6 +287,6 @@ def changes(before: Mapping[str, str], now: Mapping[str, str], free: Collection[
 
 
 def is_free(thing: str, free: Collection[str]) -> bool:
-    """Tell whether a thing, or its place, is left to somebody else."""
+    """Return whether a thing, or its place, is left to somebody else."""
     words = thing.split(" ")
     return thing in free or words[0] in free or words[1] in free

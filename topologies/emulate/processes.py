@@ -53,7 +53,7 @@ class Relay:
         self._asked_after = 0
 
     def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> RelayReady:
-        """Start and wait until all lines stand; returns the accepted configuration."""
+        """Start and wait until all lines are ready; returns the accepted configuration."""
         if not self._program.exists():
             raise NetworkError(
                 absent_programs(["wire-relay"]) or f"found no program {self._program}"

@@ -38,7 +38,7 @@ class SwitchPower:
         self._dark[name] = dark
 
     def start(self, name: str, power_up: Callable[[], None]) -> None:
-        """Give the switch its power back: `power_up` makes it anew, then its links are lit unless
+        """Give the switch its power back: `power_up` makes it again, then its links come up unless
         the switch at their other end is off. NetworkError."""
         if name not in self._dark:
             raise NetworkError(

@@ -66,7 +66,7 @@ class Document:
 
 
 def read_document(path: Path, what: str = "a topology") -> Document:
-    """Read a YAML file that shall hold `what`. Raises TopologyErrors where nothing can be read
+    """Read a YAML file that should hold `what`. Raises TopologyErrors where nothing can be read
     from it."""
     file = str(path)
     try:

@@ -45,7 +45,7 @@ def with_receiver_rates(
 ) -> Network:
     """Return `network` with a rate on the link to NIC1 of each named host, towards the host.
 
-    The link lies in the host's own domain: the path service does not admit by it, as it does not
+    The link is in the host's own domain: the path service does not admit by it, as it does not
     know the networks of universities. What does not fit waits in the link's queue, then is lost.
     `queue_bytes` None: the queue that a link of this rate has.
     Raises ValueError for a host that the network does not have.

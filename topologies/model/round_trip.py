@@ -13,7 +13,7 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
     """`network` with round trips of `rtt_ms` over the path and over the control network, half of
     it in each direction.
 
-    Over the path all of it lies on the hand-off links of the subscribers' segments, so that a
+    Over the path all of it is on the hand-off links of the subscribers' segments, so that a
     frame meets one delayed link, as in geni5; all other delays, and jitter, become 0. Rates,
     queues and losses stay. Raises ValueError if a subscriber's segment ends at the publisher's
     hand-off link: then no link is the publisher's alone.

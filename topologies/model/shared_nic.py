@@ -23,5 +23,5 @@ def _on_one(host: Host) -> Host:
 
 
 def shares_nics(network: Network) -> bool:
-    """Tell whether hosts have several lanes on one NIC, so that they must tag frames."""
+    """Return whether hosts have several lanes on one NIC, so that they must tag frames."""
     return any(n.interface == h.nic1.interface for h in network.hosts for n in h.lanes)

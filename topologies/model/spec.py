@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a topology file may say: one pydantic model per block of the YAML file.
 
-These models check the shape of each block by itself (keys, types, ranges); `validate.py` checks
+These models check the shape of each block alone (keys, types, ranges); `validate.py` checks
 what holds between blocks. `schema.json` is generated from them (`python -m topologies.model.spec`).
 """
 

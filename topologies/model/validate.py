@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks a topology file and reports every mistake at once.
 
-First each block by itself (`shape.py`, by the models of `spec.py`), then what must hold between
+First each block alone (`shape.py`, by the models of `spec.py`), then what must hold between
 blocks. A block with a mistake is left out of the second step, so that one mistake is not reported
 twice; what follows from the whole (reachability) is only checked when nothing else is wrong.
 """

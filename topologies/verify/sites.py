@@ -22,7 +22,7 @@ RATE_BPS = 20_000_000
 UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter does
 PINGS, PING_INTERVAL_S = 10, 0.2
 ANSWER_S = 30.0
-# What a machine adds by itself: switches and timers.
+# What a machine adds anyway: switches and timers.
 RTT_SLACK_MS, RTT_SLACK = 1.0, 0.05
 UDP_LEAST, LOSS_SLACK = 0.98, 0.01
 TCP_MOST = 1.05

@@ -180,7 +180,7 @@ class Capture:
                 self._process.send_signal(signal.SIGINT)  # it writes what it has
 
     def finish(self) -> Captured:
-        """After `tell_to_stop`: the pcapng file, and what is to be known of it."""
+        """After `tell_to_stop`: the pcapng file, and what to know about it."""
         try:
             self._process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
@@ -208,7 +208,7 @@ class Capture:
         temporary.rename(target)
         for path in (*files, self._said):
             path.unlink()
-        in_file = kept - 2  # without what stands before and behind the frames
+        in_file = kept - 2  # without what is before and after the frames
         return Captured(
             self.tap.link,
             self.tap.at,

@@ -37,7 +37,7 @@ OF_INTERFACES: Final = (
     *("accept_local", "disable_policy", "disable_xfrm", "force_igmp_version", "forwarding"),
     *("mc_forwarding", "rp_filter", "arp_ignore", "drop_unicast_in_l2_multicast"),
 )
-# What the kernel fills in by itself, or what is secret.
+# What the kernel fills in, or what is secret.
 NO_SETTING: Final = (
     *("ipv4/tcp_available_congestion_control", "ipv4/tcp_allowed_congestion_control"),
     *("ipv4/tcp_available_ulp", "ipv4/tcp_fastopen_key"),

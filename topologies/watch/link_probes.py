@@ -225,7 +225,7 @@ def _open(pid: int | None, interface: str) -> socket.socket:
     """A packet socket at an interface, in the namespace of `pid` (None: here)."""
     with nullcontext() if pid is None else namespace_of(pid):
         try:
-            # No protocol yet: nothing is received before the filter stands.
+            # No protocol yet: nothing is received before the filter is set.
             one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except OSError as error:
             raise NetworkError(f"packet socket: {error.strerror}") from error

@@ -73,7 +73,7 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def beginning(interface: Interface) -> bytes:
-    """The blocks that stand before the frames."""
+    """The blocks before the frames."""
     end = _option(0, b"")
     section = struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1) + _option(4, b"Downpour") + end
     described = (

@@ -13,7 +13,7 @@
 #define SECOND_NS UINT64_C(1000000000)
 #define GSO_BURST_NS                                                             \
     UINT64_C(100000) /* a GSO run takes this long at the multicast rate at most: \
-                        below 240 Mbit/s every datagram goes by itself */
+                        below 240 Mbit/s every datagram is sent alone */
 enum {
     BATCH_UNGROUPED = 32, /* datagrams per call without GSO */
     MAX_MESSAGES = 64,    /* per call */
@@ -58,7 +58,7 @@ unsigned tp_batch_out_most(const struct tp_batch_out *o, size_t len, unsigned n,
     return (unsigned)tp_pace_most(&o->pace, len, whole, now_ns);
 }
 
-/* How many of the datagrams the pace lets go now. */
+/* How many of the datagrams the pace permits now. */
 static unsigned paced(const struct tp_batch_out *o, const struct tp_datagrams *d, uint64_t now_ns)
 {
     uint64_t at = o->pace.next_ns;

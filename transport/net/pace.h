@@ -24,7 +24,7 @@ static inline uint64_t tp_pace_cost_ns(const struct tp_pace *p, size_t len)
 {
     return p->rate_bps ? (len + p->overhead) * 8 * UINT64_C(1000000000) / p->rate_bps : 0;
 }
-/* Nothing was to be sent for a while. */
+/* There was nothing to send for a while. */
 static inline void tp_pace_begin(struct tp_pace *p, uint64_t now_ns)
 {
     if (p->next_ns < now_ns)

@@ -28,7 +28,7 @@ DELAYED_ACK_S: Final = 0.04
 PING_DELAY_S: Final = 0.025
 
 PING_AT_ONCE: Final = (
-    "between packets ping waits in recvmsg (SO_RCVTIMEO), armed anew when it expired: the interval "
+    "between packets ping waits in recvmsg (SO_RCVTIMEO), set again when it expired: the interval "
     "is the next multiple of the timer wheel's granularity; the first begins anywhere in it; ping "
     "counts in ms"
 )

@@ -2,7 +2,7 @@
 """Queueing disciplines, meters and VLANs of the kernel against theory.
 
 Frames are counted as the kernel counts them at an egress: with the Ethernet header, without
-preamble, frame check sequence and VLAN tag (which lies beside the packet).
+preamble, frame check sequence and VLAN tag (which is beside the packet).
 """
 
 from __future__ import annotations

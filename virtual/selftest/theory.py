@@ -45,7 +45,7 @@ def wheel_late_s(timeout_s: float, tick_s: float) -> float:
 
 
 def wheel_repeat_s(timeout_s: float, tick_s: float) -> float:
-    """A time-out that is armed anew as soon as it expired: it began at a multiple of the
+    """A time-out that is armed again as soon as it expired: it began at a multiple of the
     granularity and ends at the first multiple after its end."""
     ticks = ticks_of(timeout_s, tick_s)
     granularity = wheel_granularity_ticks(ticks)

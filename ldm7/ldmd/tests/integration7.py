@@ -529,7 +529,9 @@ def case_reservations_let_go(servers: Servers) -> None:
         other = servers.work / "other"
         other.write_bytes(os.urandom(12_000_000))
         servers.tool("pqinsert", "-q", str(servers.queue("r1")), "-f", "EXP", str(other))
-        wait_for("line", lambda: servers.count("r1", "was dropped to make room in the full queue") == 1)
+        wait_for(
+            "line", lambda: servers.count("r1", "was dropped to make room in the full queue") == 1
+        )
     finally:
         os.kill(sender, signal.SIGCONT)
     # Should it be back before the other one is in, that one may take its place.

@@ -186,7 +186,7 @@ static bool to_file(struct job *j, const char *path)
     return false;
 }
 
-/* A program that ended since the product before is started once more. */
+/* A program that ended since the previous product is started again. */
 static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t key_bytes)
 {
     for (;;) {

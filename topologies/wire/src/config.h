@@ -2,7 +2,7 @@
  *
  * The relay's configuration file: one statement per line, '#' begins a comment.
  *
- *   ready PATH           file to write (JSON) when all lines stand
+ *   ready PATH           file to write (JSON) when all lines are ready
  *   stats PATH           file to write (JSON) on SIGUSR1 and at the end
  *   gap_us N             least time between two wake-ups (default 250)
  *   priority N           SCHED_FIFO priority, 0 = do not ask for it (default 50)

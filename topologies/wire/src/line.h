@@ -49,7 +49,7 @@ void line_init(struct line *line, int64_t delay_ns, int64_t jitter_ns, double lo
  * clock was set back) counts as now. */
 int64_t line_head(struct line *line, int64_t arrival_ns, int64_t now_ns);
 
-/* True if this frame is to be dropped instead of sent. To be asked once per frame: of IPv4 packets
+/* True if this frame must be dropped instead of sent. Ask once per frame: of IPv4 packets
  * the seed and the packet's identity decide (identity.h), of others, such as ARP, a die. */
 bool line_loses(struct line *line, const uint8_t *frame, size_t size_bytes);
 

@@ -13,7 +13,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-/* Destination and source address: what stands before a tag. */
+/* Destination and source address: what precedes a tag. */
 static const size_t ADDRESSES_BYTES = 2u * (size_t)ETH_ALEN;
 
 enum {
@@ -73,7 +73,7 @@ int port_open(struct port *port, const char *in, const char *out, int tx, unsign
     if (out_index == 0)
         return failed(error, error_size, out, "interface");
 
-    /* Protocol 0: nothing is received before the ring stands. */
+    /* Protocol 0: nothing is received before the ring is ready. */
     port->rx = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
     if (port->rx < 0)
         return failed(error, error_size, in, "packet socket");
