@@ -72,7 +72,7 @@ class _LogFile(logging.handlers.WatchedFileHandler):
         self._is_failing = self._has_failed
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002 - logging's signature
-        """Tell that a record could not be written."""
+        """Report that a record could not be written."""
         self._has_failed = True
         if not self._is_failing:
             with contextlib.suppress(OSError, ValueError):

@@ -55,7 +55,7 @@ class Cell:
     path: Path
 
     def deliveries(self) -> Iterator[Delivery]:
-        """Yield every delivery that the receivers' logs tell of, receiver by receiver. Raises
+        """Yield every delivery that the receivers' logs report, receiver by receiver. Raises
         OSError, and BadFile for a cell whose subscribers join and leave."""
         data = load_cell(self.path)
         for host, log in sorted(data.logs.items()):

@@ -52,7 +52,7 @@ cells/: one cell, in its own process and network namespace.
 
 | module | what it does |
 |---|---|
-| job, events | what the process is given, and what it tells |
+| job, events | what the process is given, and what it reports |
 | cell_main | the process: network up, steps of the cell, network down |
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
@@ -77,7 +77,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | module | what it does |
 |---|---|
 | options, clocks | options of the commands; the clock that they ask for |
-| preparation, plan_summary | check cells before anything starts; tell the plan in words |
+| preparation, plan_summary | check cells before anything starts; describe the plan |
 | runner, sweep, running_cell | run an experiment; its cells; follow one cell |
 | cell_process | a cell's process, native or in a guest |
 | until_decided | add repeats of the cells whose claims are open |
@@ -102,7 +102,7 @@ bounds/: regression tests of figures.
 
 | module | what it does |
 |---|---|
-| bands, bands_report | read and judge bands; tell the outcome to CI systems |
+| bands, bands_report | read and judge bands; report the outcome to CI systems |
 | regression | the command `downpour regression` |
 
 catalogue/ has the bundled experiments, lag/ the program `hostlag`.

@@ -62,7 +62,7 @@ class Bash:
             self._process.stdin.flush()
 
     def begin(self, line: str) -> None:
-        """Start a line in the shell; `finished` tells when it has ended."""
+        """Start a line in the shell; `finished` says when it has ended."""
         self._number += 1
         script = self._exchange / f"line-{self._number}"
         script.write_text(line + "\n", encoding="utf-8")

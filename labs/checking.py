@@ -77,7 +77,7 @@ def _quiet(_text: str) -> None:
 @dataclass(frozen=True)
 class Context:
     """What a check may look at. `work`: the student's work directory; `arguments`: of the check in
-    lab.yaml; `network`: the live network (None in measuring labs); `progress`: tell what is done,
+    lab.yaml; `network`: the live network (None in measuring labs); `progress`: report progress,
     for checks that take longer."""
 
     lab: Lab

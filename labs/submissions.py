@@ -22,7 +22,7 @@ from labs.results import FORMAT
 from labs.workdir import LabError, is_aside
 
 NAME: Final = re.compile(r"result-\d+\.json", re.ASCII)
-# What hand-ins come in: told, not unpacked, as one may hold a thousand times its size.
+# Archives of hand-ins: reported, not unpacked, as one may hold a thousand times its size.
 ARCHIVES: Final = (b".zip", b".tar", b".tar.gz", b".tgz", b".tar.xz", b".tar.bz2", b".7z", b".rar")
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 20  # a result file is 4 deep

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page over HTTP: what runs now (server-sent events tell of changes), or a finished run.
+"""The page over HTTP: what runs now (server-sent events report changes), or a finished run.
 
 Reads only. Answers names of the local machine alone, so that no foreign page can read it by a
 name that it lets point here (DNS rebinding); from elsewhere a token is needed.

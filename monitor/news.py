@@ -24,7 +24,7 @@ MOST_SHARE: Final = 0.1  # of a processor, for packing deliveries
 
 @dataclass(frozen=True)
 class _Message:
-    """An event with its data. `made` tells versions of one event apart."""
+    """An event with its data. `made` distinguishes versions of one event."""
 
     text: bytes
     made: int

@@ -27,7 +27,7 @@ class Series:
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return what tells series apart."""
+        """Return what distinguishes series."""
         return self.name, self.labels
 
 

@@ -47,7 +47,7 @@ class Minute:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what tells minutes apart."""
+        """Return what distinguishes minutes."""
         return self.host, self.feed, self.minute
 
 

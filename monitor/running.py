@@ -108,7 +108,7 @@ class RunningCell:
             self._folder = self._work = folder
 
     def look(self) -> bool:
-        """Take down what is new; tell whether anything was."""
+        """Record what is new; return whether anything was."""
         logs, changed = self._folder / "logs", False
         for file in sorted(logs.glob("*.log")):
             host, _, kind = file.name.partition(".")

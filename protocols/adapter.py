@@ -91,7 +91,7 @@ def no_command(_setup: Setup, _what: object) -> list[str]:
 
 
 def no_counts(_sender: str, _receivers: Sequence[str]) -> Mapping[str, float]:
-    """Count nothing: the programs do not tell."""
+    """Count nothing: the programs report nothing."""
     return {}
 
 

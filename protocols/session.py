@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol's programs while they run: started, told of files, ended."""
+"""A protocol's programs while they run: started, given files, ended."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class Session:
         return f"the sender says: {said[-1][:200]}" if said else "nothing was said"
 
     def counts(self) -> dict[str, float]:
-        """Return the counters that the programs told when they ended."""
+        """Return the counters that the programs printed when they ended."""
         sent = "".join(p.printed() + p.said() for p in self.senders)
         return dict(self.adapter.counts(sent, [p.printed() for p in self.receivers]))
 

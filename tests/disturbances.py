@@ -321,7 +321,7 @@ def rounds(
         known = len(outcome.problems)
         try:
             counts = one_round(kind, whole.moment(shares[-1]), dice, outcome)
-        except KeyboardInterrupt:  # what was found so far is told
+        except KeyboardInterrupt:  # what was found so far is reported
             outcome.interrupted = True
             return outcome
         if counts:

@@ -36,7 +36,7 @@ def test_clock(command_line: str, clock: str) -> None:
     ],
 )
 def test_the_rest_of_a_second(now_ns: int, step_ns: int, rest_ns: int) -> None:
-    """Also where a floating-point clock could not tell: at today's dates it has steps of 0.2 us."""
+    """Also where a floating-point clock could not: at today's dates it has steps of 0.2 us."""
     assert math.ceil(rest_s(now_ns, step_ns) * 10**9) == rest_ns
 
 

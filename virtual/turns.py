@@ -87,7 +87,7 @@ class Turns:
         return None
 
     def wait(self, tell: Callable[[str], None]) -> Turn:
-        """Return a turn when there is one; `tell` it now and then what it waits for. OSError."""
+        """Return a turn when there is one; `tell` gets now and then what it waits for. OSError."""
         tell_at = 0.0
         try:
             while (turn := self.take()) is None:

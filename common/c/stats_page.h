@@ -108,7 +108,7 @@ void stats_forget(struct stats_page *p, unsigned table, unsigned row);
 char *stats_file_name(char *out, size_t out_bytes, const char *program, pid_t pid);
 /* When a process started, in ticks since boot; 0: there is none, or it has ended. */
 uint64_t stats_process_ticks(pid_t pid);
-/* This boot of the machine; empty if the system does not tell. Returns out. */
+/* This boot of the machine; empty if unknown. Returns out. */
 char *stats_boot_id(char out[STATS_NAME]);
 
 #endif

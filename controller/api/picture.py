@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths as a picture: DOT, from what REST tells of them (docs/reference/contracts.md)."""
+"""Paths as a picture: DOT, from what REST returns about them (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 

@@ -209,8 +209,8 @@ class Federation:
         return self._take_part(request)
 
     def tell_members(self, path: str, root: Endpoint, channels: frozenset[int]) -> bool:
-        """Tell the domain that a segment's frames come from what its leaves have joined; return
-        whether that knows now."""
+        """Tell the domain that a segment's frames come from which channels its leaves have joined;
+        return whether that knows now."""
         hand_off = self.domains.hand_off_at(root.switch, root.port)
         coordinator, colon, name = path.partition(":")
         if hand_off is None or not colon:

@@ -88,7 +88,8 @@ class Note:
 
     `seen`: requests of lower versions are stale; `released`: so are others of this one.
     `committed`: what the path service may have (`committed_version` 0: perhaps not all of it).
-    Without segment and reservation it is a tombstone, which tells late requests from new ones.
+    Without segment and reservation it is a tombstone, which distinguishes late requests from new
+    ones.
     """
 
     connection: Connection

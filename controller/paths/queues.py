@@ -34,7 +34,7 @@ LEAST_DEFAULT_BPS = 12_000  # a full frame a second: HTB needs a rate
 # Open vSwitch's HTB knows queues 0 to 61,439 (0 is the default); tc's class ids have 16 bits too.
 LLDP_QUEUE = 0xEFFF
 QUEUE_MAX = LLDP_QUEUE - 1  # of a path
-# Probes that tell whether a link is alive must not drown in a flood, else it looks dead. They take
+# Probes that show whether a link is alive must not drown in a flood, else it looks dead. They take
 # about 6 kbit/s.
 LLDP_BPS = 64_000
 BURST_S: Final = 0.002  # what a late timer may catch up

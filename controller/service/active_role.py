@@ -127,7 +127,7 @@ class Keeper:
         self._on_active = on_active
         self._on_standby = on_standby
         self._lease: Lease | None = None  # ours
-        self._told: int | None = None  # the generation of the active one, as last told
+        self._told: int | None = None  # the generation of the active one, as last reported
         self._lock = threading.Lock()
 
     def turn(self, now: float) -> float:

@@ -160,7 +160,7 @@ class BookingRequests:
                 with self._state.lock:
                     if self._calendar.find(booking.name) is booking:
                         self._forget(booking.name)
-            except ServiceError:  # told in the log; the next turn tries again
+            except ServiceError:  # logged; the next turn tries again
                 return
 
     def _installed(self, booking: Booking, install: Installer) -> bool:

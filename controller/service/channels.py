@@ -172,7 +172,7 @@ class ChannelKeeper:
             self._ignored += 1
             return
         key = (switch, packet.in_port, received.vlan)
-        if key not in self._owner:  # its path is so new that nobody has told of it yet
+        if key not in self._owner:  # its path is so new that it was not reported yet
             self._follow_paths(now_s)
         self._membership.report(key, received.source_mac, received.message, now_s)
 

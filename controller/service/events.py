@@ -52,7 +52,7 @@ class Event:
 
 
 class EventLog:
-    """The latest events. Thread-safe. `boot` tells one process's positions from another's."""
+    """The latest events. Thread-safe. `boot` distinguishes the positions of processes."""
 
     def __init__(self, boot: str, ring_events: int = RING_EVENTS) -> None:
         self._boot = boot

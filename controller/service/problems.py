@@ -69,8 +69,8 @@ class ServiceError(Exception):
         return self._public or self
 
     def only_for(self, workgroup: str, public: ServiceError) -> ServiceError:
-        """Return this error, which tells of a path or hold of `workgroup`. Those who may not see
-        it are told `public` instead."""
+        """Return this error, which names a path or hold of `workgroup`. Those who may not see it
+        get `public` instead."""
         self._workgroup, self._public = workgroup, public
         return self
 

@@ -492,7 +492,7 @@ class PathService:
         with self.state.lock:
             try:
                 self.state.expire_holds(now)
-            except ServiceError:  # told in the log; the next turn tries again
+            except ServiceError:  # logged; the next turn tries again
                 return
             over = [p.name for p in self.state.paths.values() if (p.end_time or now + 1) <= now]
         for name in over:

@@ -98,8 +98,8 @@ class Blocked:
 class HoldRow:
     """A hold as the store keeps it.
 
-    `request` (canonical JSON of what was asked) tells a repetition from another request; `change`
-    turns the current path into the requested one.
+    `request` (canonical JSON of the request) distinguishes a repetition from another request;
+    `change` turns the current path into the requested one.
     """
 
     id: str

@@ -135,7 +135,7 @@ class Workgroups:
     def by_token(self, token: str) -> Workgroup | None:
         """Return the workgroup of a token.
 
-        Every digest is compared, whichever matches, so that the time it takes tells nothing.
+        Every digest is compared, whichever matches, so that the time it takes reveals nothing.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found: Workgroup | None = None

@@ -3,8 +3,8 @@
 
 Each message is checked before anything parses it; a malformed one ends its connection, and that
 one only. Packet-ins above a rate are dropped, other messages above a rate are waited with, so
-that TCP slows their sender down. Connections that have not told which switch they are have a
-time limit, and a table of fixed size in which a newer one displaces the oldest.
+that TCP slows their sender down. Connections that have not said which switch they are have a time
+limit, and a table of fixed size in which a newer one displaces the oldest.
 """
 
 from __future__ import annotations

@@ -252,6 +252,6 @@ def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share
 
 
 def _scalar(value: float) -> int | float | ScalarFloat:
-    """As few digits as tell the value to SHOWN_DIGITS."""
+    """As few digits as show the value to SHOWN_DIGITS."""
     short = float(number(value))
     return int(short) if short.is_integer() else short

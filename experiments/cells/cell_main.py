@@ -78,7 +78,7 @@ def run_cell(job: Job, out: Path) -> Event:
                 phase(text)
                 step()
         except (CellError, NetworkError):
-            # What the counters say may tell why.
+            # The counters may show why.
             with contextlib.suppress(Exception):
                 write_json(out / "counters-error.json", emulation.counters())
             raise

@@ -544,7 +544,7 @@ class CellRun(CellBase):
         return verdict.verdict, identical != "fail"
 
     def _path_interfaces(self) -> dict[str, object]:
-        """Return, by host, the interfaces that tell competing traffic apart."""
+        """Return, by host, the interfaces that show competing traffic separately."""
         if not (self.cell.has_rivals or self.cell.bottleneck.rate_bps):
             return {}
         lanes = range(1, self.network.lane_count + 1)

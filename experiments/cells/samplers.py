@@ -46,8 +46,8 @@ def family(lines: Iterable[str], ancestor: int) -> list[str]:
 
 
 def descendants(ancestor: int, proc: Path = Path("/proc")) -> list[int] | None:
-    """`ancestor` and what descends from it, in order of their numbers; None if this kernel does not
-    tell the children of a task."""
+    """`ancestor` and what descends from it, in order of their numbers; None if this kernel does
+    not list the children of a task."""
     if not (proc / f"{ancestor}/task/{ancestor}/children").exists():
         return None
     wanted, queue = {ancestor}, [ancestor]

@@ -86,7 +86,7 @@ class _Line:
 
 
 def in_force(asked: str, distinct: bool) -> str:
-    """Return the model for datagrams that a hash tells apart, or not (`Adapter.distinct`)."""
+    """Return the model for datagrams that a hash distinguishes, or not (`Adapter.distinct`)."""
     return ALIKE if asked == "hash" and not distinct else asked
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long cells will take: from what earlier runs on this machine took, else by formula.
 
-An earlier cell tells by how much the formula was wrong; the formula scales to another duration, m
+An earlier cell shows by how much the formula was wrong; the formula scales to another duration, m
 and number of bytes.
 """
 
@@ -68,7 +68,7 @@ class Estimates:
 
     def rest_of(self, planned: Planned) -> dict[str, float]:
         """Return by phase what share of a cell's time is left when the phase begins, as the median
-        of earlier cells of the same duration. Empty: none told its phases."""
+        of earlier cells of the same duration. Empty: none reported its phases."""
         shares: dict[str, list[float]] = {}
         for measured in self._like(planned.cell):
             if measured.duration_s == planned.cell.duration_s:

@@ -33,7 +33,7 @@ OVERDUE: Final = "longer than usual"
 
 
 class Reporter(Protocol):
-    """Told by the runner what happens. `estimate_s`: how long the cell, all cells, will take in
+    """Hears from the runner what happens. `estimate_s`: how long the cell, all cells, will take in
     real time; `rest`: what share of that is left when a phase begins, where it is known; `part`:
     how much of its replay a cell has done (above 1 while it drains)."""
 
@@ -45,24 +45,24 @@ class Reporter(Protocol):
         trace: TracebackType | None,
     ) -> None: ...
     def total(self, cells: int, estimate_s: float, jobs: int) -> None:
-        """Tell how many cells run and how long all take."""
+        """Take the number of cells and how long all take."""
 
     def more(self, cells: int, estimate_s: float) -> None:
-        """Tell that more cells run, and how long these take."""
+        """Take the number of further cells, and how long these take."""
 
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
-        """Tell that a cell begins."""
+        """A cell begins."""
 
     def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
-        """Tell what a cell's process reports."""
+        """Take what a cell's process reports."""
 
     def tick(self, name: str, times: Times | None) -> None:
-        """Tell that time passes."""
+        """Time passes."""
 
     def done(self, name: str, *, failed: bool = False) -> None:
-        """Tell that a cell has ended."""
+        """A cell has ended."""
 
     def note(self, text: str) -> None:
         """Print a line."""

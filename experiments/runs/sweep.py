@@ -145,7 +145,7 @@ class Sweep:
         return ended_count
 
     def _added(self, items: Sequence[Planned]) -> Sequence[Planned]:
-        """Number further cells, and tell of them."""
+        """Number further cells, and report them."""
         if items:
             for item in items:
                 self._numbers.setdefault(item.cell.cell, len(self._numbers) + 1)

@@ -148,7 +148,7 @@ def congested(network: Network) -> frozenset[str]:
 def _bursts(
     cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
 ) -> dict[str, BurstCount]:
-    """Where a counter is missing, the receiver is left out: `arrived` tells."""
+    """Where a counter is missing, the receiver is left out, as in `arrived`."""
     found = {}
     subscribers = list(subscribers)
     p_i = cell.by_receiver(subscribers, "p_i")

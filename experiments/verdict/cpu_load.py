@@ -146,7 +146,7 @@ def parse_cores(stat: str) -> dict[str, CoreTimes]:
 
 
 def scheduled(pid: int, proc: Path = Path("/proc")) -> Scheduled | None:
-    """None if it ended, or the kernel does not tell."""
+    """None if it ended, or the kernel does not say."""
     run = wait = times = 0
     seen = False
     try:
@@ -190,7 +190,7 @@ def read(pids: set[int], places: Mapping[int, str], proc: Path = Path("/proc")) 
 
 def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
     """Return the difference of two readings, without processes that ended meanwhile or whose times
-    this kernel does not tell."""
+    this kernel does not report."""
     cores = []
     for name, after in end.cores.items():
         before = start.cores.get(name, CoreTimes(0, 0, 0))
@@ -216,7 +216,7 @@ def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
 
 
 def clocksource(path: Path = CLOCKSOURCE) -> str:
-    """Return what the kernel reads the time from; "unknown" if it does not tell."""
+    """Return what the kernel reads the time from; "unknown" if it does not say."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a Dask worker does: it runs a cell's program beside itself and sends on what that tells."""
+"""What a Dask worker does: it runs a cell's program as its child and forwards its events."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def made_of() -> dict[str, str]:
 
 def run_parcel(raw: Mapping[str, Any], topic: str) -> dict[str, Any]:
     """Run a cell to its end. `ended`: the text of ended.json; `files`: the cell's, as a tar;
-    `lines`: all that it told; `attempt`: which start of the cell this was."""
+    `lines`: all that it reported; `attempt`: which start of the cell this was."""
     from distributed import get_worker
 
     worker = get_worker()

@@ -28,7 +28,7 @@ def memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 class Told:
-    """What a cell has told so far, over all attempts of its engine."""
+    """What a cell has reported so far, over all attempts of its engine."""
 
     def __init__(self) -> None:
         self.times = Times(0.0, 0.0)

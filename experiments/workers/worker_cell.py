@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program that a worker runs: one cell of an unpacked parcel, in a guest, to its end.
 
-`python -m experiments worker-cell DIRECTORY` writes what the cell tells into
+`python -m experiments worker-cell DIRECTORY` writes the cell's events into
 DIRECTORY/events.N.jsonl (N: the attempt; an engine may start a job again) and, last, ended.json.
 """
 
@@ -104,7 +104,7 @@ def _run(place: Path, out: Path, terms: parcel.Terms, made_of: dict[str, str]) -
 
 
 def _follow(process: CellProcess, events: IO[str], check_runner: Callable[[], None]) -> None:
-    """Write down what the cell tells until it has ended."""
+    """Record what the cell reports until it has ended."""
     told = 0.0
     while process.code is None:
         time.sleep(TICK_S)

@@ -168,7 +168,7 @@ struct fcast_receiver;
 struct fcast_receiver *fcast_receiver_new(const struct fcast_receiver_config *cfg);
 /* Calls drop() with keep for what is incomplete. */
 void fcast_receiver_free(struct fcast_receiver *r);
-/* A datagram came; `source` tells senders apart. Is it of the session? */
+/* A datagram arrived; `source` distinguishes senders. Is it of the session? */
 bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns);
 /* The time (NTP, seconds) that the ages of datagrams with a MAC are measured by. */

@@ -27,7 +27,7 @@ enum fcast_control_protocol {
 
 /* ------------------------------------------------------------------ sending side */
 
-/* What a sender may be told beside the address. Zeroes are the defaults. */
+/* Options of a sender. Zeroes are the defaults. */
 struct fcast_tx_options {
     enum fcast_control_protocol protocol;
     const char *interface_address; /* NULL: the routing table decides */
@@ -61,7 +61,7 @@ void fcast_tx_free(struct fcast_tx *tx);
 
 /* ------------------------------------------------------------------ receiving side */
 
-/* What a receiver may be told beside the address. Zeroes are the defaults. */
+/* Options of a receiver. Zeroes are the defaults. */
 struct fcast_rx_options {
     enum fcast_control_protocol protocol;
     const char *interface_address; /* NULL: the routing table decides */

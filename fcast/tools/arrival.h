@@ -21,7 +21,7 @@ struct arrival_file {
     struct fcast_receiver_stats stats;
 };
 
-/* What it tells the caller. */
+/* What it reports to the caller. */
 struct arrival_news {
     void *ctx;
     void (*began)(void *ctx, uint64_t toi, uint64_t bytes); /* of the object; may be NULL */
@@ -38,7 +38,7 @@ struct arrival {
     struct log_limit *log;
     struct fcast_receiver *core; /* set by the caller */
     uint64_t now_ns, begun_ns;   /* the same */
-    uint64_t stale;              /* datagrams that were told of */
+    uint64_t stale;              /* datagrams already reported */
     uint64_t bytes;              /* of the files that are here */
     struct fcast_fti fti;        /* of the object that began last */
     uint64_t max_bytes;          /* of all that is incomplete */

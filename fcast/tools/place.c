@@ -24,7 +24,7 @@ enum {
     WAITING_BYTES = 8 << 20, /* of symbols that wait to be written */
     TAIL_MAX = 1 << 16,
 };
-/* The first note tells where the object's data begin (struct place); no block has this number. */
+/* The first note says where the object's data begins (struct place); no block has this number. */
 #define SHIFT_NOTE UINT32_MAX
 
 struct place {
@@ -174,7 +174,7 @@ static int read_data(void *ctx, uint64_t at, void *bytes, size_t len)
     return get_data(ctx, at, bytes, len, counts_of(ctx));
 }
 
-/* The first symbol tells how long the header is, if it comes before others are in the file. */
+/* The first symbol says how long the header is, if it comes before others are in the file. */
 static void look_for_header(struct place *p, const uint8_t *bytes, size_t len)
 {
     uint32_t shift;
@@ -248,7 +248,7 @@ static void note(void *ctx, struct fcast_symbol s)
     const uint32_t words[2] = {s.block, s.id};
 
     memcpy(p->notes + (size_t)p->count * NOTE_BYTES, words, NOTE_BYTES);
-    if (++p->count >= p->notes_most + !p->notes_end) /* with the one that tells the shift */
+    if (++p->count >= p->notes_most + !p->notes_end) /* with the one that has the shift */
         flush(p);
 }
 

@@ -33,7 +33,7 @@
 #define FMTP_KEY_BYTES TP_KEY_BYTES /* of the key that both ends can be given */
 
 /* A MAC level: between programs of Downpour 1, with AES-256-GMAC; with an original, which cannot
- * tell which it knows, 0: at a sender if the first receiver is one, at a receiver if the sender is.
+ * say which it knows, 0: at a sender if the first receiver is one, at a receiver if the sender is.
  * With a key never 0. */
 #define FMTP_MAC_AUTO 3u
 

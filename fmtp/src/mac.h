@@ -35,8 +35,8 @@ enum fmtp_mac_kind {
 struct fmtp_mac *fmtp_mac_new_signer(unsigned level);
 /* The same of a kind. */
 struct fmtp_mac *fmtp_mac_new_signer_of(enum fmtp_mac_kind kind);
-/* Receiver: the key of the sender, as the key exchange brought it; its form tells the level. NULL
- * if it is no key of any level. */
+/* Receiver: the key of the sender, as the key exchange brought it; its form shows the level. NULL
+ * if it is not a key of any level. */
 struct fmtp_mac *fmtp_mac_new_verifier(const uint8_t *key, size_t len);
 /* The same with an explicit kind. */
 struct fmtp_mac *fmtp_mac_new_verifier_of(enum fmtp_mac_kind kind, const uint8_t *key, size_t len);

@@ -137,8 +137,9 @@ enum fmtp_rx_seen { FMTP_RX_NEW, FMTP_RX_OLD, FMTP_RX_REFUSED };
 
 /* The entry of that index, or NULL. */
 struct product *fmtp_rx_lookup(const struct fmtp_receiver *r, uint32_t index);
-/* A message tells of this product: asks for what that shows lost before it. NEW: the caller makes
- * its entry. confirmed: the stream told; else REFUSED if the index is too far to be believed. */
+/* A message names this product: asks for what that shows to be lost before it. NEW: the caller
+ * makes its entry. confirmed: the stream said so; else REFUSED if the index is too far to be
+ * believed. */
 enum fmtp_rx_seen fmtp_rx_see(struct fmtp_receiver *r, uint32_t index, bool confirmed);
 /* see(), and the entry of a product with BOP or one whose BOP is being asked for. NULL: done with,
  * refused or no room. */
@@ -180,7 +181,7 @@ bool fmtp_rx_is_done(const struct fmtp_receiver *r, uint32_t index);
 void fmtp_rx_set_done(struct fmtp_receiver *r, uint32_t index);
 /* The newest index seen. */
 void fmtp_rx_set_latest(struct fmtp_receiver *r, uint32_t index);
-/* The stream tells that the sender has reached the index. */
+/* The stream says that the sender has reached the index. */
 void fmtp_rx_reach(struct fmtp_receiver *r, uint32_t index);
 /* May a datagram's jump by so many be acted upon? */
 bool fmtp_rx_is_believable(const struct fmtp_receiver *r, uint32_t ahead);

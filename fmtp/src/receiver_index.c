@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which products there are: the order of their indices tells which are lost, each ends in exactly
+ * Which products there are: the order of their indices shows which are lost, each ends in exactly
  * one way, and a new connection takes up where the old one ended.
  */
 #include <stdlib.h>
@@ -184,7 +184,7 @@ static void jump(struct fmtp_receiver *r, uint32_t index, bool confirmed, bool f
 }
 
 /* Joins at the index of the first message. False: a datagram named one that is not near what the
- * sender told when we connected. */
+ * sender said when we connected. */
 static bool join(struct fmtp_receiver *r, uint32_t index, bool confirmed)
 {
     if (r->joined)

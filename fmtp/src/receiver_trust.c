@@ -150,7 +150,7 @@ void fmtp_rx_ask_holes(struct fmtp_receiver *r, uint32_t before)
     r->has_hole = !fmtp_rx_newer(from, r->hole_to) && !fmtp_rx_newer(from, r->latest);
 }
 
-/* An original would not tell whether it has reached what it rejected; it answers about a product
+/* An original would not say whether it has reached what it rejected; it answers about a product
  * that is on its way. */
 static void probe(struct fmtp_receiver *r, const struct product *p)
 {
@@ -268,7 +268,7 @@ void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)
     }
 }
 
-/* The stream tells of products that no datagram brought us near. */
+/* The stream names products that no datagram brought us near. */
 static void catch_up(struct fmtp_receiver *r)
 {
     if (fmtp_rx_newer(r->reached, r->latest) && r->reached - r->latest > FMTP_RX_JUMP)

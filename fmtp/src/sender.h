@@ -89,7 +89,7 @@ bool fmtp_sender_withdraw(struct fmtp_sender *s, uint32_t index);
 /* The bytes of what goes to the peer next cannot be read: withdraws that product. false: they are
  * of none. */
 bool fmtp_sender_unreadable(struct fmtp_sender *s, int peer);
-/* Tells the extended peers that no more comes. */
+/* Tells the extended peers that nothing more comes. */
 void fmtp_sender_finish_all(struct fmtp_sender *s);
 
 /* --- multicast output: take datagrams, send them in this order, say how many left */
@@ -109,7 +109,7 @@ uint64_t fmtp_sender_asked(const struct fmtp_sender *s);
 
 /* --- peers: connections that are ready for messages */
 /* Number of the new peer (0..max_peers-1), -1 if there is no room. extended: it speaks extension 1;
- * out (may be NULL) is what it has to be told. */
+ * out (may be NULL) is what it must be told. */
 int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_session *out);
 /* The same of a host that may have several: repairs are bounded by host. */
 int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extended,

@@ -11,7 +11,7 @@
 #define BYTE_NS UINT64_C(8000000000) /* at 1 bit/s */
 
 enum {
-    NUDGE_SCAN = 64, /* a longer queue is not searched: it tells the peer enough */
+    NUDGE_SCAN = 64, /* a longer queue is not searched: the peer knows enough from it */
     UC_BURST_MS = 5  /* r_uc tokens that idle time saves up */
 };
 

@@ -313,8 +313,8 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
         g->target = (uint8_t)(target < max ? target : max);
         n = g->target - g->parity;
     }
-    /* The code costs here and, at the same time everywhere, at the receivers. But only parity tells
-     * when a burst is over and did not suffice: near the end that spares a timer. */
+    /* The code costs here and, at the same time everywhere, at the receivers. But only parity
+     * shows when a burst is over and too short: near the end that saves a timer. */
     if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)) &&
         (n < 2 || !near_end(s, g->product) || 2 * code_ns(s, k) * n > fmtp_peers_rtt_max(s)))
         g->originals = true;

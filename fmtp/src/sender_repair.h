@@ -3,8 +3,8 @@
  * Extension 1 at the sender: when and how FEC groups are repaired by multicast.
  *
  * Requests for a group are merged for a moment (hold-off), then answered by one burst for
- * all receivers: parity symbols, or the blocks themselves where that is cheaper. What requests tell
- * about loss decides how much parity follows each group unasked.
+ * all receivers: parity symbols, or the blocks themselves where that is cheaper. The loss in
+ * requests decides how much parity follows each group unasked.
  */
 #ifndef FMTP_SENDER_REPAIR_H
 #define FMTP_SENDER_REPAIR_H

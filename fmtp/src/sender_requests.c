@@ -245,8 +245,8 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
     set_put(p->done_set, (size_t)number, true);
     if (!p->acked_ns)
         p->acked_ns = now_ns;
-    /* An extended peer tells how many blocks it lacked; more than half is no loss but an outage, or
-     * it came late. */
+    /* An extended peer reports how many blocks it lacked; more than half is not loss but an
+     * outage, or it came late. */
     if (peer->extended && lost <= p->nblocks)
         peer->counts.lost_blocks += lost;
     if (peer->extended && lost <= p->nblocks / 2) {

@@ -69,7 +69,7 @@ struct product {
     struct group *groups;     /* NULL: no extension for this product */
     uint32_t busy;            /* of them held or ready */
     struct served **served;   /* by peer number, sender_requests.c; NULL: nothing was asked for */
-    uint32_t most_lost;       /* blocks lost by one receiver, as they told when done */
+    uint32_t most_lost;       /* blocks lost by one receiver, as they reported when done */
     bool told;                /* a receiver did */
     uint16_t body_len;        /* the encoded BOP body, as it was multicast */
     uint8_t body[];
@@ -91,7 +91,7 @@ struct account {
     uint64_t relapsed_blocks;
     double debt;        /* symbols multicast for it, less its part of the data since */
     double part;        /* the same, less its part of what all hosts are borne */
-    double heard, lost; /* blocks it told about, and lost of them, forgetting old ones */
+    double heard, lost; /* blocks it reported on, and lost of them, forgetting old ones */
     uint64_t blocks;    /* multicast when debt was brought up to date */
     uint64_t used;      /* when a peer came last, in peers that came */
 };

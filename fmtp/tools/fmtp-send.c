@@ -344,7 +344,7 @@ static void send_all(struct run *run)
             run->feeds[0].released, run->nfiles, run->feeds[0].offered, st.receivers,
             (double)st.datagram_bytes / 1e6, (double)st.retx_bytes / 1e6, shown_s - begun_s);
     }
-    /* What was rejected at the end still has to be told to the receivers. */
+    /* The receivers still have to learn what was rejected at the end. */
     for (bool quiet = stop_requested; !quiet;)
         service(run, 200, &quiet);
     for (unsigned i = 0; i < run->nfeeds && !stop_requested; i++)

@@ -9,7 +9,7 @@
 
 /* For fmtp_server_config.notice. */
 void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what);
-/* Tells how many were not told; at the end. */
+/* Reports how many were left out; at the end. */
 void notices_end(void);
 
 #endif

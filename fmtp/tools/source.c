@@ -14,7 +14,7 @@ static struct source *open_sources;
 static volatile sig_atomic_t some_cut;
 
 /* A mapped file became shorter, or its disk fails: zeros take the place of what is gone, so that
- * the program lives on to tell of it. Any other SIGBUS ends it. */
+ * the program survives to report it. Any other SIGBUS ends it. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)info->si_addr / page * page;

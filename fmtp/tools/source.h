@@ -33,7 +33,7 @@ struct source {
 struct source *source_new(const char *path);
 /* Maps it for that many users, or says why not and sets `unreadable`. */
 void source_open(struct source *s, unsigned users);
-/* Is it still what was mapped? Tells once if not. */
+/* Is it still what was mapped? Reports once if not. */
 bool source_is_intact(struct source *s);
 /* A user needs it no more; the last one frees it. */
 void source_leave(struct source *s);

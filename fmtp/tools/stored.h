@@ -32,9 +32,9 @@ struct stored { /* a file that is being received */
  * error says why. `feed` and `index` go into its temporary name. */
 struct stored *stored_begin(struct store *store, int feed, uint32_t index, uint32_t size,
                             const void *meta, uint16_t meta_len);
-/* Reserves its next bytes. false: there is no room (told); what arrives would have no place. */
+/* Reserves its next bytes. false: there is no room (reported); what arrives would have no place. */
 bool stored_reserve(struct store *store, struct stored *f);
-/* Gives it its name; false if that fails (told). The file stays open. */
+/* Gives it its name; false if that fails (reported). The file stays open. */
 bool stored_name(struct store *store, const struct stored *f);
 /* Closes one that has its name. */
 void stored_close(struct store *store, struct stored *f);

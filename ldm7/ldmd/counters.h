@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ldmd's processes tell of themselves while they run: a counters page each (stats_page.h),
- * QUEUE.stats/PROGRAM.PID. Pages are made before the walls (confine.h) and written without a system
- * call, at most every COUNTERS_NS.
+ * What ldmd's processes report about themselves while they run: a counters page each
+ * (stats_page.h), QUEUE.stats/PROGRAM.PID. Pages are made before the walls (confine.h) and written
+ * without a system call, at most every COUNTERS_NS.
  */
 #ifndef LDMD_COUNTERS_H
 #define LDMD_COUNTERS_H

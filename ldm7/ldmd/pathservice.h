@@ -65,8 +65,8 @@ bool pathservice_is_finished(const struct pathservice *p);
 bool pathservice_request(struct pathservice *p, uint64_t now, struct path_request *out);
 /* The answer to it. */
 void pathservice_answer(struct pathservice *p, const struct path_answer *a, uint64_t now);
-/* Tells users that have waited too long. To be called at pathservice_deadline(), when there may
- * also be a request to be sent; UINT64_MAX: not before something happens. */
+/* Tells users that have waited too long. Call it at pathservice_deadline(), when there may also be
+ * a request to send; UINT64_MAX: not before something happens. */
 void pathservice_tend(struct pathservice *p, uint64_t now);
 /* When to call pathservice_tend() next, in the scale of `now` (ns). */
 uint64_t pathservice_deadline(const struct pathservice *p);

@@ -146,7 +146,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->role = UP_LDM6;
     u->notify = notify;
     u->alternate = max_hereis <= UINT32_MAX / 2;
-    u->unflushed = true; /* at the queue's end NULLPROC tells so, from the start */
+    u->unflushed = true; /* at the queue's end NULLPROC says so, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig, &r.cls);
     warn_clock(u, &r.cls);

@@ -28,7 +28,7 @@ enum pq_status {
     PQ_SYSTEM,  /* errno says what */
     PQ_INVAL
 };
-/* What to tell the user; of PQ_SYSTEM it is the text of errno. */
+/* A text for the user; for PQ_SYSTEM that of errno. */
 const char *pq_strerror(enum pq_status st);
 
 struct pq_signature {

@@ -97,7 +97,7 @@ struct source {
     struct digest *digest;
 };
 
-/* The signature is made here; tells and counts the product. An exit code. */
+/* The signature is made here; logs and counts the product. An exit code. */
 static int finish(struct source *src, struct pq_reservation *r, struct pq_info *info)
 {
     if (src->sign_ident ? !digest_of(info->ident, strlen(info->ident), &info->signature)

@@ -30,7 +30,7 @@ struct m2c_receiver;
 struct m2c_receiver *m2c_receiver_new(const struct m2c_receiver_config *cfg,
                                       struct fcast_receiver *files, uint64_t now_ns);
 void m2c_receiver_free(struct m2c_receiver *r);
-/* A datagram came; `source` tells senders apart. */
+/* A datagram arrived; `source` distinguishes senders. */
 void m2c_receiver_datagram(struct m2c_receiver *r, uint64_t source, const uint8_t *bytes,
                            size_t len, uint64_t now_ns);
 /* To be called at m2c_receiver_deadline() at the latest. */

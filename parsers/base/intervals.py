@@ -192,7 +192,7 @@ def _of_blocks(mean: float, found: Interval, of: Estimate, run: OverTime) -> Est
 
 
 def within_repeats(found: Estimate) -> Estimate:
-    """Return the estimate without what its single run's pieces tell of it."""
+    """Return the estimate without what its single run's pieces say about it."""
     if found.over_time is None:
         return found
     return over_repeats(found.values, found.repeats)

@@ -78,7 +78,7 @@ class Group:
 
 
 def mean_of(values: Sequence[Value]) -> Value:
-    """Mean over repeats; undefined if one of them is. The note tells the spread."""
+    """Mean over repeats; undefined if one of them is. The note has the spread."""
     if len(values) == 1:
         return values[0]
     unit = values[0].unit

@@ -41,7 +41,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """What one receiver's log tells."""
+    """What one receiver's log says."""
 
     arrivals: Mapping[Product, Arrival]
     missed: int

@@ -238,7 +238,7 @@ class JoinLeaveMetrics:
 
 
 def summarize(data: JoinLeaveData) -> JoinLeaveMetrics:
-    """The metrics. A subscription whose log or list is missing is left out, and told."""
+    """The metrics. A subscription whose log or list is missing is left out, and reported."""
     cell, missing = data.cell, list(data.missing)
     feeds: list[FeedMetrics] = []
     subscriptions: list[Subscription] = []

@@ -54,7 +54,7 @@ def layers_values(
     counters: tuple[Counters | None, Counters | None],
 ) -> dict[str, Value]:
     """Return all metrics of this module. `arrived_s`: each receiver's time until the file was
-    there, where no m2c-recv tells it."""
+    there, where no m2c-recv reports it."""
     values = {n: _absent(n, NO_FILE) for n in (*TIMES, *OVERHEADS, LINES, *RIVALS)}
     if not cell.parameters.get("file_bytes"):
         return values
@@ -92,7 +92,7 @@ def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, floa
 
 
 def _by_layers(data: LayersData) -> dict[str, Value]:
-    """Return what the receivers themselves tell: means over all that have the file."""
+    """Return what the receivers themselves report: means over all that have the file."""
     done = [r for r in data.receivers.values() if r is not None and r.overheads is not None]
     if not done:
         reason = "no receiver has the file"

@@ -109,7 +109,7 @@ def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
 
 
 def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
-    """Levels of what did not vary, as far as the cell tells them."""
+    """Levels of what did not vary, as far as the cell has them."""
     found: dict[str, Scalar] = {"loss_burst_packets": 1.0, "background_flows": 0}
     for name in FACTORS:
         level = cell.parameters.get(name)
@@ -326,7 +326,7 @@ def varying(points: Sequence[Point]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Line:
-    """A metric over one factor, all else being equal. `factors`: what tells it from other lines."""
+    """A metric over one factor, all else being equal. `factors`: what identifies the line."""
 
     label: str
     factors: Mapping[str, Scalar]

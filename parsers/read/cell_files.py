@@ -80,7 +80,7 @@ class Cell(_File):
 
     @model_validator(mode="after")
     def _from_the_old_fields(self) -> Cell:
-        """Cells from before factors were told by name have the four that there were."""
+        """Cells from before factors had names have the four that there were."""
         if not self.factors:
             self.factors.update(
                 protocol=self.protocol, receivers=self.m, rate_bps=self.r_bps, loss=self.loss

@@ -30,7 +30,7 @@ from parsers.read.tc_qdisc import parse_qdiscs
 from parsers.read.trace import parse_trace
 
 Records = tuple[Iterable[Any], tuple[Problem, ...]]
-HEAD_CHARACTERS = 4096  # enough of a file to tell its format
+HEAD_CHARACTERS = 4096  # enough of a file to recognize its format
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class RuleList:
 
 
 def parse_iptables(text: Lines, file: str) -> RuleList:
-    """Parses either listing, told apart line by line. Never raises."""
+    """Parses either listing, recognized line by line. Never raises."""
     rules: list[Rule] = []
     problems: list[Problem] = []
     chain: str | None = None

@@ -66,7 +66,7 @@ class Product:
     ident: str
 
     def __hash__(self) -> int:
-        return hash((self.created_us, self.ident))  # enough to tell them apart, and quick
+        return hash((self.created_us, self.ident))  # enough to distinguish them, and quick
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +272,7 @@ def _received(line: _Line) -> Record:
 
 def _inserted(line: _Line) -> Record:
     via: Via
-    # The originals' processes are called after the host they serve; the file tells them apart.
+    # The originals' processes are called after the host they serve; the file distinguishes them.
     program = line.source.removesuffix(".c")
     if line.function == "dh_saveProd" or "down6" in (line.prog, program):
         via = "ldm6"

@@ -154,7 +154,7 @@ def parse_sar_log(text: Lines, file: str) -> SarLog:
 
 
 class _Reader:
-    """What the lines so far have told. Its methods raise ValueError, KeyError (a column)."""
+    """What the lines so far have said. Its methods raise ValueError, KeyError (a column)."""
 
     def __init__(self) -> None:
         self.interfaces: list[InterfaceSample] = []

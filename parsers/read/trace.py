@@ -94,7 +94,7 @@ def parse_notified(text: Lines, file: str) -> Trace:
 
 
 def parse_any_trace(text: str, file: str) -> Trace:
-    """A trace in either form, told apart by its first line that is not blank."""
+    """A trace in either form, recognized by its first line that is not blank."""
     form = parse_notified if FIRST_LINE.match(text.lstrip()) else parse_trace
     return form(text, file)
 

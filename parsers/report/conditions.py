@@ -16,7 +16,7 @@ PROGRAM = "downpour"
 
 
 class Described(Protocol):
-    """What cells of every kind tell of themselves."""
+    """What cells of every kind say about themselves."""
 
     @property
     def clock(self) -> str:
@@ -28,7 +28,7 @@ class Described(Protocol):
 
     @property
     def topology(self) -> str:
-        """Return the topology's name; empty if it is not told."""
+        """Return the topology's name; empty if unknown."""
 
     @property
     def seed(self) -> int | str | None:

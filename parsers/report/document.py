@@ -218,7 +218,7 @@ def _side_by_side(table: Table, width: int) -> Iterator[Table]:
 
 
 def _names(table: Table) -> int:
-    """How many of the first columns tell the rows apart; 1 if not even all do."""
+    """How many of the first columns identify a row; 1 if not even all do."""
     for count in range(1, len(table.header)):
         if len({row[:count] for row in table.rows}) == len(table.rows):
             return count

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's section on FMTP at each subscriber, as DRFSM21 Tables 4 and 5 tell it."""
+"""The report's section on FMTP at each subscriber, as in DRFSM21 Tables 4 and 5."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def belongs(row: PaperValue, figure: Figure) -> bool:
 
 
 def fits(line: Line, row: PaperValue, protocol: str, x: str) -> bool:
-    """Was the line measured under the row's conditions, as far as either tells (except x)?"""
+    """Was the line measured under the row's conditions, as far as either says (except x)?"""
     levels = {**(line.points[0].conditions if line.points else {}), **line.factors}
     if levels.get("protocol", protocol) != protocol:
         return False

@@ -30,7 +30,7 @@ SHOWN: Final = (
     *("fmtp_delay_p50", "fmtp_delay_p99", "loss_injected", "loss_measured", "rtt", "rtt_error"),
     "products_identical",
 )
-ERRORS: Final = frozenset({"rtt_error"})  # should be 0: no share of them tells anything
+ERRORS: Final = frozenset({"rtt_error"})  # should be 0: a share of them says nothing
 CPU: Final = frozenset({"cpu", "cpu_one_core", "cpu_ps"})
 
 

@@ -52,7 +52,7 @@ def _ends(found: Estimate) -> tuple[object, object]:
 
 
 def cells_csv(cells: Sequence[CellMetrics]) -> str:
-    """Excluded cells among them: the column `verdict` tells."""
+    """It includes excluded cells: see the column `verdict`."""
     factors = _in_order(name for c in cells for name in c.cell.factors)
     metrics = [n for n in METRICS if any(n in c.values for c in cells)]
     header = ["cell", *(_factor(name) for name in factors)]

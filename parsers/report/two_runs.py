@@ -119,7 +119,7 @@ def _rank(one: Compared) -> tuple[bool, float]:
 
 
 def _short_labels(points: Sequence[Point]) -> tuple[dict[str, str], str]:
-    """Label of a point -> what tells it from the others; and what all have in common."""
+    """Label of a point -> what distinguishes it from the others; and what all have in common."""
     names = varying(points)
     common = {n: v for n, v in points[0].factors.items() if n not in names} if points else {}
     told = {p.label: show({n: v for n, v in p.factors.items() if n in names}) for p in points}
@@ -176,7 +176,7 @@ def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) 
 
 
 def marked(points: Mapping[str, Sequence[Point]]) -> list[Point]:
-    """All points together; the factor `run` tells whose they are, so that figures have a line of
+    """All points together; the factor `run` says whose they are, so that figures have a line of
     each run."""
     return [
         replace(point, factors={**point.factors, "run": letter})

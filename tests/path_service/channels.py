@@ -113,7 +113,7 @@ class Layers:
         return int((self._work / f"send-{channel}").read_text())
 
     def flood(self, host: str, channel: int, rate: int, seconds: float) -> subprocess.Popen[bytes]:
-        """Reports of a host without end; its standard output tells how many."""
+        """Endless reports of a host; its standard output says how many."""
         address = self._emulation.network.host(host).nic1.ip
         words = [address, str(self._channels.group(channel)), str(rate), str(seconds)]
         argv = [sys.executable, "-c", FLOOD, *words]

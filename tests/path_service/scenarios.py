@@ -86,7 +86,7 @@ def links_of(service: PathClient) -> set[str]:
 
 
 def link_down(emulation: Emulation, *, silent: bool, link: str = "a:c") -> Figures:
-    """The link that feeds qc breaks; its ports see it, or (`silent`) only what crosses it tells."""
+    """The link that feeds qc breaks; its ports see it, or (`silent`) only its traffic shows it."""
     stream = started(emulation)
     with PathClient(emulation.controller_socket) as service:
         assert link in links_of(service)

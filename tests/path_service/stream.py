@@ -92,7 +92,7 @@ class Result:
 
 
 class Stream:
-    """Started by the constructor; `stop` ends it and tells. `lane`: the hosts' NIC and group."""
+    """Started by the constructor; `stop` ends it and reports. `lane`: the hosts' NIC and group."""
 
     _running: ClassVar[list[Stream]] = []
 

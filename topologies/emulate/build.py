@@ -50,7 +50,7 @@ logging.setLoggerClass(logging.Logger)
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
 DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
 SPARE_DESCRIPTORS = 32
-# The kernel tells of a lost carrier at once, but after up to 1 s if both ends of a veth pair happen
+# The kernel reports a lost carrier at once, but after up to 1 s if both ends of a veth pair happen
 # to have the same index, each in its namespace (linkwatch). So both are given.
 A_INDEX_FIRST, B_INDEX_FIRST = 10_000, 1_000_000
 OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
@@ -182,7 +182,7 @@ def _few_descriptors(nodes: int) -> Iterator[None]:
 def _add_links(
     network: Network, facts: KernelFacts, wire: WirePlan, mininet: Mininet
 ) -> list[Pair]:
-    """Tell Mininet of all links; the veth pairs to make for them."""
+    """Give Mininet all links; the veth pairs to make for them."""
     pairs: list[Pair] = []
     switches = {s.name for s in network.switches}
     impaired = {w.link.name: w for w in wire.links}

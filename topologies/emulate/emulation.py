@@ -261,7 +261,7 @@ class Emulation:
 
     def cut(self, link: str, *, silent: bool = False) -> None:
         """Breaks a link ("a:b") in both directions. The nodes at its ends see their ports go
-        down; `silent`: their ports stay up, and only what crosses the link tells. NetworkError."""
+        down; `silent`: their ports stay up, and only traffic shows the cut. NetworkError."""
         self._links.cut(link, silent=silent)
 
     def mend(self, link: str) -> None:

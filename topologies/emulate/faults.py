@@ -3,7 +3,7 @@
 
 How a link breaks depends on how it was made, and on who should notice:
 
-    made of            broken (the ports see it)         silent (only what crosses it tells)
+    made of            broken (the ports see it)         silent (only what crosses it shows it)
     wire (impaired)    both interfaces in `wire` down:   both drop what they are to send
                        both nodes lose the carrier
     veth pair          one end down                      both ends drop what they are to send
@@ -40,7 +40,7 @@ class Made(StrEnum):
 
 @dataclass(frozen=True)
 class End:
-    """An interface that is taken down or told to drop. `node` "": the run's own namespace."""
+    """An interface that is taken down or made to drop. `node` "": the run's own namespace."""
 
     node: str
     interface: str

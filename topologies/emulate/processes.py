@@ -125,8 +125,8 @@ class Relay:
 
 
 class Controller:
-    """`python -m controller` for one domain, in this process's namespace. `role` tells the
-    instances of a domain apart ("" is the first); `options` are added to the command line."""
+    """`python -m controller` for one domain, in this process's namespace. `role` distinguishes the
+    instances of a domain ("" is the first); `options` are added to the command line."""
 
     def __init__(
         self,

@@ -185,8 +185,9 @@ def end(run_id: str) -> None:
 
 
 def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
-    """Which runs `down` ends: run id -> True if its owner is alive (and must be told). A run whose
-    starter was killed while its keeper begins belongs to its checkout until the keeper has it."""
+    """Which runs `down` ends: run id -> True if its owner is alive (and must be notified).
+    A run whose starter was killed while its keeper begins belongs to its checkout until the keeper
+    has it."""
     chosen: dict[str, bool] = {}
     for run_id, state in states.items():
         alive = state is not None and state.owner_alive

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hears of every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules
-and IPsec while a network runs: the kernel tells those who listen, so a change that is undone a
+and IPsec while a network runs: the kernel notifies listeners, so a change that is undone a
 moment later is noted too."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Journal:
         """`pids`: node -> a process in its namespace (None: this one). NetworkError."""
         self.changes: list[Change] = []
         self.count = 0
-        self.missed = 0  # how often the kernel had more to tell than it could keep
+        self.missed = 0  # how often the kernel had more changes than it could keep
         self._open: list[tuple[str, socket.socket, Hear]] = []
         self._names: dict[str, dict[int, str]] = {}
         self._links: dict[tuple[str, int], tuple[int, bool, tuple[bytes, ...]]] = {}
@@ -99,7 +99,7 @@ class Journal:
                 self._link(node, body, heard=False)
 
     def look(self) -> None:
-        """Read what the kernel told since the last call."""
+        """Read what the kernel reported since the last call."""
         for node, one, hear in self._open:
             while True:
                 try:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Netlink messages: what the kernel has of interfaces, queues, routes and rules, asked
-without starting a program, and what it tells of changes."""
+without starting a program, and what it reports about changes."""
 
 from __future__ import annotations
 

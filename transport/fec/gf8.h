@@ -24,7 +24,7 @@ struct gf8_loss {
 };
 
 /* Fills rows, m of k coefficients: each gives a missing symbol of those that are present and then
- * the repair symbols, in these orders. -1: no memory, or the parity rows do not tell them. */
+ * the repair symbols, in these orders. -1: no memory, or the parity rows do not suffice. */
 int gf8_recovery(const struct gf8_loss *loss, uint8_t *rows);
 
 #endif
