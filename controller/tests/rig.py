@@ -150,7 +150,7 @@ class Rig(FailingSwitches):
         return super().read(switches)
 
     def assert_settled(self) -> None:
-        """Every switch holds exactly what it shall."""
+        """Every switch holds exactly what it should."""
         for name, switch in self.net.switches.items():
             assert self.service.desired(name) == switch.entries(), name
 

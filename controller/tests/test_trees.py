@@ -174,7 +174,7 @@ def test_leaves_without_a_way_stay_and_come_back() -> None:
     desk = ring()
     down = DownSet(links=frozenset({"a:c", "b:d"}))
     step = desk.reroute("p", down)
-    assert step.what.endswith("leaves without a way: c:91:7, d:91:7")
+    assert step.what.endswith("unreachable leaves: c:91:7, d:91:7")
     assert desk.vlans("p") == {"r:a": 100, "r:b": 101}
     assert [e.switch for e in desk["p"].leaves] == ["a", "b", "c", "d"]
     desk.reroute("p", DownSet(links=frozenset({"a:c"})))
@@ -209,7 +209,7 @@ def test_a_switch_that_is_down_is_gone_round() -> None:
         ("b:d", "b"),
         ("c:d", "d"),
     ]
-    assert step.what.endswith("leaves without a way: a:91:7")
+    assert step.what.endswith("unreachable leaves: a:91:7")
 
 
 def test_a_branch_that_led_only_to_what_moved_is_pruned() -> None:

@@ -103,8 +103,8 @@ def test_a_band_for_other_conditions_is_not_asked(
     ("line", "expected"),
     [
         ("metric: fdr, low: 1", "b:3: found metric 'fdr'; valid: a metric (did you mean 'ffdr'?)"),
-        ("metric: ffdr", "b:3: found a band without ends; valid: low, high or both"),
-        ("metric: ffdr, low: 2, high: 1", "b:3: found low 2 above high 1; valid: low up to high"),
+        ("metric: ffdr", "b:3: found a band without limits; valid: low, high or both"),
+        ("metric: ffdr, low: 2, high: 1", "b:3: found low 2 above high 1; valid: low at most high"),
         ("metric: ffdr, low: 1, unit: ms", "b:3: found unit 'ms'; valid: unit 'ms' of ffdr"),
         ("metric: ffdr, lo: 1", "unknown key 'lo' in bands[0]; valid: metric, protocol, clock,"),
         ("metric: ffdr, low: .nan", "b:3: found low nan"),

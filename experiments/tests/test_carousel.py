@@ -252,7 +252,7 @@ def test_a_slow_disk_is_the_native_clock_s(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="disk_iops 204 with the virtual clock"):
         check_slow_disk(planned, tmp_path, "virtual")
     check_slow_disk(plan(load(find("fcast-k"))), tmp_path, "virtual")
-    with pytest.raises(RunError, match="lies on no disk"):
+    with pytest.raises(RunError, match="is on no disk"):
         check_slow_disk(planned, Path("/proc/self"), "native")
 
 
@@ -299,7 +299,7 @@ def test_a_partition_s_disk_is_slowed_down(tmp_path: Path) -> None:
     (tmp_path / "disk/dev").write_text("8:0\n")
     (tmp_path / disk_number(tmp_path)).symlink_to(part)
     assert disk_throttle.disk_of(tmp_path, tmp_path) == "8:0"
-    with pytest.raises(disk_throttle.DiskError, match="lies on no disk"):
+    with pytest.raises(disk_throttle.DiskError, match="is on no disk"):
         disk_throttle.disk_of(tmp_path, tmp_path / "disk")
 
 

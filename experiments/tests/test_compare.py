@@ -76,7 +76,7 @@ def test_other_inputs_are_no_plain_repeat(tmp_path: Path, capsys: Output) -> Non
     file = other / "cells/ldm7-m2-r20-p1/cell.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"seed": 2, "loss_model": "hash"}))
     text = compared(capsys, one, other)
-    assert "arrival; not the same beforehand: seed, loss model" in text
+    assert "arrival; different inputs: seed, loss model" in text
     assert "seed 1 2 loss model not told hash" in text
 
 

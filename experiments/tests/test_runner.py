@@ -450,7 +450,7 @@ def test_what_failed_before_an_interruption_is_kept_by_the_resumed_run(
     result = run(tmp_path, resume=True)
     folder = result.path / "failed/ldm7-m2-r20-p1"
     assert sorted(p.name for p in folder.iterdir()) == [f"attempt-{n}" for n in (1, 2, 3)]
-    assert "resumed: no complete cell" in capsys.readouterr().out
+    assert "resumed: found no complete cell" in capsys.readouterr().out
 
 
 def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> None:

@@ -99,7 +99,7 @@ def test_there_are_no_more_repeats_than_were_asked_for(tmp_path: Path) -> None:
     case = Case(tmp_path, found("ldm7"), 99, most=3)
     assert case.more() == ["ldm7-m8-r20-p1-n3"]
     assert case.more() == []
-    assert case.supply.stopped == "it has the 3 repeats that it may have"
+    assert case.supply.stopped == "it has all 3 repeats allowed"
 
 
 def test_what_repeats_do_not_decide_is_not_repeated(tmp_path: Path) -> None:

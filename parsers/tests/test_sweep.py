@@ -363,7 +363,7 @@ def test_what_a_ratio_sees_and_what_would_decide_it() -> None:
     made = sweep({("ldm6", 24): (350, 351, 349), ("ldm7", 24): (15, 15, 15)})
     asked = claim("ratio", where=LDM6, against={"protocol": "ldm7"}, at_least=23.4)
     found = one(asked, made)
-    assert found.decides.startswith("about 10 repeats would (3 here); this run: it was asked for")
+    assert found.decides.startswith("about 10 repeats would (3 here); this run: no more repeats")
     assert [part.sees for part in found.parts] == ["sees a change of 0.94 % or more"]
     assert [dict(at)["protocol"] for at in found.open[0].at] == ["ldm6", "ldm7"]
     (told,) = judge([asked], made, "its budget of 2 h ended")

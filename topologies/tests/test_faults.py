@@ -61,7 +61,7 @@ def test_cut_is_seen_by_the_ports_unless_it_is_silent(link: str, port: int) -> N
         emulation.cut(link)
         wait_for_port("sw", port, False)
         assert not reaches(emulation)
-        with pytest.raises(NetworkError, match="is cut already"):
+        with pytest.raises(NetworkError, match="is already cut"):
             emulation.cut(link)
         emulation.mend(link)
         wait_for_port("sw", port, True)

@@ -142,7 +142,7 @@ def test_a_run_has_its_state_from_the_first_moment(
     monkeypatch.setattr(Path, "rename", looked)
     lifecycle.announce("a-1", kind="up", topology="t")
     assert seen and all(s is not None and s.announced and s.owner_alive for s in seen)
-    with pytest.raises(NetworkError, match="exists already"):
+    with pytest.raises(NetworkError, match="already exists"):
         lifecycle.announce("a-1", kind="up", topology="t")
     lifecycle.purge("a-1")
     assert not (tmp_path / "run").exists()
@@ -285,7 +285,7 @@ def test_enter_leave_purge() -> None:
         assert run_id in lifecycle.live_runs()
         found = lifecycle.read_state(run_id)
         assert found is not None and found.owner_alive and found.topology == "t"
-        with pytest.raises(NetworkError, match="exists already"):
+        with pytest.raises(NetworkError, match="already exists"):
             lifecycle.enter(run_id)
         memory = marks.memory_directory(run_id)
         memory.mkdir(parents=True)
