@@ -159,7 +159,7 @@ def _wait_until_ready(client: Client) -> None:
         time.sleep(0.01)
 
 
-# -- switches that are none
+# -- simulated switches
 
 
 class _FakeSwitches:

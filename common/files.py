@@ -46,7 +46,7 @@ class Tail:
 
     def lines(self) -> list[bytes]:
         """Return the complete lines that are new, without their ends."""
-        new = self.read()  # which forgets the rest of a file that is no more
+        new = self.read()  # which forgets the rest of a deleted file
         *lines, self._rest = (self._rest + new).split(b"\n")
         if self._most_bytes is not None and len(self._rest) > self._most_bytes:
             self._rest = b""

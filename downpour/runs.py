@@ -113,8 +113,8 @@ class Run:
 
 
 def load_run(path: str | Path) -> Run:
-    """Read a run directory, such as "runs/lossy/latest". Raises BadFile if it is none, or if it
-    has no metrics (`downpour report RUN` computes them)."""
+    """Read a run directory, such as "runs/lossy/latest". Raises BadFile if it is not a run, or has
+    no metrics (`downpour report RUN` computes them)."""
     run = Path(path)
     directories = {d.name: d for d in cell_directories(run)}
     found = run / "metrics.json"

@@ -30,7 +30,7 @@ class Answers:
 
 
 def read_answers(path: Path) -> Answers:
-    """Raises NoAnswer if there is no file, AnswerError for one that is no list of answers."""
+    """Raises NoAnswer if there is no file, AnswerError for one that is not a list of answers."""
     if not path.exists():
         raise NoAnswer(f"{path}: there is no such file (make lab-reset puts it back)")
     try:

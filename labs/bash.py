@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 INTERRUPTED: Final = 130
-# An interrupt ends the program that runs and the line it is in; what runs behind `&` goes on.
+# An interrupt ends the program that runs and the line it is in; what runs behind `&` continues.
 PRELUDE: Final = "trap 'return 130' INT\n"
 
 

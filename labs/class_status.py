@@ -181,7 +181,7 @@ def queue_text(places: int, found: Sequence[Ticket]) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time in its largest unit; "?" if it is none that has gone by."""
+    """A time in its largest unit; "?" if it is not in the past."""
     if not 0 <= seconds < 1000 * _DAY:
         return "?"
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):

@@ -135,7 +135,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _moment(seconds: float) -> str:
-    """Return when it was checked; "" for what is no time."""
+    """Return when it was checked; "" for an invalid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%F %T") if seconds >= 0 else ""
     except (ValueError, OverflowError, OSError):

@@ -146,7 +146,7 @@ class VirtualBackend:
 
 
 class NativeBackend:
-    """A process of this machine, as root: time goes on while no command runs."""
+    """A process of this machine, as root: time passes while no command runs."""
 
     def __init__(self, lab: Lab, work: Work, state: Path) -> None:
         lifecycle.require_root()
@@ -180,7 +180,7 @@ class NativeBackend:
             raise Ended(f"its process has ended with code {code}: {errors[-2000:]}")
 
     def pause(self) -> None:
-        """Do nothing: this machine's time goes on."""
+        """Do nothing: this machine's time passes."""
         pass
 
     def resume(self) -> None:

@@ -4,7 +4,7 @@
 `digest` is SHA-256 over the canonical JSON of all other values (sorted, no white space, UTF-8).
 Anybody can compute it again, so it shows accidents and changes by hand, not a change by somebody
 who reads this page. With a key (`DOWNPOUR_LABS_KEY`: a file of the instructor's) it is
-HMAC-SHA-256, which only who has the key can make.
+HMAC-SHA-256, which only holders of the key can make.
 """
 
 from __future__ import annotations

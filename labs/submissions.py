@@ -175,7 +175,7 @@ def parsed_file(path: bytes) -> object:
 
 
 def _bytes_of(path: bytes) -> bytes:
-    """Raises OSError or ValueError, also for what is no regular file; never waits."""
+    """Raises OSError or ValueError, also for what is not a regular file; never waits."""
     _check_kind(os.lstat(path).st_mode)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:

@@ -143,7 +143,7 @@ def put_start(lab: Lab, work: Work) -> None:
 
 
 def filled(text: str, parameters: dict[str, Value], file: str) -> str:
-    """LabError for a ${name} that is no parameter."""
+    """LabError for a ${name} that is not a parameter."""
     try:
         return string.Template(text).substitute(as_words(parameters))
     except (KeyError, ValueError) as error:

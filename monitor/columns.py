@@ -22,7 +22,7 @@ _WIDTHS: Final = (1, 2, 4, 8)
 
 
 class BlockError(Exception):
-    """Bytes that are no block."""
+    """Bytes that are not a block."""
 
 
 def _narrow(numbers: Numbers) -> tuple[int, bytes]:

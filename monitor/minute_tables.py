@@ -28,7 +28,7 @@ _COLUMNS: Final = (
     "age_us, age_max_us, negative"
 )
 _SET: Final = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
-# A record that comes again, late or in part counts once.
+# A record that arrives again, late or in part counts once.
 PUT_MINUTE: Final = (
     f"INSERT INTO minute (source, host, feed, minute, {_COLUMNS}) "
     f"VALUES ({', '.join('?' * 17)}) ON CONFLICT DO UPDATE SET {_SET} "

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields (rtstats(1)),
-and the classic lines of LDM 6's rtstats. What is none says why; nothing of it is kept.
+and the classic lines of LDM 6's rtstats. An invalid record says why; nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SLOWEST: Final = re.compile(r"(\d{1,9})@\d{4}", re.ASCII)
 
 
 class RecordError(Exception):
-    """A line that is no record. One line."""
+    """A line that is not a record. One line."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def record(line: str) -> Minute | Hour:
 @dataclass
 class Records:
     """Records of many lines. Of several for one minute the one that has counted most holds: a
-    record that comes again, or late, counts once."""
+    record that arrives again, or late, counts once."""
 
     minutes: dict[tuple[str, str, int], Minute] = field(default_factory=dict)
     hours: dict[tuple[str, str, str, int], Hour] = field(default_factory=dict)
@@ -173,7 +173,7 @@ class Records:
     first_bad: str = ""
 
     def take(self, lines: Iterable[str]) -> None:
-        """Add lines; those that are no record are counted."""
+        """Add lines; those that are not records are counted."""
         for line in lines:
             try:
                 self._take(record(line))

@@ -33,7 +33,7 @@ class Shown(Protocol):
     version: int
 
     def look(self) -> None:
-        """Take down what is new."""
+        """Record what is new."""
 
     def board(self) -> Mapping[str, object]:
         """Return what the page shows."""
@@ -186,7 +186,7 @@ class RunningRun:
         return whole if not self._path.is_dir() and (whole / "manifest.json").is_file() else None
 
     def look(self) -> None:
-        """Take down what is new."""
+        """Record what is new."""
         changed = False
         for folder in sorted((self._path / "cells").glob("*")):
             name = whole_name(folder)
@@ -232,7 +232,7 @@ class Waiting:
         self._of = 0
 
     def look(self) -> None:
-        """Find what runs, and take down what is new of it."""
+        """Find what runs, and record its news."""
         newest = self._newest()
         if newest is not None and (
             not isinstance(self._now, RunningRun) or self._now._path != newest

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of counters.jsonl (`experiments/cells/counters_log.py`) -> a `Recording`.
 
-A line that is none is left out and counted: a monitor does not stop for it. The last line of a file
+An invalid line is left out and counted: a monitor does not stop for it. The last line of a file
 that is being written may be cut; it is left for the next reading.
 """
 

@@ -36,7 +36,7 @@ CREATE TABLE block (series INTEGER NOT NULL REFERENCES series, first_us INTEGER 
 
 
 class StoreError(Exception):
-    """A file that is no store, or a damaged one. One line."""
+    """A file that is not a store, or a damaged one. One line."""
 
 
 class StoreRoomError(StoreError):

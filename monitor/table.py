@@ -20,7 +20,7 @@ _MICRO: Final = 6
 
 
 class TableError(Exception):
-    """A file that is no such table. One line."""
+    """A file that is not such a table. One line."""
 
 
 def write(recording: Recording, file: TextIO) -> None:

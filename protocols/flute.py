@@ -63,7 +63,7 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
         ]
         if not s.stream:
             return [*argv, "--carousel", "delay", "--carousel-secs", "0", str(files[0])]
-        # The program goes on until it is ended. Its session has its own number, so that the
+        # The program runs until it is ended. Its session has its own number, so that the
         # next batch begins while the list of this one's files goes again.
         tsi = int.from_bytes(files[0].name.encode()[-5:], "big")
         lasts_s = _batch_s(s, files, block, rate_bps)

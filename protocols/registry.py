@@ -27,7 +27,7 @@ OWN: Final = {
 
 
 class ProtocolError(ValueError):
-    """There is no such protocol, or its adapter is none; the text says what is valid."""
+    """There is no such protocol, or its adapter is invalid; the text says what is valid."""
 
 
 @functools.cache

@@ -167,7 +167,7 @@ class Moment:
 
 
 def stages(text: str) -> list[str]:
-    """What a command has said, without numbers: each once, in order. A line without end is none."""
+    """What a command has said, without numbers: each complete line once, in order."""
     # Without what a bar says of the time: that differs from run to run.
     lines = [re.sub(r"^\s*\[.*?\]|[\d.,:/-]+", "", li) for li in text.split("\n")[:-1]]
     return list(dict.fromkeys(" ".join(line.split())[:60] for line in lines if line.strip()))

@@ -59,7 +59,7 @@ def test_wings_stand_on_floors() -> None:
         (
             "virtual/selftest/a.c",
             '#include "nowhere.h"',
-            'virtual/selftest/a.c:2: found #include "nowhere.h", which is no file here',
+            'virtual/selftest/a.c:2: found #include "nowhere.h", which is not a file here',
         ),
         (
             "experiments/lag/hostlag.c",

@@ -39,7 +39,7 @@ def wait_until(what: str, condition: Callable[[], bool]) -> None:
 def attend(root: Path, namespace: str) -> subprocess.Popen[bytes]:
     inside = ["nsenter", f"--net=/run/netns/{namespace}", "--"]
     argv = [*inside, sys.executable, "-m", "controller", "attend", str(root)]
-    # Without the mark of a run that this process has entered: it is none of the run's.
+    # Without the mark of a run that this process has entered: it is not the run's.
     env = {name: value for name, value in os.environ.items() if name != marks.MARK}
     process = subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL, env=env)
     wait_until("attendant", (root / ".attendant").exists)

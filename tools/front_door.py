@@ -192,7 +192,7 @@ FIRST, NETWORKS, LABS, DEVELOPERS, INSTALL = (
 )  # fmt: skip
 GROUPS: Final = (FIRST, NETWORKS, LABS, INSTALL, DEVELOPERS)
 TARGETS: Final[Mapping[str, Target]] = {
-    "doctor": Target(FIRST, "say what works here, and what is missing (installs nothing)"),
+    "doctor": Target(FIRST, "say what works, and what is missing (installs nothing)"),
     "experiments": Target(FIRST, "list the experiments", ("experiments",)),
     "experiment-NAME": Target(
         FIRST, "run an experiment and print its report", ("run",), EXPERIMENT, "native"
@@ -367,7 +367,7 @@ def needs_root(goal: str, environment: Mapping[str, str]) -> bool:
 
 
 def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Refuse unknown variables, values that cannot be, and what needs root and has none. Wrong."""
+    """Refuse unknown variables, impossible values, and what needs root without it. Wrong."""
     targets = {goal: target_of(goal) for goal in goals}
     known = [name for target in targets.values() for name in target.variables]
     if any(goal.startswith("lab") for goal in goals):

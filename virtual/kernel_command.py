@@ -29,7 +29,7 @@ def run(
     export: Path | None = None,
 ) -> int:
     """Do what the options say. Exit codes: 0 there is a kernel, 1 there is none, 3 there is none
-    because its source cannot be had here, 130 interrupted."""
+    because its source is not available here, 130 interrupted."""
     printer = Printer(sys.stderr)
     began = time.monotonic()
     try:

@@ -117,7 +117,7 @@ def source_of(path: Path) -> Source:
 
 
 def newest(paths: Iterable[Path]) -> Source | None:
-    """The source of the highest version; names that are no source's are left out."""
+    """The source of the highest version; other names are left out."""
     sources = [source_of(p) for p in paths if _NAME.fullmatch(p.name) is not None]
     return max(sources, key=lambda s: (s.series, _natural(s.package_version)), default=None)
 

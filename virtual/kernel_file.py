@@ -23,7 +23,7 @@ from virtual import kernel_cache
 from virtual.kernel_cache import COMPRESSED, Build, Kernel
 from virtual.kernel_source import KernelError
 
-# The kernel has 8 MB; a file that unpacks to more than this is none.
+# The kernel has 8 MB; a file that unpacks to more than this is not one.
 MAX_KERNEL_BYTES: Final = 256 * 2**20
 _BLOCK_BYTES: Final = 1 << 20
 

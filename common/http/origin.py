@@ -11,8 +11,8 @@ IPV6_PREFIX_BITS = 64  # what one customer has at least: addresses below it cost
 def origin_of(address: str) -> str:
     """Return what stands for `address` in bounds: an IPv4 address itself, an IPv6 network.
 
-    IPv4 addresses mapped into IPv6 (RFC 4291, 2.5.5.2) count as IPv4. What is no IP address ('':
-    the Unix socket) stands for itself.
+    IPv4 addresses mapped into IPv6 (RFC 4291, 2.5.5.2) count as IPv4. Anything else ('': the Unix
+    socket) stands for itself.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])

@@ -43,7 +43,7 @@ _CODE_MAX = 0x1F << 10  # the number of code 0xff (RFC 3376, 4.1.1)
 
 
 class NotIgmp(ValueError):
-    """A frame that is no valid IGMP message; the text says why."""
+    """A frame that is not a valid IGMP message; the text says why."""
 
 
 class Filter(IntEnum):

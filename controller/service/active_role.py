@@ -3,7 +3,7 @@
 
 The active controller renews the lease; another one takes it when it has expired, with the next
 generation. Switches get the generation with the MASTER role (OpenFlow 1.3.5, 6.3.6), the store
-compares it in each of its transactions: a controller that was stopped and goes on changes neither.
+compares it in each of its transactions: a controller that was stopped and resumes changes neither.
 Time is the epoch's; a clock that jumps may cause a change of the active one, never two.
 """
 

@@ -78,7 +78,7 @@ class ChannelKeeper:
         self._retry_s: dict[str, float] = {}
         self._is_stale = True  # paths may have changed
         self._dropped = 0
-        self._ignored = 0  # packet-ins that are no reports
+        self._ignored = 0  # packet-ins that are not reports
         paths.events.subscribe(self._paths_changed)
 
     def counts(self) -> dict[str, int]:

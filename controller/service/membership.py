@@ -6,7 +6,7 @@ Hosts of version 3 report each for itself, so an endpoint leaves a channel with 
 once or after `leave_latency_s`. A host of version 1 or 2 keeps quiet when it hears another one's
 report: where an endpoint may have several hosts, the others are asked before it leaves (RFC 2236,
 3). What a host may cost is bounded: records a second, hosts of an endpoint, sources of a group;
-groups that are no channel take no memory.
+groups that are not channels take no memory.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Watched:
     macs: tuple[str, ...] = ()
 
     def channel_of(self, group: IPv4Address) -> int | None:
-        """Return the number of the channel that a group is, from 0; None: it is none."""
+        """Return the number of the channel that a group is, from 0; None: it is not a channel."""
         number = int(group) - int(self.base)
         return number if 0 <= number < self.count else None
 

@@ -197,8 +197,8 @@ class Installer:
     def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
         """Run the phases; all switches of one confirm before the next begins.
 
-        If a switch does not answer, the change goes on without it (its new desired state is kept).
-        If one refuses and `may_undo`, all is undone in the opposite order.
+        If a switch does not answer, the change continues without it (its new desired state is
+        kept). If one refuses and `may_undo`, all is undone in the opposite order.
         """
         concerned = {switch for phase in phases for switch in phase}
         done = 0

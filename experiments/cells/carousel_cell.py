@@ -34,7 +34,7 @@ class CarouselRun(FilesRun):
 
     @property
     def needs_disk(self) -> bool:
-        """Return whether the receivers' disk is slowed down; memory is none."""
+        """Return whether the receivers' disk is slowed down; memory never is."""
         return self.cell.carousel.disk_iops > 0
 
     @property

@@ -27,7 +27,7 @@ TRIES: Final = 20
 
 
 class PageError(Exception):
-    """Bytes that are no counters page."""
+    """Bytes that are not a counters page."""
 
 
 @dataclass(frozen=True)

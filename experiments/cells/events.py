@@ -7,7 +7,7 @@ from typing import Literal, Required, TypedDict
 
 
 class Event(TypedDict, total=False):
-    """A phase begins, the replay goes on, the cell is done, or it cannot go on."""
+    """A phase begins, the replay progresses, the cell is done, or it fails."""
 
     event: Required[Literal["phase", "progress", "done", "error"]]
     text: str

@@ -41,7 +41,7 @@ class FilesRun(CellRun):
 
     # -- what competes --------------------------------------------------------------------------
     def start_rivals(self) -> None:
-        """Start what shares the network's links; it goes on until the replay is over."""
+        """Start what shares the network's links; it runs until the replay is over."""
         cell = self.cell
         try:
             if cell.background_flows:

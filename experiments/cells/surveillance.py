@@ -55,7 +55,7 @@ class Asked:
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
     rate_bps: float = 100e6  # what leaves the sender's NIC1 at most
-    groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> who gets all
+    groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> all its receivers
 
 
 PART: Final = "flights.part"  # of flights.json, in a run of more than some minutes

@@ -40,7 +40,7 @@ def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = No
         f"SET fmtp.b_rcv_bytes {b_rcv_bytes or cell.b_rcv_bytes}",
         *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
         f"SET fmtp.ttl {TTL}",
-        "SET ldm7.fallback 0",  # what is measured comes by LDM7 or not at all
+        "SET ldm7.fallback 0",  # what is measured arrives by LDM7 or not at all
         f"SET fmtp.repair {cell.repair}",
         f"SET fmtp.mac_level {cell.mac_level}",
         "SET ldm7.verify_md5 0",  # as the papers' subscribers

@@ -483,7 +483,7 @@ def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
 
 def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
     """Return whether all products are still in a queue of this size when the replay is over.
-    Regions of products that do not come may take some of it for a while."""
+    Regions of products that do not arrive may take some of it for a while."""
     return queue_bytes >= QUEUE_FACTOR * trace_bytes
 
 

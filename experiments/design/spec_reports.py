@@ -50,7 +50,7 @@ class Reports:
         self.document.report(self._written(place), found, valid)
 
     def read(self, model: type[B], data: object) -> B | None:
-        """`data` as `model`; None, with every mistake taken down, if it is none."""
+        """`data` as `model`; None if it is not valid, with every mistake recorded."""
         try:
             return model.model_validate(data)
         except ValidationError as error:

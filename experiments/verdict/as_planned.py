@@ -29,12 +29,12 @@ THROTTLED: Final = Limits(0, 10, "times; each is a tenth of a second or less wit
 
 
 def not_taken() -> list[Check]:
-    """Return what is said of a cell without inventory.json."""
+    """Return the text for a cell without inventory.json."""
     return [Check(NAMES[0], "fail", "an inventory", None, "none was taken")]
 
 
 def under_way() -> Check:
-    """Return what is said of counters that were read while frames crossed links."""
+    """Return the text for counters that were read while frames crossed links."""
     text = "does not apply: frames were on their way when the counters were read"
     return Check(NAMES[3], "n/a", None, None, text)
 

@@ -107,7 +107,7 @@ class Shares(NamedTuple):
 
     own: float  # the run's processes, and what drives and watches it
     stolen: float  # by the hypervisor
-    others: float  # by the hypervisor, and by what is no process of the run's
+    others: float  # by the hypervisor and by other processes
 
 
 def shares(load: Load) -> Shares:

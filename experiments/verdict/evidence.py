@@ -104,7 +104,7 @@ class Evidence:
     flights: Sequence[FlightSeen] = ()  # packets on their way
     flights_unseen: int = 0  # packets of the sample that the watcher missed
     network: Network | None = None
-    branches_change: bool = False  # subscribers join and leave: who is to get a packet changes
+    branches_change: bool = False  # subscribers join and leave, so a packet's receivers change
     clock: Clock = "native"
     loss_period: int = 0  # every nth datagram is lost; 0: `loss`
     carousel: CarouselData | None = None  # of protocol fcast

@@ -96,7 +96,7 @@ class InFlight:
     unseen: int  # packets of the sample that the watcher missed
     clock: Clock
     congested: bool  # competing flows fill queues
-    branches_change: bool = False  # what is sent to one who has left does not come
+    branches_change: bool = False  # what is sent to a subscriber that left does not arrive
 
     def checks(self) -> list[Check]:
         """Make all checks."""
@@ -226,7 +226,7 @@ class InFlight:
 def is_certain(count: int, packets: int, share: float) -> bool:
     """Whether `count` of a sample of `packets` are more than a run with that share would show, but
     for one time in a hundred (binomial distribution; share above 0 and below 1)."""
-    if count > packets:  # packets that did not come are none of those that came
+    if count > packets:  # lost packets are not among those that arrived
         packets += count
 
     def logarithm(n: int) -> float:

@@ -44,8 +44,8 @@ struct fcast_tx_stats {
 
 struct fcast_tx;
 
-/* For a group, a port, a time to live and a rate with all headers. NULL with why: an address that
- * is none, or no memory. The options are copied. */
+/* For a group, a port, a time to live and a rate with all headers. NULL with why: an invalid
+ * address, or no memory. The options are copied. */
 struct fcast_tx *fcast_tx_init(const char *address, uint16_t port, uint8_t ttl,
                                uint64_t bytes_per_s, const struct fcast_tx_options *options,
                                char why[FCAST_CONTROL_WHY]);

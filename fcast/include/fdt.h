@@ -26,7 +26,7 @@ struct fcast_fdt {
 };
 
 /* Reads an instance. A document type, more than FCAST_FDT_FILES_MAX files or a file without TOI or
- * Content-Location is refused. NULL, or why it is none (in `why`). Free with fcast_fdt_free. */
+ * Content-Location is refused. NULL if it is invalid (`why` says why). Free with fcast_fdt_free. */
 const char *fcast_fdt_get(const uint8_t *bytes, size_t len, struct fcast_fdt *out, char why[128]);
 void fcast_fdt_free(struct fcast_fdt *fdt);
 /* Writes an instance; returns its length, 0 if there is no room. */

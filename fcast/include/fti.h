@@ -32,7 +32,7 @@ struct fcast_fti {
     bool is_padded;
 };
 
-/* Reads the content of EXT_FTI for the code. false: it is none, or describes no code that can be
+/* Reads the content of EXT_FTI for the code. false: it is invalid, or describes an impossible code
  * (sizes of 0, a code rate above 1, more blocks or symbols than can be numbered). */
 bool fcast_fti_get(uint8_t fec, const uint8_t *content, size_t len, struct fcast_fti *out);
 /* Is it one that fcast_fti_get accepts? */

@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The path in a URI, without scheme and host, its escapes decoded. Whether it leads out of a
- * directory is not looked at here. false: it has a NUL, an escape that is none, or no room. */
+/* The path in a URI, without scheme and host, its escapes decoded. It may lead out of a directory.
+ * false: it has a NUL or an invalid escape, or there is no room. */
 bool fcast_location_get(const char *location, char *out, size_t room);
 /* The URI of a relative path. false: no room. */
 bool fcast_location_put(const char *path, char *out, size_t room);

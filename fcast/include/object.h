@@ -39,10 +39,10 @@ struct fcast_object_header {
 };
 
 /* How long the header is that begins with these FCAST_OBJECT_FIXED bytes, padding included. 0: it
- * is none, or longer than FCAST_OBJECT_HEADER_MAX, or than `object` bytes. */
+ * is invalid, or longer than FCAST_OBJECT_HEADER_MAX, or than `object` bytes. */
 size_t fcast_object_header_len(const uint8_t fixed[FCAST_OBJECT_FIXED], uint64_t object);
 /* Reads the header of an object of `object` bytes; `len` of them, at least the header, are here.
- * NULL, or why it is none. A checksum over the header alone is verified. */
+ * NULL, or why it is invalid. A checksum over the header alone is verified. */
 const char *fcast_object_header_get(const uint8_t *bytes, size_t len, uint64_t object,
                                     struct fcast_object_header *out);
 /* Writes a header for these metadata; returns its length with padding, 0 if `room` is too small. */
@@ -56,7 +56,7 @@ struct fcast_cid {
         uint64_t first, last;
     } ranges[FCAST_CID_RANGES_MAX];
 };
-/* Reads the list `1,2,4-6,(100=10/2)`; equivalences count as their own TOIs. false: it is none,
+/* Reads the list `1,2,4-6,(100=10/2)`; equivalences count as their own TOIs. false: it is invalid,
  * or has more ranges than there is room for. */
 bool fcast_cid_get(const uint8_t *bytes, size_t len, struct fcast_cid *out);
 /* Writes the list; returns its length, 0 if the list is empty or there is no room. */

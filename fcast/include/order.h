@@ -12,7 +12,7 @@
 enum fcast_order { FCAST_SEQUENTIAL, FCAST_ROTATE, FCAST_SHUFFLE };
 
 /* The order of the next round over count things: out[i] of 0 to count - 1. *random moves on.
- * Rotation begins at a random one and goes on from it; shuffling permutes. */
+ * Rotation begins at a random one and continues from it; shuffling permutes. */
 void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random, uint32_t *out);
 
 /* An interval of [0.5 T, 1.5 T] with the mean T, as the timer of MSR-TR-99-14 varies it; of any

@@ -45,8 +45,8 @@ bool fcast_seed_fti(const struct fcast_seed_header *h, size_t block_bytes, struc
 
 /* Writes it; returns its length, 0 if `room` is too small. */
 size_t fcast_seed_trailer_put(uint8_t *out, size_t room, const struct fcast_meta *meta);
-/* Reads it from the last `len` bytes (FCAST_SEED_TRAILER_MAX, or all) of `file_bytes`. NULL, or why
- * it is none. */
+/* Reads it from the last `len` bytes (FCAST_SEED_TRAILER_MAX, or all) of `file_bytes`. NULL, or
+ * why it is invalid. */
 const char *fcast_seed_trailer_get(const uint8_t *bytes, size_t len, uint64_t file_bytes,
                                    struct fcast_meta *out, size_t *trailer_bytes);
 

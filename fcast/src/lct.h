@@ -25,7 +25,7 @@ struct lct_header {
     size_t ext_len;     /* bytes */
 };
 
-/* Why a datagram is none. */
+/* Why a datagram is invalid. */
 enum lct_result { LCT_OK, LCT_SHORT, LCT_BAD_VERSION, LCT_BAD_LENGTH, LCT_TOO_LARGE };
 
 /* Reads the header at the beginning of a datagram. TSI and TOI above 64 bits: LCT_TOO_LARGE. The

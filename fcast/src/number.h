@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A whole number without sign, at most max; false: it is none. */
+/* A whole number without sign, at most max; false: it is invalid. */
 static inline bool fcast_number(const char *text, uint64_t max, uint64_t *out)
 {
     uint64_t n = 0;

@@ -13,7 +13,7 @@ struct fcast_storage {
     struct fcast_storage_config cfg;
     uint32_t area_groups, area_count;
     uint64_t room, held;
-    uint32_t writing;    /* blocks of the write that goes on */
+    uint32_t writing;    /* blocks of the current write */
     uint32_t *have;      /* blocks of each group */
     struct area *areas;  /* groups, crowds, or the whole file */
     uint32_t last, full; /* area of the last block; Crowd-Bucket: of a bucket left behind */

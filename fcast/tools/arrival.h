@@ -48,7 +48,7 @@ struct arrival {
 
 enum arrival_opened {
     ARRIVAL_OPEN,
-    ARRIVAL_NO_DIRECTORY, /* dir_path is none that can be used */
+    ARRIVAL_NO_DIRECTORY, /* dir_path cannot be used */
     ARRIVAL_FAILED
 };
 /* Opens the directory and removes what an earlier process left half made; otherwise *err. */

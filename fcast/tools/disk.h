@@ -25,7 +25,7 @@ struct disk_file {
 /* Opens (creates) it. -1 with errno: EINVAL if the file system has no direct I/O. */
 int disk_open(struct disk_file *f, int dir_fd, const char *path, bool direct);
 void disk_close(struct disk_file *f);
-/* All of it. What is no multiple of DISK_UNIT goes through the page cache. counts: NULL: not
+/* All of it. The rest beyond a multiple of DISK_UNIT goes through the page cache. counts: NULL: not
  * counted. -1 with errno. */
 int disk_read(struct disk_file *f, uint64_t at, void *bytes, size_t len,
               struct disk_counts *counts);

@@ -98,7 +98,7 @@ static bool has_part(const struct places *p, const char *name, const char *suffi
     return faccessat(p->dir_fd, path, F_OK, 0) == 0;
 }
 
-/* Those of what goes on now; NULL: the scheme has done its work. */
+/* Those of the current work; NULL: the scheme has done its work. */
 static struct disk_counts *counts_of(struct place *p)
 {
     if (p->is_settled)

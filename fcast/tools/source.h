@@ -16,8 +16,8 @@ struct source_file {
 
 /* Opens it. -1 with *err. */
 int source_open(struct source_file *f, const char *path, struct tp_error *err);
-/* Location, length and, if wanted, digest. -1 with *err: it is no regular file, or its name is too
- * long, or it cannot be read. */
+/* Location, length and, if wanted, digest. -1 with *err: it is not a regular file, or its name is
+ * too long, or it cannot be read. */
 int source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out,
                     struct tp_error *err);
 struct fcast_store source_store(struct source_file *f);

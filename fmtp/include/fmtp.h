@@ -104,7 +104,7 @@ enum fmtp_notice {
     FMTP_NOTICE_ALONE,    /* asks for more repairs than the group can bear: repaired by TCP alone */
     FMTP_NOTICE_TOGETHER, /* no longer: its repairs are multicast again */
     FMTP_NOTICE_EXCESS,   /* asked again for what its connection had brought: not sent again */
-    FMTP_NOTICE_BAD,      /* sent what is no request */
+    FMTP_NOTICE_BAD,      /* sent an invalid request */
     FMTP_NOTICE_NO_MAC,   /* an original, and the first: datagrams go without MACs */
     FMTP_NOTICE_ORIGINAL, /* refused: an original, and datagrams carry MACs that it does not know */
     FMTP_NOTICE_NO_KEY,   /* refused: it has no key */

@@ -5,7 +5,7 @@
  * RSA-OAEP (SHA-1) ciphertext of the MAC key}. At MAC level 0 the plaintext is empty: the exchange
  * protects nothing, but the originals do not talk without it.
  *
- * Extension 1 is negotiated inside: the receiver's string goes on, after the PEM, with the line
+ * Extension 1 is negotiated inside: the receiver's string continues, after the PEM, with the line
  * "FMTP-Extensions: 1" (PEM readers end at the END line). A sender that speaks it answers such a
  * receiver with the plaintext {"DPX1", u16 block_bytes, u16 fec_k, u32 next_index, u64 session id,
  * MAC key}; every other peer gets, and gives, what the originals do.

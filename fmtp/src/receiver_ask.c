@@ -326,9 +326,9 @@ void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
     uint64_t left_ns = (uint64_t)(p->nblocks - p->expected) * QUIET_BLOCK_NS;
     uint64_t quiet_ns = (left_ns < QUIET_MAX_NS ? left_ns : QUIET_MAX_NS) + patience_ns(r);
 
-    /* tau_rcv takes the configured rate for granted. Where multicast goes on after it, as when the
-     * sender follows its receivers' pace, asking would bring what is still to come twice. Without
-     * groups it is as published. */
+    /* tau_rcv takes the configured rate for granted. Where multicast continues after it, as when
+     * the sender follows its receivers' pace, asking would bring what is still to come twice.
+     * Without groups it is as published. */
     if (p->groups && r->now_ns - p->heard_ns < quiet_ns) {
         p->tau_ns = p->heard_ns + quiet_ns;
         return;

@@ -219,7 +219,7 @@ void fmtp_rx_dispute(struct fmtp_receiver *r, struct product *p);
 void fmtp_rx_confirm(struct fmtp_receiver *r, struct product *p);
 
 /* ---- receiver_ask.c */
-/* Blocks below `to` should have come by now: those that did not are asked for. */
+/* Blocks below `to` should have arrived by now: the missing ones are asked for. */
 void fmtp_rx_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
 /* FEC groups below `to` should have come. */
 void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t to);
@@ -227,7 +227,7 @@ void fmtp_rx_groups_passed(struct fmtp_receiver *r, struct product *p, uint32_t 
 void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p);
 /* tau_rcv is over. */
 void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p);
-/* Goes on asking where the backlog of messages stopped it. */
+/* Continues to ask where the backlog of messages stopped it. */
 void fmtp_rx_ask_on(struct fmtp_receiver *r);
 /* Asks again for all that passed. */
 void fmtp_rx_ask_again(struct fmtp_receiver *r, struct product *p);

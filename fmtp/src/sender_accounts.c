@@ -6,8 +6,8 @@
  * connects again.
  *
  * All hosts together are borne more the more the median host loses: a minority cannot raise that.
- * When they ask for more, each has the same part of it, so that who asks for little is still served
- * by multicast.
+ * When they ask for more, each has the same part of it, so that a host that asks for little is
+ * still served by multicast.
  */
 #include <stdlib.h>
 

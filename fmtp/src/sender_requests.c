@@ -246,7 +246,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
     if (!p->acked_ns)
         p->acked_ns = now_ns;
     /* An extended peer reports how many blocks it lacked; more than half is not loss but an
-     * outage, or it came late. */
+     * outage, or it joined late. */
     if (peer->extended && lost <= p->nblocks)
         peer->counts.lost_blocks += lost;
     if (peer->extended && lost <= p->nblocks / 2) {

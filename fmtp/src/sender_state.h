@@ -138,7 +138,7 @@ struct fmtp_sender {
     size_t retained;
     uint64_t retained_bytes;
     struct held *held_by; /* by peer number: room for sender_held.c */
-    uint64_t look_ns;     /* when it looks again who is behind in time */
+    uint64_t look_ns;     /* when it checks again who is behind in time */
     struct tp_timers timers, nudges;
 
     struct product *current; /* being multicast, until its EOP was sent */

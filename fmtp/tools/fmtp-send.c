@@ -195,7 +195,7 @@ static void read_names(struct run *run)
                   run->line_len);
 }
 
-/* Files that are no longer what was announced are withdrawn; the others go on. */
+/* Files that are no longer what was announced are withdrawn; the others continue. */
 static void look_at_files(struct run *run)
 {
     for (struct source *f = source_first_open(), *next; f; f = next) {

@@ -25,7 +25,7 @@ void log_init(int argc, char ***argv);
 /* "-" standard error (the default), "" syslog, else a file (created, appended to). 0 or -1 with
  * errno; the destination is then as before. */
 int log_set_destination(const char *dest);
-/* The file of the log; "" if it is none. */
+/* The file of the log; "" if the log is not a file. */
 const char *log_file(void);
 /* Opens the file again (after rotation). 0 or -1 with errno, the old one stays in use. */
 int log_reopen(void);

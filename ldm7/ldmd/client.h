@@ -53,7 +53,7 @@ bool client_null(struct client *c, double timeout_s);
 /* The time (now_ns() scale) that many seconds from now. */
 uint64_t client_deadline(double seconds);
 
-/* host[:port] in place: the port, or default_port. Ends the program if it is none. */
+/* host[:port] in place: the port, or default_port. Ends the program if it is invalid. */
 uint16_t client_port(char *host, uint16_t default_port);
 
 #endif

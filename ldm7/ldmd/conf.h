@@ -63,7 +63,7 @@ struct conf_feed_rate {
     bool is_path;
     uint64_t bps;
 };
-/* Which products that come by LDM6 must have the digest that their signature says. */
+/* Which products that arrive by LDM6 must have the digest that their signature says. */
 enum conf_verify {
     VERIFY_NONE,
     VERIFY_PUSHED, /* those that peers push */

@@ -241,7 +241,7 @@ static void ended(void *ctx)
     save(d, now_ns());
 }
 
-/* Did the product come by this upstream? Its origin says so. */
+/* Did the product arrive from this upstream? Its origin says so. */
 static bool came_by(const struct pq_info *info, const char *host)
 {
     const char *via = strstr(info->origin, "_v_");

@@ -28,7 +28,7 @@
 #define LOOK_NS (NS_PER_S / 10) /* how soon room in the queue is made if that is asked for */
 #define FAILURES_MAX 3          /* after this many, LDM6 takes over */
 
-/* LDM7 works again: what LDM6 brought is complete, the backlog goes on from there. */
+/* LDM7 works again: what LDM6 delivered is complete, the backlog continues from there. */
 static void end_fallback(struct down7 *d)
 {
     d->failures = 0;
@@ -41,7 +41,7 @@ static void end_fallback(struct down7 *d)
     d->has_after = true;
 }
 
-/* This subscription comes to nothing. hopeless: so will the next. */
+/* This subscription fails. hopeless: so will the next. */
 static void subscription_fails(struct down7 *d, bool hopeless)
 {
     d->hopeless = d->hopeless || hopeless;

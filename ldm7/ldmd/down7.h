@@ -102,7 +102,7 @@ void down7_request_all_missed(struct down7 *d);
 void down7_backlog_begin(struct down7 *d);
 /* The first product that came by multicast: asks for what is before it. */
 void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
-/* The answer to the call behind a backlog request. false: it is none. */
+/* The answer to the call behind a backlog request. false: it is not. */
 bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
 /* NO_SUCH_PRODUCT: the publisher does not have it. false: malformed. */
 bool down7_no_such_product(struct down7 *d, struct xin *args);

@@ -35,8 +35,8 @@ static size_t addresses_of(const char *name, struct in_addr *out, size_t most)
 
 const struct names_source names_of_system = {name_of, addresses_of};
 
-/* Letters, digits, '-' and '_' with dots between; an address in digits is none, for entries that
- * name addresses would match it. */
+/* Letters, digits, '-' and '_' with dots between; an address in digits is not a name, for entries
+ * that name addresses would match it. */
 static bool is_name(const char *name)
 {
     static const char valid[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

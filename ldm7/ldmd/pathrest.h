@@ -61,10 +61,10 @@ void path_request_remove(struct path_request *r, const char *name,
 /* Of the path itself: GET, DELETE. */
 void path_request_path(struct path_request *r, enum path_method method, const char *name);
 
-/* The description of a path. false: it is none, why (a constant) says what is missing. Call
+/* The description of a path. false: it is invalid, why (a constant) says what is missing. Call
  * path_view_free in any case. */
 bool path_view_parse(struct path_view *v, const char *body, size_t n, const char **why);
-/* Its summary: name and state alone. false: it is none. */
+/* Its summary: name and state alone. false: it is invalid. */
 bool path_summary_parse(const char *body, size_t n, char name[PATH_NAME_MAX + 1], bool *is_up);
 /* The leaf at that endpoint, or NULL. */
 const struct path_view_leaf *path_view_find(const struct path_view *v,

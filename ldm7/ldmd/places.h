@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets a process: places for connections that have spoken, a share of them for addresses that
- * nobody knows. A known address is named by an ALLOW or ACCEPT entry, or was let in before. Unknown
+ * Who gets a process: places for connections that have spoken, a share of them for unknown
+ * addresses. A known address is named by an ALLOW or ACCEPT entry, or was let in before. Unknown
  * ones cannot take the places of the known; among themselves an address has a few, and one that
  * has fewer gets the place of one that has more and has not been let in. Decisions alone;
  * children.c carries them out.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A product that arrives over a connection keeps its room in the queue until it is complete. When a
- * process waits for room, one that does not come on must give it up: the connection ends, and the
- * product comes again by the next.
+ * process waits for room, one that stalls must give it up: the connection ends, and the next one
+ * brings the product again.
  */
 #ifndef LDMD_STALLED_H
 #define LDMD_STALLED_H

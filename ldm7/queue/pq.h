@@ -58,8 +58,8 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
 uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
 /* Geometry and size of the file are checked; that all tables agree, only if no process that lives
  * has the queue open and the last one was killed, or something else has changed the file since:
- * O(1), except then, after a reboot and in a copy of the file. No lock of the file is taken: who
- * may only read it keeps nobody out. EUSERS: more than 512 handles are open. writable = false
+ * O(1), except then, after a reboot and in a copy of the file. No lock of the file is taken: a
+ * reader keeps nobody out. EUSERS: more than 512 handles are open. writable = false
  * forbids pq_reserve, and writing to a product ends the process (SIGSEGV); the file must still be
  * writable (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);

@@ -304,7 +304,7 @@ static int protect_data(struct pq *q, const char *path)
     bool same = fd >= 0 && fstat(fd, &now) == 0 && fstat(q->fd, &st) == 0 &&
                 now.st_dev == st.st_dev && now.st_ino == st.st_ino;
     int rc = 0;
-    if (!same) /* replaced since: the old file goes on */
+    if (!same) /* replaced since: the old file stays in use */
         rc = mprotect(q->map + at, q->map_bytes - at, PROT_READ);
     else if (mmap(q->map + at, q->map_bytes - at, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
                   (off_t)at) == MAP_FAILED)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A full queue: who needs room asks those that hold it to release it, and waits for a bounded time.
+ * A full queue: a process that needs room asks those that hold it to release it, and waits for a
+ * bounded time.
  *
  * First it only waits: what is being read is released soon. Then it asks for what the older half of
  * the products keep, then for all. A pin or reservation that goes wakes it by a futex word, of

@@ -12,7 +12,7 @@ static double or_default(double value, double otherwise)
     return value == 0 ? otherwise : value;
 }
 
-/* NaN is none. */
+/* NaN is not a valid value. */
 static bool is_within(double value, double least, double most)
 {
     return value >= least && value <= most;

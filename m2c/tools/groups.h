@@ -9,8 +9,8 @@
 
 #include "wave.h"
 
-/* The address of the session's n-th group: n above --base. Ends the program with 2 if that is no
- * multicast address. */
+/* The address of the session's n-th group: n above --base. Ends the program with 2 if that is not
+ * a multicast address. */
 struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n);
 /* Ends the program with 2 unless --base and --interface were given, of one family. */
 void check_addresses(const struct sockaddr_storage *base, const struct sockaddr_storage *interface);

@@ -83,7 +83,7 @@ def test_csv_comes_back() -> None:
         ("x 1\n", "without a time stamp"),
         ("x 1 1\n", "no OpenMetrics text"),
         ("# TYPE a gauge\na 1\n# EOF\n", "without a time stamp"),
-        ("# TYPE a gauge\na NaN 1\n# EOF\n", "no number"),
+        ("# TYPE a gauge\na NaN 1\n# EOF\n", "not a number"),
         ("# TYPE a gauge\na -1 1\n# EOF\n", "negative"),
         ("# TYPE a gauge\na 1e30 1\n# EOF\n", "too large"),
         # What the library's parser makes other exceptions of.

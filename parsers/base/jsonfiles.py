@@ -27,7 +27,7 @@ def describe(error: ValidationError, file: str) -> str:
 
 
 def load_object(text: str, file: str, expected: str) -> dict[str, object]:
-    """A JSON object. `BadFile` (file:line, what would be valid) if the text is none."""
+    """A JSON object. `BadFile` (file:line, what would be valid) if the text is not one."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:

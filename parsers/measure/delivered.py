@@ -41,7 +41,7 @@ _OF_RECEIVERS: Final = ("way", "latency", "rest", "blocks")
 
 
 class DeliveredError(Exception):
-    """Bytes that are no deliveries.bin. One line."""
+    """Bytes that are not a deliveries.bin. One line."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def decode(data: bytes) -> Delivered:
         raise DeliveredError(f"found {len(idents)} identifiers; valid: {n}")
     way, latency, rest, blocks = (found[name].reshape(m, n) for name in _OF_RECEIVERS)
     if way.size and not 0 <= int(way.min()) <= int(way.max()) < len(WAYS):
-        raise DeliveredError("found a way that is none")
+        raise DeliveredError("found an unknown way")
     delay = np.where(_fmtp(way), latency - found["wait"] - rest, 0)
     created = np.cumsum(found["created"])
     return Delivered(

@@ -75,7 +75,7 @@ class Cell(_File):
     clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
     def protocol_of(self, host: str) -> str:
-        """Return how products come to a subscriber."""
+        """Return how products reach a subscriber."""
         return "ldm6" if host in self.ldm6_subscribers else self.protocol
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@
 Line format (DRFSM21 Table 2 and Fig. 5; docs/reference/contracts.md):
 `YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first
 words say which record it is. Lines with other messages are counted; warnings and errors among them
-are kept as `Notice`. A line that begins like a record but is none is a `Problem`.
+are kept as `Notice`. A line that begins like a record but is not one is a `Problem`.
 """
 
 from __future__ import annotations

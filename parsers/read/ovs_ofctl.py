@@ -162,7 +162,7 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OvsRecord]], ...]
 
 
 def _with_band(last: OvsRecord | None, line: str) -> OvsRecord | None:
-    """The meter before, with the band of this line; None if the line is none of its bands."""
+    """The meter before, with the band of this line; None if the line is not one of its bands."""
     if isinstance(last, Meter) and (band := _BAND.fullmatch(line)):
         burst = int(band[3]) if band[3] else None
         return replace(last, bands=(*last.bands, Band(band[1], int(band[2]), burst)))

@@ -194,7 +194,7 @@ def _fitting(table: BriefTable, width: int) -> BriefTable:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> list[str]:
-    """One row; a label that is too long goes on below."""
+    """One row; a label that is too long continues below."""
     label = textwrap.wrap(cells[0], widths[0], subsequent_indent="  ") or [""]
     rest = [
         cell.ljust(size) if number in left else cell.rjust(size)

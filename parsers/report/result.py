@@ -74,7 +74,7 @@ REASONS = 3  # differences that the sentences explain; the table has all
 
 @dataclass(frozen=True)
 class Result:
-    """What is said first, and the tables that go with it, the main one first."""
+    """The first sentences, and their tables, the main one first."""
 
     sentences: tuple[str, ...]
     tables: tuple[BriefTable, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is said of runs side by side: from `Comparison`s to the sections of a `Report`. Pure."""
+"""Runs side by side: from `Comparison`s to the sections of a `Report`. Pure."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
     site.kill("osf1")
     site.emulation.run("osf1", ["iptables", "-F"])
 
-    # The path service is killed: who receives goes on, who comes waits for its return.
+    # The path service is killed: subscribers keep receiving, new ones wait for its return.
     (domain,) = site.emulation.controller_sockets
     site.emulation.kill_controller(domain)
     count = len(site.lines("wsu1", "Received: {"))
@@ -142,7 +142,7 @@ def test_subscriptions_make_the_tree(site: Site) -> None:
 
 
 def test_refusal_falls_back_to_ldm6(site: Site) -> None:
-    """An endpoint that is none: refused with the service's words, and the feed comes by LDM6."""
+    """An invalid endpoint: refused with the service's words, and the feed comes by LDM6."""
     site.start_publisher()
     site.start_subscriber("wsu1")
     wait_for("multicast", partial(is_receiving, site, "wsu1"))

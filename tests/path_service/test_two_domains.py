@@ -117,7 +117,7 @@ def test_the_hand_off_fails(emulation: Emulation, path: PathClient, tmp_path: Pa
 def test_controllers_die_and_come_back(
     emulation: Emulation, path: PathClient, tmp_path: Path
 ) -> None:
-    """Both are killed: the stream goes on; afterwards the path can be changed as before."""
+    """Both are killed: the stream continues; afterwards the path can be changed as before."""
     stream = Stream(emulation, tmp_path, [*HERE, *THERE], interval_us=INTERVAL_US)
     time.sleep(MARGIN_S)
     for domain in ("internet2", "geant"):

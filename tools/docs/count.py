@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Words that people wrote: `python -m tools.docs.words --count` prints them per page and in all.
 
-A word has a letter, so figures in tables are none; code in backticks is one word. What is not
+A word has a letter, so figures in tables do not count; code in backticks is one word. What is not
 counted: pages and tables that programs write, the changelog, and code blocks in a language
 (commands, files); plain and `text` blocks count.
 """

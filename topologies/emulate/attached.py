@@ -64,7 +64,7 @@ class AttachedNode(Node):  # type: ignore[misc]
         return {}
 
     def terminate(self) -> None:
-        """End the shell; the node goes on."""
+        """End the shell; the node stays."""
         self.cleanup()
 
 

@@ -185,7 +185,7 @@ def plan(
 
 
 def _patched(network: Network, facts: KernelFacts) -> set[str]:
-    """Ports that are no interfaces: the userspace datapath joins its own switches by itself."""
+    """Ports that are not interfaces: the userspace datapath joins its own switches by itself."""
     if facts.datapath != "user":
         return set()
     switches = {s.name for s in network.switches}

@@ -35,7 +35,7 @@ def state_directory(run_id: str) -> Path:
 
 
 def memory_directory(run_id: str) -> Path:
-    """Made by whom needs it, removed with the run."""
+    """Made when needed, removed with the run."""
     return MEMORY_ROOT / run_id
 
 

@@ -34,8 +34,8 @@ _MAX_QUOTE = 60
 
 
 def parse_shape(document: Document) -> TopologySpec | None:
-    """The file without its wrong blocks; mistakes go to `document.errors`. None if what is left
-    is no topology."""
+    """The file without its wrong blocks; mistakes go to `document.errors`. None if what is left is
+    not a topology."""
     data = document.data
     if not isinstance(data, dict):
         document.report(

@@ -154,7 +154,7 @@ def _classes_and_filters(one: socket.socket, index: int, name: str, found: Inven
         _, at, handle, _, _ = netlink.TC.unpack_from(body)
         values = dict(attributes(body[netlink.TC.size :]))
         kind = text_of(values.get(TCA_KIND, b""))
-        # tbf and netem have one class, which is no setting of anybody's.
+        # tbf and netem have one class, which nobody set.
         if at == index and kind not in ("tbf", "netem"):
             classes.append((handle, kind, values.get(TCA_OPTIONS, b"").hex()))
     if classes:
@@ -174,7 +174,7 @@ def _classes_and_filters(one: socket.socket, index: int, name: str, found: Inven
 
 
 def _filters(one: socket.socket, index: int, parent: int) -> Iterator[tuple[str, str]]:
-    """(kind, all that is set) of each filter; u32's tables are none."""
+    """(kind, all that is set) of each filter; u32's tables do not count."""
     try:
         bodies = list(dump(one, netlink.RTM_GETTFILTER, netlink.TC.pack(0, index, 0, parent, 0)))
     except OSError:

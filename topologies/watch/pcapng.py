@@ -40,8 +40,8 @@ class Interface:
 
 
 def frames(pcap: bytes) -> Iterator[Frame]:
-    """The frames of a pcap file. A last one that was cut off is left out; a text of other bytes
-    has none."""
+    """The frames of a pcap file. A last one that was cut off is left out; other bytes have
+    none."""
     kind = _PCAP.get(pcap[:4])
     if kind is None:
         return

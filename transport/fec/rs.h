@@ -26,7 +26,7 @@ struct rs_code *rs_code_new(enum rs_kind kind, unsigned k, unsigned n);
 void rs_code_free(struct rs_code *code);
 
 /* Make the repair symbols of ids `first` to `first + count - 1`. source: k symbols of size_bytes.
- * Ids that are no repair symbols are a caller's mistake (assert). */
+ * Ids that are not repair symbols are a caller's mistake (assert). */
 void rs_encode(const struct rs_code *code, size_t size_bytes, const uint8_t *const source[],
                unsigned first, unsigned count, uint8_t *const repair[]);
 

@@ -60,7 +60,7 @@ class Table:
         self._reasons = Reasons()
 
     def take(self, line: str) -> None:
-        """Raises SelftestError for a line that is no row."""
+        """Raises SelftestError for a line that is not a row."""
         try:
             row = from_line(line)
         except ValueError as error:

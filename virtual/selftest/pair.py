@@ -21,7 +21,7 @@ from virtual.selftest import parse
 UDP: Final = program("selftest-udp")
 ADDRESS: Final = {"a": "10.9.0.1", "b": "10.9.0.2"}
 MAC: Final = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
-NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them: it is no router
+NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them: it is not a router
 PORT: Final = 5001
 WAIT_S: Final = 20.0
 IDLE_MS: Final = 2000  # no more datagrams will come

@@ -57,7 +57,7 @@ class Segment:
 
 
 def probes(text: str) -> list[Probe]:
-    """Raises ValueError for a line that is none."""
+    """Raises ValueError for an invalid line."""
     found = []
     for line in text.splitlines():
         match line.split():
@@ -69,7 +69,7 @@ def probes(text: str) -> list[Probe]:
 
 
 def arrivals(text: str) -> list[Arrival]:
-    """Raises ValueError for a line that is none."""
+    """Raises ValueError for an invalid line."""
     found = []
     for line in text.splitlines():
         parts = line.split()

@@ -27,7 +27,7 @@ void actor_use(struct actor *a, struct actconf *conf);
 /* The configuration is the caller's. */
 void actor_free(struct actor *a);
 /* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What
- * fails is logged and counted, and the next action goes on. */
+ * fails is logged and counted, and the next action runs. */
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data);
 
 #define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)

@@ -2,7 +2,7 @@
  *
  * pqact.conf (LDM-6.15.0 pqact.conf). An entry is
  *   feedtype TAB ERE TAB action [options] [arguments]
- * and goes on in lines that begin with a blank or tab, as if there were a tab. # begins a comment
+ * and continues in lines that begin with a blank or tab, as if there were a tab. # begins a comment
  * line. Options and arguments are split as words.h says, before anything is substituted.
  */
 #ifndef PQACT_ACTCONF_H

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An interpreter takes its program from the word behind an option such as -c or -e, from the first
- * word that is no option, or from the option itself (-c..., --eval=...). So text of the identifier
- * is refused until a constant program was seen, within an option, and right behind one. Programs
- * that run others (env, nice, busybox) are looked through to those. Where it is not clear whether
- * an option has an operand, the command is refused.
+ * word that is not an option, or from the option itself (-c..., --eval=...). So text of the
+ * identifier is refused until a constant program was seen, within an option, and right behind one.
+ * Programs that run others (env, nice, busybox) are looked through to those. Where it is not clear
+ * whether an option has an operand, the command is refused.
  */
 #include "guard.h"
 
@@ -18,7 +18,7 @@
 /* Where an interpreter's own options end. */
 enum end {
     AT_PROGRAM, /* behind the program there are arguments only */
-    AT_WORD,    /* at the first word that is no option and no operand */
+    AT_WORD,    /* at the first word that is neither an option nor an operand */
     NOWHERE     /* options may come behind arguments */
 };
 

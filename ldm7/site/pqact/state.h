@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which product was processed last, kept in a file so that a new process goes on behind it. The
+ * Which product was processed last, kept in a file so that a new process continues after it. The
  * file is rewritten in place after each product, one small write: after a kill -9 at most one
  * product is processed twice.
  */

@@ -49,7 +49,7 @@ static struct piece *add(struct template *t, enum piece_kind kind, const char *a
     return push(t, (struct piece){.kind = kind, .at = at, .bytes = bytes});
 }
 
-/* p is behind a backslash: N or (NN). The bytes of it, 0 if it is none. */
+/* p is behind a backslash: N or (NN). Its bytes, 0 if it is invalid. */
 static size_t group_at(const char *p, unsigned *group)
 {
     size_t open = *p == '(', digits = strspn(p + open, "0123456789");
@@ -64,7 +64,7 @@ static size_t group_at(const char *p, unsigned *group)
     return digits + 2 * open;
 }
 
-/* p is at (\N:part). The bytes of it, 0 if it is none. */
+/* p is at (\N:part). Its bytes, 0 if it is invalid. */
 static size_t date_at(const char *p, unsigned *group, unsigned *part)
 {
     size_t n;
@@ -84,7 +84,7 @@ static size_t date_at(const char *p, unsigned *group, unsigned *part)
     return n;
 }
 
-/* p is at %. The bytes of the conversion, 0 if it is none. */
+/* p is at %. The bytes of the conversion, 0 if it is invalid. */
 static size_t conversion_at(const char *p)
 {
     size_t n = 1;
