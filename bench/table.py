@@ -152,7 +152,7 @@ _NOTES: Final = {
     "interop": "our carousel with the flute crate's programs; every receiver's bytes are compared",
     "paths": "from request to answer, when all switches have confirmed: join where the tree is, "
     "branch to a new switch (two phases), as the 8th, 100th, 1,000th leaf; same: 100 switches come "
-    "back and hold what they shall; empty: they hold nothing",
+    "back and hold what they should; empty: they hold nothing",
     "queue": "products through a 64 MB store in memory, oldest replaced; reads touch "
     "every cache line",
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads what students hand in: files that may be hostile. A bad one is said to be so, never raised.
 
-Names become text that can be printed: bytes that are no UTF-8 and control characters are escaped.
+Names become text that can be printed: bytes that are not UTF-8 and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _look_through(value: object) -> None:
-    """Refuse what is nested too deep, and text that is no Unicode. ValueError."""
+    """Refuse what is nested too deep, and text that is not Unicode. ValueError."""
     level = [value]
     for _ in range(MAX_DEPTH):
         following: list[object] = []

@@ -295,7 +295,7 @@ static int add_rules(scmp_filter_ctx c, const struct sandbox *s)
         rc = add_prctl(c);
     if (rc == 0)
         rc = add_directories(c, s);
-    /* Last: where one of them is needed the rule is there already. */
+    /* Last: where one of them is needed the rule is already there. */
     return rc == 0 ? ADD_NAMES(c, SCMP_ACT_ERRNO(EPERM), forbidden) : rc;
 }
 

@@ -6,7 +6,7 @@ start programs, run only where the programs do. The architecture's libraries are
 with its own lists, and unpacked below build/cross/ARCH/root: nothing of the machine changes, and
 dpkg learns no architecture.
 
-0 passed, 1 failed, 2 bad usage, 3 a compiler, qemu or the packages cannot be had here (the last
+0 passed, 1 failed, 2 bad usage, 3 a compiler, qemu or the packages are not available here (the last
 line says why; `ansible/setup --tags cross` installs compilers and qemu).
 """
 

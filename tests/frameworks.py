@@ -6,7 +6,7 @@ eventlet hub, and with the older packages, each installed for itself below build
 checkout's environment has what they need, so only they are fetched, and come first on the path.
 
 `python -m tests.frameworks NAME [--junit FILE]`: 0 passed, 1 failed, 2 bad usage, 3 the package
-cannot be had here (the last line says why).
+are not available here (the last line says why).
 """
 
 from __future__ import annotations

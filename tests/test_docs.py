@@ -198,7 +198,7 @@ def test_the_tables_of_the_artifact_are_current() -> None:
 
 
 def test_a_reports_claims_are_read() -> None:
-    """Two claims, one with a bar in its text; the table ends with the first line that is none."""
+    """Two claims, one with a bar in its text; the table ends before other lines."""
     report = (
         "| x | y |\n\n| Claim | verdict | Figures | Source |\n| :--- | :--- | :--- | :--- |\n"
         "| a \\| b | held | 1; since | s |\n| c | not decidable | 2 | t |\n\n| d | e | f | g |\n"

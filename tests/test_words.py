@@ -43,6 +43,12 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
         ("It sees the frames of its own feed, too large or not.", []),
         ("The next one goes on with it.", ["continue(s) with"]),
         ("A key that both have to have", ["must have"]),
+        ("It is up already. It is already up.", ["is already …"]),
+        ("Tell whether a line is one; it can tell whether.", ["Return whether"]),
+        (
+            "The FMTP connection stands; in the mean, not in the mean hour.",
+            ["on average", "is up, is connected"],
+        ),
     ],
 )
 def test_findings(line: str, remedy: list[str]) -> None:

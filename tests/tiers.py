@@ -33,7 +33,7 @@ class Step:
     commands: tuple[tuple[str, ...], ...]
     typical_s: float  # an estimate, until this machine has measured it
     junit: Path | None = None
-    skip_code: int | None = None  # exit code that says: cannot be had here
+    skip_code: int | None = None  # exit code that says: not available here
     needs: str | None = None  # the step without which this one is skipped
     root: bool = False  # skipped without root
     long: bool = False  # with DOWNPOUR_TEST_LONG

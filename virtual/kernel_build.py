@@ -165,7 +165,7 @@ def _from_archive(digest: str, say: Progress) -> Kernel:
 
 
 def _from_pinned(digest: str, say: Progress) -> Kernel | None:
-    """The kernel of the pinned source; None where that is not to be had here, or does not fit."""
+    """The kernel of the pinned source; None where that is not available, or does not fit."""
     began = time.monotonic()
     try:
         source = kernel_fetch.fetch_pinned(kernel_cache.sources_directory(), say)

@@ -94,7 +94,7 @@ PINNED: Final = Pin(
 
 
 class PinError(KernelError):
-    """The pinned source cannot be had; the text says why."""
+    """The pinned source is not available; the text says why."""
 
 
 def is_pinned(path: Path, pin: Pin = PINNED) -> bool:

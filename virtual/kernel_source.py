@@ -16,7 +16,7 @@ DROP_INS: Final = Path(__file__).resolve().parent / "kernel"
 
 
 class KernelError(Exception):
-    """No kernel can be had; the text says why and what would help."""
+    """No kernel is available; the text says why and what would help."""
 
 
 class NoSourceError(KernelError):

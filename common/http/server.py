@@ -126,7 +126,7 @@ class _Connections:
 
 
 class _OncePerPeriod(logging.Filter):
-    """Lets a warning through once in LOG_PERIOD_S: uvicorn logs each request that is no HTTP."""
+    """Lets a warning through once in LOG_PERIOD_S: uvicorn logs each request that is not HTTP."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -174,7 +174,7 @@ class Done:
 
 @dataclass(frozen=True)
 class Refused:
-    """Not done. `taken`: by hand-off link, the VLAN ids that cannot be had here, if that is why."""
+    """Not done. `taken`: by hand-off link, the VLAN ids that are not free here, if that is why."""
 
     problem: Problem
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 
 A switch of the tree drops the frames of all channels, unless leaves on it or further down have
 joined: those channels have their own OpenFlow group with a bucket for each branch that leads
-to a member. So a switch that is told of a change earlier or later than its neighbours sends a
+to a member. So a switch that hears of a change earlier or later than its neighbours sends a
 channel to nobody who has not joined. The root's meter counts joined channels alone.
 
 A leaf's reports go to the controller, through a meter of that leaf: a host that floods loses its

@@ -98,7 +98,7 @@ class ChangeRunner:
         """Plan and run a change of one path; return the path and whether anything changed.
 
         `plan` returns None if all is as asked for: then the path's switches that have not
-        confirmed are tried once more. `endpoints` are those that the change wants to use.
+        confirmed are tried again. `endpoints` are those that the change wants to use.
         Raises ServiceError.
         """
         state = self._state

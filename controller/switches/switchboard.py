@@ -127,7 +127,7 @@ class Switchboard(Generic[D]):
         self._role_xids: dict[int, str] = {}  # role requests that were not answered yet
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.on_packet_in: PacketIn | None = None  # called by the framework's threads
-        self.on_report: PacketIn | None = None  # likewise, of what leaves report by IGMP
+        self.on_report: PacketIn | None = None  # the same, for what leaves report by IGMP
         self.on_event: Callable[[Event], None] | None = None  # beside `events`; must not block
         self.on_duplicate: Callable[[], object] = lambda: None  # a claim was refused
 

@@ -227,7 +227,7 @@ def test_guessing_tokens_is_slow(site: Site) -> None:
     headers = {"authorization": "Bearer not-a-token-of-anybody"}
     codes = [site.http.get("/v1/health", headers=headers).status_code for _ in range(12)]
     assert codes == [401] * 10 + [429] * 2
-    assert site["ops"].get("/v1/health").status_code == 200  # a connection that exists goes on
+    assert site["ops"].get("/v1/health").status_code == 200  # a connection that exists stays
 
 
 def test_owner_of_the_socket_needs_no_token_but_may_use_one(site: Site) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller whose disk is full: store and log lie on a file system of 400 kB, in a mount
+"""A controller whose disk is full: store and log are on a file system of 400 kB, in a mount
 namespace of the controller's own."""
 
 from __future__ import annotations

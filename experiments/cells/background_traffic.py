@@ -32,7 +32,7 @@ UNTIL_STOPPED_S: Final = 86_400  # longer than any replay
 
 
 class BackgroundError(Exception):
-    """The flows cannot be had; the text says why."""
+    """The flows are impossible; the text says why."""
 
 
 def shares(flows: int, hosts: Sequence[str]) -> dict[str, int]:

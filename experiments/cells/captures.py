@@ -38,7 +38,7 @@ class CapturesJson(TypedDict):
 @dataclass(frozen=True)
 class Captures:
     """`snap_bytes`: of each frame (0: all). `samples`: what sysstat records beside the publisher's
-    sar (sysstat.py). They are no part of what determines a cell."""
+    sar (sysstat.py). They are not part of what determines a cell."""
 
     links: tuple[str, ...] = ()
     limit_bytes: int = DEFAULT_LIMIT_BYTES

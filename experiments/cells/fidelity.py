@@ -43,7 +43,7 @@ class Fidelity:
         self.asked = Asked()  # of the inventory and of packets on their way
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
-        """Return what `reader` finds of the experiment's settings; ask it once more after the
+        """Return what `reader` finds of the experiment's settings; ask it again after the
         replay."""
         self._readers.append(reader)
         return list(reader())

@@ -18,7 +18,7 @@ from experiments.cells import samplers
 from experiments.design.shaping import Setting
 
 PERIOD_S: Final = 1.0
-# How much longer or shorter pauses may be in the mean. Native threads wake late on a busy machine.
+# How much longer or shorter pauses may be on average. Native threads wake late on a busy machine.
 TOLERANCE_MS: Final[dict[Clock, float]] = {"native": 10.0, "virtual": 0.1}
 
 

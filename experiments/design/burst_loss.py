@@ -13,7 +13,7 @@ repeats in virtual time; natively the same bursts meet other packets.
 
 Rules: INPUT counts what arrives and jumps to chain `dp-burst`, whose classic BPF programs hold the
 bursts; what they match goes to `dp-lost`, which counts the first packets of bursts and drops.
-Identification 0 lies in no burst: packets outside of flows have it (SYN-ACK, RST).
+Identification 0 is in no burst: packets outside of flows have it (SYN-ACK, RST).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _windows(marks: np.ndarray[tuple[int], np.dtype[np.int64]], length: int) -> 
 
 
 def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
-    """Bursts of `burst_packets` packets in the mean that lose the share `p`. Raises ValueError if
+    """Bursts of `burst_packets` packets on average that lose the share `p`. Raises ValueError if
     the circle has no room for them, or they are too few or too many."""
     lost = round(p * CIRCLE)
     count = round(lost / burst_packets)

@@ -88,7 +88,7 @@ def _with_bottleneck(network: Network, cell: CellSpec) -> Network:
 
 
 def _with_lists(network: Network, cell: CellSpec) -> Network:
-    """Apply what each receiver has of its own. Raises UsageError if it cannot be had."""
+    """Apply each receiver's own conditions. Raises UsageError if they are impossible."""
     hosts = cell.subscribing(_names(network))
     rtts = cell.by_receiver(hosts, "rtt_i_ms")
     rates = cell.by_receiver(hosts, "rate_i_bps")
@@ -106,7 +106,7 @@ def _with_lists(network: Network, cell: CellSpec) -> Network:
 
 
 def with_rtt(network: Network, rtt_ms: float | None) -> Network:
-    """None: as the topology has it. Raises UsageError if it cannot be had."""
+    """None: as the topology has it. Raises UsageError if it is impossible."""
     if rtt_ms is None:
         return network
     try:

@@ -162,13 +162,13 @@ class RunTimes:
         self._numbers: set[int] = set()
 
     def start(self, cells: int, estimate_s: float, jobs: int) -> None:
-        """Take down how many cells run, and how long all take."""
+        """Record how many cells run, and how long all take."""
         self.cells, self.jobs = cells, jobs
         self.total_s = estimate_s / max(1, min(jobs, cells))
         self._waiting_s = estimate_s
 
     def more(self, cells: int, estimate_s: float) -> None:
-        """Take down that more cells run."""
+        """Record that more cells run."""
         self.cells += cells
         self.total_s += estimate_s / self.jobs
         self._waiting_s += estimate_s
@@ -176,14 +176,14 @@ class RunTimes:
     def cell(
         self, name: str, number: int, estimate_s: float, rest: Mapping[str, float] = NO_REST
     ) -> None:
-        """Take down that a cell begins."""
+        """Record that a cell begins."""
         self.running[name] = CellTimes(number, estimate_s, time.monotonic(), rest)
         if number not in self._numbers:  # not a cell that is run again
             self._numbers.add(number)
             self._waiting_s = max(0.0, self._waiting_s - estimate_s)
 
     def event(self, name: str, event: Event, part: float | None) -> None:
-        """Take down what a cell's process reports."""
+        """Record what a cell's process reports."""
         cell = self.running[name]
         cell.text = describe(event).partition("\n")[0]
         if part is not None:
@@ -192,7 +192,7 @@ class RunTimes:
             cell.phase(cell.text, time.monotonic())
 
     def done(self, name: str, *, failed: bool = False) -> None:
-        """Take down that a cell has ended."""
+        """Record that a cell has ended."""
         self.running.pop(name, None)
         if failed:
             self.failed_count += 1
@@ -248,7 +248,7 @@ class PlainReporter:
         self.note(f"{cells} cells{at_once}, about {duration_text(self._times.total_s)}")
 
     def more(self, cells: int, estimate_s: float) -> None:
-        """Take down that more cells run; their lines show it."""
+        """Record that more cells run; their lines show it."""
         self._times.more(cells, estimate_s)
 
     def cell(

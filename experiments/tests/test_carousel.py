@@ -246,7 +246,7 @@ def test_a_scheme_of_storage_has_its_code_and_order(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_is_the_native_clock_s(tmp_path: Path) -> None:
-    """Guests have none; a file system in memory lies on none."""
+    """Guests have none; a file system in memory is on none."""
     (tmp_path / "x.yaml").write_text(TEXT.replace("  fec: rs\n", "  fec: rs\n  disk_iops: 204\n"))
     planned = plan(load(tmp_path / "x.yaml"))
     with pytest.raises(RunError, match="disk_iops 204 with the virtual clock"):

@@ -68,7 +68,7 @@ for i in range({DATAGRAMS}):
         time.sleep(0.01)
 """
 # Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one:
-# what comes twice shall find it.
+# what arrives twice must find it.
 RECEIVE = f"""
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -292,7 +292,7 @@ class TestInALab:
         assert "multicast rate: asked 50000000, the kernel has 60000000" in found.text
 
     def test_a_delay_changed_behind_its_back(self, emulation: Emulation, tmp_path: Path) -> None:
-        """18 ms become 48 while it runs. netem's settings show it; wire-relay does not tell of
+        """18 ms become 48 while it runs. netem's settings show it; wire-relay does not report
         another one that took its place, but the probes afterwards meet it."""
         with (
             nullcontext()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters pages: the samples of the C reader's corpus, damage, and files that are none."""
+"""Counters pages: the samples of the C reader's corpus, damage, and other files."""
 
 from __future__ import annotations
 

@@ -291,7 +291,7 @@ def test_receivers_are_independent(hashes: dict[str, list[int]], p: float) -> No
 
 
 def test_runs_are_geometric(hashes: dict[str, list[int]]) -> None:
-    """Runs of lost packets at p = 20 %: of the runs of length k or more a fifth goes on."""
+    """Runs of lost packets at p = 20 %: of the runs of length k or more a fifth continues."""
     limit = loss_model.threshold(0.2)
     for host in HOSTS:
         lengths = [

@@ -309,7 +309,7 @@ def test_a_cell_that_is_invalid_twice_stays_invalid(tmp_path: Path, stage: Stage
 
 # -- interruptions ----------------------------------------------------------------------------
 class Interruptions:
-    """Raises KeyboardInterrupt at the n-th of the places that it is told of; counts them."""
+    """Raises KeyboardInterrupt at the n-th of the places that it hears of; counts them."""
 
     def __init__(self, at: int) -> None:
         self.at, self.seen = at, 0

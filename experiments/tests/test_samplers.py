@@ -34,7 +34,7 @@ def test_descendants_are_read_from_the_children_of_every_thread(tmp_path: Path) 
     assert samplers.descendants(10, tmp_path) == [10, 20, 30, 40]  # 40 has ended meanwhile
     assert samplers.descendants(20, tmp_path) == [20]
     (tmp_path / "70/task/70").mkdir(parents=True)
-    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not tell
+    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not say
 
 
 def test_ps_block_has_children_with_and_without_the_kernels_list(

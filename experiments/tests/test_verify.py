@@ -94,7 +94,7 @@ def test_a_missing_and_an_added_file(run: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_changed_digests_are_found_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Somebody changes a log that no metric reads and writes the cell's digests anew."""
+    """Somebody changes a log that no metric reads and writes the cell's digests again."""
     cell = run / "cells/ldm7-m2-r20-p1"
     (cell / "logs/relay.log").write_text("something else\n")
     digests.write_cell(cell)

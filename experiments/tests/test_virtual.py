@@ -48,7 +48,7 @@ def _checkout_in(place: Path, kernel: Kernel) -> Path:
         if source.is_file() and not source.is_symlink():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, copy / name)
-    # Copies, not links: a guest does not see what lies below the host's /tmp.
+    # Copies, not links: a guest does not see what is below the host's /tmp.
     for source, name in ((ROOT / ".venv", ".venv"), (BUILD, "build")):
         subprocess.run(["cp", "-a", f"{source.resolve()}/.", str(copy / name)], check=True)
     if os.geteuid() == 0:

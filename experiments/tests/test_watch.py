@@ -192,7 +192,7 @@ def test_hostlag_samples_and_says_so() -> None:
 
 
 def stopped_hostlag(stopped_s: float) -> subprocess.Popen[str]:
-    """Start hostlag with samples of 10 ms and stop it for a while; it goes on."""
+    """Start hostlag with samples of 10 ms and stop it for a while; it continues."""
     program = BUILD / HOSTLAG
     if not program.exists():
         pytest.skip("SKIPPED: run `make build` first")

@@ -169,7 +169,7 @@ def test_no_event_is_told_twice() -> None:
     assert len(told.events("1", 0, [PHASE, PHASE])) == 2
     assert told.events("1", 1, [PHASE]) == []
     assert len(told.events("1", 0, [PHASE, PHASE, PHASE])) == 1
-    # The engine has begun the cell anew.
+    # The engine has restarted the cell.
     assert len(told.events("2", 0, [PHASE])) == 1
 
 

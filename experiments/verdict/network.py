@@ -70,7 +70,7 @@ def drops(evidence: Evidence) -> list[Check]:
     ]
     own = f"{evidence.publisher}/{evidence.publisher_nic1}"
     shaper = [d for d in lost if d.what == "qdisc drops" and d.place.startswith(own + "/")]
-    # The interface counts what its qdisc drops once more.
+    # The interface counts again what its qdisc drops.
     repeated = [d for d in lost if d.place == own and d.what == "interface tx_dropped"]
     wanted = [d for d in lost if _interface(d) in evidence.congested and d not in shaper]
     overflow = [d for d in lost if _buffers_on_purpose(evidence, d)]

@@ -173,7 +173,7 @@ bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
                              size_t len, uint64_t now_ns);
 /* The time (NTP, seconds) that the ages of datagrams with a MAC are measured by. */
 void fcast_receiver_set_time(struct fcast_receiver *r, uint32_t ntp_s);
-/* The first word of a datagram's congestion control information. false: it is no ALC packet. */
+/* The first word of a datagram's congestion control information. false: it is not an ALC packet. */
 bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci);
 /* Does the carousel have nothing more for this receiver (its last descriptor says that it is
  * complete, and all that it names is here; seed: a file is here)? */

@@ -73,7 +73,7 @@ class Site(Machine):
 
 
 def case_key_files(m: Site) -> None:
-    """What is no key is refused, and what is in the file is never shown."""
+    """An invalid key is refused, and the file's content is never shown."""
     argv = [
         m.recv_path,
         "--interface",
@@ -161,7 +161,7 @@ def same(one: Path, two: Path) -> None:
 
 
 def fills_up(m: Site, disk_bytes: int, files: list[Path]) -> None:
-    """On a disk that is too small a receiver ends; with more room the next one goes on."""
+    """On a disk that is too small a receiver ends; with more room the next one continues."""
     m.send(files)
     with small_disk(m.directory("disk"), disk_bytes) as disk:
         receiver = m.receive(disk)
@@ -326,7 +326,7 @@ def case_a_directory_that_cannot_be_written(m: Site) -> None:
 
 
 def case_two_receivers_in_one_directory(m: Site) -> None:
-    """Their parts would mix: the second one is refused, the first one goes on."""
+    """Their parts would mix: the second one is refused, the first one continues."""
     big, got = m.file("big", 3 * MB), m.directory("got")
     first = m.receive(got, name="first")
     wait_for("first receiver", lambda: "sandbox" in first.said())
@@ -356,7 +356,7 @@ def case_old_parts_are_bounded(m: Site) -> None:
 
 
 def noise(stop: threading.Event) -> None:
-    """Datagrams that are none of any session."""
+    """Datagrams of no session."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
         s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
         address, port = GROUP.split(":")

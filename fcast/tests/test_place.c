@@ -215,8 +215,8 @@ static void test_a_disk_that_stays_full(void **state)
         fail_at(n % 2 ? FCAST_RS : FCAST_TRIANGLE, n, UINT64_MAX, true);
 }
 
-/* One write of notes fails, or a part of it goes, and the receiver goes on: notes that would speak
- * of other symbols than those in the stores are never left. */
+/* One write of notes fails, or a part of it goes, and the receiver continues: notes that would
+ * speak of other symbols than those in the stores are never left. */
 static void test_notes_that_fail_once(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void test_a_receiver_that_follows(void **state)
     }
 }
 
-/* A session that goes on keeps its receiver, and so does one whose receiver does not follow. */
+/* A session that continues keeps its receiver, and so does one whose receiver does not follow. */
 static void test_who_does_not_follow(void **state)
 {
     (void)state;

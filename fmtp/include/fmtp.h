@@ -327,7 +327,7 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
 void fmtp_client_close(struct fmtp_client *c);   /* calls missed() for what is incomplete */
 int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the server */
 /* -1 when the connection to the sender is lost for good (the caller closes and re-subscribes):
- * at once, or when it could not be had again for reconnect_ns. */
+ * at once, or when reconnecting failed for reconnect_ns. */
 int fmtp_client_service(struct fmtp_client *c, struct tp_error *err);
 /* A product that has begun cannot be kept: it is as if begun() had returned FMTP_NO_PLACE. Its
  * bytes are not used any more. Neither ended() nor missed() is called for it. */

@@ -61,7 +61,7 @@
 #define FMTP_CLIENT_COUNTERS(X)                                                               \
     X(datagrams, COUNTER, 0, "Datagrams received.")                                           \
     X(blocks, COUNTER, 0, "Blocks of products received by multicast.")                        \
-    X(duplicate_blocks, COUNTER, 0, "Blocks that were there already.")                        \
+    X(duplicate_blocks, COUNTER, 0, "Blocks that were already there.")                        \
     X(products, COUNTER, 0, "Products completed.")                                            \
     X(missed, COUNTER, 0, "Products that FMTP did not deliver.")                              \
     X(retx_requests, COUNTER, 0, "Requests for repairs by TCP.")                              \

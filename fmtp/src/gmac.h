@@ -19,7 +19,7 @@ enum gmac_engine { GMAC_FASTEST, GMAC_OPENSSL, GMAC_IPSEC_MB };
 
 struct gmac;
 
-/* NULL if there is no memory, or the engine cannot be had here. */
+/* NULL if there is no memory, or the engine is not available here. */
 struct gmac *gmac_new(enum gmac_engine engine, const uint8_t key[GMAC_KEY_LEN]);
 /* Frees it; the key is overwritten. g may be NULL. */
 void gmac_free(struct gmac *g);

@@ -71,10 +71,10 @@ void fmtp_receiver_rtt(struct fmtp_receiver *r, uint64_t rtt_ns);
  * the others follow it without a gap, in the product and in memory. */
 unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header *first,
                               struct iovec *out, unsigned max);
-/* A datagram without its MAC; what is malformed is counted and dropped. The payload may lie in the
- * place that was predicted for it; it may lie in another one only if nothing that is still to be
- * given to this function lies in the product. The payload of a product that has ended or was missed
- * is not read: its memory may be gone. */
+/* A datagram without its MAC; what is malformed is counted and dropped. The payload may be in the
+ * place that was predicted for it; it may be in another one only if nothing that this function will
+ * still get is in the product. The payload of a product that has ended or was missed is not read:
+ * its memory may be gone. */
 void fmtp_receiver_datagram(struct fmtp_receiver *r, const uint8_t head[FMTP_HEADER_LEN],
                             const uint8_t *payload, size_t payload_len, uint64_t now_ns);
 /* A datagram that is not even a header, or whose MAC is wrong: counted. */

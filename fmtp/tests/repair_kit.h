@@ -9,7 +9,7 @@
 
 #include "receiver_kit.h"
 
-/* A parity symbol that is none of anything. */
+/* A meaningless parity symbol. */
 extern const uint8_t repair_symbol[100];
 
 void open_product(void);

@@ -7,7 +7,7 @@
  *               duplication and reordering (extra delay)
  *   stream      per receiver, reliable and in order, its delay each way, unicast_bps from the
  *               sender, cut into pieces of random size
- * Connections can break, either end can start anew, clocks can leap forward. The seed decides
+ * Connections can break, either end can start over, clocks can leap forward. The seed decides
  * everything; the cores see nothing but bytes and the virtual time.
  */
 #ifndef SIM_H
@@ -72,7 +72,7 @@ struct sim_config {
     bool refuse_all; /* begun() returns NULL */
     bool quiet;      /* streams are not logged */
     bool forged;     /* sim_forge() is used: a receiver may begin what nobody sent */
-    bool original;   /* the sender does not tell that it is ours, and there is no NOT_YET */
+    bool original;   /* the sender does not say that it is ours, and there is no NOT_YET */
     uint64_t announced_bytes;
     /* Deterministic losses: is this datagram lost on the way to that receiver? */
     bool (*drop)(int receiver, const struct fmtp_header *h);
@@ -111,7 +111,7 @@ struct sim_receiver *sim_join(struct sim *s);
 void sim_reconnect(struct sim *s, int receiver, bool restart);
 /* It goes for good: missed() for what is incomplete. */
 void sim_leave(struct sim *s, int receiver);
-/* The sender starts anew, with the next index, and all connect again. */
+/* The sender starts over, with the next index, and all connect again. */
 void sim_restart_sender(struct sim *s);
 /* A forged datagram arrives at the receiver now. */
 void sim_forge(struct sim *s, int receiver, const struct fmtp_header *h, const uint8_t *payload);

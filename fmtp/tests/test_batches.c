@@ -227,7 +227,7 @@ static uint64_t in_place(uint64_t *mac_failures)
 }
 
 /* The parity is there first, so the product ends with the sixth of the ten blocks of a batch; the
- * other four lie in memory that is gone by then. */
+ * other four are in memory that is gone by then. */
 static void overtaken(unsigned mac_level, bool gso)
 {
     set_up(mac_level);

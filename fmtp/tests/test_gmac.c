@@ -13,7 +13,7 @@
 
 #include "gmac.h"
 
-/* Of both engines; the test of the one that cannot be had here is skipped. */
+/* Of both engines; the test of the one that is not available here is skipped. */
 static struct gmac *engine(void **state, const uint8_t *key)
 {
     enum gmac_engine which = *(enum gmac_engine *)*state;

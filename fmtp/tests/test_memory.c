@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Each allocation of the cores fails once: what cannot be made is NULL or -1, nothing leaks (the
- * sanitizer sees), and a core that exists goes on.
+ * sanitizer sees), and a core that exists continues.
  */
 #include <string.h>
 

@@ -262,7 +262,7 @@ static void test_other_session(void **state)
     kit_session(false, KIT_BLOCK, 0, 0, 0);
     kit_bop(3, 0); /* joins there */
     assert_int_equal(kit.nended, 2);
-    kit_session(false, KIT_BLOCK, 0, 0, 0); /* an original cannot tell: anew */
+    kit_session(false, KIT_BLOCK, 0, 0, 0); /* an original cannot tell: start over */
     kit_bop(3, 0);
     assert_int_equal(kit.nended, 3);
     kit_close();
@@ -484,7 +484,7 @@ static void test_clock(void **state)
     kit_close();
 }
 
-/* No room for another product: acknowledged and missed, whatever told of it. */
+/* No room for another product: acknowledged and missed, whatever named it. */
 static void test_table_full(void **state)
 {
     (void)state;

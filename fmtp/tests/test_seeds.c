@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many seeds over the simulated network: whatever is lost (by kind of message, at random, in
- * bursts), doubled, reordered or delayed, whichever end starts anew, reconnects or leaves, however
+ * bursts), doubled, reordered or delayed, whichever end starts over, reconnects or leaves, however
  * clocks leap: every product is delivered intact once or reported missed once at every receiver,
  * and let go once by the sender. FMTP_SEEDS=N runs N seeds (default 400, with DOWNPOUR_TEST_LONG
  * 2000), FMTP_SEED=N that one alone.

@@ -140,7 +140,7 @@ static void test_request_counts_peer(void **state)
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.acks, 2);
     assert_int_equal(stats.unacknowledged, 0);
-    /* A number that is given anew is not the old peer. */
+    /* A number that is reused is not the old peer. */
     offer(s, 1000);
     drain(s, 0, &extra);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
@@ -154,7 +154,7 @@ static void test_request_counts_peer(void **state)
     fmtp_sender_free(s);
 }
 
-/* Unfinished peers are told of the end: after max(2 RTT, 100 ms) + 256 KiB at the rate (1872.457 ms
+/* Unfinished peers learn of the end: after max(2 RTT, 100 ms) + 256 KiB at the rate (1872.457 ms
  * at 1.12 Mbit/s), then after twice that, up to 5 s; but not while something is queued for them. */
 static void test_nudges(void **state)
 {

@@ -112,7 +112,7 @@ static void test_company_for_a_lone_repair(void **state)
 }
 
 /* Two lost two each, of different blocks: two parity symbols for both. The second group ends with a
- * short block, and a border between the product's parts lies within block 6. */
+ * short block, and a border between the product's parts is within block 6. */
 static void test_parity(void **state)
 {
     struct fmtp_sender *s = make(&common);

@@ -184,7 +184,7 @@ def test_wrong_types_in_a_check(folder: Path, tmp_path: Path, key: str, value: A
     beside_ann(folder)
 
 
-# -- files that are none ----------------------------------------------------------------------
+# -- other files ----------------------------------------------------------------------
 def _fifo(path: Path) -> None:
     os.mkfifo(path)
 

@@ -23,7 +23,7 @@ struct client {
     struct peer peer;
     struct rpc_sink sink; /* of the user: call; NULL: calls are refused */
     enum client_state state;
-    bool open;     /* the connection stands */
+    bool open;     /* the connection is up */
     int fd;        /* while connecting */
     char why[256]; /* it does not (any more) */
     bool waits;    /* for the answer to xid */

@@ -163,7 +163,7 @@ static void entry_request(struct parser *p, char **f, int n)
             strcmp(c->requests[i].ere, r.ere) == 0 &&
             strcasecmp(c->requests[i].host, r.host) == 0) {
             conf_complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
-                          "the same REQUEST is there already");
+                          "the same REQUEST is already there");
             ok = false;
         }
     if (!ok)

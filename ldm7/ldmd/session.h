@@ -23,7 +23,7 @@ struct session {
 
 /* Everything up to this product is complete. */
 void session_set_last(struct session *s, const struct pq_signature *sig);
-/* False if it was there already, or there is no room. */
+/* False if it was already there, or there is no room. */
 bool session_add_missed(struct session *s, uint32_t index);
 /* Is the index still to be fetched? */
 bool session_has_missed(const struct session *s, uint32_t index);

@@ -4,7 +4,7 @@
  * and the time go in, joins and leaves come out.
  *
  * webrc: RFC 3738, section 3.2, to the letter, with its recommended values and rules.
- * m2c: our reading of M2C10, whose own algorithm (2009) was not to be had: additive increase,
+ * m2c: our reading of M2C10, whose own algorithm (2009) was not available: additive increase,
  * multiplicative decrease and slow start of a fair rate, which the joined rate follows.
  * static: the same fair rate with layers whose rates do not fall, so it leaves the top one when
  * packets are lost. For comparison.

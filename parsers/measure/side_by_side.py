@@ -341,7 +341,7 @@ def conditions_of(cell: Cell) -> Conditions:
 
 @dataclass(frozen=True)
 class Comparison:
-    """All that is to say of the cells under the same conditions."""
+    """The section on the cells under the same conditions."""
 
     conditions: Conditions
     columns: tuple[Column, ...]

@@ -290,7 +290,7 @@ def _inserted(line: _Line) -> Record:
 
 
 def _bare_product(line: _Line) -> Record | None:
-    """The original LDM6's downstream names a product that it stored without a word before it."""
+    """The original LDM6's downstream names a product that it stored without a line before it."""
     if line.function != "dh_saveProd" or not line.message[0].isdigit():
         return None
     return Inserted(line.time_us, line.prog, line.pid, "ldm6", parse_product(line.message))

@@ -75,7 +75,7 @@ def test_page_and_markdown_have_the_same_findings(written: Written) -> None:
     figures = {p.stem for p in written.report_dir.glob("*.svg")}
     assert figures == {"fig1", "fig2", "fig3", "fig4", "fig5"}
     assert {p.stem for p in written.report_dir.glob("*.pdf")} == figures
-    # What is to be seen is said, for those who do not see it.
+    # The picture is described for those who cannot see it.
     assert "LDM6: 8.19 Mbit/s at m = 2, 32.77 Mbit/s at m = 8" in page
 
 

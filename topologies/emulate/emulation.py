@@ -162,7 +162,7 @@ class Emulation:
 
     def use_ctcp(self, cwnd_packets: int) -> str | None:
         """Circuit TCP with a window of `cwnd_packets` segments for all new connections of the
-        hosts. Returns its name; None where it cannot be had: `ctcp_problem` says why, and hosts
+        hosts. Returns its name; None where it is not available: `ctcp_problem` says why, and hosts
         keep `facts.congestion_control`."""
         hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
         previous, self._ctcp = self._ctcp, None

@@ -203,7 +203,7 @@ def test_window_stays_under_loss_and_timeouts() -> None:
     several retransmission timeouts.
 
     The rate is at most cwnd x 1448 bytes per RTT (Table II's reasoning). A window that gives way to
-    loss p has 1.22 / sqrt(p) segments in the mean (Mathis et al. 1997): 8.6 here. Three times that
+    loss p has 1.22 / sqrt(p) segments on average (Mathis et al. 1997): 8.6 here. Three times that
     is out of its reach, and within reach of a fixed window of 60 on a machine that is also busy
     with other tests.
     """
@@ -271,7 +271,7 @@ def test_window_stays_under_loss_and_timeouts() -> None:
             assert emulation.health() == [
                 "ctcp-load has ended: new connections have no Circuit TCP"
             ]
-        # What cannot be had leaves the hosts as they were, and says why.
+        # What is not available leaves the hosts as they were, and says why.
         assert emulation.use_ctcp(0) is None
         assert f"found {'--cwnd' if loaded else 'window'} '0'" in emulation.ctcp_problem
         assert {emulation.run(h, show).stdout.strip() for h in ("p", "q")} == {ordinary}

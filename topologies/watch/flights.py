@@ -174,7 +174,7 @@ class Flights:
         self._flights: dict[tuple[int, int], Flight] = {}
 
     def note(self, station: int, at_ns: int, *, leaves: bool, data: bytes) -> None:
-        """Take down a packet that leaves a station or arrives there."""
+        """Record a packet that leaves a station or arrives there."""
         packet = parse_ipv4(data)
         if packet is None:
             return
@@ -182,7 +182,7 @@ class Flights:
             self._waiting.append((at_ns, station, packet))
             return
         if self._own.get(packet.source) != station:
-            return  # forwarded, or with an address of nobody's
+            return  # forwarded, or with an unknown address
         key = (station, packet.flow)
         number = self._numbers.get(key, (0, 0))[0] + 1
         self._numbers[key] = number, at_ns

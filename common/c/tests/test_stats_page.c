@@ -275,7 +275,7 @@ static void test_damage_is_refused(void **state)
     free(good);
 }
 
-/* What is no file of this kind ends no reader, and does not stop it. */
+/* Another file ends no reader, and does not stop it. */
 static void test_other_files(void **state)
 {
     struct stats_image image;

@@ -267,7 +267,7 @@ def test_only_a_domain_on_the_way_is_told_what_is_reserved(a: DomainRig) -> None
 
 @pytest.mark.slow
 def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) -> None:
-    """Asked anew, it says that it has what it is asked for."""
+    """Asked again, it says that it has what it is asked for."""
     book(a)
     c = world.domains["c"]
     c.own.state.clock = lambda: T + 1
@@ -308,7 +308,7 @@ def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> 
         rig.federation.stop()
         bookings, asked = rig.federation.bookings, rig.wires[other].requests
         asked.clear()
-        with bookings._auditing:  # another turn goes on
+        with bookings._auditing:  # another turn is under way
             bookings.audit(lambda _connection: False, rig.federation._lock_of)
         assert not asked
         bookings.audit(lambda _connection: False, rig.federation._lock_of)

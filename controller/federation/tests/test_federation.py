@@ -209,7 +209,7 @@ def test_no_capacity_in_a_remote_domain(tmp_path: Path) -> None:
         assert "30000000 bit/s" in refused["detail"]
         assert world.entries() == before
         assert [note.connection.path for note in c.federation.notes()] == ["Q"]
-        # Nothing is held any more: what was reserved on the way can be had.
+        # Nothing is held any more: what was reserved on the way is free.
         join(a, IN_B)
     finally:
         world.close()
@@ -404,7 +404,7 @@ def test_another_hand_off_when_one_fails(
     # Frames flow before the coordinator has written down that all have confirmed.
     world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
     assert len(a.http.get("/v1/paths/P").json()["leaves"]) == 3
-    # The link is good again; paths stay where they are until somebody joins anew.
+    # The link is good again; paths stay where they are until somebody joins again.
     for end in ends:
         world.domains[end].service.note_link(link, True, "")
     for leaf in (IN_B, IN_C):

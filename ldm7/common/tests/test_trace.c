@@ -203,7 +203,7 @@ static void test_noise_is_splitmix64(void **state)
     splitmix_fill(1234567, 0, bytes, sizeof bytes);
     for (size_t i = 0; i < 40; i++)
         assert_int_equal(bytes[i], want[i / 8] >> (i % 8 * 8) & 0xff);
-    /* in pieces, and with an end that is no multiple of 8 */
+    /* in pieces, and with an end that is not a multiple of 8 */
     uint8_t piece[40];
     splitmix_fill(1234567, 0, piece, 16);
     splitmix_fill(1234567, 16, piece + 16, 21);

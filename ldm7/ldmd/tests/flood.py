@@ -171,7 +171,7 @@ def insert(server: Daemon, work: Path, number: int) -> str:
 def attack(
     server: Daemon, flood: Flood, work: Path, seconds: float, late: object
 ) -> dict[str, int]:
-    """Inserts while the flood goes on. The greatest numbers seen."""
+    """Inserts during the flood. The greatest numbers seen."""
     assert callable(late)
     start, inserted = time.monotonic(), 0
     peak = {"top_kb": 0, "all_kb": 0, "processes": 0}

@@ -341,7 +341,7 @@ def case_backlog(servers: Servers) -> None:
         servers.count("r2", "Backlog: ") == 10,
         f"{servers.count('r2', 'Backlog: ')} backlog products, not 10",
     )
-    # The publisher starts anew: indices continue, every subscriber subscribes again by itself.
+    # The publisher restarts: indices continue, every subscriber subscribes again by itself.
     servers.stop("s")
     servers.start("s", publisher7())
     await_receiving(servers, ("r1", "r3"), 2)

@@ -80,7 +80,7 @@ def alternate(d: Daemon) -> None:
     wrong = d.connect()
     wrong.ask(request[:-4] + bytes(4))
     answer(wrong, wrong.record(), struct.pack(">I", 77))
-    expect(wrong.closed(), "an answer that is none")
+    expect(wrong.closed(), "an invalid answer")
 
 
 def one_feed(d: Daemon) -> None:

@@ -291,7 +291,7 @@ def case_restarts(w: World) -> None:
         one, two = (ask(daemon, "s2", port, 202) for port in ("7", "8"))
         expect((status(one), status(two)) == (OK, OK), "subscribers")
         os.kill(process_ids(daemon, "mldm")[0], signal.SIGKILL)
-        expect(one.closed() and two.closed(), "subscribers are to subscribe anew")
+        expect(one.closed() and two.closed(), "subscribers must subscribe again")
         expect(len(service.leaves()) == 2, "what was there is there")
         again = ask(daemon, "s2", "7", 202)
         expect(status(again) == OK, "after mldm's death")

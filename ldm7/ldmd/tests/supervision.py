@@ -116,7 +116,7 @@ def foreign_watchdog(ldmd: Path, tools: Path, work: Path) -> None:
 
 
 def wrong_socket(ldmd: Path, tools: Path) -> None:
-    """A name that is none is said; a socket that no process has is no error."""
+    """An invalid name is reported; a socket that no process has is no error."""
     for name, said in (("relative", 'NOTIFY_SOCKET: found "relative"'), ("/nowhere/x", "")):
         os.environ["NOTIFY_SOCKET"] = name
         try:

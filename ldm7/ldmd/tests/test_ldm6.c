@@ -48,7 +48,7 @@ static void shift_of_three(void **state)
         assert_false(autoshift_product(&a, false, 59 * S));
     for (int i = 0; i < 5; i++)
         assert_false(autoshift_product(&a, true, 59 * S));
-    assert_false(autoshift_product(&a, true, 60 * S)); /* 6 > 10 / 2: stays, counts anew */
+    assert_false(autoshift_product(&a, true, 60 * S)); /* 6 > 10 / 2: stays, counts from 0 */
     assert_false(autoshift_product(&a, true, 61 * S));
     assert_false(autoshift_product(&a, false, 119 * S));
     assert_true(autoshift_product(&a, false, 120 * S)); /* 1 <= 2 / 2 */
@@ -224,7 +224,7 @@ static void one_feed_per_address(void **state)
     struct child elsewhere = feeder(f, "10.0.0.2", of(0x1, "^a"));
     expect_entry(elsewhere, true, 0, 0x1);
     struct child same =
-        feeder(f, "10.0.0.1", of(0x1, "^a")); /* a connection anew: the old one ends */
+        feeder(f, "10.0.0.1", of(0x1, "^a")); /* a new connection: the old one ends */
     expect_entry(same, true, 1, 0x1);
     assert_int_equal(end_of(narrow), SIGTERM);
     struct child wide = feeder(f, "10.0.0.1", of(0x1, ".*")); /* covers same, not other (0x2) */
@@ -235,7 +235,7 @@ static void one_feed_per_address(void **state)
     narrow = feeder(f, "10.0.0.1", of(0x5, "^a")); /* 0x1 is being sent: 0x4 is left */
     expect_entry(narrow, false, 0, 0x4);
     expect_entry(narrow, true, 0, 0x4);
-    kill(wide.pid, SIGKILL); /* gone without a word */
+    kill(wide.pid, SIGKILL); /* gone without a message */
     assert_int_equal(end_of(wide), SIGKILL);
     same = feeder(f, "10.0.0.1", of(0x1, "^a"));
     expect_entry(same, true, 0, 0x1);
@@ -395,7 +395,7 @@ static void says_that_products_are_too_old(void **state)
     assert_int_equal(f->in.ignored, 6);
 }
 
-/* They are taken, and told of. */
+/* They are taken, and reported. */
 static void says_that_products_are_of_the_future(void **state)
 {
     struct fixture *f = *state;

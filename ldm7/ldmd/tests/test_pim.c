@@ -100,7 +100,7 @@ static void wraps_and_survives(void **state)
         put(w, i);
     for (uint32_t i = 3; i < 11; i++)
         assert_has(r, i);
-    put(w, 100); /* a gap: starts anew there */
+    put(w, 100); /* a gap: starts over there */
     assert_has(r, 100);
     assert_false(pim_get(r, 10, &got));
     assert_int_equal(pim_next_index(r), 101);

@@ -109,7 +109,7 @@ def accepted(stat: int, body: bytes = b"", xid: int = 7) -> bytes:
     return struct.pack(">6I", xid, 1, 0, 0, 0, stat) + body
 
 
-# Who runs the test: ldmd asks root to say that it shall stay root.
+# Who runs the test: ldmd asks root to say that it will stay root.
 AS_SELF = ["--user", pwd.getpwuid(os.geteuid()).pw_name]
 
 

@@ -206,7 +206,7 @@ static void kill_and_wait(pid_t pid)
     assert_true(WIFSIGNALED(status));
 }
 
-/* Pins all, and lets go of what it is asked for. */
+/* Pins all, and releases what it is asked for. */
 static pid_t reader_that_lets_go(int *said)
 {
     int pipefd[2];

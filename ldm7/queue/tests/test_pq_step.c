@@ -367,7 +367,7 @@ static pid_t begin(const struct scenario *s, struct pq **q)
         put(*q, n, SIZE);
     if (pq_notify_fd(*q) < 0)
         return 0;
-    /* What is there already is announced too: then the listener waits. */
+    /* What is already there is announced too: then the listener waits. */
     struct pollfd p = {.fd = pq_notify_fd(*q), .events = POLLIN};
     if (poll(&p, 1, 5000) != 1)
         return 0;

@@ -135,7 +135,7 @@ static void test_waits(void **state)
     out.full = true;
     assert_int_equal(tp_batch_out_waits_until(&out, 50), 0);
     assert_false(tp_batch_out_ready(&out, 500));
-    /* A descriptor that is none: the datagram counts as lost, not as waiting. */
+    /* An invalid descriptor: the datagram counts as lost, not as waiting. */
     out.full = false;
     made = 0;
     const struct tp_datagrams batch = {.count = 1, .len = len_of, .parts = parts_of};

@@ -22,7 +22,7 @@ static void test_round_trip(void **state)
     assert_int_equal(tp_rtt_ns(925000, 50000), 110000000);
     assert_int_equal(tp_rtt_ns(4000, 20), 4000000); /* a busy host */
     assert_int_equal(tp_rtt_ns(250000, 20), 10040000);
-    assert_int_equal(tp_rtt_ns(7000, 0), 7000000); /* a kernel that does not tell */
+    assert_int_equal(tp_rtt_ns(7000, 0), 7000000); /* a kernel that does not say */
     assert_int_equal(tp_rtt_ns(UINT32_MAX, UINT32_MAX), UINT64_C(4294967295000));
 }
 
