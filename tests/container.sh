@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# docker-compose.yml for real: an engine of its own in a network namespace of its own, a base image made by
+# docker-compose.yml for real: its own engine in its own network namespace, a base image made by
 # debootstrap, the image built from it, its profiles run, everything taken away again.
 #   tests/container.sh [native|virtual|network|labs|ldm|all]        (default all)
 # Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.

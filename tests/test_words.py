@@ -20,7 +20,7 @@ def test_no_page_has_a_word_of_the_list(capsys: pytest.CaptureFixture[str]) -> N
     assert code == 0, capsys.readouterr().out
 
 
-@pytest.mark.parametrize("extension", ["py", "c", "h", "yaml"])
+@pytest.mark.parametrize("extension", ["py", "c", "h", "yaml", "yml", "sh", "1", "3", "5", "8"])
 def test_no_source_has_a_word_of_the_list(extension: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}:{number}: {finding}"
