@@ -164,7 +164,7 @@ def violations(root: Path) -> list[str]:
             there = wing_of(targets[0]) if targets else None
             where = f'{path}:{number}: found #include "{name}"'
             if len(targets) != 1:
-                found.append(f"{where}, which is {' or '.join(targets) or 'no file here'}")
+                found.append(f"{where}, which is {' or '.join(targets) or 'not a file here'}")
             elif there != here and there not in MAY_INCLUDE[here]:
                 valid = ", ".join((here, *MAY_INCLUDE[here]))
                 found.append(f"{where} of {there or targets[0]}; valid: headers of {valid}")

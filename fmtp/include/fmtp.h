@@ -108,7 +108,7 @@ enum fmtp_notice {
     FMTP_NOTICE_NO_MAC,   /* an original, and the first: datagrams go without MACs */
     FMTP_NOTICE_ORIGINAL, /* refused: an original, and datagrams carry MACs that it does not know */
     FMTP_NOTICE_NO_KEY,   /* refused: it has no key */
-    FMTP_NOTICE_OTHER_KEY, /* refused: its key is another one, or somebody is in between */
+    FMTP_NOTICE_OTHER_KEY, /* refused: its key differs, or somebody is in between */
     FMTP_NOTICES
 };
 /* "speaks no extension: repaired by TCP alone" */

@@ -283,7 +283,7 @@ static void test_keys(void **state)
     key_case(one_key, one_key, -1, "");
     key_case(one_key, NULL, FMTP_NOTICE_NO_KEY, "another key");
     key_case(NULL, one_key, -1, "it has no key");
-    key_case(one_key, other_key, FMTP_NOTICE_OTHER_KEY, "its key is another one");
+    key_case(one_key, other_key, FMTP_NOTICE_OTHER_KEY, "its key differs");
 }
 
 /* In between: the receiver's string is replaced by one of the attacker, who would then read the MAC

@@ -222,7 +222,7 @@ static const struct damage damages[] = {
     {"bytes; valid: the", OCTET(HEADER(bytes), 0), 3},
     {"found 0 tables", OCTET(HEADER(ntables), 0), 0},
     {"found 200 tables", OCTET(HEADER(ntables), 0), 200},
-    {"program's name", HEADER(program), ' '},
+    {"program name", HEADER(program), ' '},
     {"label 0", HEADER(labels[0].key), '"'},
     {"table 0 has no valid name", TABLE(name), '{'},
     {"table own: label 0", TABLE(keys), 'A'},

@@ -121,7 +121,8 @@ static void all_errors_at_once(void **state)
     assert_int_equal(parse(&c, text), -1);
     assert_int_equal(c.nerrors, n + 1);
     assert_non_null(
-        strstr(messages, "pqact.conf:1: found \"EXEC a\": continues an entry, but there is none; valid: "));
+        strstr(messages,
+               "pqact.conf:1: found \"EXEC a\": continues an entry, but there is none; valid: "));
     char want[300];
     for (size_t i = 0; i < n; i++) {
         size_t used = (size_t)snprintf(want, sizeof want, "pqact.conf:%zu: found \"", i + 2);
