@@ -41,7 +41,7 @@ class Job:
 
     @property
     def seed(self) -> int:
-        """Of a file's bytes, sizes, arrivals and, in virtual time, of the losses: the same for all
+        """Seed of a file's bytes, sizes, arrivals and, in virtual time, losses: the same for all
         tools and conditions of a section."""
         text = f"downpour bench {self.section} {self.repeat}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")

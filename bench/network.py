@@ -36,7 +36,7 @@ NETEM_PACKETS: Final = 1_000_000  # its queue, far above what 25 ms hold
 
 
 def receiver_ip(index: int) -> str:
-    """Of receiver 0, 1, ...; up to 1000 of them."""
+    """For receivers 0, 1, ...; up to 1000 of them."""
     return f"10.77.{(index + 2) // 256}.{(index + 2) % 256}"
 
 

@@ -35,7 +35,7 @@ class RunFailed(Exception):
 
 
 def limit_s(job: Job) -> float:
-    """Of the timed part: 20 times what the file takes at the link's rate or at 200 Mbit/s."""
+    """Limit of the timed part: 20 times what the file takes at the link's rate or at 200 Mbit/s."""
     total = job.size_bytes * job.files if job.kind == "file" else 0
     return 60 + 20 * total * 8 / (job.rate_bps or 200_000_000)
 

@@ -87,8 +87,8 @@ class Seen:
         return max((b - a for a, b in zip(times, times[1:], strict=False)), default=0) / 1e6
 
     def rate_bps(self, host: str, frame_bytes: int, after_s: float = 0.0) -> float:
-        """Of frames of `frame_bytes`, between the first and the last arrival of those that arrived
-        later than `after_s` after the beginning."""
+        """With frames of `frame_bytes`, between the first and the last arrival of those that
+        arrived later than `after_s` after the beginning."""
         times = [
             a.arrived_ns
             for a in self.arrivals[host]

@@ -31,7 +31,7 @@ from virtual.cores import cache_directory
 
 STOP_S: Final = 30.0
 ANSWER_S: Final = 10.0
-INTERRUPTS: Final = 3  # the third one leaves a command alone and goes
+INTERRUPTS: Final = 3  # the third one gives up on the command
 
 
 class SessionError(Exception):

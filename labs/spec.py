@@ -96,8 +96,8 @@ class LabSpec(Block):
     minutes: Annotated[int, Field(ge=10, le=300)]
     aim: Text
     kind: Literal["network", "measuring"]
-    # Of network labs: a topology file of the lab's folder, in which ${parameter} is filled in, and
-    # what is true when the student comes.
+    # Network labs: a topology file of the lab's folder, in which ${parameter} is filled in, and
+    # what holds when the student starts.
     topology: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.yaml$")] | None = None
     controller: Literal["running", "none"] = "running"
     # Shell lines that are run in the network before the student comes.

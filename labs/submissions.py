@@ -28,7 +28,7 @@ MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 20  # a result file is 4 deep
 MAX_DIGITS: Final = 20
 MAX_SHOWN: Final = 80  # characters of a student's text in a remark or a field
-# Of a result file; bool is no int here.
+# From a result file; bool is not an int here.
 _FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "student": (str,), "lab": (int,), "score": (int,), "points": (int,), "identity": (str,),
     "clock": (str,), "checked": (int, float), "checks": (list,), "parameters": (dict,),

@@ -163,8 +163,8 @@ def record(line: str) -> Minute | Hour:
 
 @dataclass
 class Records:
-    """Records of many lines. Of several for one minute the one that has counted most holds: a
-    record that arrives again, or late, counts once."""
+    """Records of many lines. If there are several for one minute, the one with the highest count
+    holds: a record that arrives again, or late, counts once."""
 
     minutes: dict[tuple[str, str, int], Minute] = field(default_factory=dict)
     hours: dict[tuple[str, str, str, int], Hour] = field(default_factory=dict)

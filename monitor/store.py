@@ -120,8 +120,8 @@ class Store:
                     self._add(self._series_id(source, series), _numbers(points))
 
     def put_records(self, name: str, clock: str, records: Records) -> None:
-        """Add records to the source of that name, all or nothing. Of several for one minute the one
-        that has counted most holds. StoreError."""
+        """Add records to the source of that name, all or nothing. If there are several for one
+        minute, the one with the highest count holds. StoreError."""
         with self._transaction():
             source = self._source_id(name, clock)
             self._db.executemany(

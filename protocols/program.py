@@ -18,7 +18,7 @@ SCHEDULER_CLOCK: Final = 2  # CPUCLOCK_SCHED of the kernel's per-process clocks
 
 @dataclass(frozen=True)
 class Usage:
-    """Of the whole process. `total_s` is exact, user and system are in ticks of 10 ms."""
+    """For the whole process. `total_s` is exact, user and system are in ticks of 10 ms."""
 
     total_s: float = 0.0
     user_s: float = 0.0

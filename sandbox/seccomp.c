@@ -139,7 +139,7 @@ static const char *const forbidden[] = {"execve",
                                         "ioperm",
                                         "modify_ldt"};
 
-/* Of processes that fork, whose children may give rights up; and what the runtime of a sanitizer
+/* For processes that fork, whose children may give up rights; and what the runtime of a sanitizer
  * does at the end. */
 static const char *const of_forks[] = {"fork", "vfork", "wait4", "waitid", "waitpid", "capset"};
 static const char *const of_sanitizers[] = {

@@ -362,7 +362,7 @@ def inside(command: list[str]) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Of the machine of its own. Its kernel is the one that a run on this machine would take."""
+    """For a separate machine, with the kernel that a run on this machine would take."""
     kernel = find_kernel()
     cache = cache_directory() if kernel is None else kernel.path.parents[2]
     return {

@@ -187,8 +187,8 @@ def slope_per_h(points: Sequence[tuple[float, float]]) -> float:
 
 
 def series(samples: Sequence[Mapping[str, Any]]) -> dict[str, list[tuple[float, float]]]:
-    """Return what is judged, by "quantity: who". Of programs that come and go, all of one name are
-    one series: the largest of each sample."""
+    """Return what is judged, by "quantity: who". Programs that come and go count as one series per
+    name: the largest of each sample."""
     settled = list(samples[int(len(samples) * SETTLED) :])
     usual = statistics.median(len(s["processes"]) for s in settled)
     while len(settled[-1]["processes"]) < usual / 2:  # the network is gone, the report is written

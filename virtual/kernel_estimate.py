@@ -12,7 +12,7 @@ from virtual.kernel_cache import Build, built_in, read_directories
 
 # Compiler calls and the like of a build, measured with 7.2 and 7.3; used if there is no earlier.
 TYPICAL_FILES: Final = 1280
-# Of a build without an earlier one: the share after which its own rate says something.
+# For a build without an earlier one: the share after which its own rate says something.
 EARLY: Final = 0.05
 # From this share on only its own rate counts: the machine may be busier than it was then.
 OWN_RATE_FROM: Final = 0.3

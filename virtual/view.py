@@ -30,7 +30,7 @@ EMPTY: Final = (
     *("/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp", "/guest"),
 )
 LINKS: Final = {"/var/run": "/run", "/var/lock": "/run/lock", "/etc/mtab": "/proc/self/mounts"}
-# Of this checkout, not for guests: other runs (of other people too), and the repository.
+# In this checkout, not for guests: other runs (of other people too), and the repository.
 NOT_SHOWN: Final = ("runs", ".git")
 
 

@@ -244,7 +244,7 @@ def _confine(order: Order) -> None:
         syscalls.landlock(_rules(order))
     # Root writes and reads what is shared with it, no matter who owns it.
     syscalls.keep_capabilities([syscalls.CAP_DAC_OVERRIDE] if os.getuid() == 0 else [])
-    # Of modes and times Landlock knows nothing: read-only mounts do.
+    # Landlock ignores modes and times; read-only mounts protect them.
     syscalls.install_filter(filter_program(metadata=NAMESPACES in order.walls))
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events as they happen, in one file a process: qlog's JSON text sequences
+ * Events as they happen, in one file per process: qlog's JSON text sequences
  * (draft-ietf-quic-qlog-main-schema). A record is a system call, so what was written
  * survives the program; a record that was cut short ends where the next one begins (0x1E).
  * Programs without a file pass NULL, which costs a comparison.

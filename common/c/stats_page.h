@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A process's counters in a file that others read while it runs. The file is mapped: after
- * stats_open() an update is some stores to memory, no system call. It describes itself (tables,
+ * stats_open() an update is a few stores to memory, no system call. It describes itself (tables,
  * columns, units, help), so that a reader needs no knowledge of the program: stats_read.h. All
  * numbers are in the byte order of the machine that wrote them.
  *

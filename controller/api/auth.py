@@ -32,7 +32,7 @@ from controller.service.workgroups import (
 
 LOG = logging.getLogger(__name__)
 
-# Of one address, whatever its tokens: several workgroups may share a machine.
+# For one address, whatever its tokens: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0
 FAILURES_PER_S = 1.0  # requests of one address without a valid token

@@ -119,7 +119,7 @@ class FederatedBookings:
     """Both halves of a domain. Thread-safe.
 
     `exchange` raises NoReply. `check` raises Refusal for a segment that does not begin at a
-    hand-off. `adopt` makes a tree the decided one of a path that has begun. `is_adopted` tells
+    hand-off. `adopt` makes a tree the decided one of a path that has begun. `is_adopted` says
     whether this domain has the connection's segment as that of a path. `tend` and `audit` may wait
     for peers: a call while another one runs does nothing, so that none of them takes all threads.
     """

@@ -178,7 +178,7 @@ def judge(bands: Sequence[Band], metrics: Mapping[str, Any]) -> list[Finding]:
     """Check every band against each cell of metrics.json that it covers.
 
     A metric without a value is outside, and so is a band without a cell: something that should
-    have run did not. A band for another clock or length of run is not asked.
+    have run did not. A band for another clock or length of run does not apply.
     """
     cells: Mapping[str, Any] = metrics.get("cells", {})
     found: list[Finding] = []

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A slow disk: how many writes a second some programs may make, by a control group of the kernel.
 
-Of cgroup v1 (`blkio`) or v2 (`io`). Each direct write counts as one, whatever its size and place:
+cgroup v1 (`blkio`) or v2 (`io`). Each direct write counts as one, whatever its size and place:
 the limit models a disk whose seeks take the time.
 """
 

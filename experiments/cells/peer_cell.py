@@ -182,7 +182,7 @@ class PeerRun(FilesRun):
             return self.drained
         now = time.time()
         late = now - self.times["insertion_ended"] > self.cell.drain_timeout_s
-        # Of one file nothing arrives before all of it does.
+        # One file arrives as a whole or not at all.
         is_idle = not self.cell.carousel.file_bytes and now - last > IDLE_S
         return late or (not self._session.is_sending and is_idle)
 

@@ -49,7 +49,7 @@ DISK_MARGIN_BYTES: Final = 256_000_000  # logs, report, file system metadata
 SETUP_S: Final = 5.0  # network, controller, programs; grows with the hosts
 SETUP_PER_HOST_S: Final = 0.5
 FINISH_S: Final = 8.0  # counters, digests, teardown
-# Of a guest, measured on one core of a 2-core virtual machine (docs/guide/virtual-time.md).
+# For a guest, measured on one core of a 2-core virtual machine (docs/guide/virtual-time.md).
 VIRTUAL_START_S: Final = 6.0
 VIRTUAL_PER_HOST_S: Final = 0.6
 VIRTUAL_SECOND_S: Final = 0.06
@@ -494,7 +494,7 @@ def receiver_queue_slots(trace_products: int) -> int:
 
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Space the cell's queues reserve, and a margin."""
-    # Of several feeds each queue holds its own: together as much as one that holds all.
+    # With several feeds each queue holds its own: together as much as one that holds all.
     receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
     return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
 

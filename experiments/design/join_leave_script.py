@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Who joins and leaves which feed when: a script from a seed. Pure.
 
-Of each feed one subscriber stays from before the first product to the end. Every other subscriber
+One subscriber of each feed stays from before the first product to the end. Every other subscriber
 is a visitor of every feed: away and subscribed in turn, for times that are exponentially
 distributed above a least one. Some visitors are subscribed when the run ends.
 """

@@ -26,7 +26,7 @@ def _experiments() -> list[str]:
 
 @dataclass(kw_only=True)
 class GuestOptions:
-    """Of guests in virtual time."""
+    """For guests in virtual time."""
 
     jobs: Annotated[
         int | None,

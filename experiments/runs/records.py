@@ -81,7 +81,7 @@ class Environment(TypedDict):
 
 
 class UntilRecord(TypedDict):
-    """Of a run that added repeats until its claims were decided. `stopped`: why it ended."""
+    """For a run that added repeats until its claims were decided. `stopped`: why it ended."""
 
     budget_s: float
     stopped: str

@@ -41,7 +41,7 @@ class Process(NamedTuple):
 
 @dataclass(frozen=True)
 class ProcessLoad:
-    """Of one process between two readings."""
+    """One process between two readings."""
 
     place: str
     name: str
@@ -58,7 +58,7 @@ class ProcessLoad:
 
 @dataclass(frozen=True)
 class CoreLoad:
-    """Of one core between two readings: shares of the time."""
+    """One core between two readings: shares of the time."""
 
     core: str
     busy: float
@@ -82,7 +82,8 @@ class Load:
     elapsed_s: float
     cores: tuple[CoreLoad, ...]
     processes: tuple[ProcessLoad, ...]
-    # Of what drives and watches: this process and what it started and saw end, hostlag, sysstat.
+    # The programs that drive and watch: this process and what it started and saw end, hostlag,
+    # sysstat.
     sampling_cpu_s: float
     clocksource: str
 

@@ -40,7 +40,7 @@
     X(retained, GAUGE, 0, "Products held until receivers acknowledge them.")                \
     X(retained_bytes, GAUGE, 0, "Bytes of these.")
 
-/* Of one receiver, at the sender; struct fmtp_peer_counters. */
+/* For one receiver, at the sender; struct fmtp_peer_counters. */
 #define FMTP_PEER_COUNTERS(X)                                                              \
     X(pinned_products, GAUGE, 0, "Products multicast that it has not acknowledged.")       \
     X(pinned_bytes, GAUGE, 0, "Bytes of these: what it pins of the sender's queue.")       \

@@ -66,9 +66,9 @@ static bool is_less(const struct conn *a, const struct conn *b)
     return a->acks || a->heard_ns < b->heard_ns;
 }
 
-/* Of that host or network (NULL: of all), and not reserved: the one that acknowledged the fewest
- * products; if none, that was silent for longest; else, as a stranger can acknowledge too, the
- * latest. */
+/* From that host or network (NULL: from all), and not reserved: the one that acknowledged the
+ * fewest products; if none, the one silent for longest; else, as a stranger can acknowledge too,
+ * the latest. */
 static struct conn *least_worth(const struct fmtp_server *s, const struct fmtp_host *of)
 {
     struct conn *c, *found = NULL;

@@ -326,7 +326,7 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
         fmtp_rx_passed(r, p, seen < p->nblocks ? seen : p->nblocks);
 }
 
-/* Of all but the time, FNV-1a. */
+/* FNV-1a of all but the time. */
 static uint64_t digest(const struct fmtp_bop *bop)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
@@ -417,8 +417,8 @@ static void bop_confirmed(struct fmtp_receiver *r, struct product *p, const stru
 }
 
 /* The sender waits for us with a product from before the first that we know of; then it does so
- * with all since. Of many the later ones are asked for when it comes near them: what we took for
- * the first may have been forged. */
+ * with all since. If there are many, we ask for the later ones when it comes near them: what we
+ * took for the first may have been forged. */
 static struct product *begin_earlier(struct fmtp_receiver *r, uint32_t index)
 {
     uint32_t until = r->first, i = index;

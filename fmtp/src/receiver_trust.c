@@ -110,7 +110,7 @@ void fmtp_rx_undoubt(struct fmtp_receiver *r, struct product *p)
 
 static void make_hole(struct fmtp_receiver *r, uint32_t index)
 {
-    /* What is newest and neither heard of nor done is not there. */
+    /* A product that is newest and neither heard of nor done does not exist. */
     while (r->latest != r->base && !(r->has_reached && r->latest == r->reached) &&
            !fmtp_rx_lookup(r, r->latest) && !fmtp_rx_is_done(r, r->latest))
         r->latest--;

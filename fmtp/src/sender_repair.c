@@ -294,7 +294,7 @@ static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
     unsigned k = blocks_of(s, g), n = g->target - g->parity;
     uint64_t packet = packet_ns(s);
     /* A lone repair that is lost costs a round trip and patience: much, at the end of a long
-     * product, against a symbol more. Of a small product that symbol is a part worth counting. */
+     * product, against a symbol more. In a small product that symbol counts. */
     double least = g->product->ngroups < LONG_PRODUCT ? 0.1 : 0.005;
 
     if (g->settles_ns)

@@ -247,7 +247,7 @@ void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols);
 void fmtp_accounts_charge_unasked(struct fmtp_sender *s, int account, unsigned symbols);
 /* It says that it lost so many symbols of so many. */
 void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, unsigned lost);
-/* Of the loss that requests taught, what the group bears unasked. */
+/* How much of the loss in requests the group repairs unasked. */
 double fmtp_accounts_loss(struct fmtp_sender *s, double taught);
 /* It asked for so many that went to its stream. */
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols);

@@ -35,8 +35,8 @@ enum fmtp_flags {                         /* exactly one per message */
                                            flags of the message this answers, no payload */
 };
 
-/* Sequence numbers that the originals neither send nor read. Of RETX_END: the receiver is done with
- * the product, but could not keep it. Of RETX_REJ, with the next index: the sender is done. */
+/* Sequence numbers that the originals neither send nor read. In RETX_END: the receiver is done
+ * with the product, but could not keep it. In RETX_REJ, with the next index: the sender is done. */
 #define FMTP_END_FAILED UINT32_MAX
 #define FMTP_REJ_BYE UINT32_MAX
 

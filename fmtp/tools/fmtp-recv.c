@@ -201,7 +201,7 @@ static struct fmtp_client_config *next_feed(struct run *run, int *count, const c
     return &run->feeds[(*count)++].cfg;
 }
 
-/* Of all feeds together. */
+/* For all feeds together. */
 static struct fmtp_client_stats total(const struct run *run, unsigned nfeeds)
 {
     struct fmtp_client_stats all = {0};

@@ -269,7 +269,7 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
     }
 }
 
-/* Of all feeds together; what is worth a line at once gets it. */
+/* For all feeds together; what deserves a line at once gets it. */
 static struct fmtp_server_stats total(struct run *run)
 {
     struct fmtp_server_stats all = {0};

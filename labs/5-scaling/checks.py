@@ -53,7 +53,7 @@ def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
 
 
 def by_counters(context: Context, tried: str) -> Bandwidths:
-    """Of the six runs with few receivers. Raises Ends: there is nothing to check without them."""
+    """From the six runs with few receivers. Raises Ends: there is nothing to check without them."""
     try:
         return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, FEW).items()}
     except (Missing, RunProblem) as error:

@@ -105,7 +105,7 @@ def near(value: float, others: Sequence[float], tolerance: float) -> bool:
 
 
 def sizes_bytes(context: Context) -> list[int]:
-    """Of the files of the stream, as the lab gives it."""
+    """From the files of the stream, as the lab gives it."""
     text = (context.lab.folder / "start/stream.txt").read_text()
     return [int(line.split()[0]) for line in text.splitlines()]
 

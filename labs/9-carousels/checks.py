@@ -121,7 +121,7 @@ def runs(context: Context) -> Outcome:
 
 
 def at_one_receiver(cell: CellOfRun, host: str) -> tuple[float, float, float]:
-    """Of one receiver, in files: (datagrams that passed, that came, symbols that it needed).
+    """For one receiver, in files: (datagrams that passed, that arrived, symbols that it needed).
     Raises RunProblem."""
     data = load_cell(cell.path).carousel
     stats = data.receivers.get(host) if data is not None else None

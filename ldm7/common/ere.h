@@ -45,8 +45,8 @@ struct ere_span {
     size_t bytes;
 };
 /* As ere_match; if YES, spans[0] is the whole match and spans[1..] its groups, n of them at most
- * (the others are not set). Of several matches at one place the first alternatives' is taken, not
- * the longest. */
+ * (the others are not set). If several match at one place, the first alternative is taken, not the
+ * longest. */
 enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans,
                                  unsigned n);
 /* How often ere_match gave ERE_LIMIT. */

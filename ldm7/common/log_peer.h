@@ -18,8 +18,8 @@
  * counts for itself. */
 int log_peer_share(void);
 /* Writes what is left to say of windows that are over (with `all`: of any), to be called now and
- * then and at the end. Of processes that share counts the one that called log_peer_share() writes,
- * the others do nothing. */
+ * then and at the end. If processes share counts, the one that called log_peer_share() writes, the
+ * others do nothing. */
 void log_peer_rest(bool all);
 
 /* One line about that peer, if it may be written. Use the macros below. */

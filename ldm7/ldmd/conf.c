@@ -301,7 +301,7 @@ static void entry_receive(struct parser *p, char **f, int n)
     c->receives[c->nreceives - 1] = r;
 }
 
-/* Of some feeds only: f[1] is known and f[2] right. */
+/* For some feeds only: f[1] is known and f[2] right. */
 static void set_feed_rate(struct parser *p, char **f, const struct conf_settings *set)
 {
     struct conf *c = p->c;

@@ -105,7 +105,7 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
 
 static const char *dial_congestion = "";
 
-/* Of a name with several addresses each try takes the next. */
+/* If a name has several addresses, each try takes the next. */
 static const struct addrinfo *choose(const struct addrinfo *list)
 {
     static unsigned tries;

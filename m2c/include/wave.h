@@ -58,7 +58,7 @@ unsigned m2c_wave_ctsi(const struct m2c_wave *w, uint64_t slot);
 
 /* Packets/s of a layer at tau of [0, 1]. */
 double m2c_wave_rate(const struct m2c_wave *w, unsigned layer, double tau);
-/* Of the layers 0 to `layer` together. */
+/* For the layers 0 to `layer` together. */
 double m2c_wave_cumulative(const struct m2c_wave *w, unsigned layer, double tau);
 /* Packets of a layer from tau `from` to `to` of one slot: not a whole number. */
 double m2c_wave_packets(const struct m2c_wave *w, unsigned layer, double from, double to);

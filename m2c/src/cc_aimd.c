@@ -15,8 +15,8 @@ static const double RTT_KEPT = 0.75; /* of the samples before, with each */
 static const double RTT_LEAST_S = 0.005;
 static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
 static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
-/* Of an epoch's packets, lost to a layer that another receiver behind the line has joined: far more
- * than TCP makes a session lose. */
+/* Share of an epoch's packets lost to a layer that another receiver behind the line has joined:
+ * far more than TCP makes a session lose. */
 static const double OVERLOAD = 0.1;
 enum { OVERLOAD_PACKETS = 4 };
 static const double OWN_S = 3; /* a join so long before the losses may have begun them */

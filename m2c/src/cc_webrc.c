@@ -111,7 +111,7 @@ static bool is_below(const struct m2c_cc *cc)
     return cc->webrc.trr < c * cc->webrc.arr - 2 / el;
 }
 
-/* Of the start-up: has the last join shown what it brings, and is it enough? */
+/* During start-up: has the last join shown what it brings, and is it enough? */
 static bool start_may_join(struct m2c_cc *cc)
 {
     if (!cc->layers)

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Least rate first. Of equal ones the latest first: a late joiner hears the later ones. */
+/* Least rate first. Among equal ones the latest first: a late joiner hears the later ones. */
 static int by_importance(const void *a, const void *b)
 {
     const struct m2c_tile *x = *(struct m2c_tile *const *)a, *y = *(struct m2c_tile *const *)b;

@@ -138,7 +138,7 @@ static double tau_of_remaining(const struct m2c_wave *w, unsigned layer, double 
     return log(packets / c + 1) / log(w->cfg.factor) + (double)layer;
 }
 
-/* Of a static layer in a slot. */
+/* For a static layer in a slot. */
 static double per_slot(const struct m2c_wave *w, unsigned layer)
 {
     return ceil(m2c_wave_packets(w, layer, 0, 1));

@@ -50,7 +50,7 @@ _MB = ("B", "MB", 1e6, 2)
 _RATIO = ("", "", 1.0, 3)
 _PRODUCTS = ("products", "", 1.0, 0)
 
-# Of cells that compare LDM7 with LDM6.
+# For cells that compare LDM7 with LDM6.
 TRANSPORT_METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
@@ -140,7 +140,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
     )
 }
 
-# Of cells whose subscribers come and go.
+# For cells whose subscribers come and go.
 SUBSCRIPTION_METRICS: dict[str, Metric] = {
     m.name: m
     for m in (

@@ -18,7 +18,7 @@ from parsers.base.intervals import CONFIDENCE, Estimate
 
 POWER: Final = 0.8
 MOST_REPEATS: Final = 1000  # above, a number of repeats is no advice
-# Of normal quantiles, for intervals that are not of repeats.
+# With normal quantiles, for intervals that are not over repeats.
 _FACTOR: Final = float(stats.norm.ppf(0.5 + CONFIDENCE / 2) + stats.norm.ppf(POWER))
 
 

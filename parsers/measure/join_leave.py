@@ -429,7 +429,7 @@ def _count(
 
 
 def _quantile(moments: Sequence[float | None], probability: float) -> Value:
-    """Of those that were seen; the note says of how many."""
+    """Over those that were seen; the note says how many."""
     known = [m for m in moments if m is not None]
     value = metrics.quantile(known, probability, "s")
     if value.value is None or len(known) == len(moments):

@@ -122,8 +122,8 @@ def load_cell(directory: Path) -> CellData:
 
 
 def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
-    """Return the logs that name products, by host, and that of the replay; {}, "" of a carousel.
-    Of protocols that send files the cell itself writes both."""
+    """Return the logs that name products, by host, and that of the replay; {}, "" for a carousel.
+    For protocols that send files the cell itself writes both."""
     if cell.protocol in ("fcast", "m2c"):
         return {}, ""
     if cell.protocol in WITH_OWN_LOGS:

@@ -76,7 +76,7 @@ class Measured:
     pieces: Pieces = Pieces()
 
 
-# Of a run that is too short for the first there is the second, which no paper has.
+# A run that is too short for the first has the second, which no paper has.
 WHOLE_RUN: Mapping[str, str] = {"throughput_sets": "throughput"}
 
 

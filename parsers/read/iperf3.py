@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`iperf3 -J`: the report of one client or server -> goodput, retransmissions, intervals.
 
-Of several parallel flows the sums are taken, as iperf3 gives them. A report that was cut off keeps
+For several parallel flows it takes the sums, as iperf3 gives them. A report that was cut off keeps
 its complete intervals, with a `Problem`; one of a test that failed has iperf3's own `error`.
 """
 

@@ -37,7 +37,7 @@ class Rule:
 
     @property
     def probability(self) -> float | None:
-        """Of the statistic match (iptables prints 0.01 as 0.00999999978), or of a bpf match whose
+        """From the statistic match (iptables prints 0.01 as 0.00999999978), or of a bpf match whose
         program ends by comparing a 32-bit hash with p x 2^32; None without either."""
         if match := _BYTECODE.search(self.rule):
             return int(match[1]) / 2**32

@@ -69,7 +69,7 @@ class _Statistics(_Sadf):
 
 def parse_sadf(text: str, file: str) -> SarLog:
     """Raises `BadFile` (file:line) if the text is not sadf's. A document that was cut off gives
-    the samples that are complete, and a problem. Of several hosts or files: all."""
+    the samples that are complete, and a problem. Several hosts or files: all."""
     problems: tuple[Problem, ...] = ()
     try:
         statistics = _statistics(json.loads(text), file)

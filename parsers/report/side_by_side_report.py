@@ -22,7 +22,7 @@ MORE_DIGITS: Final = 3  # than a report shows
 COLUMNS_AT_ONCE: Final = 4  # as many values as fit beside each other
 FILES_LISTED: Final = 12
 
-# Of native against virtual; the rest is in the JSON.
+# For native against virtual; the rest is in the JSON.
 SHOWN: Final = (
     *("throughput", "throughput_sets", "ffdr", "mplr", "retransmitted_blocks"),
     *("input_rate", "nic_bandwidth", "bandwidth_over_offered", "cpu", "cpu_one_core"),
@@ -81,7 +81,7 @@ def _beforehand(different: Sequence[str]) -> str:
 
 
 def _spread_table(found: Repeats) -> Table:
-    """Of two runs the values themselves stand for minimum and maximum."""
+    """With two runs the values themselves are minimum and maximum."""
     two = len(found.columns) == 2
     limits = tuple(c.name for c in found.columns) if two else ("minimum", "maximum")
     header = ("Metric", *limits, "spread", "of the mean", "same")

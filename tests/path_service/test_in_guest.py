@@ -13,7 +13,7 @@ import pytest
 from virtual.guest import GuestSpec, run_guest
 from virtual.kernel_build import Kernel
 
-# Of the failures what a delay matters to; `make path-figures CLOCK=virtual` runs all of them.
+# The failures for which a delay matters; `make path-figures CLOCK=virtual` runs all of them.
 RUNS = (("test_failures.py", "link"), ("test_guarantees.py", ""))
 
 

@@ -238,7 +238,7 @@ class Controller:
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs; None: none does."""
+        """Its process id while it runs, else None."""
         return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
