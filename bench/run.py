@@ -31,7 +31,7 @@ BATCH_POLL_S: Final = 0.01  # has the batch ended?
 
 
 class RunFailed(Exception):
-    """The tool did not do it; the text says what it said."""
+    """The tool failed; the text is its output."""
 
 
 def limit_s(job: Job) -> float:

@@ -35,7 +35,7 @@ INTERRUPTS: Final = 3  # the third one gives up on the command
 
 
 class SessionError(Exception):
-    """The lab's network could not do it; the text says why."""
+    """The lab's network failed; the text says why."""
 
 
 class NotRunning(SessionError):

@@ -56,7 +56,7 @@ int fcast_tx_start(struct fcast_tx *tx, const char *file, double redundancy,
 /* Ends the session and the thread; the next file may start. */
 void fcast_tx_stop(struct fcast_tx *tx);
 void fcast_tx_get_stats(struct fcast_tx *tx, struct fcast_tx_stats *out);
-/* Stops it too. */
+/* Also stops it. */
 void fcast_tx_free(struct fcast_tx *tx);
 
 /* ------------------------------------------------------------------ receiving side */
@@ -73,7 +73,7 @@ struct fcast_rx_options {
     void (*on_file_start)(void *ctx, uint64_t id, uint64_t bytes);
     void (*on_file_complete)(void *ctx, uint64_t id, const char *name, uint64_t bytes);
     void (*on_complete)(void *ctx);                      /* all files are here; it has left */
-    void (*on_error)(void *ctx, const char *text);       /* it goes on */
+    void (*on_error)(void *ctx, const char *text);       /* it continues */
     void (*on_fatal_error)(void *ctx, const char *text); /* it has ended */
 };
 
@@ -96,7 +96,7 @@ int fcast_rx_start(struct fcast_rx *rx, char why[FCAST_CONTROL_WHY]);
 /* Leaves; what is incomplete waits in the folder's .fcast for the next start. */
 void fcast_rx_stop(struct fcast_rx *rx);
 void fcast_rx_get_stats(struct fcast_rx *rx, struct fcast_rx_stats *out);
-/* Stops it too. */
+/* Also stops it. */
 void fcast_rx_free(struct fcast_rx *rx);
 
 #ifdef __cplusplus

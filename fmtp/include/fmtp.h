@@ -73,8 +73,8 @@ enum fmtp_release {
 };
 
 /* How far a receiver may be behind: what it has not acknowledged and others have. 0: no bound.
- * total_bytes bounds all that is retained, acknowledged by others or not: above it the receiver
- * goes that holds the most. */
+ * total_bytes bounds all that is retained, acknowledged by others or not: above it, the receiver
+ * that holds the most is disconnected. */
 struct fmtp_held_bounds {
     size_t products;
     uint64_t bytes, behind_ns, total_bytes;
@@ -92,11 +92,11 @@ struct fmtp_grant {
     bool reserved; /* if all places are taken, it gets that of a receiver that is not reserved */
 };
 
-/* What a receiver, or one that would be one, did or had done to it. A flood brings a flood of
- * these: limit what you log. */
+/* What a receiver, or a would-be receiver, did, or what was done to it. A flood of connections
+ * causes a flood of these: limit what you log. */
 enum fmtp_notice {
     FMTP_NOTICE_HANDSHAKE, /* ended before its key exchange was done: wrong, slow, or crowded out */
-    FMTP_NOTICE_TOO_MANY,  /* refused: its host has all the connections that it may have */
+    FMTP_NOTICE_TOO_MANY,  /* refused: its host has the most connections allowed */
     FMTP_NOTICE_TOO_FAST,  /* refused: too many key exchanges of its host */
     FMTP_NOTICE_NO_PLACE,  /* refused: max_receivers are connected */
     FMTP_NOTICE_DISPLACED, /* ended: its place went to a host that has fewer */
@@ -216,7 +216,7 @@ int fmtp_server_service(struct fmtp_server *s, struct tp_error *err);
 uint16_t fmtp_server_tcp_port(const struct fmtp_server *s);
 /* Receivers that are connected and have finished the key exchange. */
 size_t fmtp_server_receivers(const struct fmtp_server *s);
-/* Can another product be offered now? False while the product before is still being multicast or
+/* Can another product be offered now? False while the previous product is still being multicast or
  * max_products are retained; becomes true again during fmtp_server_service(). */
 bool fmtp_server_ready(const struct fmtp_server *s);
 /* The subscription of a receiver at this host (its port is not looked at) ended: if it has more
@@ -234,7 +234,7 @@ int fmtp_server_offer(struct fmtp_server *s, const struct iovec *parts, int npar
                       const void *meta, uint16_t meta_len, void *cookie, uint32_t *index,
                       struct tp_error *err);
 /* The bytes of the product are no longer what was offered: it is released, and receivers that lack
- * any of it are informed. false: it is not retained (any more). */
+ * any of it are informed. false: it is no longer retained. */
 bool fmtp_server_withdraw(struct fmtp_server *s, uint32_t index);
 /* All is done: receivers that speak extension 1 are informed (fmtp_client_finished), as far as
  * their connections take it at once. */
@@ -262,7 +262,7 @@ struct fmtp_client_config {
     struct sockaddr_storage group;  /* multicast group and UDP port */
     struct sockaddr_storage
         interface;      /* address of NIC1 on which to join and from which to connect */
-    unsigned mac_level; /* a sender below this level is refused; FMTP_MAC_AUTO: as it is there */
+    unsigned mac_level; /* a sender below this level is refused; FMTP_MAC_AUTO: any */
     bool has_key;       /* the sender has to prove that it was given this key */
     uint8_t key[FMTP_KEY_BYTES];
     bool unicast_repair;            /* offer no extension */
@@ -285,19 +285,19 @@ struct fmtp_client_config {
     void *ctx;
     /* A product begins. Return where its size bytes go (valid until ended()/missed()), or NULL if
      * it is not wanted (duplicate, too large): then RETX_END is sent at once and nothing is asked
-     * again; so it is with FMTP_NO_PLACE, and the sender counts it as failed. A wanted product of 0
+     * again; the same with FMTP_NO_PLACE, but the sender counts it as failed. A wanted product of 0
      * bytes needs a pointer as well. start is the BOP's time stamp (zero in LAYOUT_2017). */
     void *(*begun)(void *ctx, uint32_t index, uint32_t size_bytes, const void *meta,
                    uint16_t meta_len, struct timespec start);
-    /* All bytes are there. retx_blocks: blocks that came by RETX_DATA. delay_s: now - start by
-     * CLOCK_REALTIME (0 in LAYOUT_2017). Called exactly once per wanted product, or missed(). */
+    /* The product is complete. retx_blocks: blocks that arrived by RETX_DATA. delay_s: now - start
+     * by CLOCK_REALTIME (0 in LAYOUT_2017). Called exactly once per wanted product, or missed(). */
     void (*ended)(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
     /* The sender rejected it (RETX_REJ), or the connection was lost for good, or to a sender that
      * has restarted, with the product incomplete.
      * Also called for indices of which nothing was ever received. */
     void (*missed)(void *ctx, uint32_t index);
-    /* What came under this index was forged: the sender has not sent it yet, or announced it
-     * otherwise. What begun() returned is no longer used, and what ended() delivered is not the
+    /* What arrived under this index was forged: the sender has not sent it yet, or announced it
+     * differently. What begun() returned is no longer used, and what ended() delivered is not the
      * sender's. begun() may be called for the index again. NULL: missed() instead. */
     void (*withdrawn)(void *ctx, uint32_t index);
 };
@@ -313,7 +313,7 @@ struct fmtp_client_stats {
     uint64_t socket_drops;       /* SO_MEMINFO drops of the UDP socket (b_rcv too small) */
     uint64_t mac_failures;       /* datagrams with a wrong MAC, dropped */
     uint64_t in_place;           /* blocks that the system wrote where they stay */
-    uint64_t forged;             /* products withdrawn: what came was not the sender's */
+    uint64_t forged;             /* products withdrawn: what arrived was not the sender's */
     uint64_t connections;        /* to the sender, counting the first */
     size_t rcvbuf_granted_bytes; /* what the kernel granted (half of what SO_RCVBUF reports:
                                     the kernel doubles the asked size for its overhead) */
@@ -330,7 +330,7 @@ int fmtp_client_fd(const struct fmtp_client *c); /* epoll descriptor, as for the
  * at once, or when reconnecting failed for reconnect_ns. */
 int fmtp_client_service(struct fmtp_client *c, struct tp_error *err);
 /* A product that has begun cannot be kept: it is as if begun() had returned FMTP_NO_PLACE. Its
- * bytes are not used any more. Neither ended() nor missed() is called for it. */
+ * bytes are no longer used. Neither ended() nor missed() is called for it. */
 void fmtp_client_abandon(struct fmtp_client *c, uint32_t index);
 /* Did the sender say that it was done (extension 1)? */
 bool fmtp_client_finished(const struct fmtp_client *c);

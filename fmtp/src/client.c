@@ -549,7 +549,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
             else if (events[i].data.ptr == &c->timer && read(c->timer, &times, sizeof times) > 0)
                 c->armed = TP_NEVER;
         }
-        /* What came in time is looked at before a timer says that it did not come. */
+        /* Read what arrived in time before a timer says that it did not arrive. */
         if (!drained)
             drained = udp_input(c, now_ns);
         timed(c, now_ns);
@@ -559,7 +559,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
         }
         tcp_output(c);
         set_timer(c);
-        /* What else comes wakes the caller again. */
+        /* Anything else wakes the caller again. */
         if (drained)
             break;
     }

@@ -70,7 +70,7 @@ void fmtp_groups_free(struct fmtp_groups *gs, struct fmtp_symbols *s);
 uint32_t fmtp_groups_of(struct fmtp_groups *gs, uint32_t block);
 /* The blocks of group g < count. */
 struct fmtp_fec_group fmtp_groups_blocks(struct fmtp_groups *gs, uint32_t g);
-/* A missing block of the group came. The last one frees the parity and ends the waiting. */
+/* A missing block of the group arrived. The last one frees the parity and ends the waiting. */
 void fmtp_groups_received(struct fmtp_groups *gs, struct fmtp_symbols *s, uint32_t g);
 
 enum fmtp_keep { FMTP_KEEP_NEW, FMTP_KEEP_HAD, FMTP_KEEP_NO_ROOM };

@@ -35,7 +35,7 @@ void fmtp_hosts_init(struct fmtp_hosts *h);
 void fmtp_hosts_free(struct fmtp_hosts *h);
 /* The host of that address, made if it is new: stays while it has a connection. NULL: no memory. */
 struct fmtp_host *fmtp_hosts_of(struct fmtp_hosts *h, const struct sockaddr_storage *address);
-/* One connection more (change 1) or less (-1) of that use, for the host and its network. */
+/* One more connection (change 1) or one less (-1) of that use, for the host and its network. */
 void fmtp_host_count(struct fmtp_host *h, enum fmtp_use use, int change);
 /* The one that has most of that use, or NULL. */
 struct fmtp_host *fmtp_hosts_heaviest(const struct fmtp_host_list *list, enum fmtp_use use);

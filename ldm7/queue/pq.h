@@ -22,7 +22,7 @@ enum pq_status {
     PQ_OK = 0,
     PQ_END,     /* no (further) product */
     PQ_DUP,     /* a product with this signature is in the queue */
-    PQ_BIG,     /* larger than the queue can ever hold */
+    PQ_BIG,     /* larger than the queue */
     PQ_FULL,    /* the room that must be made is pinned by readers, which did not release it */
     PQ_CORRUPT, /* not a product queue, other version, or damaged */
     PQ_SYSTEM,  /* errno says what */
@@ -111,7 +111,7 @@ void pq_release(struct pq *q, struct pq_view *v);
  * such product is left out, also when the clock was set back meanwhile; then some older ones may
  * come first. */
 enum pq_status pq_seek(struct pq *q, const struct timeval *from, uint64_t *after);
-/* Takes a product out; handles that have it pinned may go on reading. PQ_END: none at that
+/* Takes a product out; handles that have it pinned may continue to read. PQ_END: none at that
  * position. */
 enum pq_status pq_remove(struct pq *q, uint64_t seq);
 
