@@ -82,8 +82,8 @@ def _shared(repaired: Mapping[str, Repaired]) -> str:
     if found is None:
         most = max(r.count for r in repaired.values())
         return (
-            f"up to {most} files needed retransmissions; which ones is kept up to {LISTED} files"
-            " a subscriber."
+            f"up to {most} files needed retransmissions; runs list at most {LISTED} of them"
+            " for each subscriber."
         )
     kinds = (
         (found.everywhere, "at all subscribers alike (lost before the tree branches)"),

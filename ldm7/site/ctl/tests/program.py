@@ -106,7 +106,7 @@ def configuration(site: Site) -> None:
 def life(site: Site) -> None:
     pid_file = Path(site.settings["LDM_PID_FILE"])
     conf = Path(site.settings["LDM_CONF"])
-    site.no(1, "ldmd does not run", "isrunning")
+    site.no(1, "ldmd is not running", "isrunning")
     conf.write_text("FROB\n")
     site.no(2, f'{conf}:1: found "FROB"', "start")
     pqact = f"pqact -q {site.settings['LDM_QUEUE']} -d {site.top}/data {site.top}/pqact.conf"
@@ -125,7 +125,7 @@ def life(site: Site) -> None:
     site.no(2, "exists", "mkqueue")
     expect("is valid: 1 entries" in site.ok("check"), "check")
     site.ok("start", "-v")
-    expect(site.ok("isrunning") == f"ldmd runs (process {pid_file.read_text().strip()})\n", "runs")
+    expect(site.ok("isrunning") == f"ldmd is running (process {pid_file.read_text().strip()})\n", "runs")
     site.no(1, "is already running", "start")
     site.no(1, "stop it before", "delqueue")
     site.no(1, "nothing to clean", "clean")
@@ -162,10 +162,10 @@ def life(site: Site) -> None:
     site.no(2, 'stats: found "-x"; valid: --prometheus', "stats", "-x")
     expect(site.ok("stop") == "ldmd has ended\n", "stop")
     expect("\nldmd port=" not in site.ok("stats"), "counters of an ldmd that has ended")
-    site.no(1, "ldmd does not run", "stop")
+    site.no(1, "ldmd is not running", "stop")
     expect(not pid_file.exists(), "no process file")
     pid_file.write_text(f"{os.getpid()}\n")
-    site.no(1, "ldmd does not run", "isrunning")
+    site.no(1, "ldmd is not running", "isrunning")
     site.ok("clean")
     expect(not pid_file.exists(), "clean")
 
