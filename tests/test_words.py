@@ -57,6 +57,15 @@ def test_findings(line: str, remedy: list[str]) -> None:
     assert all(number == 2 for number, _ in found)
 
 
+def test_a_phrase_that_wraps_is_found() -> None:
+    comment = "/* It can\n * not wait for\n * ever, nor the peer, too */\n"
+    assert list(findings(comment)) == [
+        (1, 'found "can not"; valid: cannot'),
+        (2, 'found "for ever"; valid: forever'),
+        (3, 'found ", too"; valid: also'),
+    ]
+
+
 def test_what_counts_as_a_word() -> None:
     page = "# A title\n| 12.5 | `so fast` |\n<!-- no -->\n```sh\nmake\n```\n```\nplain text\n```\n"
     assert count(page) == 5

@@ -79,8 +79,8 @@ def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
 def expand(
     spec: JoinLeaveSpec, subscribers: Sequence[str], level: str | None = None
 ) -> tuple[JoinLeaveCell, ...]:
-    """Return a cell for each combination of the factors' levels and each repeat, with a script of
-    its own. `level`: the one that `spec` is at."""
+    """Return a cell for each combination of the factors' levels and each repeat, with its own
+    script. `level`: the one that `spec` is at."""
     varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
     # A leaver's products must stay in its queue until it is judged.
     fixed = spec.parameters.model_copy(update={"q_rcv": None})

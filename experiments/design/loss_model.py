@@ -14,8 +14,9 @@ What identifies a packet (offsets from the IPv4 header, big-endian words):
   out, so that a block of a product is lost or not whatever network carries it;
 - other protocols, 32 bytes or more after the IPv4 header (TCP with time stamps): IP's
   identification, time to live and checksum, sequence and acknowledgement number, and the words at
-  24 and 28 of the TCP header, which hold the time stamps. So a retransmission has a decision of
-  its own. TCP's initial numbers are random: its losses repeat only where these do (virtual time);
+  24 and 28 of the TCP header, which hold the time stamps. So each retransmission is decided
+  separately. TCP's initial numbers are random: its losses repeat only where these do (virtual
+  time);
 - all else (short packets, IPv4 options): the first three words of the IPv4 header.
 
 The words are combined as the polynomial h = (h xor w) x C and mixed as murmur3's finaliser does

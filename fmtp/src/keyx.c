@@ -45,7 +45,7 @@ struct fmtp_keyx {
     EVP_PKEY *peer;       /* sender only: the receiver's public key */
     bool offered;         /* by us (receiver) or by the peer (sender) */
     bool speaks;          /* we are ready to */
-    bool ours;            /* the peer, too */
+    bool ours;            /* also the peer */
     bool has_key, proven; /* proven: the challenge has been sent, or answered */
     uint8_t key[FMTP_KEY_BYTES];
     uint8_t hello[TAG_LEN]; /* SHA-256 of the receiver's string */

@@ -31,7 +31,7 @@ from labs.workdir import STATE, Work, open_work
 
 STUDENT = "alice"
 
-# A guest of a lab's test runs the whole emulated network, and two of them at once: some eight
+# A guest of a lab's test runs the whole emulated network, and two of them at once: about eight
 # minutes of two cores for labs 5, 6, 8 and 9, more than the whole of `make test` can spare.
 ASKED_FOR = "DOWNPOUR_TEST_LABS"
 IN_GUESTS_IF_ASKED: Final = [

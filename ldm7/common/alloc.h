@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory for the bookkeeping of programs: where there is none, the program logs one line and ends
- * with ALLOC_EXIT. Libraries that a caller can go on without (the product queue, FMTP) return an
+ * with ALLOC_EXIT. Libraries that a caller can continue without (the product queue, FMTP) return an
  * error instead (docs/develop/c-style.md).
  */
 #ifndef LDM_ALLOC_H

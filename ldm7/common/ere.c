@@ -56,8 +56,9 @@ static const char *interval_end(const char *p, unsigned *count)
     return *p == '}' ? p : NULL;
 }
 
-/* Why p, of at most ERE_BYTES_MAX bytes, is refused: PCRE2 would give it a meaning that an ERE has
- * not, or counts nested in each other multiply to more than ERE_REPEAT_MAX. NULL: it is not. */
+/* Why p, of at most ERE_BYTES_MAX bytes, is refused: PCRE2 would give it a meaning that an ERE
+ * does not have, or counts nested in each other multiply to more than ERE_REPEAT_MAX. NULL: it is
+ * not. */
 static const char *not_ere(const char *p)
 {
     unsigned most[ERE_BYTES_MAX + 1] = {1}; /* for each open group the greatest product in it */

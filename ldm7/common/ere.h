@@ -4,10 +4,10 @@
  * bounds on the memory and on the work of each match. C library regcomp and regexec have none:
  * nested repetitions take exponential time.
  *
- * Differences from POSIX: refused are back references and backslash before a letter, digit or one
+ * Differences from POSIX: it refuses back references and backslash before a letter, digit or one
  * of <>`' (GNU extensions), "(?", "(*", one repetition directly after another, a repetition of
  * nothing, "{" that begins no {m}, {m,} or {m,n}, counts (those nested in each other multiplied)
- * above ERE_REPEAT_MAX, collating elements [.x.] and [=x=]. Bytes, no characters: no locale, no
+ * above ERE_REPEAT_MAX, collating elements [.x.] and [=x=]. Bytes, not characters: no locale, no
  * UTF-8.
  */
 #ifndef LDM_ERE_H

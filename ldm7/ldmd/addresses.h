@@ -2,8 +2,8 @@
  *
  * The addresses of a multipoint VLAN: its publisher's subnet, given out to subscribers one by one
  * (DRFSM21 2.2.2). An endpoint keeps its address while it is subscribed, and gets the same one
- * again as far as there is no shortage: where it begins to look follows from its name alone, so
- * that this mostly holds after a restart too.
+ * again unless addresses are short: the search starts at a place that follows from its name alone,
+ * so that this mostly holds after a restart too.
  */
 #ifndef LDMD_ADDRESSES_H
 #define LDMD_ADDRESSES_H

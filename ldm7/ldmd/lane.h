@@ -3,8 +3,8 @@
  * The publisher's end of the path (DRFSM21 2.2.3): the interface of a MULTICAST entry's VLAN with
  * its address, and HTB with a queue for multicast and one for the rest (MPUP16 V-B), by vlanutil.
  *
- * A process of its own makes both, and removes them when mldm ends, also when mldm is killed. The
- * interfaces are marked: what is left when all are killed goes at the next start.
+ * A separate process makes both, and removes them when mldm ends, also when mldm is killed. The
+ * interfaces are marked: what is left when all are killed is removed at the next start.
  */
 #ifndef LDMD_LANE_H
 #define LDMD_LANE_H

@@ -19,8 +19,8 @@ struct notify {
     uint64_t due_ns;
 };
 
-/* Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment. Without them, or with
- * a socket that cannot be (then it logs a warning), everything below does nothing. */
+/* Takes NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID out of the environment. Without them, or
+ * with an impossible socket (then it logs a warning), everything below does nothing. */
 void notify_open(struct notify *n, uint64_t now);
 /* Sends `state`, lines of NAME=VALUE. */
 void notify_say(const struct notify *n, const char *state);

@@ -84,8 +84,8 @@ static struct bucket *bucket_of(struct places *p, struct in_addr from)
     return found;
 }
 
-/* Unknown ones that come and go make a bounded number of processes, one address no more of these
- * than a few, and those that come all the time take no turn of one that comes now and then. */
+/* Unknown addresses that come and go cause a bounded number of processes, only a few per address,
+ * and frequent ones do not take the turn of a rare one. */
 static bool is_slow(struct places *p, struct in_addr from, uint64_t now)
 {
     struct bucket *b = bucket_of(p, from);

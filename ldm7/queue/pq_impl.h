@@ -88,7 +88,7 @@ struct pq_header {
     /* The file's modification time (ns) as the last handle left it; 0: in use, or left dirty. */
     _Atomic int64_t left_ns;
     _Atomic int64_t seen_ns; /* left_ns as a handle found it on its arrival, the file untouched */
-    uint32_t suspect; /* pq_check found that the tables do not agree: the next handle looks, too */
+    uint32_t suspect; /* pq_check found that the tables do not agree: the next handle also looks */
 
     /* Futex word: bit 0: a process waits, the others change with every insertion and when room is
      * asked for. */

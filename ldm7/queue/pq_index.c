@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding products: by signature (linear probing, keyed so that a peer that chooses signatures can
- * not make them collide; deletion shifts back, no tombstones); by position in the insertion order
- * (a ring of cells and a doubly linked list; where products in between are gone, a tree of bits, 64
- * to a word, finds the next one); by time of insertion (bisection over positions).
+ * Finding products: by signature (linear probing, keyed so that a peer that chooses signatures
+ * cannot make them collide; deletion shifts back, no tombstones); by position in the insertion
+ * order (a ring of cells and a doubly linked list; where products in between are gone, a tree of
+ * bits, 64 to a word, finds the next one); by time of insertion (bisection over positions).
  */
 #include <string.h>
 

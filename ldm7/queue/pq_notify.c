@@ -39,7 +39,7 @@ static void *listen_loop(void *arg)
 {
     struct pq *q = arg;
     pthread_setname_np(pthread_self(), PQ_LISTENER_NAME);
-    uint64_t seen = 0; /* what was there before pq_notify_fd is announced once, too */
+    uint64_t seen = 0; /* what was there before pq_notify_fd is also announced once */
     uint32_t asks_seen = atomic_load(&q->h->asks);
     while (!atomic_load(&q->listener_stops)) {
         uint32_t word = atomic_load(&q->h->wake);

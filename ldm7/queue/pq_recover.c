@@ -237,7 +237,7 @@ static bool regions_agree(const struct pq *q)
             return false;
     for (uint32_t n = h->free_node; n != PQ_NONE; n = q->nodes[n].after)
         if (n < h->slots || n >= h->nodes || ++free_nodes > h->nodes || mark_node(q, n))
-            return false; /* marked: it is an extent of the data area, too */
+            return false; /* marked: it is also an extent of the data area */
     return free_slots + used == h->slots && free_nodes + spare == h->nodes - h->slots;
 }
 

@@ -2,9 +2,9 @@
  *
  * Room in the data area. A cursor goes round it; what it passes is evicted, so that the oldest
  * products go first, except products that are pinned and regions that are reserved: they are
- * stepped over. So are, as long as there is room elsewhere, products younger than half of all:
- * their reservation lasted so long that the cursor has come round. Nothing is evicted when no run
- * of evictable room is large enough.
+ * stepped over. While there is room elsewhere, it also steps over products younger than half of
+ * all: their reservation lasted so long that the cursor has come round. Nothing is evicted when no
+ * run of evictable room is large enough.
  */
 #include <time.h>
 

@@ -5,7 +5,8 @@
  *
  * First it only waits: what is being read is released soon. Then it asks for what the older half of
  * the products keep, then for all. A pin or reservation that goes wakes it by a futex word, of
- * which bit 0 says that a process waits. Who gave none is not waited for again for a while.
+ * which bit 0 says that a process waits. A process that gave none is not waited for again for a
+ * while.
  */
 #include <errno.h>
 #include <limits.h>

@@ -137,8 +137,8 @@ bool pq_trusted(struct pq *q, int64_t left_ns)
     return now_left_ns && (now_left_ns != left_ns || now_left_ns == atomic_load(&q->h->seen_ns));
 }
 
-/* left_ns is written before too: then the page is writable already, and to write the value moves
- * the time no more. Where the system sets no time, or a coarser one, the next handle looks. */
+/* left_ns is written before too: then the page is writable already, and writing the value no
+ * longer moves the time. Where the system sets no time, or a coarser one, the next handle looks. */
 void pq_leave_clean(struct pq *q)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}};

@@ -464,8 +464,8 @@ T = TypeVar("T", bound=Block)
 
 
 def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[str, ...]]:
-    """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that can
-    not be used is a complaint that names it; never raises."""
+    """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that
+    cannot be used is a complaint that names it; never raises."""
     spec = manifest.get("spec")
     blocks = {**manifest, **(spec if isinstance(spec, Mapping) else {})}
     complaints: list[str] = []

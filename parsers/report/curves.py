@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a metric over a factor: lines or bars with error bars, a second metric dashed with an
-axis of its own, published values as hollow markers."""
+"""Figures of a metric over a factor: lines or bars with error bars, a second metric dashed with
+its own axis, published values as hollow markers."""
 
 from __future__ import annotations
 

@@ -74,8 +74,8 @@ def lost_share(found: Kept) -> float:
 @pytest.mark.long
 @pytest.mark.root
 def test_without_queues_it_does_not() -> None:
-    """The control: the same flood takes what the path was promised. First: it has a lab of its
-    own, and this process can be in one only."""
+    """The control: the same flood takes what the path was promised. First: it has its own lab, and
+    this process can be in one only."""
     with mesh_lab(queues=False) as emulation:
         found = keeps_its_rate(emulation, KEPT_BPS, OTHER_BPS, "udp", FLOOD_BPS, SECONDS)
     print(f"without queues: kept {found.kept}, {found.kept_bps / 1e6:.3f} Mbit/s")

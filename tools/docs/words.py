@@ -20,6 +20,8 @@ from tools.docs.sentences import CODE, pages
 
 LIST: Final = Path(__file__).with_name("words.txt")
 FLAGS: Final = re.IGNORECASE | re.MULTILINE
+# What is between two words: a blank, or the end of a line and the mark of a comment.
+GAP: Final = r"(?: |[ \t]*\n[ \t]*(?:[*#] )?[ \t]*)"
 
 
 @cache
@@ -27,7 +29,7 @@ def words() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Return (pattern, remedy) of each line of the list."""
     lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
     pairs = [line.split("\t") for line in lines]
-    return tuple((re.compile(pattern, FLAGS), remedy) for pattern, remedy in pairs)
+    return tuple((re.compile(text.replace(" ", GAP), FLAGS), remedy) for text, remedy in pairs)
 
 
 def findings(text: str) -> Iterator[tuple[int, str]]:
@@ -37,7 +39,7 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
     for pattern, remedy in words():
         for match in pattern.finditer(plain):
             number = plain.count("\n", 0, match.start()) + 1
-            yield number, f'found "{match[0]}"; valid: {remedy}'
+            yield number, f'found "{re.sub(GAP, " ", match[0])}"; valid: {remedy}'
 
 
 def main(files: list[str]) -> int:

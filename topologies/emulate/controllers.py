@@ -97,8 +97,8 @@ class Controllers:
         controller.wait_connected(self._switches_of(domain) - set(without))
 
     def start_standby(self, domain: str, *, without: Collection[str] = ()) -> Path:
-        """A second controller of the domain on the same store, to which its switches connect,
-        too. Returns its northbound socket. NetworkError."""
+        """A second controller of the domain on the same store, to which its switches also
+        connect. Returns its northbound socket. NetworkError."""
         first = self.of(domain)
         if not self._lease_s:
             raise NetworkError(f"{domain}: no standby without a lease (open_emulation: lease_s)")

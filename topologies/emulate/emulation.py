@@ -309,8 +309,8 @@ class Emulation:
         self._controllers.start_again(domain, without=self._power.off)
 
     def start_standby(self, domain: str) -> Path:
-        """A second controller of the domain on the same store, to which its switches connect,
-        too. Returns its northbound socket. NetworkError."""
+        """A second controller of the domain on the same store, to which its switches also
+        connect. Returns its northbound socket. NetworkError."""
         return self._controllers.start_standby(domain, without=self._power.off)
 
     # -- making -------------------------------------------------------------------------------

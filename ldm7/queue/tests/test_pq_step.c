@@ -183,8 +183,8 @@ static void op_open(struct pq *q)
         _exit(2);
 }
 
-/* Another process was killed with the lock held and the tables half written: to recover is killed,
- * too. */
+/* Another process was killed with the lock held and the tables half written: recovery is killed as
+ * well. */
 static void leave_a_mess(struct pq *q)
 {
     (void)q;

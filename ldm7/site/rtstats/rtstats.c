@@ -128,7 +128,7 @@ static void keep(struct rtstats *r, const char *line, const struct pq_info *info
 }
 
 /* What was kept, over its own connection: servers come and go. What it does not take is sent
- * again with the next reports; who has it already knows it by its signature. */
+ * again with the next reports; a server that has it recognizes its signature. */
 static void send_kept(struct rtstats *r)
 {
     if (r->nletters == 0)

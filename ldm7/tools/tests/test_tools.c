@@ -171,7 +171,7 @@ static void test_files(void **state)
     assert_int_equal(run("pqinsert -q queue a -v c b"), 4);
     assert_matches(err,
                    "Duplicate product: .* a\n.*INFO Inserted: .* c\n.*Duplicate product: .* b\n$");
-    assert_int_equal(run("pqinsert -q queue -p 'my id' -f NGRID stdout"), 4); /* empty, too */
+    assert_int_equal(run("pqinsert -q queue -p 'my id' -f NGRID stdout"), 4); /* also empty */
     write_file("d", "fourth");
     assert_int_equal(run("pqinsert -q queue -p 'my id' -f NGRID d"), 0);
     assert_int_equal(run("pqcat -q queue -f NGRID"), 0);

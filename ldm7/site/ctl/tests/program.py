@@ -125,7 +125,10 @@ def life(site: Site) -> None:
     site.no(2, "exists", "mkqueue")
     expect("is valid: 1 entries" in site.ok("check"), "check")
     site.ok("start", "-v")
-    expect(site.ok("isrunning") == f"ldmd is running (process {pid_file.read_text().strip()})\n", "runs")
+    expect(
+        site.ok("isrunning") == f"ldmd is running (process {pid_file.read_text().strip()})\n",
+        "runs",
+    )
     site.no(1, "is already running", "start")
     site.no(1, "stop it before", "delqueue")
     site.no(1, "nothing to clean", "clean")
