@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what students hand in: files that may be hostile. A bad one is said to be so, never raised.
+"""Reads what students hand in: files that may be hostile. A bad one is reported as such, never
+raised.
 
 Names become text that can be printed: bytes that are not UTF-8 and control characters are escaped.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliveries as Chrome's trace events, which Perfetto draws: a process a receiver, and in it a
+"""Deliveries as Chrome's trace events, which Perfetto draws: one process per receiver, and in it a
 slice from a product's creation to its arrival. Slices overlap, so they are nestable async events.
 """
 

@@ -102,8 +102,8 @@ class FileSetOptions:
 def file_sets_command(options: FileSetOptions) -> int:
     """Print the papers' metrics of receivers' logs, as CSV.
 
-    Throughput and FFDR by file-sets of G bytes in sending order. One table for each log, and of
-    several logs their mean; -1: not defined.
+    Throughput and FFDR by file-sets of G bytes in sending order. One table for each log, and the
+    mean of several logs; -1: not defined.
     """
     from parsers import reading
 

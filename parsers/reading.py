@@ -87,9 +87,11 @@ def _receiver_log(path: Path) -> LdmLog | PapersLog:
 def print_file_sets(
     logs: Sequence[Path], metadata: Path | None, group_bytes: int, out: IO[str], errors: IO[str]
 ) -> bool:
-    """The papers' CSV of each receiver's log, and of several logs their mean. What was sent, and in
-    which order, says `metadata` (a trace; the product of line i has the index i - 1), else the
-    logs together. False if a line was malformed. `BadFile`, OSError."""
+    """The papers' CSV of each receiver's log, and the mean of several logs.
+
+    `metadata` says what was sent and in which order (a trace; the product of line i has the index
+    i - 1), else the logs together. False if a line was malformed. `BadFile`, OSError.
+    """
     sound = True
     found = {}
     for path in logs:

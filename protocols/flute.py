@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLUTE (RFC 6726) by the programs of the Rust crate `flute` (flute_setup.sh builds them).
 
-Options from the programs' --help, version 1.11.7. FLUTE has no way back: the sender is given the
+Options from the programs' --help, version 1.11.7. FLUTE has no return path: the sender is told the
 loss and sends as much parity as a block very rarely lacks.
 """
 
@@ -64,7 +64,7 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
         if not s.stream:
             return [*argv, "--carousel", "delay", "--carousel-secs", "0", str(files[0])]
         # The program runs until it is ended. Its session has its own number, so that the
-        # next batch begins while the list of this one's files goes again.
+        # next batch begins while the list of this one's files is sent again.
         tsi = int.from_bytes(files[0].name.encode()[-5:], "big")
         lasts_s = _batch_s(s, files, block, rate_bps)
         whole = shlex.join([*argv, "--tsi", str(tsi), *map(str, files)])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""M2C: m2c-send and m2c-recv, a file on layers of which each receiver joins what its way carries.
+"""M2C: m2c-send and m2c-recv, a file on layers of which each receiver joins what its path carries.
 
 Options from their manual pages. The base channel has the group of the path, each other channel one
 of those that follow.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """UDPcast: udp-sender and udp-receiver, one stream of bytes in each session.
 
-Options from udp-sender(1) and udp-receiver(1), version 20120424. A stream of files goes as a tar
-archive of what has come; receivers begin again after each session. The sender repeats its hello: a
-receiver that was not back yet when it came would never join. Its log says what it sends again.
+Options from udp-sender(1) and udp-receiver(1), version 20120424. A stream of files is sent as tar
+archives of what has arrived; receivers begin again after each session. The sender repeats its
+hello: a receiver that was not back yet when it came would never join. Its log says what it sends
+again.
 """
 
 from __future__ import annotations

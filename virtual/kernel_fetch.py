@@ -270,7 +270,7 @@ def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Sour
 
 def fetch_pinned(store: Path, progress: Progress, pin: Pin = PINNED) -> Source:
     """The pinned source in the same way, and no other bytes. Raises PinError where there is an
-    archive that has not got it, else KernelError."""
+    archive that lacks it, else KernelError."""
     return _fetch(store, progress, (), pin)
 
 

@@ -5,7 +5,7 @@
  *   bench-queue pq|file|lmdb directory=DIR
  *
  * pq: the product queue. file: one plain file, each product pwritten at the place after the last
- * and from the begin again at its end; read back by pread. lmdb: a transaction per product
+ * and from the beginning again at its end; read back by pread. lmdb: a transaction per product
  * (MDB_NOSYNC, MDB_WRITEMAP: as little as the queue does for a power failure), the oldest deleted
  * in the same transaction; read by a read transaction each. All data are 1,000 or 100,000 bytes;
  * reads are in insertion order and touch every cache line. Prints NAME_SIZE_per_s=VALUE words.

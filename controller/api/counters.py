@@ -176,8 +176,8 @@ class PathCountersModel(_Model):
     """Frames that `entered` at the root, `meter_dropped` of them, and `passed`, the rest.
 
     `unjoined`: frames of channels that no leaf had joined, dropped at the root.
-    `silent`: switches of the path that did not answer. Sums go on when a branch comes or goes, but
-    may lack what was counted in the seconds before.
+    `silent`: switches of the path that did not answer. Sums continue when a branch comes or goes,
+    but may lack what was counted in the seconds before.
     """
 
     name: str

@@ -2,8 +2,8 @@
 """`python -m controller keys DIR`: a certificate authority for tests and trials, by openssl.
 
 It signs three certificates: of the controller's REST interface, of its OpenFlow side, and of the
-switches; with `--switch` one for each switch, which speaks for that switch alone. Where operators
-have their own authority, that one's files do as well.
+switches; with `--switch` one for each switch, which speaks for that switch alone. Operators with
+their own authority can use its files instead.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 The coordinator's own domain takes part like any other, for the hand-offs of the path. Calls may
 come twice, late, or in another order: versions decide. What is written down (`Notes`) is written
 after the path service has done its part; every part can be done again, so that a controller may
-die between any two steps. What then is left over is found by `audit`: a segment that its
+die between any two steps. `audit` finds what is then left over: a segment that its
 coordinator does not know is released; a coordinator that does not answer is waited for, since its
 switches may well be forwarding.
 """
@@ -58,7 +58,7 @@ class LocalPaths(Protocol):
         ...
 
     def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
-        """Take away all that the segment has not (None: the path). `is_home`: the path is the
+        """Take away all that the segment lacks (None: the path). `is_home`: the path is the
         user's own, only its leaves at hand-offs are meant."""
         ...
 
@@ -264,7 +264,7 @@ class Participant:
             self._local.release(self.path_name(connection))
             self._save(replace(note, pending=None, at=now))
             raise Refusal(stale(connection, version))
-        # Noted before: should this controller die now, the segment is still audited. So it is if
+        # Noted before: should this controller die now, the segment is still audited. The same if
         # the path service refuses, which may leave something that switches have not confirmed.
         note = replace(note, committed=pending.segment, committed_version=0, at=now)
         self._save(note)

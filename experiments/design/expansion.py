@@ -180,7 +180,7 @@ class CellSpec:
     @property
     def makes_path(self) -> bool:
         """Return whether the cell makes the path, not the publisher's ldmd: LDM6 knows of no path,
-        and who subscribes over the path must have one first."""
+        and subscribers over the path need one first."""
         return self.protocol != "ldm7" or self.pull_path == "nic1"
 
     @property

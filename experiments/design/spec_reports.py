@@ -37,7 +37,7 @@ VALID: Final = {
 
 @dataclass(frozen=True)
 class Reports:
-    """Takes mistakes of a checked file down in its document. `level`: the file was checked as it is
+    """Records mistakes of a checked file in its document. `level`: the file was checked as it is
     at this level; what the level says is reported where the level says it. `keys`: the valid keys
     at a place."""
 

@@ -5,7 +5,7 @@ which share of the files FMTP delivers from it.
 Each file of S bytes enters at its time in the trace and takes 8 S x OVERHEAD / r to send, after all
 files before it. Its wait and its sending are its latency; what is in the queue when it has entered
 is the buffer's content (MPUP16 II: the Control Module selects a rate from the traffic). Loss,
-retransmissions and propagation are not in these latencies: they come on top.
+retransmissions and propagation are not in these latencies: they are extra.
 
 `delivery_ratio` adds loss where files wait in traffic control, as in the papers (b_snd): FMTP has
 handed a file over when it enters, so tau_snd (MPUP16 eq. 1) runs while it waits. A file of which a

@@ -356,7 +356,7 @@ class VirtualProcess:
 
 class VirtualClock:
     """Guests in virtual time: one per core, of this user, without root. `beside`: a program that
-    runs in each guest beside the cell, for who wants to disturb it."""
+    runs in each guest beside the cell, for tests that disturb it."""
 
     name = "virtual"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a run again from its manifest alone, and says whether the same came out.
+"""Runs a run again from its manifest alone, and says whether the result is the same.
 
 What decides the outcome must be there again: the cells with their parameters and seeds, the
 networks, the traces, the programs of the system and, in virtual time, the guest's kernel; else it

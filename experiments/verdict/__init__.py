@@ -3,7 +3,7 @@
 
 Pure: `Evidence` in, checks out. A failed check makes the run invalid (its figures are not to be
 trusted), a warning makes it degraded (read the warning before using them), one that does not apply
-("n/a") says why and changes nothing. Each limit stands beside its checks, with its reason.
+("n/a") says why and changes nothing. Each limit is beside its checks, with its reason.
 
 In virtual time no computation takes time. So nothing is judged that a slow processor could spoil,
 and what only a slow processor excuses is held to the timers' own precision.

@@ -2,7 +2,7 @@
  *
  * Forward error correction of extension 1: systematic Reed-Solomon over GF(2^8) with a Cauchy
  * matrix (ISA-L's gf_gen_cauchy1_matrix: parity number j of a group of k blocks is row k+j), so any
- * k of a group's blocks and parity symbols give the group back.
+ * k of a group's blocks and parity symbols restore the group.
  *
  * A product of n blocks has ceil(n / fec_k) groups whose sizes differ by one at most. All symbols
  * are block_bytes long; the product's short last block counts as padded with zeros: callers bring
@@ -40,7 +40,7 @@ static inline unsigned fmtp_fec_max_parity(unsigned k)
 void fmtp_fec_encode(unsigned k, unsigned number, unsigned count, size_t block_bytes,
                      const uint8_t *const *blocks, uint8_t *const *out);
 
-/* Gives back m missing blocks from m parity symbols and the k-m blocks that are there.
+/* Restores m missing blocks from m parity symbols and the k-m blocks that are there.
  * blocks: k pointers, those of missing blocks are not read; missing: their m places, distinct;
  * numbers: those of parity[], distinct; out: where the missing blocks go, overlapping nothing else.
  * -1: bad numbers or out of memory, then nothing was written. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * AES-256-GMAC (NIST SP 800-38D: GCM without plaintext) of one datagram after the other with one
- * key: by Intel's Multi-Buffer Crypto library where it was there to build with and the processor
+ * key: by Intel's Multi-Buffer Crypto library if it was available at build time and the processor
  * has AES and carry-less multiplication (a datagram in a quarter of OpenSSL's time, as nothing is
  * looked up for each), else by OpenSSL. The bytes are the same.
  */

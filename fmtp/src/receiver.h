@@ -67,7 +67,7 @@ void fmtp_receiver_rtt(struct fmtp_receiver *r, uint64_t rtt_ns);
 
 /* Where the payloads of the next datagrams will probably go: consecutive blocks, none of them
  * received yet. Returns how many, 0 if there is no prediction. They may be written to at will until
- * the next call of anything else here. first->index and first->seqnum tell which block out[0] is;
+ * the next call of anything else here. first->index and first->seqnum say which block out[0] is;
  * the others follow it without a gap, in the product and in memory. */
 unsigned fmtp_receiver_places(const struct fmtp_receiver *r, struct fmtp_header *first,
                               struct iovec *out, unsigned max);

@@ -8,9 +8,9 @@
  * With extension 1: an FEC group that passed with blocks missing beyond the parity in hand is asked
  * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol says how many
  * there will be when its burst ends; if the group is short then, more are asked for at once. If
- * nothing tells, patience ends after a time that follows the answers' times measured; a later round
- * says so to the sender. When rounds brought nothing and no repair comes any more, the blocks are
- * asked for by RETX_REQ.
+ * nothing says so, patience ends after a time that follows the answers' times measured; a later
+ * round says so to the sender. When rounds brought nothing and no repair comes any more, the blocks
+ * are asked for by RETX_REQ.
  */
 #include "receiver_core.h"
 

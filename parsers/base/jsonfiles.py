@@ -46,7 +46,7 @@ def malformed(text: str, file: str, error: json.JSONDecodeError, expected: str) 
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
-    """Does the document end before it is complete, rather than hold something that is wrong? So it
+    """Does the document end before it is complete, rather than hold something that is wrong? It
     does if nothing follows the place of the error but an unfinished word or string."""
     rest = text[error.pos :].strip()
     if not rest or error.msg.startswith("Unterminated string"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the points of a sweep bear a paper's qualitative claim out?
+"""Do the points of a sweep bear out a paper's qualitative claim?
 
 A claim is held or not held only where 95 % intervals decide it; else it is not decidable, with the
 reason, with what would decide it, and with why this run does not. Every claim says which difference

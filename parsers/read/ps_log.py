@@ -28,8 +28,8 @@ class ProcessSample:
     def cpu_s(self) -> float:
         """CPU seconds the process has used so far.
 
-        ps gives CPU time in whole seconds only (`cputimes`), too coarse for a process that uses
-        some percent of a core for a minute; `pcpu` has three digits more. pcpu/100 x etimes is
+        ps gives CPU time in whole seconds only (`cputimes`), too coarse for a process that uses a
+        few percent of a core for a minute; `pcpu` has three more digits. pcpu/100 x etimes is
         low by at most one second's worth of pcpu, as etimes is cut to whole seconds; cputimes
         bounds it from both sides.
         """

@@ -211,7 +211,7 @@ class _Reader:
 def shift_to(log: SarLog, reference_s: float) -> SarLog:
     """The log with its local times moved by whole quarters of an hour to seconds since 1970.
 
-    `reference_s` is an instant (seconds since 1970) within some minutes of the first sample: the
+    `reference_s` is an instant (seconds since 1970) within a few minutes of the first sample: the
     start of the run. A log without samples comes back unchanged.
     """
     times = [s.time_s for s in log.interfaces] + [s.time_s for s in log.cpus]
