@@ -269,6 +269,30 @@ def test_the_page_of_a_manual_page() -> None:
     assert "\n## OPTIONS\n" in page and "**--list**" in page
 
 
+def said(text: str) -> list[str]:
+    """Return the parts of a message that do not vary, if they have eight characters or more."""
+    return [part for part in re.split(r"…|\d+|: |[A-Z]{5,}", text) if len(part) >= 8]
+
+
+def test_messages_of_the_questions_page_are_said() -> None:
+    """What a user looks up is what a program prints; make's own line is left out."""
+    files = [path for ext in ("py", "c") for path in repository_files(ext)]
+    programs = [path for path in files if "tests" not in path.parts]
+    text = "".join(path.read_text(errors="replace") for path in programs)
+    sources = re.sub(r'"\s*\n\s*f?"', "", text)
+    rows = [line for _, line in prose_lines(ROOT / "docs/guide/faq.md") if line.startswith("| `")]
+    messages = [code for row in rows for code in CODE.findall(row.split(" | ")[0])]
+    assert len(messages) >= 10
+    missing = [
+        f"{message}: no program says {part!r}"
+        for message in messages
+        if not message.startswith("make: ***")
+        for part in said(message)
+        if part not in sources
+    ]
+    assert not missing, "\n".join(missing)
+
+
 COMMAND: Final = re.compile(r"(?:^|\s|bin/)downpour((?: [a-z][a-z-]*)+)")
 
 
