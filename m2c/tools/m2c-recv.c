@@ -301,7 +301,7 @@ static const char *why_end(const struct run *run)
         return "the session's time slot has not changed for too long; is --slot the sender's?";
     if (run->timeout_ns && !run->first_ns &&
         run->arrival.now_ns >= run->arrival.begun_ns + run->timeout_ns)
-        return "the session was silent until --timeout";
+        return "no packet arrived in time (--timeout)";
     return NULL;
 }
 
