@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from common.files import contents
+
 # Programs that only look at a network, what starts them, and those that come to an end in a run.
 PASSING: Final = frozenset(
     {
@@ -20,6 +22,7 @@ PASSING: Final = frozenset(
     }
 )
 PRELOAD: Final = "LD_PRELOAD"
+KERNEL_THREAD: Final = 0x00200000  # PF_KTHREAD of linux/sched.h: it has no environment to read
 REAL_TIME: Final = {1, 2}  # SCHED_FIFO, SCHED_RR
 
 
@@ -55,8 +58,8 @@ def programs(pids: Mapping[str, int], proc: Path = Path("/proc")) -> list[Progra
 def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
     for pid, node in sorted(inside.items()):
         with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = (proc / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-            if fields[0] in "ZX":
+            fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
+            if fields[0] in "ZX" or int(fields[6]) & KERNEL_THREAD:
                 continue
             parent, policy = int(fields[1]), int(fields[38])
             yield Program(
@@ -72,9 +75,9 @@ def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
 
 def _name(pid: int, proc: Path) -> str:
     """A program's name, and whether another's functions come before the system's."""
-    name = (proc / f"{pid}/comm").read_text(errors="replace").strip()
-    variables = (proc / f"{pid}/environ").read_bytes().split(b"\0")
-    preloaded = any(v.startswith(b"LD_PRELOAD=") and len(v) > 11 for v in variables)
+    name = contents(proc / f"{pid}/comm").strip()
+    variables = contents(proc / f"{pid}/environ").split("\0")
+    preloaded = any(v.startswith("LD_PRELOAD=") and len(v) > 11 for v in variables)
     return f"{name} with {PRELOAD}" if preloaded else name
 
 
@@ -86,9 +89,9 @@ def _own_clock(pid: int, proc: Path) -> bool:
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
     """Return what decides on a process's share of the processors. OSError if it is gone."""
-    fields = (proc / f"{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
-    groups = (proc / f"{pid}/cgroup").read_text().split()
+    groups = contents(proc / f"{pid}/cgroup").split()
     own = sorted({g.split(":", 2)[2] for g in groups if _shares_processors(g)})
     clock = ", a time namespace" if _own_clock(pid, proc) else ""
     share = f"nice {fields[16]}, policy {fields[38]}, cores {cores}, "

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from common.files import contents
 from topologies.watch import netlink
 from topologies.watch.netlink import attributes, dump
 
@@ -142,5 +143,5 @@ def sysctls(found: Found) -> None:
 def _sysctl(name: str) -> str | None:
     """A setting's value; None where it cannot be read or is not there."""
     with contextlib.suppress(OSError):
-        return " ".join((SYSCTL_ROOT / name).read_text().split())
+        return " ".join(contents(SYSCTL_ROOT / name).split())
     return None

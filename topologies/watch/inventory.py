@@ -16,6 +16,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Final
 
+from common.files import contents
 from common.shell import NetworkError, namespace_of
 from topologies.watch import host_settings, netlink
 from topologies.watch.netlink import attributes, dump, handle_text, text_of
@@ -235,7 +236,7 @@ def _firewall(found: Inventory) -> None:
     for file in ("ip_tables_names", "ip6_tables_names", "arp_tables_names"):
         path = Path("/proc/thread-self/net", file)
         if path.exists():
-            for name in path.read_text().split():
+            for name in contents(path).split():
                 counts[f"{file.removesuffix('_names')} {name}"] = 1
     if counts:
         found["firewall"] = ", ".join(f"{n} x {place}" for place, n in sorted(counts.items()))
