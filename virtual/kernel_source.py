@@ -152,6 +152,13 @@ EDITS: Final = (
         "clock without system calls: the time of a program's readings passes",
     ),
     Edit(
+        "arch/um/kernel/skas/syscall.c",
+        "\t\t\tum_udelay(1);\n",
+        "\t\t\tif (downpour_error_takes_time())\n",
+        "a system call that fails takes no time, unless a program does nothing else",
+        before=True,
+    ),
+    Edit(
         "arch/x86/um/vdso/vma.c",
         "#include <linux/init.h>\n",
         CLOCK,

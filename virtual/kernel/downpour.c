@@ -17,6 +17,17 @@
 static u8 page[PAGE_SIZE] __aligned(PAGE_SIZE);
 struct downpour_status *downpour_status;
 
+#define FREE_ERRORS 10000
+unsigned int downpour_errors;
+
+bool downpour_error_takes_time(void)
+{
+	if (downpour_errors >= FREE_ERRORS)
+		return true;
+	downpour_errors++;
+	return false;
+}
+
 static u64 stream;
 static bool seeded;
 
@@ -61,7 +72,7 @@ static int __init status_setup(char *path, int *add)
 
 	*add = 0;
 	fd = os_open_file(path, of_rdwr(OPENFLAGS()), 0);
-	/* Reading its last byte tells whether the page is there. (os_file_size would print with printk,
+	/* Reading its last byte shows whether the page is there. (os_file_size would print with printk,
 	 * which a kernel that does not run yet cannot.) */
 	if (fd < 0 || os_pread_file(fd, &last, 1, PAGE_SIZE - 1) != 1 ||
 	    os_map_memory(page, fd, 0, PAGE_SIZE, 1, 1, 0) < 0) {

@@ -65,8 +65,17 @@ static inline void downpour_time(u64 virtual_ns)
 		WRITE_ONCE(downpour_status->virtual_ns, virtual_ns);
 }
 
+/* Whether a system call that failed takes time. The source lets each take 1 us, or a program that only
+ * repeats such calls would keep the clock from moving; but they are a part of most programs' start (files
+ * that are not there) and of every event loop. Here the first ten thousand since the machine was last
+ * idle take none. */
+bool downpour_error_takes_time(void);
+
+extern unsigned int downpour_errors;
+
 static inline void downpour_jumped(void)
 {
+	downpour_errors = 0;
 	if (downpour_status)
 		WRITE_ONCE(downpour_status->jumps, downpour_status->jumps + 1);
 }
