@@ -49,6 +49,7 @@ class Edit:
 FILES: Final = (
     DropIn("downpour.h", "include/linux/downpour.h"),
     DropIn("downpour.c", "arch/um/kernel/downpour.c"),
+    DropIn("downpour_sched.c", "kernel/sched/downpour_sched.c"),
     DropIn("tcp_ctcp.c", "net/ipv4/tcp_ctcp.c"),
     DropIn("downpour_clock.h", "include/linux/downpour_clock.h"),
     DropIn("downpour_clock.c", "arch/um/kernel/downpour_clock.c"),
@@ -59,6 +60,12 @@ INCLUDE: Final = "#include <linux/downpour.h>\n"
 CLOCK: Final = "#include <linux/downpour_clock.h>\n"
 
 EDITS: Final = (
+    Edit(
+        "kernel/sched/Makefile",
+        "obj-y += core.o\n",
+        "obj-y += downpour_sched.o\n",
+        "slices of the processor",
+    ),
     Edit(
         "arch/um/kernel/Makefile",
         "obj-y += load_file.o\n",
@@ -100,6 +107,16 @@ EDITS: Final = (
         "#include <linux/time-internal.h>\n",
         INCLUDE,
         "declares the hooks below",
+    ),
+    Edit(
+        "arch/um/kernel/time.c",
+        "\treturn (unsigned long long)(jiffies - INITIAL_JIFFIES +\n",
+        "\tif (time_travel_mode == TT_MODE_INFCPU)\n"
+        "\t\treturn downpour_sched_clock(time_travel_time,\n"
+        "\t\t\t\t\t    tt_extra_sched_jiffies *\n"
+        "\t\t\t\t\t    (NSEC_PER_SEC / HZ));\n",
+        "the scheduler's clock follows virtual time, not its ticks",
+        before=True,
     ),
     Edit(
         "arch/um/kernel/time.c",

@@ -28,6 +28,14 @@ bool downpour_error_takes_time(void)
 	return false;
 }
 
+u64 downpour_sched_clock(u64 virtual_ns, u64 given_ns)
+{
+	static u64 last_ns;
+
+	last_ns = max(last_ns, virtual_ns + given_ns);
+	return last_ns;
+}
+
 static u64 stream;
 static bool seeded;
 

@@ -80,6 +80,11 @@ static inline void downpour_jumped(void)
 		WRITE_ONCE(downpour_status->jumps, downpour_status->jumps + 1);
 }
 
+/* The time by which the scheduler shares the processor: virtual time, and the ticks that it gave away.
+ * The source's own counts whole ticks of 4 ms: a program that never sleeps, but reads the clock, would
+ * keep the processor from the others until the next of them. Never goes back. */
+u64 downpour_sched_clock(u64 virtual_ns, u64 given_ns);
+
 /* With a seed: fills `buffer` from its stream and returns true. */
 bool downpour_random(void *buffer, size_t length);
 

@@ -256,8 +256,8 @@ def test_a_task_that_spins_is_named(kernel: Kernel) -> None:
 
 @pytest.mark.emulated
 def test_system_calls_do_not_age_a_program(kernel: Kernel) -> None:
-    """The scheduler prefers who has run less, by a clock that follows virtual time: 100,000 calls
-    without a switch are no time, or how many modules a program imports would decide who runs."""
+    """The scheduler shares the processor by virtual time: 100,000 calls without a switch are none, or
+    how many modules a program imports would decide who runs."""
     script = """
 import os
 def ran_ns(): return int(open("/proc/self/schedstat").read().split()[0])
@@ -266,7 +266,7 @@ for _ in range(100_000): os.getppid()
 print(ran_ns() - before)
 """
     _code, out, err, _times = run(kernel, "python3", "-c", script)
-    assert out == "0\n", err
+    assert int(out) < 2_000, err  # its own looks at the clock
 
 
 @pytest.mark.emulated
