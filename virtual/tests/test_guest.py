@@ -256,8 +256,8 @@ def test_a_task_that_spins_is_named(kernel: Kernel) -> None:
 
 @pytest.mark.emulated
 def test_system_calls_do_not_age_a_program(kernel: Kernel) -> None:
-    """The scheduler shares the processor by virtual time: 100,000 calls without a switch are none, or
-    how many modules a program imports would decide who runs."""
+    """The scheduler shares the processor by virtual time: 100,000 calls without a switch are none,
+    or how many modules a program imports would decide who runs."""
     script = """
 import os
 def ran_ns(): return int(open("/proc/self/schedstat").read().split()[0])
@@ -271,9 +271,9 @@ print(ran_ns() - before)
 
 @pytest.mark.emulated
 def test_system_calls_that_fail_take_no_time(kernel: Kernel) -> None:
-    """Or each program that starts, and looks for files that are not there, would hold up all timers.
-    But who does nothing else moves the clock: beyond 10,000 calls without an idle moment, each takes
-    1 us, as in any time-travel mode (arch/um/kernel/skas/syscall.c)."""
+    """A program that starts looks for files that are not there: all timers would wait. But one that
+    does nothing else moves the clock: after 10,000 calls without an idle moment, each takes 1 us,
+    as the source has it (arch/um/kernel/skas/syscall.c)."""
     script = """
 import os, time
 def taken_ns(calls):
