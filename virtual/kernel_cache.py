@@ -15,6 +15,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -109,6 +110,11 @@ def parse_build(text: str) -> Build:
 # --- what goes in -------------------------------------------------------------------------------
 
 
+def _without_comments(source: bytes) -> bytes:
+    """C without its comments: their words do not change a kernel."""
+    return re.sub(rb"/\*.*?\*/", b"", source, flags=re.DOTALL)
+
+
 def digest_of(inputs: Mapping[str, bytes]) -> str:
     """12 hexadecimal digits over names and contents."""
     total = hashlib.sha256()
@@ -129,7 +135,10 @@ def compiler() -> str:
 def current_digest(built_by: str | None = None) -> str:
     """Of configuration, drop-ins and edits as they are now, and of the compiler: this machine's, or
     the one that is named."""
-    inputs = {file.name: (DROP_INS / file.name).read_bytes() for file in kernel_source.FILES}
+    inputs = {
+        file.name: _without_comments((DROP_INS / file.name).read_bytes())
+        for file in kernel_source.FILES
+    }
     inputs["config"] = CONFIG.read_bytes()
     inputs["places"] = repr((kernel_source.FILES, kernel_source.EDITS)).encode()
     inputs["compiler"] = (compiler() if built_by is None else built_by).encode()

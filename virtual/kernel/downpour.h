@@ -65,10 +65,10 @@ static inline void downpour_time(u64 virtual_ns)
 		WRITE_ONCE(downpour_status->virtual_ns, virtual_ns);
 }
 
-/* Whether a system call that failed takes time. The source lets each take 1 us, or a program that only
- * repeats such calls would keep the clock from moving; but they are a part of most programs' start (files
- * that are not there) and of every event loop. Here the first ten thousand since the machine was last
- * idle take none. */
+/* Whether a system call that failed takes time. In the source each takes 1 us, so that a program that
+ * only repeats such calls moves the clock. But every start of a program and every event loop makes such
+ * calls. Here the first ten thousand since the machine was last idle take no time.
+ */
 bool downpour_error_takes_time(void);
 
 extern unsigned int downpour_errors;
@@ -81,8 +81,9 @@ static inline void downpour_jumped(void)
 }
 
 /* The time by which the scheduler shares the processor: virtual time, and the ticks that it gave away.
- * The source's own counts whole ticks of 4 ms: a program that never sleeps, but reads the clock, would
- * keep the processor from the others until the next of them. Never goes back. */
+ * The source counts whole ticks of 4 ms: a program that never sleeps would keep the processor until the
+ * next tick. The result never decreases.
+ */
 u64 downpour_sched_clock(u64 virtual_ns, u64 given_ns);
 
 /* With a seed: fills `buffer` from its stream and returns true. */

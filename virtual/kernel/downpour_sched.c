@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
  *
- * How programs share a guest's processor. Whoever wakes runs at once, as each of a network's hosts has
- * processors of its own: what it slept before gives it no debt (PLACE_LAG, DELAY_DEQUEUE), and no
- * running program keeps the rest of its slice (RUN_TO_PARITY). Those that never sleep take turns by the
- * scheduler's timer (HRTICK) instead of its tick of 4 ms. A switch takes no time here.
+ * How programs share a guest's processor. A program that wakes runs at once, because each host of a
+ * network would have its own processors: it owes nothing for the time before it slept (PLACE_LAG,
+ * DELAY_DEQUEUE), and the program that runs does not keep the rest of its slice (RUN_TO_PARITY).
+ * Programs that never sleep take turns by the scheduler's timer (HRTICK), not by its tick of 4 ms. A
+ * switch takes no time here.
  */
 #include <linux/init.h>
 #include "sched.h"

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -50,6 +51,19 @@ class Shared:
 @pytest.fixture
 def shared(machine: Machine) -> Shared:
     return Shared(machine)
+
+
+def test_code_counts_and_comments_do_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drop_ins = tmp_path / "kernel"
+    shutil.copytree(kernel_source.DROP_INS, drop_ins)
+    monkeypatch.setattr(kernel_cache, "DROP_INS", drop_ins)
+    before = kernel_cache.current_digest("gcc 12")
+    file = drop_ins / "downpour.c"
+    code = file.read_text()
+    file.write_text(code + "/* Two\n * lines. */")
+    assert kernel_cache.current_digest("gcc 12") == before
+    file.write_text(code + "int one;")
+    assert kernel_cache.current_digest("gcc 12") != before
 
 
 # --- the order ------------------------------------------------------------------------------------
