@@ -104,6 +104,10 @@ INCLUDE_PATHS = (
     "topologies/wire/src",
 )
 
+# Headers of Linux that are beside a drop-in once it is in the kernel's source.
+KERNEL = "virtual/kernel/"
+KERNEL_HEADERS = ("sched.h",)
+
 # Folders of the checkout that hold no source.
 NOT_SOURCE = ("build", "runs", ".")
 
@@ -132,10 +136,11 @@ def resolve(root: Path, path: str, name: str) -> list[str]:
 
 
 def includes(root: Path, path: str) -> Iterator[tuple[int, str]]:
-    """Yield (line number, name) of each `#include "name"` in the file `path`."""
+    """Yield (line number, name) of each `#include "name"` in the file `path`, Linux's left out."""
+    of_linux = KERNEL_HEADERS if path.startswith(KERNEL) else ()
     for number, line in enumerate((root / path).read_text().splitlines(), 1):
         match = _INCLUDE.match(line)
-        if match:
+        if match and match[1] not in of_linux:
             yield number, match[1]
 
 
