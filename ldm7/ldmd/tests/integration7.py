@@ -510,7 +510,7 @@ def case_reservations_let_go(servers: Servers) -> None:
     and comes later."""
     servers.queue("r1").unlink()
     servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("r1")))
-    servers.start("s", publisher7())
+    servers.start("s", publisher7("SET fmtp.r_mc_bps 40000000\n"))  # 2.8 s for the large one
     servers.start("r1", subscriber7("r1"))
     await_receiving(servers, ("r1",))
     servers.insert("first", [100_000])
