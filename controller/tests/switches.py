@@ -209,8 +209,9 @@ class Switches:
         subprocess.run(["ip", "netns", "del", self.namespace], check=False)
 
     def vsctl(self, *arguments: str) -> str:
-        remote = f"--db=unix:{self.directory}/db.sock"
-        return run("ovs-vsctl", "--timeout=20", remote, *arguments, env=self.env)
+        # ovsdb-server writes its pidfile before it makes its socket.
+        remote = ("--retry", f"--db=unix:{self.directory}/db.sock")
+        return run("ovs-vsctl", "--timeout=20", *remote, *arguments, env=self.env)
 
     def ofctl(self, command: str, switch: str, *arguments: str) -> str:
         management = f"unix:{self.directory}/{switch}.mgmt"
