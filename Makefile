@@ -90,7 +90,7 @@ test: build
 test-all: build
 	@$(FRONT_DOOR) run $@ $(PY) -m tests.run all
 test-setup: setup
-	@PATH=$$PATH:/usr/sbin; { command -v tshark && command -v chromium-headless-shell && command -v slurmctld; } >/dev/null || ansible/setup --tags testtools
+	@PATH=$$PATH:/usr/sbin; { command -v tshark && command -v chromium-headless-shell && command -v slurmctld && command -v victoria-metrics; } >/dev/null || ansible/setup --tags testtools
 test-frameworks: setup
 	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
 test-container: setup
