@@ -53,11 +53,13 @@ FILES: Final = (
     DropIn("tcp_ctcp.c", "net/ipv4/tcp_ctcp.c"),
     DropIn("downpour_clock.h", "include/linux/downpour_clock.h"),
     DropIn("downpour_clock.c", "arch/um/kernel/downpour_clock.c"),
+    DropIn("downpour_stub.h", "arch/um/include/shared/skas/downpour_stub.h"),
     DropIn("um_vdso.c", "arch/x86/um/vdso/um_vdso.c"),
 )
 
 INCLUDE: Final = "#include <linux/downpour.h>\n"
 CLOCK: Final = "#include <linux/downpour_clock.h>\n"
+STUB: Final = "#include <downpour_stub.h>\n"
 
 EDITS: Final = (
     Edit(
@@ -174,6 +176,46 @@ EDITS: Final = (
         "\t\t\tif (downpour_error_takes_time())\n",
         "a system call that fails takes no time, unless a program does nothing else",
         before=True,
+    ),
+    Edit(
+        "arch/um/os-Linux/skas/mem.c",
+        "#include <skas.h>\n",
+        STUB,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/os-Linux/skas/mem.c",
+        "\tif (proc_data->err < 0) {\n",
+        "\tif (using_seccomp && proc_data->err == -ENOMEM) {\n"
+        "\t\tdownpour_unmap_all(mm_idp);\n"
+        "\t\tproc_data->restart_wait = 1;\n"
+        "\t\twait_stub_done_seccomp(mm_idp, 0, 1);\n\t}\n",
+        "the host allows a process 65,530 mappings: a program that needs more loses all of them "
+        "and gets back those that it touches",
+        before=True,
+    ),
+    Edit(
+        "arch/um/os-Linux/skas/process.c",
+        "#include <skas.h>\n",
+        STUB,
+        "declares the hook below",
+    ),
+    Edit(
+        "arch/um/os-Linux/skas/process.c",
+        "\t\t\twait_stub_done_seccomp(mm_id, 0, 0);\n",
+        "\t\t\tif (proc_data->err == -ENOMEM) {\n"
+        "\t\t\t\tdownpour_unmap_all(mm_id);\n"
+        "\t\t\t\twait_stub_done_seccomp(mm_id, 0, 0);\n\t\t\t}\n",
+        "the same, where a program goes on: it never ran, as its mappings failed",
+    ),
+    Edit(
+        "arch/um/kernel/trap.c",
+        "\t} while (!pte_present(*pte));\n",
+        "\tif (!pte_needsync(*pte)) {\n"
+        "\t\tset_pte(pte, *pte);\n"
+        "\t\tum_tlb_mark_sync(mm, address & PAGE_MASK, (address & PAGE_MASK) + PAGE_SIZE);\n"
+        "\t}\n",
+        "a page that is there, but which the host has no mapping of: map it again",
     ),
     Edit(
         "arch/x86/um/vdso/vma.c",

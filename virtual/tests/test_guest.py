@@ -255,6 +255,36 @@ def test_a_task_that_spins_is_named(kernel: Kernel) -> None:
 
 
 @pytest.mark.emulated
+def test_a_program_may_have_more_memory_than_the_host_allows_mappings(kernel: Kernel) -> None:
+    """Of pages touched in any order each needs a mapping of the host's, which allows a process
+    65,530 (vm.max_map_count, 256 MB): the 65,531st was asked for without end. 288 MB here, written,
+    then read in another order, also by a child that shares them."""
+    script = """
+import mmap, os, random
+pages = 288 << 8
+memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+order = list(range(pages))
+random.Random(1).shuffle(order)
+for page in order:
+    memory[page * 4096 : page * 4096 + 4] = page.to_bytes(4, "big")
+def right():
+    random.Random(2).shuffle(order)
+    return all(memory[p * 4096 : p * 4096 + 4] == p.to_bytes(4, "big") for p in order)
+child = os.fork()
+if child == 0:
+    memory[0:4] = b"mine"
+    memory[0:4] = bytes(4)
+    os._exit(0 if right() else 1)
+print(right(), os.waitpid(child, 0)[1])
+"""
+    _code, out, err, times = run(
+        kernel, "python3", "-c", script, memory_bytes=1_200_000_000, stall_s=60.0
+    )
+    assert out == "True 0\n", err
+    assert times.virtual_s < 12  # a start, and no time for memory
+
+
+@pytest.mark.emulated
 def test_system_calls_do_not_age_a_program(kernel: Kernel) -> None:
     """The scheduler shares the processor by virtual time: 100,000 calls without a switch are none,
     or how many modules a program imports would decide who runs."""

@@ -25,6 +25,7 @@ type Words = HashMap<String, String>;
 
 const NAME: &str = "bench";
 const PIECE_BYTES: usize = 1 << 18;
+const STREAMS: u32 = 4096; // at once; quinn keeps a place for each
 const IDLE: Duration = Duration::from_secs(600);
 const ALIVE: Duration = Duration::from_secs(5);
 
@@ -36,7 +37,7 @@ fn transport(words: &Words) -> Result<Arc<TransportConfig>, Failure> {
     let window: u32 = word(words, "window")?.parse()?;
     let mut config = TransportConfig::default();
     config
-        .max_concurrent_uni_streams(VarInt::from_u32(1 << 20))
+        .max_concurrent_uni_streams(VarInt::from_u32(STREAMS))
         .receive_window(VarInt::from_u32(window))
         .stream_receive_window(VarInt::from_u32(window))
         .send_window(u64::from(window))
