@@ -17,6 +17,8 @@ end() {
 }
 trap end EXIT
 debs=${1:-}
+{ command -v debootstrap && command -v dh; } >/dev/null ||
+  { echo "tests/deb.sh: SKIPPED: found no debootstrap or dh; valid: after ansible/setup --tags deb"; exit 77; }
 if [ -z "$debs" ]; then
   debs=$work/debs
   "$here/tools/deb" --output "$debs"

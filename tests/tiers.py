@@ -17,6 +17,7 @@ ROOT: Final = Path(__file__).resolve().parent.parent
 LOGS: Final = ROOT / "build" / "test-logs"
 TIERS: Final = ("check", "test", "all")
 EXIT_NO_SOURCE: Final = 3  # of the kernel's build: this machine cannot have the source
+EXIT_NO_TOOL: Final = 77  # of tests that build or start a Debian
 FUZZ_REST_S: Final = 240
 CORES: Final = os.cpu_count() or 1
 PYTHON_TRACK: Final = "python"  # the tracks run side by side
@@ -209,6 +210,7 @@ def _packages(python: str) -> list[Step]:
             "Debian packages in a fresh Debian",
             (("tests/deb.sh",),),
             500,
+            skip_code=EXIT_NO_TOOL,
             root=True,
         ),
         Step(
@@ -216,6 +218,7 @@ def _packages(python: str) -> list[Step]:
             "a set-up from the bundle, without network",
             (("tests/offline.sh",),),
             500,
+            skip_code=EXIT_NO_TOOL,
             root=True,
         ),
     ]

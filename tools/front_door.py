@@ -279,6 +279,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "check": Target(DEVELOPERS, "run the quick tests, without root"),
     "test": Target(DEVELOPERS, "run the tests that CI runs", (), {}, "always"),
     "test-all": Target(DEVELOPERS, "run all tests", (), {}, "always"),
+    "test-all-setup": Target(DEVELOPERS, "install what only test-all uses"),
     "test-setup": Target(DEVELOPERS, "install what only tests use (browser, tshark)"),
     "test-frameworks": Target(DEVELOPERS, "test the controller on os-ken's variants and on Ryu"),
     "test-container": Target(

@@ -11,6 +11,7 @@ install: arguments
 uninstall: arguments
 	@tools/install uninstall --prefix "$$PREFIX" --destdir "$$DESTDIR"
 deb: arguments
+	@{ command -v dpkg-buildpackage && command -v dh; } >/dev/null || ansible/setup --tags deb
 	@tools/deb
 bundle: arguments
 	@tools/bundle

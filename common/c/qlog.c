@@ -77,9 +77,9 @@ void qlog_event(struct qlog *q, const char *name, const char *fields, ...)
     va_start(values, fields);
     int more = vsnprintf(record + n, sizeof record - (size_t)n, fields, values);
     va_end(values);
-    if (more < 0 || (size_t)(n + more) + 4 > sizeof record)
+    size_t end = (size_t)n + (size_t)more;
+    if (more < 0 || end + 4 > sizeof record)
         return;
-    size_t end = (size_t)(n + more);
     record[end++] = '}';
     record[end++] = '}';
     record[end++] = '\n';
