@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -15,6 +16,9 @@ from experiments.design.conditions import Conditions, handicap
 from experiments.design.expansion import CellSpec, expand
 from experiments.design.networks import Networks
 from experiments.design.spec import ExperimentSpec, SpecErrors, load_as
+from topologies.model.wire_plan import DISCIPLINES
+from virtual.guest import GuestSpec, run_guest
+from virtual.kernel_build import Kernel
 
 HEAD = """
 name: own
@@ -120,3 +124,19 @@ def test_a_stop_is_as_long_as_asked() -> None:
     found = stop.read_back("first", "native").found
     assert isinstance(found, float)
     assert 0.4 <= found < 0.6
+
+
+@pytest.mark.emulated
+def test_a_guest_has_every_discipline(kernel: Kernel) -> None:
+    """`aqm: [codel, pie]` failed in virtual time: the guest's kernel had FQ-CoDel alone."""
+    tries = [
+        f"tc qdisc replace dev lo root {kind} limit 100 {mark}"
+        for kind in DISCIPLINES
+        for mark in ("ecn", "noecn")
+    ]
+    script = "ip link set lo up; " + "; ".join(f"{each} && tc qdisc show dev lo" for each in tries)
+    out, err = io.BytesIO(), io.BytesIO()
+    code, _ = run_guest(kernel, GuestSpec(argv=("sh", "-c", script)), stdout=out, stderr=err)
+    found = [line.split()[1] for line in out.getvalue().decode().splitlines()]
+    assert (code, err.getvalue()) == (0, b"")
+    assert found == [kind for kind in DISCIPLINES for _ in range(2)]

@@ -112,6 +112,12 @@ def test_blocks_that_came_twice() -> None:
         assert statuses(receivers=found) == {"blocks received twice": status}
 
 
+def test_repairs_by_multicast_bring_a_block_to_all_again() -> None:
+    found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
+    for repair in ("blocks", "multicast"):
+        assert "blocks received twice" not in statuses(receivers=found, repair=repair)
+
+
 def test_a_receiver_that_is_told_to_ask_too_soon() -> None:
     """Below 1 the timer ends while the product is being sent: who sets f_rcv so wants to see it."""
     found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}

@@ -197,8 +197,8 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
     text = f"{total} of {blocks}" + "".join(f"; {h} {n}" for h, n in list(twice.items())[:8])
     if on_purpose:
         text += f"; {evidence.paused}, which stands still on purpose, {on_purpose}"
-    if evidence.repair == "blocks":
-        text += "; a block that one lacks comes to all again"
+    if evidence.repair in ("blocks", "multicast"):  # with parity too, where blocks cost less
+        text += "; a block that one lacks may come to all again"
         return [Check(name, "pass", None, total, text)]
     if evidence.f_rcv < 1:  # equation 2: tau_rcv ends before the product does
         text += f"; f_rcv {evidence.f_rcv:g} asks for blocks that are on their way"
