@@ -471,9 +471,9 @@ def _shown(path: Path) -> Path:
 
 def _newest() -> Path:
     from experiments.cells.run_directory import latest_run
-    from experiments.runs.runner import RunError
+    from experiments.design.spec import UsageError
 
     found = latest_run(RUNS)
     if found is None:
-        raise RunError("found no run; valid: `make experiment-lossy` first")
+        raise UsageError("found no run; valid: `make experiment-lossy` first")
     return found

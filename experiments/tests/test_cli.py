@@ -167,7 +167,7 @@ def test_a_plan_of_a_thousand_repeats_is_shown_at_once(
 
 
 def test_report_without_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "found no run" in fails(["report"], 1, capsys)
+    assert "found no run" in fails(["report"], 2, capsys)
     assert "valid: a run directory" in fails(["report", str(tmp_path)], 2, capsys)
 
 

@@ -101,10 +101,12 @@ void pq_evict(struct pq *q, uint32_t slot)
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     const struct timeval *creation = &q->slots[slot].info.creation;
-    int64_t age_us; /* creation times come from the network */
+    int64_t age_us, rest_us; /* creation times come from the network */
     if (__builtin_sub_overflow((int64_t)now.tv_sec, (int64_t)creation->tv_sec, &age_us) ||
         __builtin_mul_overflow(age_us, INT64_C(1000000), &age_us) ||
-        __builtin_add_overflow(age_us, now.tv_nsec / 1000 - creation->tv_usec, &age_us) ||
+        __builtin_sub_overflow((int64_t)(now.tv_nsec / 1000), (int64_t)creation->tv_usec,
+                               &rest_us) ||
+        __builtin_add_overflow(age_us, rest_us, &age_us) ||
         age_us < 0)
         age_us = 0;
     if (h->min_residence_us < 0 || age_us < h->min_residence_us) {

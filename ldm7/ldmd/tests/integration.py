@@ -9,6 +9,7 @@ bridges in their own namespace. Only namespaces and processes made here are touc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -228,9 +229,28 @@ class Servers:
         found, todo = [], [self.running[host].pid]
         while todo:
             pid = todo.pop()
-            found.append(pid)
-            todo += [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+            with contextlib.suppress(OSError):  # it has ended
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                found.append(pid)
+                todo += [int(child) for child in children]
         return found
+
+    def running_command(self, host: str, name: str) -> int:
+        """Wait for a descendant that runs this command: its child is called ldmd until then."""
+
+        def found() -> list[int]:
+            pids = self.descendants(host)
+            return [p for p in pids if command_name(p) == name]
+
+        wait_for(name, lambda: bool(found()))
+        return found()[0]
+
+
+def command_name(pid: int) -> str:
+    """Return what a process runs; empty: it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
 
 
 def mixed_sizes(n: int, tiny: bool = True) -> list[int]:
@@ -449,18 +469,15 @@ def case_exec(servers: Servers) -> None:
     witness = servers.work / "witness"
     servers.start("s", f'EXEC "touch \\"{witness}\\""\nEXEC "sleep 600"\n')
     wait_for("effect of EXEC", witness.exists)
-    wait_for("two processes", lambda: len(servers.descendants("s")) == 2)
-    sleeper = servers.descendants("s")[1]
+    sleeper = servers.running_command("s", "sleep")
     expect("started again" not in servers.log("s"), "what succeeded is started again")
     os.kill(sleeper, signal.SIGKILL)
     again = '"sleep" is started again in 1 s'
     wait_for("a second start", lambda: again in servers.log("s"))
-    wait_for("another process", lambda: len(servers.descendants("s")) == 2)
-    sleeper = servers.descendants("s")[1]
+    sleeper = servers.running_command("s", "sleep")
     os.kill(sleeper, signal.SIGKILL)
     wait_for("back-off", lambda: again.replace("1 s", "2 s") in servers.log("s"))
-    wait_for("a third process", lambda: len(servers.descendants("s")) == 2)
-    sleeper = servers.descendants("s")[1]
+    sleeper = servers.running_command("s", "sleep")
     servers.stop("s")
     expect(not Path(f"/proc/{sleeper}").exists(), "EXEC child survives SIGTERM of ldmd")
     servers.start("s", f'EXEC "ls {servers.work}/none"\n')

@@ -335,6 +335,11 @@ static void test_reset(void **state)
     old.signature.bytes[9] = 1;
     assert_int_equal(pq_insert(q, &old, zeros), PQ_OK);
     assert_int_equal(put(q, 3, 4096), PQ_OK);
+    /* Its microseconds alone, evicted when the next one needs its room */
+    old.creation = (struct timeval){.tv_usec = INT64_MIN};
+    old.signature.bytes[9] = 2;
+    assert_int_equal(pq_insert(q, &old, zeros), PQ_OK);
+    assert_int_equal(put(q, 10, 4096), PQ_OK);
     pq_close(reader);
     pq_close(q);
     /* The machine stopped while a writer was there: of another run. */
