@@ -104,7 +104,8 @@ def absent_programs(names: Iterable[str], build: Path = BUILD) -> str | None:
         return None
     if IN_CHECKOUT:
         text = ", ".join(PROGRAMS[name] for name in lacking)
-        return f"found no program {text} in {build}; valid: build them with `make build`"
+        valid = "build them with `make build` in the checkout"
+        return f"found no program {text} in {build}; valid: {valid}"
     return (
         f"found no program {', '.join(lacking)} in {build}; valid: install the C programs "
         f"(the package downpour, or `make install`), or name their directory by {VARIABLE}"

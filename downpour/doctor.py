@@ -53,7 +53,7 @@ def _c_programs() -> Finding:
     program = relay_program()
     if program.exists():
         return Finding(OK, "built", str(BUILD))
-    return Finding(ADVICE, "not built", "the first run builds them, or: make build")
+    return Finding(ADVICE, "not built", "make experiment-NAME builds them, or: make build")
 
 
 def _python() -> str:

@@ -576,7 +576,8 @@ def test_a_queue_that_cannot_hold_the_largest_product(tmp_path: Path) -> None:
 
 def test_missing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    with pytest.raises(runner.RunError, match="ldm7/pqinsert.*valid: build them with `make build`"):
+    expected = "ldm7/pqinsert.*valid: build them with `make build` in the checkout"
+    with pytest.raises(runner.RunError, match=expected):
         runner.check_machine(runner.plan(spec(tmp_path)), tmp_path, build=tmp_path)
 
 
