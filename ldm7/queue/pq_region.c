@@ -106,8 +106,7 @@ void pq_evict(struct pq *q, uint32_t slot)
         __builtin_mul_overflow(age_us, INT64_C(1000000), &age_us) ||
         __builtin_sub_overflow((int64_t)(now.tv_nsec / 1000), (int64_t)creation->tv_usec,
                                &rest_us) ||
-        __builtin_add_overflow(age_us, rest_us, &age_us) ||
-        age_us < 0)
+        __builtin_add_overflow(age_us, rest_us, &age_us) || age_us < 0)
         age_us = 0;
     if (h->min_residence_us < 0 || age_us < h->min_residence_us) {
         h->min_residence_us = age_us;
