@@ -10,7 +10,7 @@ install: arguments
 	@tools/install install $(INSTALL_ARGS)
 uninstall: arguments
 	@tools/install uninstall --prefix "$$PREFIX" --destdir "$$DESTDIR"
-deb: arguments
+deb: setup
 	@{ command -v dpkg-buildpackage && command -v dh; } >/dev/null || ansible/setup --tags deb
 	@tools/deb
 bundle: arguments
