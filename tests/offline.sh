@@ -5,7 +5,7 @@
 #   tests/offline.sh [BUNDLE]    (root; needs debootstrap; some minutes)
 # Without BUNDLE it is made first. MIRROR=, ROOTFS=: as of tests/deb.sh.
 set -euo pipefail
-command -v debootstrap >/dev/null ||
+{ [ -n "${ROOTFS:-}" ] || command -v debootstrap; } >/dev/null ||
   { echo "tests/offline.sh: SKIPPED: found no debootstrap; valid: after ansible/setup --tags deb"; exit 77; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [ "$(id -u)" = 0 ] || { echo "tests/offline.sh: found user id $(id -u); valid: root" >&2; exit 2; }
