@@ -42,6 +42,7 @@ class Wire:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Open vSwitch
         self._writing = threading.Lock()  # a message at a time
         self._is_tls = isinstance(connection, ssl.SSLSocket)
         self._tls = threading.Lock()
