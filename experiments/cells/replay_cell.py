@@ -322,6 +322,7 @@ class CellRun(CellBase):
         """Have TCP ask for explicit congestion notification (RFC 3168) at every host."""
         for host in (self.publisher, *self.subscribers):
             self.run(host, ["sysctl", "-q", "-w", f"{TCP_ECN}=1"])
+            self.fidelity.asked.things[f"{host} sysctl ipv4/tcp_ecn"] = "1"
             self.settings.append(
                 Setting(f"{host} {TCP_ECN}", "1", self.run(host, ["sysctl", "-n", TCP_ECN]).strip())
             )

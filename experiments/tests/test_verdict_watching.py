@@ -53,12 +53,20 @@ def test_what_is_not_as_planned_or_changes(seen: InventorySeen | None, name: str
         ({"lost": 5}, "packets lost on the way"),
         ({"changed": 1}, "packets unchanged"),
         ({"marked": 1}, "packets unchanged"),
+        ({"congestion_marks": 1}, "packets unchanged"),
         ({"hops": 1}, "packets unchanged"),
         ({"fragments": 1}, "packets unchanged"),
     ],
 )
 def test_what_becomes_of_packets(changes: dict[str, int], name: str) -> None:
     assert statuses(flights=[flight(), flight(**changes)]) == {name: "fail"}
+
+
+def test_marks_are_no_change_where_queues_are_to_mark() -> None:
+    marked = [flight(congestion_marks=9)]
+    assert statuses(flights=marked, marks_asked=True) == {}
+    also_else = [flight(congestion_marks=9, marked=1)]
+    assert statuses(flights=also_else, marks_asked=True) == {"packets unchanged": "fail"}
 
 
 @pytest.mark.parametrize(
@@ -123,6 +131,13 @@ def test_a_receiver_that_is_told_to_ask_too_soon() -> None:
     found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
     assert "blocks received twice" not in statuses(receivers=found, f_rcv=0.5)
     assert statuses(receivers=found, f_rcv=1.0) == {"blocks received twice": "fail"}
+
+
+def test_full_queues_hold_blocks_back() -> None:
+    """A queue of seconds brings a block after its repair."""
+    found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
+    full = statuses(receivers=found, congested=frozenset({"sw/sw-p3"}))
+    assert "blocks received twice" not in full
 
 
 def test_the_interface_that_does_not_add_up_is_named() -> None:

@@ -141,6 +141,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
             evidence.flights_unseen,
             evidence.clock,
             congested=bool(evidence.congested),
+            marks_asked=evidence.marks_asked,
             branches_change=evidence.branches_change,
         ).checks(),
         clock_check(evidence),

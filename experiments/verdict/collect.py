@@ -110,6 +110,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
         congested=congested(network) if _has_full_queues(cell) else frozenset(),
+        marks_asked=cell.conditions.ecn == "mark",
         paused=everyone[0] if cell.pauses_first else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,

@@ -85,6 +85,7 @@ class Evidence:
     loss_burst_packets: float = 1.0  # asked mean length of a burst of losses
     bursts: Mapping[str, BurstCount] = field(default_factory=dict)  # empty: independent losses
     congested: frozenset[str] = frozenset()  # "<node>/<interface>" that competing flows fill
+    marks_asked: bool = False  # queues are to mark ECN-capable packets
     paused: str | None = None  # whose programs are stopped for a part of each second
     contents: Sequence[ContentCheck] = ()
     drained: bool = True

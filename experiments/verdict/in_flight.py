@@ -61,6 +61,7 @@ class FlightSeen:
     strangers: int
     asked: Way | None
     blocks: Sequence[Block]
+    congestion_marks: int = 0  # ECN-capable packets that a queue marked
 
     @property
     def name(self) -> str:
@@ -96,6 +97,7 @@ class InFlight:
     unseen: int  # packets of the sample that the watcher missed
     clock: Clock
     congested: bool  # competing flows fill queues
+    marks_asked: bool = False  # queues are to mark ECN-capable packets
     branches_change: bool = False  # what is sent to a subscriber that left does not arrive
 
     def checks(self) -> list[Check]:
@@ -189,6 +191,10 @@ class InFlight:
                 for n, what in (
                     (f.changed, "with other bytes"),
                     (f.marked, "with another ECN or traffic class field"),
+                    (
+                        0 if self.marks_asked else f.congestion_marks,
+                        "marked as congested (ECN)",
+                    ),
                     (f.fragments, "in fragments"),
                 )
                 if n

@@ -203,6 +203,9 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
     if evidence.f_rcv < 1:  # equation 2: tau_rcv ends before the product does
         text += f"; f_rcv {evidence.f_rcv:g} asks for blocks that are on their way"
         return [Check(name, "pass", None, total, text)]
+    if evidence.congested:
+        text += "; full queues hold blocks back until after their repair"
+        return [Check(name, "pass", None, total, text)]
     return [Check(name, TWICE.status(share), 0, total, text)]
 
 

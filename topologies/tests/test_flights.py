@@ -102,6 +102,7 @@ def test_what_leaves_twice_may_come_twice() -> None:
     ("arrived", "what"),
     [
         (packet(1, tos=3), "marked"),
+        (packet(1, tos=2), "marked"),  # a queue does not make a packet ECN-capable
         (packet(1, ttl=7), "hops"),
         (packet(1, body=b"y"), "changed"),
     ],
@@ -109,6 +110,22 @@ def test_what_leaves_twice_may_come_twice() -> None:
 def test_what_is_written_into_a_packet(arrived: bytes, what: str) -> None:
     found = fly(*sent(1), (1, 19, arrived))["p", "q"]
     assert [n for n in ("marked", "hops", "changed") if getattr(found, n)] == [what]
+
+
+@pytest.mark.parametrize(
+    ("left", "arrived", "what"),
+    [
+        (0b10, 0b11, "congestion_marks"),  # ECT(0) to CE: RFC 3168, section 5
+        (0b01, 0b11, "congestion_marks"),
+        (0x2A, 0x2B, "congestion_marks"),  # the DSCP stays
+        (0x2A, 0x03, "marked"),  # and here does not
+        (0b11, 0b10, "marked"),  # nobody takes a mark back
+        (0b10, 0b00, "marked"),
+    ],
+)
+def test_a_queue_marks_what_is_capable_of_it(left: int, arrived: int, what: str) -> None:
+    seen = fly((0, 0, packet(1, tos=left)), (1, 19, packet(1, tos=arrived)))["p", "q"]
+    assert [n for n in ("marked", "congestion_marks") if getattr(seen, n)] == [what]
 
 
 def test_a_packet_that_nobody_sent() -> None:
