@@ -280,6 +280,7 @@ def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
         "trace": options.trace,
         "seed": options.seed,
         "queue_bytes": options.queue_bytes,
+        "monitor": options.monitor,
     }
     spec = load(find(name))
     chosen = at_level(spec, options.level)
@@ -393,8 +394,7 @@ def _captures(options: RunChoices, planned: Sequence[Planned]) -> Captures:
     from experiments.cells.sysstat import SAMPLES
     from experiments.design.spec import UsageError
 
-    both = ["counters", "minutes"] if options.monitor else []
-    samples = tuple(dict.fromkeys([*options.sample, *both]))
+    samples = tuple(dict.fromkeys(options.sample))
     if wrong_samples := [name for name in options.sample if name not in SAMPLES]:
         raise UsageError(f"--sample: {unknown('sample', wrong_samples[0], SAMPLES)}")
     captures = Captures(tuple(options.capture), options.capture_bytes, options.snap_bytes, samples)

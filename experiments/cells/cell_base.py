@@ -274,7 +274,7 @@ class CellBase:
         shutil.copy(path, self.logs / path.name)
         address = configs.ldm_address(self.network.host(host), self.cell)
         log = self.log(name)
-        events = self.logs.parent / EVENTS / name if "events" in self.job.captures.samples else None
+        events = self.logs.parent / EVENTS / name if "events" in self.job.samples else None
         if events is not None:
             events.mkdir(parents=True, exist_ok=True)
         argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path, events)
@@ -337,14 +337,12 @@ class CellBase:
         """sysstat's programs, ps and the shapers at the publisher, and what the emulation does,
         until `stack` ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
         most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
-        sysstat = Sysstat(
-            self.emulation, self.logs, self.job.captures.samples, self._daemon_pids, self.end
-        )
+        sysstat = Sysstat(self.emulation, self.logs, self.job.samples, self._daemon_pids, self.end)
         stack.callback(sysstat.stop)
         hosts = [host.name for host in self.network.hosts]
         sysstat.start(self.publisher, hosts, every, max(2, round(most / every)))
         sampled: dict[str, Callable[[], str]] = {"ps.log": self._ps}
-        if "counters" in self.job.captures.samples:
+        if "counters" in self.job.samples:
             sampled[counters_log.FILE] = counters_log.CountersLog(self.queues).sample
         for name, (interface, classid) in shapers.items():
             sampled[name] = partial(self._shaper, interface, classid)

@@ -16,6 +16,7 @@ from experiments.design.trace_input import TraceInfo
 
 # The phase that a cell reports when its products begin to flow.
 REPLAYING: Final = "replaying the trace"
+MONITORED: Final = ("counters", "minutes")  # samples of a cell with a monitor
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,12 @@ class Job:
     keep_work: bool
     digest: str
     captures: Captures = NO_CAPTURES
+
+    @property
+    def samples(self) -> frozenset[str]:
+        """Return what the cell records beside the publisher's sar (sysstat.py)."""
+        watched = MONITORED if self.cell.conditions.monitor == "on" else ()
+        return frozenset((*self.captures.samples, *watched))
 
     def to_json(self) -> str:
         """Return the text of JOB.json."""

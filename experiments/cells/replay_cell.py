@@ -79,7 +79,7 @@ class CellRun(CellBase):
         self._to_cut = handoff_of(network) if self.cell.cut != "none" else None
         self._cut: Link | None = None
         self.monitor: MinuteRecords | None = None
-        if "minutes" in job.captures.samples and self.multicast:
+        if "minutes" in job.samples and self.multicast:
             self.monitor = MinuteRecords(emulation, network, job.build, self.queues, out)
 
     @property

@@ -56,13 +56,14 @@ def by_receiver(fixed: Parameters, m: int) -> ByReceiver:
 
 
 def conditions(fixed: Parameters, m: int) -> Conditions:
-    """Return the queues and the first receiver."""
+    """Return the queues, the first receiver and the monitor."""
     return Conditions(
         aqm=fixed.aqm,
         ecn=fixed.ecn,
         tcp=fixed.tcp or "",
         first_receiver=fixed.first_receiver,
         b_rcv_i_bytes=fixed.b_rcv_i and fixed.b_rcv_i[:m],
+        monitor=fixed.monitor,
     )
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a cell's surroundings do: queues that manage themselves, marks instead of losses, the
-congestion control of TCP, and a first receiver that is worse off than the others. Pure."""
+congestion control of TCP, a first receiver that is worse off than the others, and a monitor that
+watches. Pure."""
 
 from __future__ import annotations
 
@@ -65,6 +66,7 @@ class Conditions:
     tcp: str = ""  # the only congestion control; empty: the first of tcp_congestion_control
     first_receiver: str = AS_OTHERS
     b_rcv_i_bytes: tuple[int, ...] | None = None  # by receiver; None: b_rcv at all
+    monitor: str = "off"  # off, on
 
     @property
     def first(self) -> Handicap:

@@ -16,3 +16,4 @@ class Overrides(TypedDict, total=False):
     trace: str | None
     seed: int | None
     queue_bytes: int | None
+    monitor: bool  # of every cell

@@ -60,6 +60,7 @@ Repair = Literal["unicast", "multicast", "blocks"]
 Aqm = Literal["fifo", "codel", "fq-codel", "pie"]
 Ecn = Literal["drop", "mark"]
 Tcp = Literal["ctcp", "cubic", "bbr", "reno"]
+Monitor = Literal["off", "on"]
 Clocks = Literal["any", "native", "virtual"]
 Truth = Annotated[bool, Field(strict=True)]
 Receivers = Annotated[int, Field(strict=True, ge=1, le=MAX_RECEIVERS)]
@@ -205,6 +206,7 @@ class Factors(Block):
     aqm: tuple[Aqm, ...] | None = Field(default=None, min_length=1)
     ecn: tuple[Ecn, ...] | None = Field(default=None, min_length=1)
     tcp: tuple[Tcp, ...] | None = Field(default=None, min_length=1)
+    monitor: tuple[Monitor, ...] | None = Field(default=None, min_length=1)
 
 
 BASE_FACTORS: Final = ("protocol", "receivers", "rate_bps", "loss")
@@ -256,6 +258,7 @@ PARAMETER_FACTORS: Final = {
     "aqm": "",
     "ecn": "",
     "tcp": "",
+    "monitor": "monitor-",
 }
 
 
@@ -491,6 +494,9 @@ class Parameters(Block):
     )
     tcp: Tcp | None = Field(
         None, description="the only congestion control, instead of tcp_congestion_control"
+    )
+    monitor: Monitor = Field(
+        "off", description="on: record what ldmd counts, and send minute records to a monitor"
     )
     b_rcv_i: tuple[SizeBytes, ...] | None = Field(
         None, min_length=1, description="b_rcv of each receiver"

@@ -518,7 +518,12 @@ def override(spec: S, given: Overrides) -> S:
     if (size := given.get("queue_bytes")) is not None:
         if size < 1_000_000:
             errors.append(_option("--queue-bytes", size, "at least 1000000 bytes"))
-        changes["parameters"] = parameters.model_copy(update={"q_snd": size})
+        parameters = parameters.model_copy(update={"q_snd": size})
+    if given.get("monitor"):
+        parameters = parameters.model_copy(update={"monitor": "on"})
+        if isinstance(spec, ExperimentSpec) and any(block.monitor for block in spec.factors):
+            errors.append(_option("--monitor", "factor monitor", "without it: cells vary it"))
+    changes["parameters"] = parameters
     if given.get("trace") is not None:
         changes["trace"] = str(given["trace"])
     if errors:

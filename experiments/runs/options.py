@@ -89,6 +89,13 @@ class Overrides(BuildOptions):
             parser=size_bytes, metavar="N", help="Size of the sender's product queue (paper: 5GB)."
         ),
     ] = None
+    monitor: Annotated[
+        bool,
+        typer.Option(
+            "--monitor",
+            help="Same as --sample counters --sample minutes; in experiments the factor `monitor`.",
+        ),
+    ] = False
 
 
 @dataclass(kw_only=True)
@@ -146,9 +153,6 @@ class RunChoices(Overrides):
             "as qlog). It costs processor time, which the verdict counts.",
         ),
     ] = field(default_factory=list)
-    monitor: Annotated[
-        bool, typer.Option("--monitor", help="Same as --sample counters --sample minutes.")
-    ] = False
     capture: Annotated[
         list[str],
         typer.Option(

@@ -237,6 +237,7 @@ FACTORS: dict[str, Factor] = {
             "tcp", "TCP's congestion control", "", names=("ctcp", "cubic", "bbr", "reno"),
             valid="ctcp, cubic, bbr or reno",
         ),
+        Factor("monitor", "Monitor", "monitor", names=("off", "on"), valid="off or on"),
         Factor("stay_s", "Mean length of a session", "stay", "s", valid="seconds, 0 or more"),
         Factor("away_s", "Mean time between sessions", "away", "s", valid="seconds, 0 or more"),
         Factor(

@@ -198,6 +198,7 @@ class Where(Block):
     aqm: Annotated[Levels | None, BeforeValidator(_levels("aqm")), _SCHEMA] = None
     ecn: Annotated[Levels | None, BeforeValidator(_levels("ecn")), _SCHEMA] = None
     tcp: Annotated[Levels | None, BeforeValidator(_levels("tcp")), _SCHEMA] = None
+    monitor: Annotated[Levels | None, BeforeValidator(_levels("monitor")), _SCHEMA] = None
     stay_s: Annotated[Levels | None, BeforeValidator(_levels("stay_s")), _SCHEMA] = None
     away_s: Annotated[Levels | None, BeforeValidator(_levels("away_s")), _SCHEMA] = None
     killed: Annotated[Levels | None, BeforeValidator(_levels("killed")), _SCHEMA] = None
