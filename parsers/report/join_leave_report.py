@@ -25,6 +25,7 @@ from parsers.report.document import (
     Table,
 )
 from parsers.report.figures import Drawn
+from parsers.report.input_section import input_section
 from parsers.report.sections import verdict_table
 from parsers.report.sweep_sections import (
     banner,
@@ -40,7 +41,7 @@ def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
     manifest, cells = found.manifest.raw, found.cells
     conditions = conditions_section(manifest, [c.cell for c in cells])
     about = [
-        _input(cells, found.complaints),
+        input_section(cells, found.complaints),
         repeat_section(manifest, run),
         provenance_section(manifest),
     ]
@@ -270,23 +271,3 @@ def _verdict(cell: JoinLeaveMetrics) -> Section:
         sentence = f"{cell.cell.cell}: no verdict.json; nothing confirms this cell."
         return Section("Verdict", (sentence,))
     return Section("Verdict", (), (verdict_table(cell.cell.cell, cell.verdict),))
-
-
-def _input(cells: Sequence[JoinLeaveMetrics], complaints: Sequence[str]) -> Section:
-    sentences = [f"{c}." for c in complaints]
-    for cell in cells:
-        name = cell.cell.cell
-        sentences += [f"{name}: {item} is missing." for item in cell.missing]
-        sentences += [f"{name}: {problem}" for problem in cell.problems[:LISTED]]
-        texts: dict[str, int] = {}
-        for notices in cell.notices.values():
-            for notice in notices:
-                text = f"{notice.prog} {notice.level}: {notice.message[:200]}"
-                texts[text] = texts.get(text, 0) + 1
-        listed = sorted(texts.items(), key=lambda item: -item[1])
-        sentences += [f"{name}: {count} x {text}" for text, count in listed[:LISTED]]
-        if len(listed) > LISTED:
-            sentences.append(f"{name}: {len(listed) - LISTED} more kinds of warnings in the logs.")
-    if not sentences:
-        sentences.append("All files were there, and every log line was understood.")
-    return Section("Input: what was missing, malformed or warned about", tuple(sentences))

@@ -32,6 +32,7 @@ from parsers.report.document import (
 from parsers.report.drawing import Plot
 from parsers.report.figures import Drawn
 from parsers.report.fmtp_section import fmtp_section
+from parsers.report.input_section import input_section
 from parsers.report.latency import latency_section
 from parsers.report.protocols_section import protocols_section
 from parsers.report.sweep_sections import (
@@ -472,31 +473,6 @@ def _further_table(group: Group) -> Table:
     return Table("", header, rows, frozenset({"Metric", "Source"}))
 
 
-def _input_section(cells: Sequence[CellMetrics], complaints: Sequence[str]) -> Section:
-    sentences = [f"{c}." for c in complaints]
-    for cell in cells:
-        name = cell.cell.cell
-        for item in cell.missing:
-            sentences.append(f"{name}: {item} is missing.")
-        for problem in cell.problems[:LISTED]:
-            sentences.append(f"{name}: {problem}")
-        if len(cell.problems) > LISTED:
-            sentences.append(f"{name}: {len(cell.problems) - LISTED} more lines not understood.")
-        notices = cell.notices
-        for notice in notices[:LISTED]:
-            sentences.append(f"{name}: {notice.prog} {notice.level}: {notice.message[:200]}")
-        if len(notices) > LISTED:
-            sentences.append(
-                f"{name}: {len(notices) - LISTED} more warnings and errors in the logs."
-            )
-    if not sentences:
-        sentences.append(
-            "All files were there, every log line was understood, and none is an unexplained"
-            " warning."
-        )
-    return Section("Input: what was missing, malformed or warned about", tuple(sentences))
-
-
 def _banner(cells: Sequence[CellMetrics]) -> Banner:
     verdict = worst_verdict(cells)
     lines = different_clocks(cells)
@@ -562,7 +538,7 @@ def build_report(
     unused = unused_sections(found)
     about = [
         *([model] if model is not None else []),
-        _input_section(cells, found.complaints),
+        input_section(cells, found.complaints),
         repeat_section(manifest, run),
         provenance_section(manifest),
     ]

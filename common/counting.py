@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of things in messages: `1 cell`, `2 cells`."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return `number` and the noun that fits; `plural` where that is not `noun` with an s."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
