@@ -130,6 +130,7 @@ def experiments_command() -> int:
 @command(app, "report", told=told, panel=EXPERIMENTS)
 def report_command(options: ReportOptions) -> int:
     """Write and print a run's report again, or compare runs."""
+    from experiments.cells.run_directory import no_run
     from experiments.runs import runner
 
     runs = options.runs or []
@@ -145,9 +146,7 @@ def report_command(options: ReportOptions) -> int:
         )
     found = runs[0] if runs else _newest()
     if not (found / "cells").is_dir():
-        raise Failure(
-            f"{PROGRAM}: found {found}; valid: a run directory, runs/EXPERIMENT/STAMP", EXIT_USAGE
-        )
+        raise Failure(f"{PROGRAM}: {no_run(found, RUNS)}", EXIT_USAGE)
     return runner.report(found, include_invalid=options.include_invalid, full=options.full)
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from common.files import PARTIAL, write_json, write_text
+from common.places import RUNS
 
 __all__ = ["RunDirectory", "write_json", "write_text"]
 
@@ -160,6 +161,13 @@ def remove_partial(partial: Path) -> None:
     """Remove a partial run and its lock."""
     shutil.rmtree(partial, ignore_errors=True)
     _lock_of(partial).unlink(missing_ok=True)
+
+
+def no_run(path: Path, runs: Path = RUNS) -> str:
+    """Return the message that `path` is no run directory: where it would be, and what is valid."""
+    meant = runs.parent / path  # as from the directory above runs/
+    valid = meant if (meant / "cells").is_dir() else f"a run directory, {runs}/EXPERIMENT/STAMP"
+    return f"found no run in {path.absolute()}; valid: {valid}"
 
 
 def latest_run(root: Path, experiment: str | None = None) -> Path | None:

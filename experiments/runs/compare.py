@@ -23,7 +23,7 @@ from typing import Any, Final
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.terminal import columns, is_ascii_only
-from experiments.cells.run_directory import write_json
+from experiments.cells.run_directory import no_run, write_json
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
 from parsers.measure.agreement import agreement
@@ -100,9 +100,7 @@ def find_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
     seen: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
-            raise NotComparable(
-                f"found {path}, which is not a directory; valid: runs/EXPERIMENT/STAMP"
-            )
+            raise NotComparable(no_run(path))
         if (same := seen.get(path.resolve())) is not None:
             raise NotComparable(f"found {path}, the same run as {same}; valid: each run once")
         seen[path.resolve()] = path

@@ -24,6 +24,7 @@ from common.command_line import PROGRAM, given_arguments
 from common.contracts import FAITHFUL, INVALID
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.places import RUNS
+from experiments.cells.run_directory import no_run
 from experiments.design.parameters import trace_label
 from experiments.design.spec import (
     GENERATED,
@@ -85,7 +86,7 @@ def read(run: Path) -> Original:
         if not isinstance(raw, dict):
             raise ValueError("not an object")
     except FileNotFoundError:
-        raise UsageError(f"{path}: found nothing; valid: a run, runs/EXPERIMENT/STAMP") from None
+        raise UsageError(no_run(run)) from None
     except ValueError as error:
         raise UsageError(f"{path}: not a manifest: {error}") from None
     if missing := [k for k in ("spec", "cells", "traces", "order", "programs") if k not in raw]:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
+from experiments.cells.run_directory import no_run
 from experiments.runs import digests
 from experiments.runs.options import VerifyOptions
 from parsers.base.jsonfiles import BadFile
@@ -157,7 +158,7 @@ def main(options: VerifyOptions) -> int:
 
     try:
         if not (options.run / "cells").is_dir():
-            raise BadFile(f"found {options.run}; valid: a run directory, runs/EXPERIMENT/STAMP")
+            raise BadFile(no_run(options.run))
         checked = verify(options.run, progress)
     except BadFile as error:
         print(f"verify: {error}", file=sys.stderr)

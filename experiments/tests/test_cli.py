@@ -70,7 +70,7 @@ def fails(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -
         (["run", "lossy", "--only", "receivers=٨"], "found '٨' in 'receivers=٨'; valid: receivers"),
         (["run", "lossy", "--trace", "/dev/zero"], "/dev/zero:1: found no regular file"),
         (["run", "lossy", "--queue-bytes", "1MB", "--dry-run"], "found a sender queue of 1000000"),
-        (["report", "/nonexistent"], "found /nonexistent; valid: a run directory"),
+        (["report", "/nonexistent"], "found no run in /nonexistent; valid: a run directory"),
         (["report", "/nonexistent", "/other"], "/nonexistent"),
         (["verify", "/nonexistent"], "/nonexistent"),
         (["repeat", "/nonexistent"], "/nonexistent"),
@@ -169,6 +169,19 @@ def test_a_plan_of_a_thousand_repeats_is_shown_at_once(
 def test_report_without_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "found no run" in fails(["report"], 2, capsys)
     assert "valid: a run directory" in fails(["report", str(tmp_path)], 2, capsys)
+
+
+def test_a_run_that_is_named_from_another_directory(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    asked = f"{runs.name}/losses/1"
+    text = fails(["report", asked], 2, capsys)
+    assert f"found no run in {tmp_path}/own/{asked}; valid: a run directory, {runs}/EXP" in text
+    (runs / "losses/1/cells").mkdir(parents=True)
+    text = fails(["report", asked], 2, capsys)
+    assert f"found no run in {tmp_path}/own/{asked}; valid: {runs}/losses/1" in text
 
 
 def test_clean_removes_leftovers_only(runs: Path) -> None:

@@ -168,7 +168,7 @@ def test_bad_input_is_one_message_and_nothing_is_written(tmp_path: Path, capsys:
     other = run(tmp_path, "2", SyntheticCell("ldm6"))
     file = tmp_path / "c.json"
     absent = tmp_path / "absent"
-    assert f"found {absent}, which is not a directory; valid: runs/" in bad(capsys, good, absent)
+    assert f"found no run in {absent}; valid: a run directory" in bad(capsys, good, absent)
     assert f"found {alias}, the same run as {good}" in bad(capsys, good, alias)
     assert "no cells/<cell>/ in it" in bad(capsys, good, tmp_path)
     assert "no two cells under the same conditions" in bad(capsys, good, other, "--json", file)

@@ -168,7 +168,7 @@ def test_unusable_manifests(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "manifest.json").write_text(text)
     with pytest.raises(UsageError, match=expected):
         read(tmp_path)
-    with pytest.raises(UsageError, match="found nothing; valid: a run"):
+    with pytest.raises(UsageError, match="found no run in .*; valid: a run"):
         read(tmp_path / "none")
 
 
