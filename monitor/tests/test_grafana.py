@@ -205,6 +205,19 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_prometheus_accepts_the_configurations() -> None:
+    """With the rules that they name."""
+    need("promtool")
+    for name in ("prometheus-site.yml", "scrape.yml"):
+        done = subprocess.run(
+            ["promtool", "check", "config", str(GRAFANA / name)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_server_that_is_none_is_one_line() -> None:
     for url in ("ftp://a", "localhost:8428", "http://", "http://a?b=c"):
         with pytest.raises(PushError, match="valid: http://HOST:PORT"):
