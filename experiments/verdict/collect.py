@@ -109,8 +109,7 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         branches_change=cell.protocol == "m2c",
         loss_burst_packets=cell.loss_burst_packets,
         bursts=_bursts(cell, start, end, subscribers) if cell.bursts else {},
-        congested=congested(network) if _has_full_queues(cell) else frozenset(),
-        marks_asked=cell.conditions.ecn == "mark",
+        **_queues_to_be(cell, network),
         paused=everyone[0] if cell.pauses_first else None,
         contents=_contents(out / "products", network.publisher.name, everyone),
         drained=seen.drained,
@@ -129,10 +128,21 @@ def _feeder(cell: CellSpec) -> str:
     return "pqinsert" if cell.protocol in WITH_OWN_LOGS else "feed"
 
 
-def _has_full_queues(cell: CellSpec) -> bool:
-    """Return whether queues are to fill: by what competes, or behind a bottleneck."""
+class QueuesToBe(TypedDict):
+    """What queues do on purpose."""
+
+    congested: frozenset[str]
+    marks_asked: bool
+
+
+def _queues_to_be(cell: CellSpec, network: Network) -> QueuesToBe:
+    """Queues fill by what competes, or behind a bottleneck."""
     slow = cell.rate_i_bps or cell.conditions.first.rate_bps
-    return bool(cell.has_rivals or slow or cell.bottleneck.rate_bps)
+    full = cell.has_rivals or slow or cell.bottleneck.rate_bps
+    return {
+        "congested": congested(network) if full else frozenset(),
+        "marks_asked": cell.conditions.ecn == "mark",
+    }
 
 
 def congested(network: Network) -> frozenset[str]:
