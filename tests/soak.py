@@ -66,7 +66,7 @@ parameters:
   b_mc: 600MB
   b_uc: 600MB
   b_rcv: 600MB
-  q_snd: 100MB
+  q_snd: 300MB
   n_snd: 35000
 base_seed: {seed}
 trace: {trace}

@@ -4,15 +4,30 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from common.contracts import JOIN_LEAVE
 from experiments.design import borrowing, trace_input
-from experiments.design.expansion import LETTERS, CellSpec, Combination, Feed, Rates, build_cell
+from experiments.design.expansion import (
+    LETTERS,
+    QUEUE_FACTOR,
+    CellSpec,
+    Combination,
+    Feed,
+    Rates,
+    build_cell,
+    holds_the_replay,
+)
 from experiments.design.join_leave_script import Event, make_script
-from experiments.design.spec import SUBSCRIPTION_FACTORS, JoinLeaveSpec, SubscriptionsSpec
+from experiments.design.spec import (
+    SUBSCRIPTION_FACTORS,
+    JoinLeaveSpec,
+    SubscriptionsSpec,
+    UsageError,
+)
 from experiments.design.trace_input import ReplayTrace
 from parsers.base.factors import Scalar
 
@@ -147,12 +162,13 @@ def _script(
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
     """Return the traces of all feeds in one text, each behind a line of `SECTION` and its name.
-    Each feed has its own generated hour, or all have the given file."""
+    Each feed has its own generated hour, or all have the given file. UsageError if the publisher's
+    queue does not hold them: what subscribers have is compared with it at the end."""
     parts = [
         _scaled(trace_input.prepare(spec.trace, cell.duration_s, _seed(cell, feed)), feed)
         for feed in cell.feeds
     ]
-    return ReplayTrace(
+    made = ReplayTrace(
         file=trace_input.file_of(cell.seed),
         source="; ".join(dict.fromkeys(part.source for part in parts)),
         text="".join(
@@ -163,6 +179,19 @@ def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
         size_bytes=sum(part.size_bytes for part in parts),
         largest_bytes=max(part.largest_bytes for part in parts),
     )
+    _check_queue(cell, made)
+    return made
+
+
+def _check_queue(cell: JoinLeaveCell, trace: ReplayTrace) -> None:
+    if not holds_the_replay(cell.q_snd_bytes, trace.size_bytes):
+        least = math.ceil(QUEUE_FACTOR * trace.size_bytes)
+        raise UsageError(
+            f"q_snd: found {cell.q_snd_bytes} bytes; valid: {least} or more, for "
+            f"{trace.products} products of {trace.size_bytes} bytes"
+        )
+    if cell.n_snd < trace.products:
+        raise UsageError(f"n_snd: found {cell.n_snd}; valid: {trace.products} or more products")
 
 
 def _seed(cell: JoinLeaveCell, feed: Feed) -> int:

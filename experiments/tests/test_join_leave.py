@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 from collections import defaultdict
@@ -31,6 +32,7 @@ from experiments.design.spec import (
     JoinLeaveFactors,
     JoinLeaveSpec,
     SpecErrors,
+    UsageError,
     find,
     load,
     load_as,
@@ -150,6 +152,22 @@ def test_traces_are_scaled_and_apart(spec: JoinLeaveSpec, cell: JoinLeaveCell) -
     # A seed for each feed: other products at other times.
     times = {f: [line.split()[1] for line in text.splitlines()] for f, text in parts.items()}
     assert times["NGRID"] != times["CONDUIT"]
+
+
+def test_the_publishers_queue_must_hold_what_is_sent(spec: JoinLeaveSpec, tmp_path: Path) -> None:
+    """40 products of 1 MB in each of three feeds: 120 MB, and half of that as a margin."""
+    trace = tmp_path / "trace.txt"
+    lines = [f"1000000 201601010000{second:02d}.000\n" for second in range(40)]
+    trace.write_text("".join(lines))
+    unscaled = tuple(f.model_copy(update={"size_factor": 1.0}) for f in spec.feeds)
+    asked = spec.model_copy(update={"duration_s": 60.0, "feeds": unscaled, "trace": str(trace)})
+    whole = expand(asked, SUBSCRIBERS)[0]
+    assert prepare(asked, dataclasses.replace(whole, q_snd_bytes=180_000_000, n_snd=120)).products
+    small = dataclasses.replace(whole, q_snd_bytes=179_999_999)
+    with pytest.raises(UsageError, match="found 179999999 bytes; valid: 180000000 or more"):
+        prepare(asked, small)
+    with pytest.raises(UsageError, match="n_snd: found 119; valid: 120 or more products"):
+        prepare(asked, dataclasses.replace(whole, n_snd=119))
 
 
 def test_disk_has_a_queue_for_each_subscription(cell: JoinLeaveCell) -> None:
