@@ -39,6 +39,7 @@ OURS = (
     "borrowing",
     "slow-receiver",
     "feed-types",
+    "monitor-cost",
 )
 SUBSCRIBERS = [f"s{n}" for n in range(7)]  # of drfsm8, which has seven
 
