@@ -8,6 +8,7 @@
 
 #include "common/log.h"
 #include "common/log_peer.h"
+#include "plural.h"
 #include "upstream.h"
 
 #define SILENCE_S 300
@@ -104,10 +105,10 @@ uint64_t ingest6_deadline(const struct upstream *u)
 
 void ingest6_end(struct upstream *u)
 {
-    log_peer_served(u->peer.host,
-                    "%s: %" PRIu64 " products inserted, %" PRIu64 " duplicates, %" PRIu64
-                    " ignored",
-                    u->peer.host, u->in.accepted, u->in.duplicates, u->in.ignored);
+    log_peer_served(
+        u->peer.host, "%s: %" PRIu64 " %s inserted, %" PRIu64 " %s, %" PRIu64 " ignored",
+        u->peer.host, u->in.accepted, plural(u->in.accepted, "product", "products"),
+        u->in.duplicates, plural(u->in.duplicates, "duplicate", "duplicates"), u->in.ignored);
     intake_free(&u->in);
     if (u->in.queue)
         pq_close(u->in.queue);

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "common/log_peer.h"
 #include "common/product_line.h"
+#include "plural.h"
 #include "upstream.h"
 
 #define TURN_AROUND_S 1 /* LDM-6.15.0: the original's client still reads */
@@ -83,7 +84,7 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
     }
     if (ended > 0)
         log_peer_served(u->peer.host, "%s: %u older feed%s of the same address ended", u->peer.host,
-                        ended, ended == 1 ? "" : "s");
+                        ended, plural(ended, "", "s"));
     if (!changed)
         return true;
     char text[1024];

@@ -10,6 +10,7 @@
 #include "common/feedtype.h"
 #include "common/words.h"
 #include "guard.h"
+#include "plural.h"
 
 #define ENTRIES_MAX 16384u
 
@@ -127,7 +128,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
 
     if ((is_file && n != 1) || (!is_file && n == 0)) {
         complain(p, actions[e->kind].name, actions[e->kind].usage, "%zu argument%s", n,
-                 n == 1 ? "" : "s");
+                 plural(n, "", "s"));
         return false;
     }
     e->args = xcalloc(n, sizeof(struct template *));

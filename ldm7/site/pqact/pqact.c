@@ -18,6 +18,7 @@
 #include "common/product_line.h"
 #include "common/selection.h"
 #include "common/tool.h"
+#include "plural.h"
 #include "state.h"
 
 static const char help[] =
@@ -114,6 +115,11 @@ struct pqact {
     bool state_failed;
 };
 
+static const char *entries(size_t n)
+{
+    return plural(n, "entry", "entries");
+}
+
 static void log_counts(const struct pqact *p)
 {
     const struct act_stats *s = &p->actor.stats;
@@ -144,15 +150,15 @@ static void read_again(struct pqact *p)
         log_error("%s", line);
     free(text);
     if (rc < 0) {
-        log_error("\"%s\" has %zu errors: the configuration read before stays", p->args->conf,
-                  fresh.nerrors);
+        log_error("\"%s\" has %zu %s: the configuration read before stays", p->args->conf,
+                  fresh.nerrors, plural(fresh.nerrors, "error", "errors"));
         actconf_free(&fresh);
         return;
     }
     p->conf = fresh;
     actor_use(&p->actor, &p->conf);
     actconf_free(&old);
-    log_note("\"%s\" read again: %zu entries", p->args->conf, p->conf.n);
+    log_note("\"%s\" read again: %zu %s", p->args->conf, p->conf.n, entries(p->conf.n));
 }
 
 static void heed_signals(struct pqact *p)
@@ -304,7 +310,7 @@ int main(int argc, char **argv)
         return TOOL_USAGE;
     }
     if (a.check) {
-        printf("%s is valid: %zu entries\n", a.conf, p.conf.n);
+        printf("%s is valid: %zu %s\n", a.conf, p.conf.n, entries(p.conf.n));
         actconf_free(&p.conf);
         return fflush(stdout) ? TOOL_SYSTEM : TOOL_OK;
     }
@@ -325,8 +331,8 @@ int main(int argc, char **argv)
     actor_use(&p.actor, &p.conf);
     int rc = begin(&p);
     if (rc == TOOL_OK) {
-        log_note("Starting Up: %zu entries of \"%s\", data directory \"%s\"", p.conf.n, a.conf,
-                 a.data_dir);
+        log_note("Starting Up: %zu %s of \"%s\", data directory \"%s\"", p.conf.n,
+                 entries(p.conf.n), a.conf, a.data_dir);
         rc = run(&p);
     }
     outputs_free(&p.outputs);

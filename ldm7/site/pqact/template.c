@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "common/alloc.h"
+#include "plural.h"
 
 #define DATE_AHEAD_S (36L * 3600)
 
@@ -99,7 +100,7 @@ static bool known_group(unsigned group, unsigned groups, char *err, size_t err_b
     if (group <= groups)
         return true;
     snprintf(err, err_bytes, "\\%u, but the expression has %u group%s", group, groups,
-             groups == 1 ? "" : "s");
+             plural(groups, "", "s"));
     return false;
 }
 

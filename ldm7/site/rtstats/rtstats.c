@@ -20,6 +20,7 @@
 #include "ldmd/push.h"
 #include "ldmdlog.h"
 #include "minutes.h"
+#include "plural.h"
 #include "queue/pq.h"
 
 static const char help[] =
@@ -142,8 +143,8 @@ static void send_kept(struct rtstats *r)
         }
         taken = ok && push_taken(&r->server);
         if (!taken)
-            log_warn("%s:%u: %s; %zu reports are kept for the next time", r->server.host,
-                     r->server.port, r->server.c.why, r->nletters);
+            log_warn("%s:%u: %s; keeps %zu %s for the next time", r->server.host, r->server.port,
+                     r->server.c.why, r->nletters, plural(r->nletters, "report", "reports"));
         push_end(&r->server);
         if (r->server.c.loop.stop)
             tool_stop = 1;

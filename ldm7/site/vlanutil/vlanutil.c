@@ -19,6 +19,7 @@
 
 #include "common/log.h"
 #include "common/tool.h"
+#include "plural.h"
 
 #define WORDS_MAX 32
 #define OUTPUT_MAX 65536
@@ -334,7 +335,8 @@ static int shape(const char *interface, const uint64_t rates_bps[2], uint64_t bu
 static void count(int argc, int min, int max, const char *verb)
 {
     if (argc < min || argc > max)
-        tool_usage("%s: found %d arguments; valid: %d to %d", verb, argc, min, max);
+        tool_usage("%s: found %d %s; valid: %d to %d", verb, argc,
+                   plural((uint64_t)argc, "argument", "arguments"), min, max);
 }
 
 static const char *interface_argument(const char *text)

@@ -123,7 +123,7 @@ def life(site: Site) -> None:
     site.no(1, "ldmctl mkqueue makes it", "start")
     site.ok("mkqueue")
     site.no(2, "exists", "mkqueue")
-    expect("is valid: 1 entries" in site.ok("check"), "check")
+    expect("is valid: 1 entry" in site.ok("check"), "check")
     site.ok("start", "-v")
     expect(
         site.ok("isrunning") == f"ldmd is running (process {pid_file.read_text().strip()})\n",

@@ -76,7 +76,7 @@ def wakes_and_rereads(site: Site) -> None:
     wait_for("old configuration after a bad one", lambda: site.filed().endswith("e"))
     site.conf.write_text("ANY\t.\tFILE\tother\n")
     process.send_signal(signal.SIGHUP)
-    wait_for("message of the new one", lambda: "read again: 1 entries" in site.log())
+    wait_for("message of the new one", lambda: "read again: 1 entry" in site.log())
     site.insert("f")
     wait_for("new configuration", lambda: site.filed("other") == "f")
     expect(site.filed() == "abcde", site.filed())
@@ -145,7 +145,7 @@ def messages(site: Site) -> None:
     site.conf.write_text("ANY\tx\tNOOP\n")
     good = site.once("--check")
     expect(
-        good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entries\n", good.stdout
+        good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entry\n", good.stdout
     )
     for arguments, text in (
         (("-t", "x"), 'found "x"; valid: a number'),

@@ -44,7 +44,7 @@ def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
     argv: list[str | Path] = [rtstats, "-q", queue]
     argv += ["-H", "here.example", "-o", "3600", "-h", "127.0.0.1", "-P", port]
     said = until_read(argv)
-    expect("reports are kept for the next time" in said, said)
+    expect("for the next time" in said, said)
     user = ("--user", pwd.getpwuid(os.geteuid()).pw_name)
     ldmd = subprocess.Popen(
         [
