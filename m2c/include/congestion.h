@@ -33,7 +33,7 @@ struct m2c_cc_config {
     double most_packets_per_s; /* MRR: 0: what the sender sends */
 };
 
-/* Why a receiver is to leave the session (RFC 3738, 3.2.3.8). */
+/* Why a receiver must leave the session (RFC 3738, 3.2.3.8). */
 enum m2c_cc_end {
     M2C_CC_GOES_ON,
     M2C_CC_SILENT, /* no packet for long */
@@ -46,7 +46,7 @@ struct m2c_change {
 };
 
 struct m2c_cc_stats {
-    uint64_t received, lost, reordered, late; /* packets; late: of channels that it has left */
+    uint64_t received, lost, reordered, late; /* packets; late: on channels that it has left */
     uint64_t loss_events, joins, leaves, join_timeouts, slots;
     unsigned layers;         /* joined now, above the base */
     bool is_slow_start;      /* webrc: the start-up */
@@ -61,14 +61,14 @@ struct m2c_cc;
 /* Joins the base channel. NULL with errno: EINVAL, ENOMEM. cfg is copied. */
 struct m2c_cc *m2c_cc_new(const struct m2c_cc_config *cfg, uint64_t now_ns);
 void m2c_cc_free(struct m2c_cc *cc);
-/* A packet of the session came. One whose numbers cannot be changes nothing. */
+/* Takes a packet of the session; ignores one with impossible numbers. */
 void m2c_cc_packet(struct m2c_cc *cc, struct m2c_cci cci, uint64_t now_ns);
-/* To be called at m2c_cc_deadline() at the latest. */
+/* Call it at m2c_cc_deadline() at the latest. */
 void m2c_cc_time(struct m2c_cc *cc, uint64_t now_ns);
 uint64_t m2c_cc_deadline(const struct m2c_cc *cc);
-/* The next join or leave to do; false: there is none now. */
+/* Gives the next join or leave; false: none now. */
 bool m2c_cc_change(struct m2c_cc *cc, struct m2c_change *out);
-/* After anything but M2C_CC_GOES_ON nothing more is joined. */
+/* Joins nothing more once this is not M2C_CC_GOES_ON. */
 enum m2c_cc_end m2c_cc_ended(const struct m2c_cc *cc);
 void m2c_cc_get_stats(const struct m2c_cc *cc, struct m2c_cc_stats *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a sender's layers carry, packet by packet in order of time: wave, scheduler and sequencer
- * together. A buffer lasts as long as the base channel needs for a packet when it is slowest
- * (M2C10, 5.1), and each of its PDUs is a block. Pure.
+ * What a sender's layers carry, packet by packet in order of time: combines wave, scheduler and
+ * sequencer. A buffer lasts as long as the base channel at its slowest takes for one packet
+ * (M2C10, 5.1). Each of its PDUs is a block. Pure.
  */
 #ifndef M2C_FEED_H
 #define M2C_FEED_H
@@ -29,11 +29,11 @@ struct m2c_feed {
     } layers[M2C_LAYERS_MAX + 1];
 };
 
-/* A ring of so many blocks, from the first buffer after start_ns on. 0, or -1 with errno: EINVAL,
- * ENOMEM. The wave is copied. */
+/* Starts a ring of `blocks` with the first buffer after start_ns. Copies the wave. 0, or -1 with
+ * errno: EINVAL, ENOMEM. */
 int m2c_feed_init(struct m2c_feed *f, const struct m2c_wave *w, uint32_t blocks, uint64_t start_ns);
 void m2c_feed_free(struct m2c_feed *f);
-/* The next packet. false: no memory; it can be tried again. */
+/* Gives the next packet. false: no memory; try again. */
 bool m2c_feed_next(struct m2c_feed *f, struct m2c_due *out);
 
 #endif

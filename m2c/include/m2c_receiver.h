@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver of a file: datagrams of the base channel and of those that it joins to congestion
- * control and to Fcast's receiver. Sans-I/O. A stranger's datagrams change nothing.
+ * The receiver of a file: hands datagrams of its channels to congestion control and to Fcast's
+ * receiver. Sans-I/O. Ignores a stranger's datagrams.
  */
 #ifndef M2C_RECEIVER_H
 #define M2C_RECEIVER_H
@@ -21,30 +21,30 @@ struct m2c_receiver_config {
 struct m2c_receiver_stats {
     struct m2c_cc_stats cc;
     uint64_t datagrams, bytes; /* of the session: UDP payload */
-    uint64_t strange;          /* of the session, with a channel number that cannot be */
+    uint64_t strange;          /* of the session, with an impossible channel number */
 };
 
 struct m2c_receiver;
 
-/* Joins the base channel. `files` stays the caller's. NULL with errno: EINVAL, ENOMEM. */
+/* Joins the base channel. The caller keeps `files`. NULL with errno: EINVAL, ENOMEM. */
 struct m2c_receiver *m2c_receiver_new(const struct m2c_receiver_config *cfg,
                                       struct fcast_receiver *files, uint64_t now_ns);
 void m2c_receiver_free(struct m2c_receiver *r);
-/* A datagram arrived; `source` distinguishes senders. */
+/* Takes a datagram; `source` distinguishes senders. */
 void m2c_receiver_datagram(struct m2c_receiver *r, uint64_t source, const uint8_t *bytes,
                            size_t len, uint64_t now_ns);
-/* To be called at m2c_receiver_deadline() at the latest. */
+/* Call it at m2c_receiver_deadline() at the latest. */
 void m2c_receiver_time(struct m2c_receiver *r, uint64_t now_ns);
 uint64_t m2c_receiver_deadline(const struct m2c_receiver *r);
-/* The next group to join or to leave, by its number in the session: 0 is the base channel's, 1 + CN
- * a wave channel's. false: there is none now. */
+/* Gives the next group to join or leave, by its number in the session: 0 is the base channel, 1 +
+ * CN a wave channel. false: none now. */
 struct m2c_group_change {
     bool joins;
     unsigned group;
 };
 bool m2c_receiver_change(struct m2c_receiver *r, struct m2c_group_change *out);
 enum m2c_cc_end m2c_receiver_ended(const struct m2c_receiver *r);
-/* The session's wave; NULL: no packet has come. */
+/* The session's wave; NULL: no packet came yet. */
 const struct m2c_wave *m2c_receiver_wave(const struct m2c_receiver *r);
 void m2c_receiver_get_stats(const struct m2c_receiver *r, struct m2c_receiver_stats *out);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The application scheduler: which of a ring of blocks each level of a buffer carries, so that any
- * buffer is worth its bytes. Two levels are as far apart on the ring as they can be, so a receiver
- * of twice as many levels has all blocks in half the buffers, whichever buffer is its first.
+ * The application scheduler: chooses the block of the ring that each level of a buffer carries, so
+ * that every buffer brings new blocks. It places levels as far apart on the ring as possible: a
+ * receiver of twice as many levels gets all blocks in half the buffers, from any first buffer.
  */
 #ifndef M2C_SCHEDULE_H
 #define M2C_SCHEDULE_H

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sequencer: which part of a buffer goes on which layer and when, so that its first part, the
- * most important, goes where the least rate hears it. Who gets N % of the rate gets about the first
- * N % of the buffer. It knows nothing of what the buffer means. Pure.
+ * The sequencer: decides which part of a buffer each layer sends, and when. The first part is the
+ * most important, so it goes where even the slowest receivers hear it: a receiver with N % of the
+ * rate gets about the first N % of the buffer. The meaning of the buffer does not matter. Pure.
  *
- * The buffer's time is cut at the borders of slots. What one layer sends in one such interval is a
- * tile.
+ * The borders of slots cut the buffer's time into intervals. A tile is what one layer sends in one
+ * interval.
  */
 #ifndef M2C_SEQUENCER_H
 #define M2C_SEQUENCER_H
@@ -39,14 +39,14 @@ struct m2c_plan {
 #define M2C_NO_PDU UINT32_MAX
 enum { M2C_PLAN_INTERVALS_MAX = 1024 };
 
-/* Plans a buffer of so many PDUs. If there are more than the layers can send in [start_ns, end_ns),
- * the last are not sent. 0, or -1 with errno: EINVAL (no time, no PDUs, or too many slots),
+/* Plans a buffer of `pdus`. Leaves out the last that the layers cannot send in [start_ns, end_ns).
+ * 0, or -1 with errno: EINVAL (no time, no PDUs, or too many slots),
  * ENOMEM. */
 int m2c_plan_init(struct m2c_plan *p, const struct m2c_wave *w, uint64_t start_ns, uint64_t end_ns,
                   uint32_t pdus);
 void m2c_plan_free(struct m2c_plan *p);
 const struct m2c_tile *m2c_plan_tile(const struct m2c_plan *p, uint32_t interval, uint32_t layer);
-/* The PDU of the layer's i-th packet of the interval, or M2C_NO_PDU: nothing is left for it. */
+/* The PDU of the layer's i-th packet of the interval, or M2C_NO_PDU: none is left. */
 uint32_t m2c_plan_pdu(const struct m2c_plan *p, uint32_t interval, uint32_t layer, uint32_t i);
 
 /* ------------------------------------------------------------------ on the wire */
@@ -70,7 +70,7 @@ struct m2c_part {
 
 enum m2c_seq_verdict { M2C_SEQ_TAKEN, M2C_SEQ_DUPLICATE, M2C_SEQ_STALE, M2C_SEQ_REFUSED };
 
-/* Keeps one buffer until a packet of a later one comes. Memory is bounded at creation. */
+/* Keeps one buffer until a packet of a later one comes. Its memory is fixed at creation. */
 struct m2c_intake {
     uint8_t *bytes;
     uint32_t bytes_max;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A fair rate by additive increase, multiplicative decrease and slow start, which the joined rate
- * follows: `m2c` waits for the wave to fall, `static` leaves its top layer. Our reading of M2C10,
- * which says no more than that; the numbers are this project's.
+ * follows: `m2c` waits for the wave to fall, `static` leaves its top layer. M2C10 says no more than
+ * that, so we chose the numbers.
  */
 #include <math.h>
 
 #include "cc_impl.h"
 
-/* AIMD of a small decrease (as M2C10 cites it), as the joined rate cannot halve soon, and with the
- * increase with which it has TCP's mean rate at the same losses: 3 (1 - d) / (1 + d). */
+/* AIMD with a small decrease (M2C10 cites it), because the joined rate cannot halve soon. This
+ * increase gives TCP's mean rate at the same losses: 3 (1 - d) / (1 + d). */
 static const double DECREASE = 0.875, INCREASE = 0.2;
 static const double RTT_KEPT = 0.75; /* of the samples before, with each */
 static const double RTT_LEAST_S = 0.005;
 static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
 static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
-/* Share of an epoch's packets lost to a layer that another receiver behind the line has joined:
+/* Share of an epoch's packets that are lost when another receiver behind the line joins a layer:
  * far more than TCP makes a session lose. */
 static const double OVERLOAD = 0.1;
 enum { OVERLOAD_PACKETS = 4 };
-static const double OWN_S = 3; /* a join so long before the losses may have begun them */
+static const double OWN_S = 3; /* a join at most so long before the losses may have caused them */
 enum { QUIET_SLOTS = 2 /* without loss: slow start begins again */ };
 
 static double joined_rate(const struct m2c_cc *cc, unsigned layers, uint64_t now_ns)
@@ -27,7 +27,7 @@ static double joined_rate(const struct m2c_cc *cc, unsigned layers, uint64_t now
     return m2c_wave_cumulative(&cc->cfg.wave, layers, m2c_cc_tau(cc, now_ns));
 }
 
-/* Enough to join something, and to measure the round trip again. */
+/* Enough to join a layer, and to measure the round trip again. */
 static double least(const struct m2c_cc *cc)
 {
     return m2c_wave_cumulative(&cc->cfg.wave, 2, 0);
@@ -54,7 +54,7 @@ static void decrease(struct m2c_cc *cc)
     a->is_slow_start = false;
 }
 
-/* While it waits for the wave to fall to the fair rate, losses say what it knows. */
+/* While it waits for the wave to fall to the fair rate, losses tell it nothing new. */
 static void loss_event(struct m2c_cc *cc, uint64_t now_ns)
 {
     if (cc->aimd.is_slow_start || joined_rate(cc, cc->layers, now_ns) <= cc->aimd.fair)
@@ -78,9 +78,9 @@ static void slot(struct m2c_cc *cc, bool is_left)
     (void)is_left;
 }
 
-/* The round trip from joins: how long a channel's first packet is waited for varies with the
- * interval of its packets, so a sample weighs by that interval's inverse square. RFC 3738's average
- * would keep for minutes the second that the base channel was waited for. */
+/* The round trip from joins. The wait for a channel's first packet varies with the interval of its
+ * packets, so each sample weighs by that interval's inverse square. RFC 3738's average would keep
+ * the base channel's wait of a second for minutes. */
 static void first(struct m2c_cc *cc, double waited_s)
 {
     struct m2c_aimd *a = &cc->aimd;
@@ -121,10 +121,10 @@ static bool may_join(struct m2c_cc *cc, uint64_t now_ns)
     return joined_rate(cc, cc->layers + 1, now_ns) <= cc->aimd.fair;
 }
 
-/* Of receivers behind one line, those who are a layer below the highest lose as much as it does by
- * its overload, until the wave has fallen, but get less. The layer that they lack crosses the line
- * already, so to join it harms nobody; once for each overload. Without this, five receivers take
- * 1.16 times as long as one (48 MB, 4 Mbit/s). */
+/* Behind one line, receivers a layer below the highest one lose as much as it does when it
+ * overloads the line, until the wave has fallen, but get less. The layer that they lack crosses the
+ * line already, so joining it harms nobody; once for each overload. Without this, five receivers
+ * take 1.16 times as long as one (48 MB, 4 Mbit/s). */
 static bool catches_up(struct m2c_cc *cc, uint64_t now_ns)
 {
     struct m2c_aimd *a = &cc->aimd;
@@ -139,7 +139,7 @@ static bool catches_up(struct m2c_cc *cc, uint64_t now_ns)
     return true;
 }
 
-/* The last join has shown what it brings. */
+/* The effect of the last join is known. */
 static bool static_may_join(struct m2c_cc *cc, uint64_t now_ns)
 {
     return now_ns >= cc->aimd.deaf_ns && (!cc->layers || cc->epoch_ns >= cc->first_ns) &&

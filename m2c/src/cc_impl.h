@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What congestion control has in common, and what the kinds differ in. Inside the library only.
+ * What the kinds of congestion control share, and where they differ. Private to the library.
  */
 #ifndef M2C_CC_IMPL_H
 #define M2C_CC_IMPL_H
@@ -28,14 +28,14 @@ struct m2c_aimd {
     double received;              /* packets/s, average of about a round trip */
     double rtt_sum_s, rtt_weight; /* samples of the round trip, weighted */
     bool is_slow_start;
-    bool is_losing, may_catch_up; /* epochs of loss go on; and nothing that it joined began them */
-    uint64_t deaf_ns;             /* static: until then loss is that before the last leave */
+    bool is_losing, may_catch_up; /* the last epochs had loss; no join of its own caused it */
+    uint64_t deaf_ns;             /* static: until then, loss comes from before the last leave */
 };
 
 struct m2c_policy {
-    /* The base channel's first packet came: so far is the slot. */
+    /* The base channel's first packet came, at tau of the slot. */
     void (*begin)(struct m2c_cc *cc, double tau);
-    /* Packets came or are missing; `lost` of them. */
+    /* So many packets came or are missing. */
     void (*packets)(struct m2c_cc *cc, uint32_t count);
     void (*loss_event)(struct m2c_cc *cc, uint64_t now_ns);
     /* A slot began; is_left: the lowest layer was left. */
@@ -44,17 +44,17 @@ struct m2c_policy {
     void (*first)(struct m2c_cc *cc, double waited_s);
     /* An epoch of that length ended. */
     void (*epoch)(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns);
-    /* May it join another layer now? Nothing common is against it. */
+    /* May it join another layer now? The common rules allow it. */
     bool (*may_join)(struct m2c_cc *cc, uint64_t now_ns);
-    /* Is it to join one although packets are being lost? NULL: never. */
+    /* Should it join one although packets are being lost? NULL: never. */
     bool (*catches_up)(struct m2c_cc *cc, uint64_t now_ns);
-    /* How long a join may bring nothing. */
+    /* How long a join may take until it brings packets. */
     double (*patience_s)(const struct m2c_cc *cc);
     /* The number of layers changed by a join, or by one that brought nothing. */
     void (*layers)(struct m2c_cc *cc, unsigned before);
     void (*stats)(const struct m2c_cc *cc, struct m2c_cc_stats *out);
-    /* Epochs begin with the slot: receivers behind one bottleneck join together, and none loses by
-     * another's join what it does not hear itself. */
+    /* Epochs begin with the slot, so receivers behind one bottleneck join together, and none loses
+     * packets to a layer that only another one hears. */
     bool is_aligned;
 };
 extern const struct m2c_policy m2c_policy_webrc, m2c_policy_m2c, m2c_policy_static;
@@ -64,7 +64,7 @@ struct m2c_cc {
     const struct m2c_policy *policy;
     bool wanted[M2C_WAVE_CHANNELS_MAX + 1], told[M2C_WAVE_CHANNELS_MAX + 1]; /* by channel */
     struct m2c_track tracks[M2C_WAVE_CHANNELS_MAX + 1];
-    bool has_begun; /* the base channel's first packet is here */
+    bool has_begun; /* the base channel's first packet has come */
     enum m2c_cc_end end;
     unsigned ctsi, layers;                 /* NWC */
     uint64_t heard_ns, slot_ns;            /* last packet; beginning of the slot */
@@ -81,9 +81,9 @@ struct m2c_cc {
 
 /* Leaves the top layer (static). */
 void m2c_cc_leave_top(struct m2c_cc *cc);
-/* How far the slot is: tau of [0, 1]. */
+/* The time in the slot: tau of [0, 1]. */
 double m2c_cc_tau(const struct m2c_cc *cc, uint64_t now_ns);
-/* The most that the receiver may or can get, packets/s. */
+/* The highest rate that the receiver may or can have, packets/s. */
 double m2c_cc_most(const struct m2c_cc *cc);
 /* By which factor another layer raises the rate of n layers above the base. */
 double m2c_cc_growth(const struct m2c_wave *w, unsigned layers);

@@ -19,7 +19,7 @@ static bool is_starting(const struct m2c_cc *cc)
     return isinf(cc->webrc.ssr);
 }
 
-/* LOSSP and what it is computed from become such that REQN is this rate. */
+/* Sets LOSSP and its filters so that REQN is this rate. */
 static void reset_loss(struct m2c_cc *cc, double rate)
 {
     cc->webrc.lossp = m2c_tcp_loss(cc->rtt.average_s, rate);
@@ -100,7 +100,7 @@ static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)
         end_start(cc, r->trr);
 }
 
-/* Is TRR greatly below ARR, so the last join brought less than it should? */
+/* Is TRR far below ARR, so that the last join brought less than it should? */
 static bool is_below(const struct m2c_cc *cc)
 {
     const double p = cc->cfg.wave.cfg.factor, el = M2C_WEBRC_EPOCH_S;
@@ -111,7 +111,7 @@ static bool is_below(const struct m2c_cc *cc)
     return cc->webrc.trr < c * cc->webrc.arr - 2 / el;
 }
 
-/* During start-up: has the last join shown what it brings, and is it enough? */
+/* During start-up: is the last join's effect known, and enough? */
 static bool start_may_join(struct m2c_cc *cc)
 {
     if (!cc->layers)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all kinds of congestion control share: losses by sequence numbers, time slots, epochs, joins
+ * What the kinds of congestion control share: losses by sequence numbers, time slots, epochs, joins
  * and leaves (RFC 3738, 3.2.3).
  */
 #include "congestion.h"
@@ -74,7 +74,7 @@ double m2c_cc_growth(const struct m2c_wave *w, unsigned layers)
 
 /* ------------------------------------------------------------------ loss */
 
-/* The packets that are missing on the channel are lost. */
+/* Counts the packets missing on the channel as lost. */
 static void settle_loss(struct m2c_cc *cc, struct m2c_track *t, uint64_t now_ns)
 {
     const uint32_t lost = t->missing;
@@ -170,7 +170,7 @@ static void end_slot(struct m2c_cc *cc, uint64_t now_ns)
     cc->policy->slot(cc, is_left);
 }
 
-/* A packet that was overtaken by one of a later slot changes nothing. */
+/* Ignores a packet that one of a later slot overtook. */
 static void take_slot(struct m2c_cc *cc, unsigned ctsi, uint64_t now_ns)
 {
     const struct m2c_wave *w = &cc->cfg.wave;
@@ -187,7 +187,7 @@ static void begin(struct m2c_cc *cc, struct m2c_cci cci, uint64_t now_ns)
 {
     const struct m2c_wave *w = &cc->cfg.wave;
     const double sent = w->cfg.is_static ? 0 : cci.psn % w->base_per_slot;
-    /* The base channel's rate after so many packets, which falls by log(1/P)/TSD with each. */
+    /* The base channel's rate falls by log(1/P)/TSD with each packet. */
     const double left = 1 + sent * log(w->cfg.factor) / w->cfg.slot_s / w->cfg.base_packets_per_s;
     const double tau = fmin(1, log(fmax(left, w->cfg.factor)) / log(w->cfg.factor));
 

@@ -6,12 +6,12 @@
 
 static int plan(struct m2c_feed *f, struct m2c_plan *out, uint64_t buffer)
 {
-    /* All that the layers can send: a buffer of the ideal length for files. */
+    /* As much as the layers can send: the ideal length of a buffer for files. */
     return m2c_plan_init(out, &f->wave, buffer * f->buffer_ns, (buffer + 1) * f->buffer_ns,
                          UINT32_MAX);
 }
 
-/* The layer's next packet is in this slot or a later one. */
+/* Finds the layer's next packet, in this slot or a later one. */
 static void settle(struct m2c_feed *f, unsigned layer)
 {
     struct m2c_feed_layer *l = &f->layers[layer];
@@ -68,7 +68,7 @@ void m2c_feed_free(struct m2c_feed *f)
     m2c_schedule_free(&f->schedule);
 }
 
-/* The PDU of the layer's next packet, or M2C_NO_PDU: it is in another buffer. */
+/* The PDU of the layer's next packet, or M2C_NO_PDU: it belongs to another buffer. */
 static uint32_t pdu_in(const struct m2c_feed *f, const struct m2c_plan *p, unsigned layer)
 {
     const struct m2c_feed_layer *l = &f->layers[layer];
@@ -104,8 +104,8 @@ bool m2c_feed_next(struct m2c_feed *f, struct m2c_due *out)
     for (unsigned i = 1; i <= f->wave.cfg.layers; i++)
         if (f->layers[i].at_ns < f->layers[layer].at_ns)
             layer = i;
-    /* Where a packet's moment is a buffer's border, the tiles decide whose it is; so a layer can be
-     * in the next buffer a little before another. */
+    /* If a packet's moment is a buffer's border, the tiles decide which buffer gets it, so one
+     * layer can reach the next buffer a little before another. */
     while (pdu == M2C_NO_PDU) {
         for (which = 0; which < 2 && pdu == M2C_NO_PDU; which++)
             pdu = pdu_in(f, &f->plans[which], layer);

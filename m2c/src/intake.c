@@ -65,7 +65,7 @@ bool m2c_intake_ends(const struct m2c_intake *in, struct m2c_seq_header h)
     return in->has_buffer && is_later(h.buffer, in->buffer);
 }
 
-/* Adds [from, to), which joins those that touch it. False: no room for another part. */
+/* Adds [from, to) and joins it with parts that touch it. False: no room for another part. */
 static bool add_part(struct m2c_intake *in, uint32_t from, uint32_t to)
 {
     uint32_t first = 0, end;

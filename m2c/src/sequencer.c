@@ -101,6 +101,7 @@ uint32_t m2c_plan_pdu(const struct m2c_plan *p, uint32_t interval, uint32_t laye
     const struct m2c_tile *t = m2c_plan_tile(p, interval, layer);
     const uint32_t from_end = t->packets - 1 - i;
 
-    /* The rate falls within the tile and a late joiner hears its end: the most important last. */
+    /* The rate falls within the tile, and a late joiner hears its end, so the most important come
+     * last. */
     return from_end < t->pdus ? t->pdu + from_end : M2C_NO_PDU;
 }

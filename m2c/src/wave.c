@@ -117,12 +117,12 @@ double m2c_wave_packets(const struct m2c_wave *w, unsigned layer, double from, d
            log(w->cfg.factor);
 }
 
-/* Packets that the layer's channel still has before it rests; of the base channel, in this slot. */
+/* Packets left of the layer's channel before it rests; for the base channel, in this slot. */
 static double remaining(const struct m2c_wave *w, unsigned layer, double tau)
 {
     const double c = w->cfg.base_packets_per_s * w->cfg.slot_s / -log(w->cfg.factor);
 
-    if (!layer) /* L is a whole number: slightly more than the rate's integral */
+    if (!layer) /* L is whole: slightly above the integral of the rate */
         return w->base_per_slot * (pow(w->cfg.factor, tau) - w->cfg.factor) / (1 - w->cfg.factor);
     return c * (pow(w->cfg.factor, tau - (double)layer) - 1);
 }
@@ -149,7 +149,7 @@ static uint32_t packets_after(const struct m2c_wave *w, unsigned layer, double t
 {
     if (w->cfg.is_static)
         return (uint32_t)ceil(fmax(0, per_slot(w, layer) * (1 - tau) - 0.5));
-    if (tau >= 1) /* a layer's border is the next one's: the same number for both */
+    if (tau >= 1) /* one layer ends where the next begins: use the same number */
         return layer > 1 ? packets_after(w, layer - 1, 0) : 0;
     return (uint32_t)ceil(fmax(0, remaining(w, layer, tau) - 0.5));
 }

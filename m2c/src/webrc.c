@@ -32,7 +32,7 @@ double m2c_loss_epoch(struct m2c_loss *l)
 {
     const double g = l->g;
 
-    /* The packets' share is that of G Y + 1 events, as for whole ones. */
+    /* The packets count as for G Y + 1 whole events. */
     l->z = filtered(l->z, g * l->x, g * l->y);
     l->x *= 1 - g;
     l->y *= 1 - g;
@@ -58,7 +58,7 @@ void m2c_rtt_wave(struct m2c_rtt *r, const struct m2c_wave *w, double waited_s, 
 {
     const double p = w->cfg.factor;
     const double rtt_s = waited_s - m2c_wave_idle_s(w, layers);
-    /* The RFC has no upper bound: above 1 the weight would be no average. */
+    /* The RFC sets no upper bound, but a weight above 1 gives no average. */
     const double omega = fmin(1, ALPHA * r->average_s * r->average_s / r->square_s2);
     const double rho = omega / (1 - pow(1 - omega, ++r->count + 1));
 
