@@ -21,6 +21,7 @@ from bench.store import Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
 from common.command_line import Failure, command, count, group, run, unknown, whole
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.places import ROOT, RUNS
 from common.quantities import minutes_text
@@ -217,7 +218,7 @@ def run_command(options: RunOptions) -> int:
     if not jobs:
         raise UsageError("found nothing to measure: no cell and tool fit --only, --cells, --tools")
     if options.plan:
-        print(f"{len(jobs)} jobs")
+        print(counted(len(jobs), "job"))
         return EXIT_OK
     latest = options.runs / "latest"
     if options.resume and latest.exists():
@@ -232,7 +233,10 @@ def run_command(options: RunOptions) -> int:
             print(f"NOT MEASURED in {section}: {text}", flush=True)
     if options.clock == "auto" and kernel is None:
         print("no kernel for virtual time: measuring everything natively (make virtual-kernel)")
-    print(f"{len(left)} of {len(jobs)} jobs to run; results in {store.directory}", flush=True)
+    print(
+        f"{len(left)} of {counted(len(jobs), 'job')} to run; results in {store.directory}",
+        flush=True,
+    )
     runner = Runner(store, left, options.jobs or len(available_cores()))
     try:
         runner.run()

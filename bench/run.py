@@ -20,6 +20,7 @@ from bench.jobs import Job
 from bench.network import Network, receiver_ip
 from bench.statistics import percentile
 from bench.tools import BY_NAME, Tool, setup_of
+from common.counting import counted
 from common.shell import NetworkError
 from protocols.files import same_bytes
 from protocols.session import Session, SessionError
@@ -103,7 +104,8 @@ class Run:
             self.session.check_alive()
             if time.monotonic() > end:
                 raise RunFailed(
-                    f"{len(self.times)} of {self.job.receivers} receivers had the file after "
+                    f"{len(self.times)} of "
+                    f"{counted(self.job.receivers, 'receiver')} had the file after "
                     f"{limit_s(self.job):.0f} s; {self.session.complaint()}"
                 )
 

@@ -12,6 +12,7 @@ from bench.jobs import Job
 from bench.statistics import median
 from bench.store import Result
 from bench.tools import BY_NAME, tools_of
+from common.counting import counted
 
 OURS: Final = "fmtp"
 NO_MAC: Final = "fmtp-mac0"
@@ -278,7 +279,9 @@ def targets(found: Sequence[Row]) -> list[Target]:
         values = [percent_of_rate(row.job, row.values) for row in here]
         text = f"shaped, N={receivers}, loss {100 * loss:g} %: at least {percent:g} % of the rate"
         shown = (
-            f"{min(values):.1f} % in the worst of {len(values)} cells" if values else "not measured"
+            f"{min(values):.1f} % in the worst of {counted(len(values), 'cell')}"
+            if values
+            else "not measured"
         )
         out.append(Target(text, shown, min(values) >= percent if values else None))
     for row in _find(found, "stream", OURS, loss=0.01, delay_ms=25.0):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from common.findings import ADVICE, MISSING, OK, Finding
 
 LEAST_PYTHON: Final = (3, 11)
@@ -130,11 +131,12 @@ def _load(load: float | None, cores: int) -> Finding:
         return Finding(OK, "load", "unknown")
     if load >= cores:
         text = (
-            f"{load:.1f} on {cores} cores: a busy machine gives degraded native verdicts; "
+            f"{load:.1f} on {counted(cores, 'core')}: a "
+            "busy machine gives degraded native verdicts; "
             "virtual time takes longer, its figures stay the same"
         )
         return Finding(ADVICE, "load", text)
-    return Finding(OK, "load", f"{load:.1f} on {cores} cores")
+    return Finding(OK, "load", f"{load:.1f} on {counted(cores, 'core')}")
 
 
 def _memory(root: Path) -> Finding:

@@ -21,6 +21,7 @@ from functools import partial
 from fastapi import FastAPI
 
 from common import looking
+from common.counting import counted
 from common.http.server import Server
 from controller import southbound
 from controller.api import rest
@@ -226,7 +227,7 @@ class Controller:
         except UsageError as error:
             LOG.error("the workgroups stay as they were: %s", error)
         else:
-            LOG.info("%d workgroups read from %s", len(self._access.workgroups), path)
+            LOG.info("%s read from %s", counted(len(self._access.workgroups), "workgroup"), path)
 
     # -- threads
 

@@ -32,6 +32,7 @@ from common.command_line import (
     unknown,
     whole,
 )
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_INVALID, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.places import RUNS
@@ -263,7 +264,7 @@ def clean_command(options: CleanOptions) -> int:
         if options.all and not any(experiment.glob(f".*{PARTIAL}")):  # none is being made
             shutil.rmtree(experiment)
             removed += 1
-    print(f"removed {removed} directories")
+    print(f"removed {counted(removed, 'directory', 'directories')}")
     return EXIT_OK
 
 

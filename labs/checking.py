@@ -18,6 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from labs.answers import AnswerError, NoAnswer, read_answers
 from labs.spec import CheckSpec, Lab, Value, as_words
@@ -266,7 +267,7 @@ def as_text(results: list[CheckResult]) -> str:
     lines = []
     for r in results:
         mark = {Status.PASSED: "pass", Status.FAILED: "FAIL", Status.NOTHING: "none"}[r.status]
-        lines.append(f"{mark}  {r.title}  ({r.score} of {r.points} points)")
+        lines.append(f"{mark}  {r.title}  ({r.score} of {counted(r.points, 'point')})")
         lines.append(f"      tried:    {r.tried}")
         lines.append(f"      expected: {r.expected}")
         lines.append(f"      found:    {r.found}")
@@ -274,5 +275,8 @@ def as_text(results: list[CheckResult]) -> str:
             lines.append(f"      hint:     {r.hint}")
     score, points = sum(r.score for r in results), sum(r.points for r in results)
     number = sum(r.status is Status.PASSED for r in results)
-    lines.append(f"score: {score} of {points} points; {number} of {len(results)} checks passed")
+    lines.append(
+        f"score: {score} of {counted(points, 'point')}; "
+        f"{number} of {counted(len(results), 'check')} passed"
+    )
     return "\n".join(lines) + "\n"

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from common.command_line import Failure, command, group, run, whole
+from common.counting import counted
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from experiments.runs.options import NativeOrVirtual, RunChoices
 
@@ -79,7 +80,8 @@ def list_command() -> int:
     for lab in all_labs():
         spec = lab.spec
         print(
-            f"{lab.number:2}  {spec.title} ({spec.kind}, {spec.minutes} min, {lab.points} points)"
+            f"{lab.number:2}  {spec.title} ({spec.kind}, "
+            f"{spec.minutes} min, {counted(lab.points, 'point')})"
         )
     return EXIT_OK
 

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from common.counting import counted
 from common.files import write_json
 from labs.checking import Status
 from labs.rerun import CannotRerun, Rerun, rerun
@@ -296,7 +297,7 @@ def grade(
     else:
         _write(output, text.getvalue())
     noted = sum(bool(s.remarks) for s in submissions)
-    print(f"{len(submissions)} result files, {noted} with a remark", file=sys.stderr)
+    print(f"{counted(len(submissions), 'result file')}, {noted} with a remark", file=sys.stderr)
     return 1 if noted else 0
 
 

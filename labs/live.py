@@ -20,6 +20,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from common.counting import counted
 from common.shell import NetworkError, check, namespace_of
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import (
@@ -199,7 +200,7 @@ class LiveNetwork:
     def all_answer(self, source: str, hosts: Sequence[str]) -> tuple[bool, str]:
         """PINGS pings from `source` to each host: whether all were answered, and in words."""
         answers = {h: self.ping(source, self.network.host(h).nic1.ip) for h in hosts}
-        found = ", ".join(f"{n} answers of {h}" for h, n in answers.items())
+        found = ", ".join(f"{counted(n, 'answer')} of {h}" for h, n in answers.items())
         return all(n == PINGS for n in answers.values()), found
 
     # -- streams

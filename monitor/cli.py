@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from common.command_line import Failure, command, group, time_s, whole
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.places import RUNS
@@ -86,11 +87,13 @@ def import_command(options: ImportOptions) -> int:
             for name, clock, recording in recordings(path):
                 store.put(name, clock, recording)
                 count = sum(len(points.values) for points in recording.points.values())
-                print(f"{name} ({clock}): {len(recording.points)} series, {count} values")
+                print(
+                    f"{name} ({clock}): {len(recording.points)} series, {counted(count, 'value')}"
+                )
                 if recording.bad:
                     left_out += recording.bad
-                    print(f"{path}: left out {recording.bad} lines: {recording.first_bad}",
-                          file=sys.stderr)  # fmt: skip
+                    text = f"left out {counted(recording.bad, 'line')}: {recording.first_bad}"
+                    print(f"{path}: {text}", file=sys.stderr)
     return EXIT_FAILED if left_out else EXIT_OK
 
 
@@ -104,11 +107,13 @@ def _import_records(store: Store, path: Path) -> int:
     for name, clock, found in records(path):
         store.put_records(name, clock, found)
         hosts = len({minute.host for minute in found.minutes.values()})
-        print(f"{name} ({clock}): {len(found.minutes)} minute records of {hosts} hosts, "
+        print(f"{name} ({clock}): {len(found.minutes)} minute records of {counted(hosts, 'host')}, "
               f"{len(found.hours)} classic lines")  # fmt: skip
         if found.bad:
             left_out += found.bad
-            print(f"{path}: left out {found.bad} lines: {found.first_bad}", file=sys.stderr)
+            print(
+                f"{path}: left out {counted(found.bad, 'line')}: {found.first_bad}", file=sys.stderr
+            )
     return left_out
 
 
@@ -187,7 +192,10 @@ def trace_command(options: TraceOptions) -> int:
         files.append(found)
         left_out += found.bad
         if found.bad:
-            print(f"{path}: left out {found.bad} records: cut or malformed", file=sys.stderr)
+            print(
+                f"{path}: left out {counted(found.bad, 'record')}: cut or malformed",
+                file=sys.stderr,
+            )
     sys.stdout.writelines(lines(trace_events(files)))
     return EXIT_FAILED if left_out else EXIT_OK
 

@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from common.counting import counted
+
 Numbers = NDArray[np.int64]
 MAGIC: Final = b"DPB1"
 MOST: Final = 1 << 16  # numbers in a block
@@ -46,7 +48,10 @@ def _widen(data: bytes, width: int, first: int, count: int) -> Numbers:
 def encode(times: Numbers, values: Numbers) -> bytes:
     """Return the block of 1 to MOST points."""
     if not 1 <= len(times) == len(values) <= MOST:
-        raise BlockError(f"found {len(times)} times, {len(values)} values; valid: 1 to {MOST}")
+        raise BlockError(
+            f"found {counted(len(times), 'time')}, "
+            f"{counted(len(values), 'value')}; valid: 1 to {MOST}"
+        )
     with np.errstate(over="ignore"):
         (wide_t, t), (wide_v, v) = _narrow(times), _narrow(values)
     head = _HEAD.pack(MAGIC, wide_t, wide_v, len(times), int(times[0]), int(values[0]))

@@ -13,6 +13,7 @@ from decimal import Decimal, InvalidOperation
 from time import strptime
 from typing import Final
 
+from common.counting import counted
 from parsers.measure.metrics import FmtpSums
 
 MOST_LINE: Final = 1024
@@ -135,7 +136,7 @@ def classic_line(line: str) -> Hour:
     """Return a line of LDM's rtstats (LDM 6.15, rtstats/binstats.c). RecordError."""
     words = line.split()
     if len(words) != COLUMNS:
-        raise RecordError(f"found {len(words)} columns; valid: {COLUMNS}")
+        raise RecordError(f"found {counted(len(words), 'column')}; valid: {COLUMNS}")
     created, inserted = (_time(w, "%Y%m%d%H%M%S") for w in words[:2])
     slowest = _SLOWEST.fullmatch(words[9])
     if slowest is None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from common.counting import counted
 from parsers.measure.run_files import load_cell
 from parsers.measure.summary import summarize
 from parsers.read.formats import by_name
@@ -89,7 +90,7 @@ def measure(receivers: int, directory: Path) -> list[Measured]:
         **others,
     }
     found = [measure_file(name, path) for name, path in logs.items()]
-    what = f"cell: 1 h, {receivers} receivers"
+    what = f"cell: 1 h, {counted(receivers, 'receiver')}"
     return [*found, _measure(_cell, "", cell, what)]
 
 

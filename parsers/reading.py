@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from common.counting import counted
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Problem
 from parsers.measure.file_sets import (
@@ -118,7 +119,7 @@ def print_file_sets(
         _print_table(table, f"# {path}" if len(tables) > 1 else "", out)
     if len(tables) > 1:
         mean = mean_of(list(tables.values()))
-        _print_table(mean, f"# mean of {len(tables)} receivers", out)
+        _print_table(mean, f"# mean of {counted(len(tables), 'receiver')}", out)
     return sound
 
 

@@ -40,7 +40,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "topologies.export",
         "topologies.verify",
     ),
-    "controller.paths": ("common.contracts", "topologies.model.network"),
+    "controller.paths": ("common.contracts", "common.counting", "topologies.model.network"),
     "controller.switches": (
         "common.contracts",
         "common.looking",
@@ -48,6 +48,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.paths",
     ),
     "controller.service": (
+        "common.counting",
         "topologies.model.document",
         "topologies.model.network",
         "controller.paths",
@@ -60,6 +61,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.service",
     ),
     "controller.federation": (
+        "common.counting",
         "topologies.model.document",
         "topologies.model.network",
         "topologies.model.paths",
@@ -69,6 +71,7 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "controller": (
         "common.contracts",
+        "common.counting",
         "common.exit_codes",
         "common.http",
         "common.looking",
@@ -82,9 +85,9 @@ MAY_IMPORT: Final[Mapping[str, tuple[str, ...]]] = {
         "controller.federation",
     ),
     "protocols": ("common.nearest", "common.places"),
-    "parsers.base": (),
-    "parsers.read": ("common.contracts", "common.nearest", "parsers.base"),
-    "parsers.measure": ("common.contracts", "parsers.base", "parsers.read"),
+    "parsers.base": ("common.counting",),
+    "parsers.read": ("common.contracts", "common.counting", "common.nearest", "parsers.base"),
+    "parsers.measure": ("common.contracts", "common.counting", "parsers.base", "parsers.read"),
     "parsers.report": ("common", "parsers.base", "parsers.read", "parsers.measure"),
     "parsers": ("common", "parsers.base", "parsers.read", "parsers.measure", "parsers.report"),
     "virtual": ("common", "topologies.emulate.openvswitch"),

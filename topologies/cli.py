@@ -30,6 +30,7 @@ from common.command_line import (
     unknown,
     whole,
 )
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.places import TOPOLOGIES
 from common.quantities import parse_rate_bps
@@ -340,7 +341,7 @@ def multicast_command(options: MulticastOptions) -> int:
     changed = multicast.ensure(network, sockets, multicast.NAME, rate_bps)
     sites = len({host.site for host in network.subscribers})
     done = "made" if changed else "was there"
-    print(f"path {multicast.NAME}: {rate_bps / 1e6:g} Mbit/s to {sites} sites: {done}")
+    print(f"path {multicast.NAME}: {rate_bps / 1e6:g} Mbit/s to {counted(sites, 'site')}: {done}")
     return EXIT_OK
 
 
@@ -475,7 +476,8 @@ def capture_command(options: CaptureOptions) -> int:
         lambda text: print(text, flush=True),
     )
     print(
-        f"{options.out / found.file}: {found.size_bytes} bytes, {found.frames} frames captured, "
+        f"{options.out / found.file}: {found.size_bytes} "
+        f"bytes, {counted(found.frames, 'frame')} captured, "
         f"{found.dropped} dropped by the kernel"
         + ("; the first ones were overwritten" if found.ring else "")
     )
@@ -528,8 +530,9 @@ def validate_command(options: ValidateOptions) -> int:
             bad = True
             continue
         print(
-            f"{name}: valid: {len(network.hosts)} hosts, {len(network.switches)} switches, "
-            f"{len(network.links)} links"
+            f"{name}: valid: {counted(len(network.hosts), 'host')}, "
+            f"{counted(len(network.switches), 'switch', 'switches')}, "
+            f"{counted(len(network.links), 'link')}"
         )
     return EXIT_USAGE if bad else EXIT_OK
 

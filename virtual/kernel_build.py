@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from common.shell import die_with_parent
 from virtual import kernel_cache, kernel_fetch, kernel_file, kernel_source
 from virtual.kernel_cache import CACHE, CONFIG, Build, Kernel, find_kernel, sha256_of
@@ -289,7 +290,7 @@ def is_step(line: str) -> bool:
 def _compile(tree: Path, version: str, say: Progress) -> int:
     """Returns the number of files made. Raises KernelError with the compiler's words."""
     cores = len(os.sched_getaffinity(0))
-    say(f"compiling Linux {version} on {cores} core{'s' if cores > 1 else ''}, once")
+    say(f"compiling Linux {version} on {counted(cores, 'core')}, once")
     process = subprocess.Popen(
         ["make", "ARCH=um", f"-j{cores}", "linux"],
         cwd=tree,

@@ -19,6 +19,7 @@ import typer
 
 from common import graphviz
 from common.command_line import Failure, command, group, run
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
@@ -336,7 +337,7 @@ def _each(
 
 
 def _line(path: PathAnswer) -> str:
-    return f"path {path['name']}: {path['state']}, {len(path['leaves'])} leaves"
+    return f"path {path['name']}: {path['state']}, {counted(len(path['leaves']), 'leaf', 'leaves')}"
 
 
 @dataclass(kw_only=True)

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from common.counting import counted
 from controller.federation.coordinator import MAX_ATTEMPTS
 from controller.federation.local import algorithm_of, is_at_hand_off, problem_of, segment_of
 from controller.federation.participant import stale
@@ -386,7 +387,8 @@ class FederatedBookings:
         others = sum(c.coordinator == peer and c != connection for c in list(self._here))
         if others >= MOST_OF_A_DOMAIN:
             detail = (
-                f"found {others} reservations of domain '{peer}'; valid: fewer, so end one first"
+                f"found {counted(others, 'reservation')} of "
+                f"domain '{peer}'; valid: fewer, so end one first"
             )
             raise Refusal(Problem(409, "no-number-left", "Too many reservations", detail))
 

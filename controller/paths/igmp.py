@@ -15,6 +15,7 @@ from enum import IntEnum
 from ipaddress import IPv4Address
 from typing import Final
 
+from common.counting import counted
 from controller.paths.entries import mac_text
 
 ETH_TYPE_IPV4: Final = 0x0800
@@ -198,7 +199,7 @@ def _records(body: bytes) -> tuple[Record, ...]:
     offset = _V3_HEAD.size
     for _ in range(count):
         if len(body) - offset < _RECORD.size:
-            raise NotIgmp(f"{count} records in {len(body)} bytes")
+            raise NotIgmp(f"{counted(count, 'record')} in {len(body)} bytes")
         kind, auxiliary, sources, group_number = _RECORD.unpack_from(body, offset)
         offset += _RECORD.size
         found = _addresses(body, offset, sources)
@@ -217,7 +218,7 @@ _FILTERS = frozenset(Filter)
 
 def _addresses(body: bytes, offset: int, count: int) -> tuple[IPv4Address, ...]:
     if offset + 4 * count > len(body):
-        raise NotIgmp(f"{count} sources in {len(body) - offset} bytes")
+        raise NotIgmp(f"{counted(count, 'source')} in {len(body) - offset} bytes")
     return tuple(map(IPv4Address, struct.unpack_from(f"!{count}I", body, offset)))
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from common.counting import counted
 from controller.paths import channels
 from controller.paths.core import (
     NOTHING_DOWN,
@@ -504,7 +505,7 @@ def set_channels(
         new_ones = frozenset(Member(n, key) for key, joined in wanted.items() for n in joined)
         new = replace(path, members=others | new_ones)
         ledger.set(tree.path, "", new)
-    what = f"path '{path.name}': channels of {len(wanted)} leaves"
+    what = f"path '{path.name}': channels of {counted(len(wanted), 'leaf', 'leaves')}"
     return Step(what, path, new, draft.phases(), ledger, reservations.version)
 
 

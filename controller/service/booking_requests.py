@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from common.counting import counted
 from controller.paths.calendar import Booking, Calendar
 from controller.paths.core import Endpoint, PlanError
 from controller.paths.multipoint_path import MultipointPath
@@ -104,7 +105,7 @@ class BookingRequests:
         of_group = sum(booking.path.workgroup == workgroup for booking in self._calendar)
         found = ""
         if of_group >= most:
-            found = f"found {of_group} reservations of workgroup '{workgroup}'"
+            found = f"found {counted(of_group, 'reservation')} of workgroup '{workgroup}'"
         elif len(self._calendar) >= MOST_BOOKINGS:
             found = f"found {MOST_BOOKINGS} reservations"
         if found:

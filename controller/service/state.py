@@ -13,6 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from common.counting import counted
 from controller.paths.core import Core, DownSet, Endpoint, EndpointKey
 from controller.paths.entries import Entry
 from controller.paths.multipoint_path import MultipointPath, unreached
@@ -87,10 +88,10 @@ class PathState:
         self.degraded = set(self.paths)  # no switch is known to hold anything
         if self.paths:
             LOG.info(
-                "recovered from the store: %d paths, %d leaves, %d holds",
-                len(self.paths),
-                sum(len(path.leaves) for path in self.paths.values()),
-                len(loaded.holds),
+                "recovered from the store: %s, %s, %s",
+                counted(len(self.paths), "path"),
+                counted(sum(len(path.leaves) for path in self.paths.values()), "leaf", "leaves"),
+                counted(len(loaded.holds), "hold"),
             )
         return desired
 

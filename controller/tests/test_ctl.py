@@ -71,7 +71,7 @@ def test_life_of_a_path(run: Run, rig: Rig) -> None:
         ["NGRID", "up", "20", "Mbit/s", "s1:1:101", "2", "owner", "-"],
     ]
     code, out, _ = run("remove", "NGRID", "s3:9:103")
-    assert (code, out) == (0, "path NGRID: up, 1 leaves\n")
+    assert (code, out) == (0, "path NGRID: up, 1 leaf\n")
     assert run("delete", "NGRID") == (0, "path NGRID deleted\n", "")
     assert run("--json", "list") == (0, "[]\n", "")
 

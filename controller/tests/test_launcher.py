@@ -286,7 +286,7 @@ def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
     finally:
         process.end(second)
     text = (network_file.parent / "log").read_text()
-    assert "recovered from the store: 1 paths, 1 leaves, 1 holds" in text
+    assert "recovered from the store: 1 path, 1 leaf, 1 hold" in text
 
 
 def test_stores_that_cannot_be_used(network_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

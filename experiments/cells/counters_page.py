@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
+
 VERSION: Final = 1
 MAGIC: Final = b"DPSTATS\n"
 ORDER: Final = 0x01020304
@@ -89,7 +91,7 @@ def _table(data: bytes, before: bytes, at: int, of_page: dict[str, str]) -> Tabl
     )
     name, keys = _text(raw_name), [_text(key) for key in (key0, key1)]
     if not (0 < columns <= _MOST_COLUMNS and 0 < rows <= _MOST_ROWS):
-        raise PageError(f"table {name}: found {columns} columns, {rows} rows")
+        raise PageError(f"table {name}: found {counted(columns, 'column')}, {counted(rows, 'row')}")
     layout = struct.Struct(f"={columns + 1}Q")
     if row_bytes != _TEXTS.size + layout.size:
         raise PageError(f"table {name}: found rows of {row_bytes} bytes")
@@ -123,7 +125,9 @@ def parse(data: bytes, before: bytes | None = None) -> Page:
     if version != VERSION:
         raise PageError(f"found version {version}; valid: {VERSION}")
     if size != len(data) or not 0 < tables <= _MOST_TABLES:
-        raise PageError(f"found {len(data)} bytes and {tables} tables; it says {size} bytes")
+        raise PageError(
+            f"found {len(data)} bytes and {counted(tables, 'table')}; it says {size} bytes"
+        )
     if _HEADER.size + tables * _TABLE.size > size:
         raise PageError("the tables lie beyond the end")
     texts = [_text(label) for label in labels]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from common.contracts import MULTICAST_CLASS
+from common.counting import counted
 from common.files import tail
 from common.virtual_time import begin_afresh
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
@@ -146,7 +147,8 @@ class CellRun(CellBase):
         leaves, segments = len(path["leaves"]), len(self._segments())
         if leaves != segments:
             raise CellError(
-                f"path {self.feed.name} has {leaves} leaves for {segments} segments: see paths.json"
+                f"path {self.feed.name} has {counted(leaves, 'leaf', 'leaves')} "
+                f"for {counted(segments, 'segment')}: see paths.json"
             )
 
     def _segments(self) -> set[str]:

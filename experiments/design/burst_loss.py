@@ -29,6 +29,7 @@ from typing import Final
 import numpy as np
 
 from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT
+from common.counting import counted
 from experiments.design.expansion import CellSpec
 from experiments.design.loss_model import (
     JEQ,
@@ -274,7 +275,7 @@ class _Rule:
 
 def _digest(found: Sequence[_Rule]) -> str:
     text = "\n".join(f"{r.chain} {sorted(r.words)} {r.program}" for r in found)
-    return f"{len(found)} rules, sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    return f"{counted(len(found), 'rule')}, sha256 {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def _bursts_of(program: Sequence[Instruction]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from common.counting import counted
 from common.quantities import parse_loss
 from experiments.design import trace_input
 from experiments.design.spec import GENERATED, UsageError
@@ -110,7 +111,7 @@ def report(trace: str, seed: int, asked: Asked) -> str:
     mean = f", {8 * total / span_s / 1e6:.2f} Mbit/s on average" if span_s else ""
     which = "least rate" if asked.rate_bps is None else "rate"
     lines = [
-        f"{len(arrivals)} files, {total / 1e6:.1f} MB in {span_s:.1f} s{mean}",
+        f"{counted(len(arrivals), 'file')}, {total / 1e6:.1f} MB in {span_s:.1f} s{mean}",
         f"{which}: {found.rate_bps / 1e6:.2f} Mbit/s (headers included)",
         f"buffer: {found.buffer_bytes / 1e6:.1f} MB",
         "",

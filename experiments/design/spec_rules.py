@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.counting import counted
 from experiments.design import layers
 from experiments.design.parameters import Factors, Parameters, trace_label
 from experiments.design.spec_reports import Reports
@@ -87,7 +88,7 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
     for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i"):
         given = getattr(fixed, name)
         if given is not None and len(given) < most:
-            found = f"{name} of {len(given)} receivers"
+            found = f"{name} of {counted(len(given), 'receiver')}"
             reports.add(("parameters", name), found, f"{most}, as factors.receivers has m = {most}")
     without = max(block.without_multicast or (fixed.without_multicast,))
     if without:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from common.terminal import columns, is_ascii_only
@@ -259,7 +260,8 @@ def build(found: Compared) -> Report:
         *each,
     ]
     headline = (
-        f"{len(found.columns)} cells of {len(found.runs)} runs; the worst verdict is {verdict}."
+        f"{counted(len(found.columns), 'cell')} of "
+        f"{counted(len(found.runs), 'run')}; the worst verdict is {verdict}."
     )
     lines = findings(found.comparisons)
     main_tables: tuple[BriefTable, ...] = ()

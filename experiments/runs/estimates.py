@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from experiments.design.expansion import CellSpec
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.runs.cell_process import Clock
@@ -36,10 +37,6 @@ class Measured:
     ratio: float
     duration_s: float
     directory: Path
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def kind_of(cell: CellSpec) -> str:
@@ -83,7 +80,7 @@ class Estimates:
             return "by formula: no earlier run of such cells on this machine"
         runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])
         more = f" and {len(runs) - 1} earlier" if len(runs) > 1 else ""
-        cells, of = _count(len(self._rests_on), "cell"), _count(len(runs), "run")
+        cells, of = counted(len(self._rests_on), "cell"), counted(len(runs), "run")
         return f"from {cells} of {of} on this machine ({runs[-1]}{more})"
 
 

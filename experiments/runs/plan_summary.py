@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.counting import counted
 from common.quantities import duration_text
 from experiments.design.spec import AnySpec
 from experiments.runs.estimates import Estimates
@@ -32,10 +33,9 @@ def summary(
     seeds = sorted({cell.seed for cell in cells})
     several = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     in_order = "in the order of the file" if order == "file" else "in random order"
-    plural = "s" if len(cells) > 1 else ""
     repeats = len({cell.repeat for cell in cells})
     lines.append(
-        f"  {len(cells)} cell{plural} ({repeats} of each kind, {several}) of "
+        f"  {counted(len(cells), 'cell')} ({repeats} of each kind, {several}) of "
         f"{cells[0].duration_s:g} s, "
         f"{in_order}; {clock} clock"
     )
@@ -83,12 +83,12 @@ def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
     """Return a line for each cell with its own trace, in the order in which they are run."""
     width = max(len(item.cell.cell) for item in planned)
     lines = [
-        f"  {number:4} {item.cell.cell:{width}}  {item.trace.products} products, "
+        f"  {number:4} {item.cell.cell:{width}}  {counted(item.trace.products, 'product')}, "
         f"{item.trace.size_bytes / 1e6:.1f} MB ({item.trace.source}), about "
         f"{duration_text(estimates.of(item))}, {item.disk_bytes / 1e9:.2f} GB of disk"
         for number, item in enumerate(planned, start=1)
         if not item.borrowed
     ]
     if left := len(planned) - len(lines):
-        lines.append(f"  and {left} more cells of other seeds, estimated from these")
+        lines.append(f"  and {counted(left, 'more cell')} of other seeds, estimated from these")
     return lines

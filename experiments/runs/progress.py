@@ -20,6 +20,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
+from common.counting import counted
 from common.quantities import duration_text, minutes_text
 from experiments.cells.events import Event
 from virtual.guest import Times
@@ -74,7 +75,7 @@ def describe(event: Event) -> str:
         n, of = event["inserted"], event["products"]
         text = "draining" if event["draining"] else "replaying"
         if "subscriptions" in event:
-            return f"{text}: {n}/{of} inserted, {event['subscriptions']} subscriptions"
+            return f"{text}: {n}/{of} inserted, {counted(event['subscriptions'], 'subscription')}"
         return f"{text}: {n}/{of} inserted, {event['delivered']} at all receivers"
     return str(event.get("text", ""))
 
@@ -245,7 +246,7 @@ class PlainReporter:
         """Print how many cells run and how long all take."""
         self._times.start(cells, estimate_s, jobs)
         at_once = f", {jobs} at once" if jobs > 1 else ""
-        self.note(f"{cells} cells{at_once}, about {duration_text(self._times.total_s)}")
+        self.note(f"{counted(cells, 'cell')}{at_once}, about {duration_text(self._times.total_s)}")
 
     def more(self, cells: int, estimate_s: float) -> None:
         """Record that more cells run; their lines show it."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from common.counting import counted
 from common.quantities import duration_text
 from experiments.design.selection import Order, ordered
 from experiments.design.spec import AnySpec
@@ -115,8 +116,8 @@ class UntilDecided(Supply):
                 and any(is_about(at, item) for at in levels)
             ]
         self._begun |= {item.cell.cell for item in chosen}
-        self.stopped = "" if chosen else f"it has all {self._most} repeats allowed"
-        self._note(f"{told}; {len(chosen)} more cells, up to repeat {self._repeats}")
+        self.stopped = "" if chosen else f"it has all {counted(self._most, 'repeat')} allowed"
+        self._note(f"{told}; {counted(len(chosen), 'more cell')}, up to repeat {self._repeats}")
         return repeat_by_repeat(ordered(chosen, *self._order))
 
     @property

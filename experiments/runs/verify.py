@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import os_error_text
 from experiments.cells.run_directory import no_run
@@ -44,7 +45,9 @@ class Checked:
     def line(self) -> str:
         """Return the finding as one line."""
         state = "ok" if not self.problems else f"{len(self.problems)} PROBLEMS"
-        return f"{self.name}: {self.files} files, {self.values} values: {state}"
+        return (
+            f"{self.name}: {counted(self.files, 'file')}, {counted(self.values, 'value')}: {state}"
+        )
 
 
 def check_files(directory: Path, files: list[Path]) -> list[str]:
@@ -141,7 +144,9 @@ def report(checked: Sequence[Checked]) -> str:
             lines.append(f"  ... and {len(found.problems) - LISTED} more")
     files, values = (sum(getattr(c, n) for c in checked) for n in ("files", "values"))
     wrong = [c.name for c in checked if c.problems]
-    text = f"{len(checked) - 1} cells, {files} files, {values} values"
+    text = (
+        f"{counted(len(checked) - 1, 'cell')}, {counted(files, 'file')}, {counted(values, 'value')}"
+    )
     if wrong:
         lines.append(f"NOT VERIFIED: {text}; problems: {', '.join(wrong)}")
     else:

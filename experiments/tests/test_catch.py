@@ -232,7 +232,7 @@ class TestInALab:
     def test_a_clean_run_passes(self, emulation: Emulation, tmp_path: Path) -> None:
         checks = observe(emulation, tmp_path)
         assert not_passed(checks) == {}
-        assert "500 sent to 1 receivers: 0 taken by the injected loss" in (
+        assert "500 sent to 1 receiver: 0 taken by the injected loss" in (
             checks["datagrams accounted for"].text
         )
         for when in ("before", "after"):

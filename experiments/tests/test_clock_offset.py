@@ -90,7 +90,7 @@ def test_one_offset_is_every_receivers() -> None:
         (
             "  clock_offset_ms: [0, 5]\n\n# As in vlan-rate.yaml.\nparameters:\n",
             "parameters:\n  clock_offset_i_ms: [1]\n",
-            "found clock_offset_i_ms of 1 receivers; valid: 4",
+            "found clock_offset_i_ms of 1 receiver; valid: 4",
         ),
     ],
 )

@@ -93,7 +93,7 @@ def test_all_is_well() -> None:
     checks = content_checks(metrics(STAYED, BACK))
     assert [c.status for c in checks] == ["pass"] * 3
     assert "18 products sent to 2 subscriptions" in checks[0].text
-    assert checks[1].text == "2 of 2 products sent during breaks of 1 subscriptions"
+    assert checks[1].text == "2 of 2 products sent during breaks of 1 subscription"
     assert "3 joins, 3 leaves added and 1 removed" in checks[2].text
 
 

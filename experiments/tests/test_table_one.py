@@ -245,7 +245,7 @@ def test_a_setting_takes_the_place_of_the_cells(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ("  p_i: [1%]\n", "found p_i of 1 receivers; valid: 8"),
+        ("  p_i: [1%]\n", "found p_i of 1 receiver; valid: 8"),
         ("  p_i: [1%, 1%, 1%, 1%, 1%, 1%, 1%, 100%]\n", "probabilities below 1"),
         ("  queue_i: 64kB\n", "found queue_i without rate_i_bps"),
         ("  p_i: 5\n", "found p_i 5 in parameters; valid: a list, e.g. [a, b]"),

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from common.contracts import MULTICAST_CLASS, WITH_OWN_LOGS
+from common.counting import counted
 from experiments.verdict.checks import Check
 from experiments.verdict.evidence import Evidence
 from experiments.verdict.network import DROP_SHARE
@@ -133,7 +134,8 @@ def _judge(
     if not wrong:
         dropped = on_purpose * len(found)
         text = (
-            f"{sent} sent to {len(found)} receivers: {injected} taken by the injected loss, "
+            f"{sent} sent to {counted(len(found), 'receiver')}: "
+            f"{injected} taken by the injected loss, "
             f"{sent - injected - dropped - sum(cut.values())} received by the programs, "
             "none missing"
         )

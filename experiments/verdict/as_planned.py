@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT
+from common.counting import counted
 from experiments.verdict.checks import Check, Limits
 from parsers.read.counters import Counters
 from topologies.model import wire_plan
@@ -62,7 +63,9 @@ class InventorySeen:
             for text in look["unplanned"]:
                 wrong.setdefault(text, f"{text} ({look['when']}, {look['at_s']:.1f} s)")
         return _listed(
-            NAMES[0], list(wrong.values()), f"{things} things, looked at {len(looks)} times"
+            NAMES[0],
+            list(wrong.values()),
+            f"{things} things, looked at {counted(len(looks), 'time')}",
         )
 
     def _unchanged(self) -> Check:
@@ -85,7 +88,7 @@ class InventorySeen:
         )
 
     def _quota(self) -> Check:
-        text = f"stopped {self.throttled} times because a CPU quota was used up"
+        text = f"stopped {counted(self.throttled, 'time')} because a CPU quota was used up"
         return Check(NAMES[4], THROTTLED.status(self.throttled), 0, self.throttled, text)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from common.contracts import MULTICAST_CLASS
+from common.counting import counted
 from experiments.verdict.accounts import NAME as ACCOUNTS
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
@@ -50,7 +51,8 @@ def _accounts(evidence: Evidence, data: CarouselData) -> Check:
         text = "; ".join(wrong[:8]) + ("; ..." if len(wrong) > 8 else "")
         return Check(ACCOUNTS, "fail", 0, len(wrong), text)
     text = (
-        f"{received} received by {len(data.receivers)} programs, {injected} taken by the injected "
+        f"{received} received by {counted(len(data.receivers), 'program')}, "
+        f"{injected} taken by the injected "
         "loss; no other sequence number is missing"
     )
     return Check(ACCOUNTS, "pass", 0, 0, text)
@@ -68,7 +70,7 @@ def _problem(stats: CarouselReceiver, arrived: int, dropped: int, most_unread: i
     """What does not add up at a receiver; empty if all does."""
     if stats.malformed or stats.forged or stats.stray:
         return (
-            f"{stats.stray} datagrams of strangers, {stats.malformed} malformed, "
+            f"{counted(stats.stray, 'datagram')} of strangers, {stats.malformed} malformed, "
             f"{stats.forged} forged"
         )
     unread = arrived - dropped - stats.received - stats.socket_drops

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from common.counting import counted
 from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status, worst
 from experiments.verdict.one_way import Way
@@ -133,7 +134,7 @@ class InFlight:
             return Check(NAMES[0], "warn", None, None, "too few packets in every block of 10 s")
         bad = sorted((d for d in found if d.status != "pass"), key=lambda d: -d.excess)
         closest = max(found, key=lambda d: d.excess)
-        text = f"{judged} blocks of 10 s of {len(self.flights)} flights: "
+        text = f"{counted(judged, 'block')} of 10 s of {counted(len(self.flights), 'flight')}: "
         if not bad:
             return Check(NAMES[0], "pass", judged, judged, f"{text}worst: {closest.text}")
         text += "; ".join(d.text for d in bad[:6]) + ("; ..." if len(bad) > 6 else "")
@@ -169,9 +170,9 @@ class InFlight:
         wrong = {f.name: count(f) for f in flights if count(f)}
         total = sum(wrong.values())
         if not total:
-            return Check(name, "pass", 0, 0, f"none of {packets} sampled packets")
+            return Check(name, "pass", 0, 0, f"none of {counted(packets, 'sampled packet')}")
         share = total / max(1, packets)
-        text = f"{total} of {packets} sampled packets ({share:.2e}): " + _listed(wrong)
+        text = f"{total} of {counted(packets, 'sampled packet')} ({share:.2e}): " + _listed(wrong)
         status = limits.status(share)
         if (
             status == "fail"
@@ -200,7 +201,7 @@ class InFlight:
                 if n
             ]
             if f.asked is not None and f.packets and f.hops != routers:
-                words.append(f"over {f.hops} routers instead of {routers}")
+                words.append(f"over {counted(f.hops, 'router')} instead of {routers}")
             if words:
                 wrong[f.name] = " and ".join(words)
         packets = sum(f.packets for f in self.flights)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.counting import counted
 from experiments.design import borrowing, shaping
 from experiments.design.join_leave_expansion import JoinLeaveCell
 from experiments.design.shaping import Setting
@@ -146,7 +147,8 @@ def _identical(found: JoinLeaveMetrics) -> Check:
     ]
     total = sum(len(s.lost) + s.duplicates + s.damaged for s in found.subscriptions)
     text = (
-        f"{sent} products sent to {len(found.subscriptions)} subscriptions while they were "
+        f"{counted(sent, 'product')} sent to "
+        f"{counted(len(found.subscriptions), 'subscription')} while they were "
         f"subscribed, {flying} of them in flight at a leave"
     )
     if bad:
@@ -160,7 +162,10 @@ def _recovered(found: JoinLeaveMetrics) -> Check:
     missing = sum(len(s.not_recovered) for s in back)
     away = sum(s.away for s in back)
     bad = [f"{s.subscriber} {s.feed}: {len(s.not_recovered)}" for s in back if s.not_recovered]
-    text = f"{away - missing} of {away} products sent during breaks of {len(back)} subscriptions"
+    text = (
+        f"{away - missing} of {counted(away, 'product')} sent "
+        f"during breaks of {counted(len(back), 'subscription')}"
+    )
     if bad:
         return Check(name, "fail", away, away - missing, f"{text}; missing: {'; '.join(bad[:8])}")
     return Check(name, "pass", away, away, text)
@@ -182,7 +187,8 @@ def _trees(found: JoinLeaveMetrics) -> Check:
     leaves = sum(f.leaves_added for f in found.feeds)
     removed = sum(f.leaves_removed for f in found.feeds)
     text = (
-        f"{joins} joins, {leaves} leaves added and {removed} removed; at the end each tree has "
+        f"{counted(joins, 'join')}, {counted(leaves, 'leaf', 'leaves')} "
+        f"added and {removed} removed; at the end each tree has "
         "the branches of its subscriptions"
     )
     return Check(name, "pass", len(found.feeds), len(found.feeds), text)

@@ -8,6 +8,7 @@ judges only what is between a receiver's NIC and its program.
 
 from __future__ import annotations
 
+from common.counting import counted
 from experiments.verdict.accounts import NAME as ACCOUNTS
 from experiments.verdict.checks import Check
 from experiments.verdict.evidence import Evidence
@@ -35,7 +36,10 @@ def _accounts(evidence: Evidence, data: LayersData) -> Check:
         text = "; ".join(wrong[:8]) + ("; ..." if len(wrong) > 8 else "")
         return Check(ACCOUNTS, "fail", 0, len(wrong), text)
     received = sum(r.received + r.late for r in data.receivers.values() if r is not None)
-    text = f"{received} received by {len(data.receivers)} programs, no more than reached their NICs"
+    text = (
+        f"{received} received by {counted(len(data.receivers), 'program')}, "
+        "no more than reached their NICs"
+    )
     return Check(ACCOUNTS, "pass", 0, 0, text)
 
 
@@ -43,7 +47,8 @@ def _problem(stats: LayersReceiver, arrived: int) -> str:
     """What does not add up at a receiver; empty if all does."""
     if stats.stray or stats.malformed or stats.forged or stats.strange:
         return (
-            f"{stats.stray} datagrams of strangers, {stats.malformed} malformed, {stats.forged} "
+            f"{counted(stats.stray, 'datagram')} of strangers, "
+            f"{stats.malformed} malformed, {stats.forged} "
             f"forged, {stats.strange} of no channel"
         )
     if stats.socket_drops:
@@ -58,5 +63,8 @@ def _rate(data: LayersData) -> Check:
     if data.sender is None:
         return Check("sender rate", "fail", None, None, "no statistics of the sender")
     late = data.sender.late
-    text = f"{data.sender.datagrams} datagrams of {data.sender.layers} layers, late {late} times"
+    text = (
+        f"{counted(data.sender.datagrams, 'datagram')} of "
+        f"{counted(data.sender.layers, 'layer')}, late {counted(late, 'time')}"
+    )
     return Check("sender rate", "pass" if late == 0 else "fail", 0, late, text)

@@ -8,6 +8,7 @@ from statistics import NormalDist
 from typing import Final
 
 from common.contracts import LOSS_COMMENT
+from common.counting import counted
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
 
@@ -48,7 +49,15 @@ def injected_loss(evidence: Evidence) -> list[Check]:
         rules = [rule for host in evidence.end.iptables for rule in evidence.end.rules(host)]
         total = sum(rule.packets for rule in rules if LOSS_COMMENT in rule.rule)
         status: Status = "fail" if total else "pass"
-        return [Check(name, status, 0, total, f"{total} packets taken by rules that inject loss")]
+        return [
+            Check(
+                name,
+                status,
+                0,
+                total,
+                f"{counted(total, 'packet')} taken by rules that inject loss",
+            )
+        ]
     missing = sorted(set(evidence.receivers) - set(evidence.arrived))
     if missing or not evidence.arrived:
         text = f"no counters of the loss rule at {', '.join(missing) or 'any receiver'}"
@@ -60,13 +69,14 @@ def injected_loss(evidence: Evidence) -> list[Check]:
     if evidence.loss_of:
         return [_loss_of_each(evidence)]
     if arrived * evidence.loss < 10:
-        text = f"only {arrived} packets arrived at all receivers: too few to judge"
+        text = f"only {counted(arrived, 'packet')} arrived at all receivers: too few to judge"
         return [Check(name, "warn", evidence.loss, None, text)]
     found = dropped_all / arrived
     status = _within(dropped_all, arrived, evidence.loss)
     low, high = binomial_interval(arrived, evidence.loss, LOSS_CONFIDENCE)
     text = (
-        f"{dropped_all} of {arrived} packets; {100 * LOSS_CONFIDENCE:g} % interval of a random "
+        f"{dropped_all} of {counted(arrived, 'packet')}; "
+        f"{100 * LOSS_CONFIDENCE:g} % interval of a random "
         f"loss of {evidence.loss:g}: {low:.0f} to {high:.0f}; {_replayable(evidence.loss_model)}"
     )
     # Of m receivers, one outside its own interval is m times as likely by chance.
@@ -99,7 +109,7 @@ def _periodic(evidence: Evidence) -> Check:
     if wrong or not evidence.arrived:
         text = f"not every {period}th: {'; '.join(wrong) or 'no receiver has counters'}"
         return Check(name, "fail", f"every {period}th", dropped, text)
-    text = f"{dropped} datagrams, every {period}th at each receiver"
+    text = f"{counted(dropped, 'datagram')}, every {period}th at each receiver"
     return Check(name, "pass", f"every {period}th", dropped, text)
 
 
@@ -150,7 +160,7 @@ def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
     correlated = arrived * evidence.loss * (1 - evidence.loss) * (2 * evidence.loss_burst_packets)
     far = abs(dropped - arrived * evidence.loss) > z * math.sqrt(correlated) + 1
     status: Status = "fail" if far or len(beyond) == len(counts) else "warn" if beyond else "pass"
-    text = f"{dropped} of {arrived} packets; {_replayable(evidence.loss_model)}"
+    text = f"{dropped} of {counted(arrived, 'packet')}; {_replayable(evidence.loss_model)}"
     if beyond:
         text += "; not as the pattern allows: " + "; ".join(beyond.values())
     mean = dropped / begun if begun else None
@@ -164,7 +174,8 @@ def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
             status,
             evidence.loss_burst_packets,
             round(mean, 3),
-            f"{begun} bursts of {mean:.2f} packets on average at {len(counts)} receivers, each "
+            f"{counted(begun, 'burst')} of {mean:.2f} packets on "
+            f"average at {counted(len(counts), 'receiver')}, each "
             "within what its packets can meet of its pattern",
         )
     return [Check("injected loss", status, evidence.loss, round(share, 6), text), length]

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from common.counting import counted
 from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status, worst
 from experiments.verdict.cpu_load import Load, ProcessLoad
@@ -172,7 +173,7 @@ def _run_queue(load: Load) -> Check:
     if waited_s < most.wait_s:
         text += f" (the kernel says {most.wait_s:.2f} s, longer than any core was busy)"
     if each is not None:
-        text += f"; {_process(each)} {mean_ms:.3f} ms each of {each.times} times"
+        text += f"; {_process(each)} {mean_ms:.3f} ms each of {counted(each.times, 'time')}"
     asked = f"at most {RUN_QUEUE_MS.warn:g} ms on average and {RUN_QUEUE_SHARE.warn:.0%} in all"
     status = worst((RUN_QUEUE_MS.status(mean_ms), RUN_QUEUE_SHARE.status(share)))
     found = {"mean_ms": round(mean_ms, 4), "share": round(share, 4)}
@@ -197,7 +198,8 @@ def lag_check(evidence: Evidence) -> Check:
     status = worst((limit_p50.status(lags[half].p50_ms), limit_p99.status(lags[late].p99_ms)))
     samples = sum(lag.samples for lag in lags.values())
     text = (
-        f"of {samples} timers at {len(lags)} hosts: worst median {half}, {lags[half].p50_ms:.3f} "
+        f"of {counted(samples, 'timer')} at {counted(len(lags), 'host')}: "
+        f"worst median {half}, {lags[half].p50_ms:.3f} "
         f"ms; worst 1 % {late}, {lags[late].p99_ms:.3f} ms; latest {latest}, "
         f"{lags[latest].max_ms:.3f} ms"
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from common.counting import counted
 from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence
@@ -168,7 +169,7 @@ def _drop_check(
     status = DROP_SHARE.status(share)
     if status == "fail":
         status = worst
-    text = f"{dropped} packets ({share:.2e} of {packets}): " + "; ".join(places[:8])
+    text = f"{counted(dropped, 'packet')} ({share:.2e} of {packets}): " + "; ".join(places[:8])
     return Check(name, status, 0, dropped, text + ("; ..." if len(places) > 8 else ""))
 
 
@@ -192,7 +193,8 @@ def _link_delays(when: str, evidence: Evidence) -> Check:
     worst = max(probes, key=_delay_error)
     found, error = _delay_found(worst), round(_delay_error(worst), 6)
     text = (
-        f"{len(probes)} directions; worst: {worst.link} {worst.direction}, {found:.3f} ms instead "
+        f"{counted(len(probes), 'direction')}; worst: "
+        f"{worst.link} {worst.direction}, {found:.3f} ms instead "
         f"of {worst.asked_ms:g} ms"
     )
     status = limit.status(error)

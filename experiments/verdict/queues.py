@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from common.counting import counted
 from experiments.verdict.checks import Check, Limits
 from experiments.verdict.evidence import Evidence, host_of
 from experiments.verdict.queue_watch import Queue
@@ -59,7 +60,9 @@ def _backlog(evidence: Evidence) -> Check:
         if worst.limit_packets
         else f"{worst.peak_backlog_bytes} of {worst.limit_bytes} bytes"
     )
-    text = f"fullest of {len(judged)} queues: {_name(worst)}, {limit} ({100 * fill:.1f} %)"
+    text = (
+        f"fullest of {counted(len(judged), 'queue')}: {_name(worst)}, {limit} ({100 * fill:.1f} %)"
+    )
     asked = f"at most {NEARLY_FULL.warn:.0%} of the limit"
     return Check(name, NEARLY_FULL.status(fill), asked, round(fill, 4), text)
 

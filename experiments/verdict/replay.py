@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from common.counting import counted
 from common.virtual_time import Clock
 from experiments.verdict.checks import Check, Limits, Status
 from experiments.verdict.evidence import Evidence, ShaperSample
@@ -52,7 +53,7 @@ def replay_checks(
             complete,
             products,
             replayed.products,
-            f"{replayed.products} of {products} products inserted",
+            f"{replayed.products} of {counted(products, 'product')} inserted",
         ),
         Check(
             f"{name} lateness, median",
@@ -128,7 +129,7 @@ def total_check(samples: Sequence[ShaperSample], total_bps: int, clock: Clock) -
     if not rates:
         return Check(name, "warn", total_bps, None, "not sampled")
     most = max(rates)
-    text = f"at most {most / 1e6:.3f} Mbit/s in one of {len(rates)} intervals"
+    text = f"at most {most / 1e6:.3f} Mbit/s in one of {counted(len(rates), 'interval')}"
     status = RATE_ERROR[clock].status(max(0.0, most / total_bps - 1))
     return Check(name, status, f"at most {total_bps}", round(most), text)
 
@@ -163,7 +164,7 @@ def identical(contents: Sequence[ContentCheck], m: int, products: int) -> Check:
     name = "products identical"
     good = [c for c in contents if c.identical and c.found == products]
     if len(contents) == m and len(good) == m:
-        text = f"all {products} products identical at all {m} receivers"
+        text = f"all {counted(products, 'product')} identical at all {counted(m, 'receiver')}"
         return Check(name, "pass", m, m, text)
     wrong = [
         f"{c.receiver}: {c.found} of {products}, {len(c.missing)} missing, {len(c.extra)} extra, "

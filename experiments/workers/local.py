@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK
 from common.machine import memory_free_bytes
 from common.places import ROOT
@@ -92,7 +93,7 @@ def _serve(options: WorkersOptions) -> int:
             label = f"{socket.gethostname()}-{os.getpid()}-{number}"
             argv = worker_command(url, label, memory, place)
             _start(started, argv, place / f"worker-{number}.log")
-        print(f"{count} workers of {memory / 1e9:.1f} GB at {url}", flush=True)
+        print(f"{counted(count, 'worker')} of {memory / 1e9:.1f} GB at {url}", flush=True)
         print(f"environment {environment.digest(made_of)}: commit {made_of['commit'][:12]}")
         if join is None:
             print(f"run cells there: downpour run lossy --clock virtual --at {url}", flush=True)

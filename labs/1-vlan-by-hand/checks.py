@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from typing import Final
 
+from common.counting import counted
 from labs.checking import Context, Outcome, failed, passed
 from labs.live import UNTAGGED, LiveNetwork, Seen, Traffic
 
@@ -104,7 +105,7 @@ def one_copy(context: Context) -> Outcome:
     return passed(tried, expected, found)
 
 
-def counted(live: LiveNetwork, frame_bytes: int = 200) -> list[tuple[int, int, list[int]]]:
+def groups_grow(live: LiveNetwork, frame_bytes: int = 200) -> list[tuple[int, int, list[int]]]:
     """(packets, bytes, packets of each bucket) by which the groups of c1 grow for FRAMES frames."""
     before = live.counters()["groups"]
     live.stream("pub", ("east",), Traffic(FRAMES, frame_bytes=frame_bytes))
@@ -128,8 +129,10 @@ def group(context: Context) -> Outcome:
     """Check that an OpenFlow group of c1 replicates the frames."""
     tried = f"{SENT}, and read dump-group-stats of c1 before and after"
     expected = f"a group that counts {FRAMES} packets, two buckets of it as many each"
-    grown = counted(context.live)
-    found = "; ".join(f"{n} packets, buckets {b}" for n, _, b in grown) or "no group at c1"
+    grown = groups_grow(context.live)
+    found = (
+        "; ".join(f"{counted(n, 'packet')}, buckets {b}" for n, _, b in grown) or "no group at c1"
+    )
     busy = [g for g in grown if g[0] >= FRAMES]
     if not busy:
         return failed(tried, expected, found, "no-group")
@@ -148,7 +151,7 @@ def strangers(context: Context) -> Outcome:
     seen = live.inject("c1", "sw-south", STRANGE_VLAN, HOSTS, Traffic(FRAMES, watch=CORE))
     onward = sum(seen.frames(*way) for way in CORE)
     got = sum(seen.received(h) for h in HOSTS)
-    found = f"{onward} frames on the core's links, {got} datagrams at hosts"
+    found = f"{counted(onward, 'frame')} on the core's links, {counted(got, 'datagram')} at hosts"
     if got or onward:
         return failed(tried, expected, found, "forwarded")
     return passed(tried, expected, found)
@@ -169,7 +172,7 @@ def bytes_counted(context: Context) -> Outcome:
     size = context.integer("frame_bytes")
     tried = f"{FRAMES} frames of {size} bytes, and read dump-group-stats of c1 before and after"
     for _ in range(ATTEMPTS):
-        busy = [g for g in counted(context.live, size) if g[0] >= FRAMES]
+        busy = [g for g in groups_grow(context.live, size) if g[0] >= FRAMES]
         if not busy:
             return failed(tried, "a group that counts them", "none", "no-group")
         if any(g[0] == FRAMES for g in busy):

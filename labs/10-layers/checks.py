@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from common.counting import counted
 from labs.checking import NOT_TOLD, Context, Outcome, failed, nothing, passed
 from labs.predictions import predicted, predicted_first
 from labs.runs import CellOfRun, Missing, RunProblem, all_there, cells, newest, wrong_with
@@ -65,7 +66,7 @@ def excess(context: Context) -> Outcome:
     yours, tolerance = predicted(context.work, "excess_packets"), context.arguments["tolerance"]
     above, line = fitting(context) + 1, line_packets_per_s(context)
     right = LATE_S * (packets_per_s(above) - line)
-    tried = f"{above} layers on a line of {line:.1f} packets/s, for {LATE_S} s"
+    tried = f"{counted(above, 'layer')} on a line of {line:.1f} packets/s, for {LATE_S} s"
     if math.isclose(yours, right, rel_tol=tolerance, abs_tol=0.5):
         return passed(tried, f"{right:.1f}", f"{yours:g}")
     mistakes = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from common.counting import counted
 from controller.api.path_client import PathClient, PathClientError, endpoints_of
 from labs.checking import Context, Outcome, failed, passed
 from labs.live import LiveNetwork, Seen, Traffic
@@ -51,7 +52,7 @@ def path(context: Context) -> Outcome:
     at = found["root"]
     text = (
         f'state "{found["state"]}", root {at["switch"]} port {at["port"]} VLAN {at["vlan"]}, '
-        f"{len(found['leaves'])} leaves, {found['rate_bps']} bit/s"
+        f"{counted(len(found['leaves']), 'leaf', 'leaves')}, {found['rate_bps']} bit/s"
     )
     if (at["switch"], at["port"], at["vlan"]) != (root.switch, root.port, root.vlan):
         return failed(tried, expected, text, "root")
@@ -195,7 +196,12 @@ def subscription(context: Context) -> Outcome:
     except PathClientError as error:
         return failed(tried, expected, f"status {error.status}: {error.detail}", "no-path")
     if leaf.key not in {(x["switch"], x["port"], x["vlan"]) for x in found["leaves"]}:
-        return failed(tried, expected, f"{len(found['leaves'])} leaves, not this one", "no-leaf")
+        return failed(
+            tried,
+            expected,
+            f"{counted(len(found['leaves']), 'leaf', 'leaves')}, not this one",
+            "no-leaf",
+        )
     shown = live.emulation.run(first, ["ip", "-o", "-4", "address"]).stdout
     own = [line.split()[3] for line in shown.splitlines() if line.split()[1] == interface]
     if not own:
@@ -204,5 +210,5 @@ def subscription(context: Context) -> Outcome:
         return failed(tried, expected, text, "by-hand" if by_hand else "no-interface")
     publisher = live.network.publisher.path_nic(2).ip
     answers = live.ping(first, publisher)
-    text = f"{own[0]} on {interface}; {answers} answers of {publisher}"
+    text = f"{own[0]} on {interface}; {counted(answers, 'answer')} of {publisher}"
     return passed(tried, expected, text) if answers else failed(tried, expected, text, "silent")

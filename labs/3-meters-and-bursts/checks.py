@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from common.counting import counted
 from labs.checking import Context, Outcome, failed, passed
 from labs.live import Seen, Traffic
 
@@ -134,7 +135,7 @@ def shaped_rate(context: Context) -> Outcome:
     expected = f"{LEAST_SHAPED:.0%} to 100 % of {asked / 1e6:g} Mbit/s at east"
     seen = _offer(context, past_queues=False, frames=SHAPED_FRAMES)
     got = seen.rate_bps("east", FRAME_BYTES, 0.5)
-    found = f"{got / 1e6:.3f} Mbit/s, {seen.lost('east')} frames lost"
+    found = f"{got / 1e6:.3f} Mbit/s, {counted(seen.lost('east'), 'frame')} lost"
     if seen.lost("east") or got > 1.02 * asked:
         return failed(tried, expected, found, "no-shaper")
     if got < LEAST_SHAPED * asked:

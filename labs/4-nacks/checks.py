@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from common.contracts import BLOCK_BYTES
+from common.counting import counted
 from experiments.design import loss_model
 from labs import fmtp_capture as fmtp
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
@@ -156,7 +157,9 @@ def stream(context: Context) -> Outcome:
     found = captured(context)
     yours = (context.number("products"), context.number("blocks"))
     right = (len(found.of(fmtp.BOP)), len(found.of(fmtp.MEM_DATA)))
-    expected, said = (f"{number(a)} products, {number(b)} blocks" for a, b in (right, yours))
+    expected, said = (
+        f"{counted(number(a), 'product')}, {counted(number(b), 'block')}" for a, b in (right, yours)
+    )
     if yours == right:
         return passed(tried, expected, said)
     all_datagrams = sum(1 for m in found.messages if m.kind in fmtp.BY_UDP)
@@ -196,7 +199,7 @@ def asked(context: Context) -> Outcome:
     answer = context.number("blocks_asked_for")
     requests = found.of(fmtp.RETX_REQ, source=host)
     right = blocks_wanted(requests)
-    expected = f"{right} blocks in {len(requests)} requests"
+    expected = f"{counted(right, 'block')} in {counted(len(requests), 'request')}"
     if answer == right:
         return passed(tried, expected, number(answer))
     if answer == len(requests):

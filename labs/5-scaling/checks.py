@@ -12,6 +12,7 @@ import statistics
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from labs.checking import NOT_TOLD, Context, Ends, Outcome, failed, nothing, passed
 from labs.predictions import late_s, predicted
 from labs.runs import CellOfRun, Missing, RunProblem, cells, newest, wrong_with
@@ -214,7 +215,7 @@ def limit(context: Context) -> Outcome:
     answer = context.number("ldm6_receivers_at_1_gbit_per_s")
     a, b = line_of(bandwidths, "ldm6")
     right = math.floor((LINK_MBIT_PER_S - b) / a)
-    expected, found = f"{right} receivers (one more or less)", f"{answer:g}"
+    expected, found = f"{counted(right, 'receiver')} (one more or less)", f"{answer:g}"
     if answer == int(answer) and abs(answer - right) <= 1:
         return passed(tried, expected, found)
     rate = rate_mbit_per_s(context)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from common.counting import counted
 from common.shell import NetworkError
 from controller.api.path_client import PathClient, PathClientError
 from labs.answers import AnswerError
@@ -201,7 +202,9 @@ def protected(context: Context) -> Outcome:
     if not before.received("east"):
         return failed(tried, expected, "nothing arrives on lane 2", "nothing")
     if before.doubled("east"):
-        return failed(tried, expected, f"{before.doubled('east')} datagrams twice", "doubled")
+        return failed(
+            tried, expected, f"{counted(before.doubled('east'), 'datagram')} twice", "doubled"
+        )
     dead = not _answers(live)
     try:
         if not dead:

@@ -88,7 +88,7 @@ def test_lines_left_out_are_told(tmp_path: Path, called: Called) -> None:
     top = make_run(tmp_path, LINES + "junk\n")
     code, _, error = called("import", str(top / "cells/a"))
     assert code == 1
-    assert error.startswith(f"{top}/cells/a: left out 1 lines: found 'junk': ")
+    assert error.startswith(f"{top}/cells/a: left out 1 line: found 'junk': ")
 
 
 def test_what_is_refused(tmp_path: Path, called: Called) -> None:

@@ -35,7 +35,7 @@ def test_how_many_fit() -> None:
     for count in (0, MOST + 1):
         with pytest.raises(BlockError, match="valid: 1 to"):
             encode(np.zeros(count, np.int64), np.zeros(count, np.int64))
-    with pytest.raises(BlockError, match="2 times, 1 values"):
+    with pytest.raises(BlockError, match="2 times, 1 value"):
         encode(np.zeros(2, np.int64), np.zeros(1, np.int64))
 
 

@@ -105,7 +105,7 @@ def test_the_command(tmp_path: Path) -> None:
         [sys.executable, "-m", "downpour", "monitor", "trace", str(good)],
         capture_output=True, text=True, cwd=ROOT, check=False,
     )  # fmt: skip
-    assert done.returncode == 1 and "left out 1 records" in done.stderr
+    assert done.returncode == 1 and "left out 1 record" in done.stderr
     (process, _) = json.loads(done.stdout)["traceEvents"]
     assert process["args"]["name"] == "uva/mldm.7"
     bad = tmp_path / "b"

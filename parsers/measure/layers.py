@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from common.counting import counted
 from parsers.base.metric_units import Value, absent
 from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters, InterfaceCounters
@@ -109,7 +110,7 @@ def _by_layers(data: LayersData) -> dict[str, Value]:
         found[name] = _mean(name, [getattr(o, name) for o in overheads])
     left_out = len(data.receivers) - len(done)
     if left_out:
-        note = f"without {left_out} receivers that have no file"
+        note = f"{counted(left_out, 'receiver')} without a file left out"
         found = {n: Value(v.value, v.unit, note=note) for n, v in found.items()}
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from common.counting import counted
 from parsers.base.metric_units import Value
 from parsers.measure.repaired import (
     LISTED,
@@ -82,7 +83,8 @@ def _shared(repaired: Mapping[str, Repaired]) -> str:
     if found is None:
         most = max(r.count for r in repaired.values())
         return (
-            f"up to {most} files needed retransmissions; runs list at most {LISTED} of them"
+            f"up to {counted(most, 'file')} needed "
+            f"retransmissions; runs list at most {LISTED} of them"
             " for each subscriber."
         )
     kinds = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from common.counting import counted
 from parsers.base.metric_units import METRICS
 from parsers.measure.evaluate import Subscriptions
 from parsers.measure.join_leave import FeedMetrics, JoinLeaveMetrics
@@ -110,9 +111,12 @@ def _main(cell: JoinLeaveMetrics) -> Section:
     )
     sentences.insert(
         0,
-        f"{described.duration_s:g} s of {len(described.feeds)} feeds to {described.m} subscribers:"
-        f" {len(cell.subscriptions)} subscriptions, {stayed} of them throughout, {again} with"
-        f" several sessions; {kills} sessions ended by kill -9; {several} subscribers had several"
+        f"{described.duration_s:g} s of {counted(len(described.feeds), 'feed')} "
+        f"to {counted(described.m, 'subscriber')}:"
+        f" {counted(len(cell.subscriptions), 'subscription')}, "
+        f"{stayed} of them throughout, {again} with"
+        f" several sessions; {counted(kills, 'session')} ended "
+        f"by kill -9; {counted(several, 'subscriber')} had several"
         " feeds. A product counts as sent to a subscriber if it was inserted after its FMTP"
         " connection was up and had reached the ones that stayed before it left.",
     )

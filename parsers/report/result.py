@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from common.counting import counted
 from parsers.base.factors import show
 from parsers.base.metric_units import METRICS
 from parsers.measure.claims import HELD, NOT_DECIDABLE, NOT_HELD, ClaimResult
@@ -117,8 +118,8 @@ def _outcome(cells: Sequence[CellMetrics]) -> str:
         return f"sent {sent} products{runs}; what arrived was not checked ({reason})"
     m = cells[0].cell.m
     if min(known) == m:
-        return f"delivered all {sent} products to {m} of {m} receivers{runs}"
-    worst = f"{min(known):.0f} of {m} receivers"
+        return f"delivered all {sent} products to {m} of {counted(m, 'receiver')}{runs}"
+    worst = f"{min(known):.0f} of {counted(m, 'receiver')}"
     return f"delivered all {sent} products to only {worst}" + (
         f" in the worst of {len(cells)} runs" if runs else ""
     )
@@ -249,10 +250,12 @@ def _all_delivered(cells: Sequence[CellMetrics]) -> list[str]:
         return []
     if whole == len(cells):
         return [
-            f"In all {len(cells)} cells every receiver has exactly the products that were sent."
+            f"In all {counted(len(cells), 'cell')} every "
+            "receiver has exactly the products that were sent."
         ]
     return [
-        f"In {whole} of {len(cells)} cells every receiver has exactly the products that were sent."
+        f"In {whole} of {counted(len(cells), 'cell')} every "
+        "receiver has exactly the products that were sent."
     ]
 
 
@@ -340,15 +343,12 @@ def _of_join_leave(cell: JoinLeaveMetrics) -> Result:
     kills = sum(k.how == "killed" for s in cell.subscriptions for k in s.sessions)
     sessions = sum(len(s.sessions) for s in cell.subscriptions)
     about = (
-        f"{cell.cell.m} subscribers had {sessions} sessions with {_count(len(cell.feeds), 'feed')};"
-        f" {_count(kills, 'session')} ended by kill -9."
+        f"{counted(cell.cell.m, 'subscriber')} had "
+        f"{counted(sessions, 'session')} with {counted(len(cell.feeds), 'feed')};"
+        f" {counted(kills, 'session')} ended by kill -9."
     )
     table = BriefTable(header=("Metric", "value"), rows=rows)
     return Result((about, *_lost([cell])), (table,))
-
-
-def _count(number_of: int, noun: str) -> str:
-    return f"{number_of} {noun}{'' if number_of == 1 else 's'}"
 
 
 def _lost(cells: Sequence[JoinLeaveMetrics]) -> list[str]:
@@ -358,16 +358,16 @@ def _lost(cells: Sequence[JoinLeaveMetrics]) -> list[str]:
     total = sum(v.value for v in lost if v.value is not None)
     unknown = [v.reason for v in lost if v.value is None]
     if total:
-        sentences.append(f"LOST: {_count(round(total), 'product')} that a subscriber should have.")
+        sentences.append(f"LOST: {counted(round(total), 'product')} that a subscriber should have.")
     elif not unknown:
         sentences.append("No subscriber lost a product that was sent while it was subscribed.")
     if unknown:
-        sentences.append(f"Losses are unknown in {_count(len(unknown), 'cell')}: {unknown[0]}.")
+        sentences.append(f"Losses are unknown in {counted(len(unknown), 'cell')}: {unknown[0]}.")
     breaks = any(len(s.sessions) > 1 for c in cells for s in c.subscriptions)
     missing = sum(c.values["not_recovered_products"].value or 0 for c in cells)
     if missing:
         sentences.append(
-            f"{_count(round(missing), 'product')} of a break did not arrive afterwards."
+            f"{counted(round(missing), 'product')} of a break did not arrive afterwards."
         )
     elif breaks and not unknown:
         sentences.append("Every product of a subscriber's break arrived after it came back.")

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from common.contracts import FAITHFUL
+from common.counting import counted
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.comparison import (
     Group,
@@ -351,11 +352,11 @@ def _losses_section(group: Group) -> Section:
         if len(uninjected) > LISTED:
             rest = uninjected[LISTED:]
             total = sum(d.packets for d in rest)
-            rows.append((name, "UNINJECTED", f"{len(rest)} more places", "", str(total)))
+            rows.append((name, "UNINJECTED", counted(len(rest), "more place"), "", str(total)))
         injected = [d for d in cell.drops if d.injected]
         if injected:
             total = sum(d.packets for d in injected)
-            rows.append((name, "injected", f"{len(injected)} places", "", str(total)))
+            rows.append((name, "injected", counted(len(injected), "place"), "", str(total)))
     header = ("Cell", "Kind", "Place", "What", "packets")
     tables = (Table("", header, tuple(rows), frozenset(header[:4])),) if rows else ()
     return Section("Losses", tuple(sentences), tables)
@@ -492,7 +493,8 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
             total = sum(d.packets for d in cell.uninjected)
             worst = cell.uninjected[0]
             lines.append(
-                f"{name}: UNINJECTED LOSS: {total} packets at {len(cell.uninjected)} places"
+                f"{name}: UNINJECTED LOSS: {counted(total, 'packet')} "
+                f"at {counted(len(cell.uninjected), 'place')}"
                 f" (most: {worst.packets} at {worst.place}, {worst.what})"
             )
         if cell.identical.value is None:

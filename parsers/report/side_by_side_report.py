@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from common.counting import counted
 from parsers.base.metric_units import Value
 from parsers.measure.side_by_side import (
     COMPARED,
@@ -56,7 +57,7 @@ def _percent(value: float | None) -> str:
 def repeats_title(found: Repeats) -> str:
     """Return which runs are compared, and under which clock."""
     names = ", ".join(c.name for c in found.columns)
-    return f"{len(found.columns)} repeats, {found.clock} time ({names})"
+    return f"{counted(len(found.columns), 'repeat')}, {found.clock} time ({names})"
 
 
 def repeats_text(found: Repeats) -> str:

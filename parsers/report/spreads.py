@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
+from common.counting import counted
 from parsers.base.factors import FACTORS, show
 from parsers.base.metric_units import METRICS
 from parsers.measure.summary import CellMetrics
@@ -170,7 +171,7 @@ def _dress(upper: Axes, lower: Axes, title: str, counts: Mapping[int, int]) -> N
     shown = FACTORS["file_set_bytes"]
     lower.set_xticks(
         range(len(counts)),
-        [f"{size / shown.scale:g}\n{count} sets" for size, count in counts.items()],
+        [f"{size / shown.scale:g}\n{counted(count, 'set')}" for size, count in counts.items()],
     )
     lower.set_xlabel(factor_label("file_set_bytes"))
     lower.set_ylim(bottom=0)

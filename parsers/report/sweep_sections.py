@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from common.contracts import DEGRADED, FAITHFUL, INVALID, UNKNOWN, WORST_FIRST
+from common.counting import counted
 from parsers.base.factors import FACTORS, Scalar
 from parsers.base.factors import show as show_factors
 from parsers.base.intervals import ONE_RUN, Estimate
@@ -93,7 +94,7 @@ def banner(found: Run, lines: Sequence[str]) -> Banner:
     if verdict == FAITHFUL and (excluded or failed):
         verdict = DEGRADED
     total = len(found.cells) + len(failed)
-    headline = f"{total} {'cell' if total == 1 else 'cells'}: {', '.join(parts)}."
+    headline = f"{counted(total, 'cell')}: {', '.join(parts)}."
     return Banner(verdict, headline, tuple(lines))
 
 
@@ -114,7 +115,7 @@ def spoilt(cells: Sequence[CellMetrics]) -> list[str]:
     for cell in cells:
         if cell.uninjected:
             total = sum(d.packets for d in cell.uninjected)
-            named.append(f"{cell.cell.cell}: UNINJECTED LOSS: {total} packets")
+            named.append(f"{cell.cell.cell}: UNINJECTED LOSS: {counted(total, 'packet')}")
         if cell.identical.value is None:
             named.append(f"{cell.cell.cell}: contents not checked: {cell.identical.reason}")
         elif cell.identical.value < cell.cell.m:

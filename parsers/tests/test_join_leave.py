@@ -183,7 +183,7 @@ def test_the_report_says_all(run_dir: Path) -> None:
     text = render_text(again.report, 100)
     assert "FAITHFUL" in text
     assert "Products lost                         0" in text
-    assert "1 sessions ended by kill -9" in text
+    assert "1 session ended by kill -9" in text
     assert "At the end each tree has exactly the branches of the subscriptions." in text
     assert "No packet was lost anywhere." in text
     (row,) = [r.split() for r in text.splitlines() if r.split()[:2] == ["uva", "NGRID"]][:1]

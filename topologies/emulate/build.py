@@ -18,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.counting import counted
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # Mininet 2.3 uses distutils
     try:
@@ -145,7 +147,7 @@ def _add_nodes(
         if WIRE in names or WIRE in (s.name for s in network.switches):
             raise NetworkError(f"node '{WIRE}': this name is taken by the links' namespace")
         names.append(WIRE)
-    progress(f"{len(names)} namespaces")
+    progress(counted(len(names), "namespace"))
     with _few_descriptors(len(names) + len(network.switches)):
         for name in names:
             node = result.mininet.addHost(name, ip=None)

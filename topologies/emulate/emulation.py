@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from common.counting import counted
 from common.files import write_json
 from common.shell import (
     NetworkError,
@@ -326,7 +327,7 @@ class Emulation:
         text = wire_plan.outlets(self._wire, switches, self.pids.get(WIRE, 0))
         self._outlets_file.write_text(text, encoding="utf-8")
         if self._wire.links:
-            progress(f"{len(self._wire.links)} links with {self.facts.delay_mechanism}")
+            progress(f"{counted(len(self._wire.links), 'link')} with {self.facts.delay_mechanism}")
             self._shape()
         self._enlarge_packet_sockets()
         progress("static flows")

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from common.counting import counted
 from common.places import ROOT
 from common.shell import NetworkError, UnknownNameError, termination_as_interrupt
 from topologies.emulate import background_process, lifecycle, marks
@@ -312,12 +313,15 @@ def _controller_lines(domain: str, socket: Path) -> list[str]:
         return [f"  controller of {domain}: no answer ({error})"]
     switches: Mapping[str, bool] = health.get("switches", {})
     connected = sum(1 for up in switches.values() if up)
-    lines = [f"  controller of {domain}: {connected} of {len(switches)} switches connected"]
+    lines = [
+        f"  controller of {domain}: {connected} of "
+        f"{counted(len(switches), 'switch', 'switches')} connected"
+    ]
     paths = answer if isinstance(answer, list) else []
     for path in paths:
         lines.append(
             f"    path {path['name']}: {path['state']}, {path['rate_bps'] / 1e6:g} Mbit/s, "
-            f"{len(path['leaves'])} leaves"
+            f"{counted(len(path['leaves']), 'leaf', 'leaves')}"
         )
     if not paths:
         lines.append("    no paths")

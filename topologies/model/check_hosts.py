@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
+from common.counting import counted
 from common.nearest import did_you_mean
 from topologies.model.checks import Checks, one_of
 from topologies.model.document import Document, Place
@@ -76,10 +77,10 @@ class HostChecks(Checks):
         if len(hosts) > MAX_HOSTS:
             self.error(("host_families",), f"{len(hosts)} hosts", f"at most {MAX_HOSTS}")
         if len(hosts) > path.num_addresses - 2:
-            found = f"path_subnet: {path} for {len(hosts)} hosts"
+            found = f"path_subnet: {path} for {counted(len(hosts), 'host')}"
             self.error(("addresses", "path_subnet"), found, "a subnet with an address for each")
         if len(hosts) > control.num_addresses // 4:
-            found = f"subnet: {control} for {len(hosts)} hosts"
+            found = f"subnet: {control} for {counted(len(hosts), 'host')}"
             self.error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
     def _lanes(self, lanes: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from common.counting import counted
 from common.quantities import format_rate, format_size
 from topologies.model.network import Impairment, Network, Role
 
@@ -14,8 +15,9 @@ def describe(network: Network) -> str:
     newline."""
     return (
         f"{network.name}: {network.description}\n"
-        f"multicast group {network.multicast_group}, {len(network.switches)} switches, "
-        f"{len(network.subscribers)} subscribers\n"
+        f"multicast group {network.multicast_group}, "
+        f"{counted(len(network.switches), 'switch', 'switches')}, "
+        f"{counted(len(network.subscribers), 'subscriber')}\n"
         f"\n{hosts_table(network)}\n{domains_table(network)}\n{links_table(network)}"
     )
 

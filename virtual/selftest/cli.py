@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from common.files import write_json
 from common.places import PYTHON, ROOT
@@ -150,13 +151,13 @@ def _summary(rows: Sequence[Row], facts: dict[str, Any], *, judged: bool) -> int
     measured = [row for row in rows if row.measured is not None]
     if not judged:
         print(
-            f"\n{len(measured)} of {len(rows)} tests measured natively "
+            f"\n{len(measured)} of {counted(len(rows), 'test')} measured natively "
             f"(kernel {facts['kernel']}) in {facts['real_s']:.0f} s; not judged"
         )
         return EXIT_OK
     off = [row.test for row in rows if not row.ok]
     print(
-        f"\n{len(rows) - len(off)} of {len(rows)} tests within tolerance "
+        f"\n{len(rows) - len(off)} of {counted(len(rows), 'test')} within tolerance "
         f"(kernel {facts['kernel']}); "
         f"{facts['virtual_s']:.1f} s of virtual time in {facts['real_s']:.1f} s"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from common.counting import counted
 from common.shell import NetworkError, check
 from virtual.selftest import parse, theory
 from virtual.selftest.pair import MAC, Host, Pair, cable, openflow, switch
@@ -69,7 +70,7 @@ def one_way_s(found: list[parse.Arrival]) -> tuple[float, float]:
 def span_s(found: list[parse.Arrival], count: int) -> float:
     """First to last arrival. Raises NetworkError if one is missing."""
     if len(found) != count:
-        raise NetworkError(f"{len(found)} of {count} datagrams arrived")
+        raise NetworkError(f"{len(found)} of {counted(count, 'datagram')} arrived")
     return (found[-1].arrived_ns - found[0].arrived_ns) / 1e9
 
 

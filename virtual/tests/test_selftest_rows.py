@@ -164,7 +164,7 @@ def test_all_right_is_zero(
 ) -> None:
     guest_says(monkeypatch, to_line(ROW))
     assert main(["selftest", "--json", str(tmp_path / "found.json")]) == 0
-    assert "1 of 1 tests within tolerance (kernel 7.2.11)" in capsys.readouterr().out
+    assert "1 of 1 test within tolerance (kernel 7.2.11)" in capsys.readouterr().out
     found = json.loads((tmp_path / "found.json").read_text())
     assert (found["clock"], found["ok"], found["virtual_s"]) == ("virtual", True, 147.0)
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]

@@ -144,9 +144,7 @@ def messages(site: Site) -> None:
     )
     site.conf.write_text("ANY\tx\tNOOP\n")
     good = site.once("--check")
-    expect(
-        good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entry\n", good.stdout
-    )
+    expect(good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entry\n", good.stdout)
     for arguments, text in (
         (("-t", "x"), 'found "x"; valid: a number'),
         (("-p", "("), 'found "("'),
