@@ -81,6 +81,7 @@ _ENDS: Final = {
     "product_withdrawn": "withdrawn",
     "product_released": "released",
 }
+_WITHIN: Final = frozenset({"block_lost", "repair_requested"})  # marks of a slice
 
 
 def trace_events(files: list[Qlog]) -> Iterator[dict[str, object]]:
@@ -99,5 +100,7 @@ def trace_events(files: list[Qlog]) -> Iterator[dict[str, object]]:
                 yield {**slice_, "ph": "b", "name": names[key]}
             elif event.name in _ENDS and key in names:
                 yield {**slice_, "ph": "e", "name": names.pop(key)}
+            elif event.name in _WITHIN and key in names:
+                yield {**slice_, "ph": "n", "name": event.name}
             else:
                 yield {**same, "ph": "i", "s": "p", "name": event.name}

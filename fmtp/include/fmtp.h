@@ -300,6 +300,11 @@ struct fmtp_client_config {
      * differently. What begun() returned is no longer used, and what ended() delivered is not the
      * sender's. begun() may be called for the index again. NULL: missed() instead. */
     void (*withdrawn)(void *ctx, uint32_t index);
+    /* `blocks` blocks from `first` on were missing when a repair of them was first requested on
+     * this connection. May be NULL. */
+    void (*lost)(void *ctx, uint32_t index, uint32_t first, uint32_t blocks);
+    /* A repair of so many blocks is requested: multicast, or on the connection. May be NULL. */
+    void (*requested)(void *ctx, uint32_t index, uint32_t blocks, bool multicast);
 };
 
 struct fmtp_client_stats {

@@ -93,6 +93,20 @@ static void on_withdrawn(void *ctx, uint32_t index)
     c->cfg.withdrawn(c->cfg.ctx, index);
 }
 
+static void on_lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks)
+{
+    struct fmtp_client *c = ctx;
+
+    c->cfg.lost(c->cfg.ctx, index, first, blocks);
+}
+
+static void on_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast)
+{
+    struct fmtp_client *c = ctx;
+
+    c->cfg.requested(c->cfg.ctx, index, blocks, multicast);
+}
+
 static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
 {
     if (fmtp_check_session(cfg->layout, &cfg->group, cfg->mac_level, cfg->has_key, err) < 0)
@@ -144,7 +158,9 @@ static int open_core(struct fmtp_client *c, struct tp_error *err)
                                         .begun = on_begun,
                                         .ended = on_ended,
                                         .missed = on_missed,
-                                        .withdrawn = cfg->withdrawn ? on_withdrawn : NULL};
+                                        .withdrawn = cfg->withdrawn ? on_withdrawn : NULL,
+                                        .lost = cfg->lost ? on_lost : NULL,
+                                        .requested = cfg->requested ? on_requested : NULL};
 
     c->core = fmtp_receiver_new(&core);
     if (!c->core)

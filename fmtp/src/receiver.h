@@ -42,7 +42,9 @@ struct fmtp_receiver_config {
                    uint16_t meta_len, struct timespec start);
     void (*ended)(void *ctx, uint32_t index, uint32_t retx_blocks, struct timespec start);
     void (*missed)(void *ctx, uint32_t index);
-    void (*withdrawn)(void *ctx, uint32_t index); /* may be NULL */
+    void (*withdrawn)(void *ctx, uint32_t index);                             /* may be NULL, */
+    void (*lost)(void *ctx, uint32_t index, uint32_t first, uint32_t blocks); /* this, too, */
+    void (*requested)(void *ctx, uint32_t index, uint32_t blocks, bool multicast); /* and this */
 };
 
 struct fmtp_receiver;

@@ -32,6 +32,27 @@ static bool is_full(const struct fmtp_receiver *r)
     return r->out.len >= FMTP_RX_SOFT_BYTES;
 }
 
+static void tell_requested(const struct fmtp_receiver *r, const struct product *p, uint32_t blocks,
+                           bool multicast)
+{
+    if (r->cfg.requested)
+        r->cfg.requested(r->cfg.ctx, p->index, blocks, multicast);
+}
+
+/* Of blocks [from, to), each run of missing ones. */
+static void tell_lost(const struct fmtp_receiver *r, const struct product *p, uint32_t from,
+                      uint32_t to)
+{
+    if (!r->cfg.lost)
+        return;
+    for (uint32_t block = from, n; block < to; block += n + 1) {
+        for (n = 0; block + n < to && !fmtp_have(p->received, block + n);)
+            n++;
+        if (n)
+            r->cfg.lost(r->cfg.ctx, p->index, block, n);
+    }
+}
+
 /* RETX_REQ for the missing ones of blocks [from, to), as far as there is room for requests if
  * bounded. Returns how far. */
 static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_t from, uint32_t to,
@@ -53,6 +74,9 @@ static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_
         uint32_t n = 1;
         while (n < most && block + n < to && !fmtp_have(p->received, block + n))
             n++;
+        if (!p->groups)
+            tell_lost(r, p, block, block + n);
+        tell_requested(r, p, n, false);
         fmtp_rx_emit(r, FMTP_RETX_REQ, p->index, block * r->block, (uint16_t)(n * r->block));
         r->stats.retx_requests++;
         block += n;
@@ -101,9 +125,11 @@ static void ask_by_stream(struct fmtp_receiver *r, struct product *p, uint32_t g
 static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
 {
     struct fmtp_group *group = &p->groups->group[g];
-    unsigned k = fmtp_groups_blocks(p->groups, g).count;
+    struct fmtp_fec_group at = fmtp_groups_blocks(p->groups, g);
     int need = group->missing - group->held; /* below 1: there was no memory to decode */
 
+    if (!group->asks)
+        tell_lost(r, p, at.first, at.first + at.count);
     if (need < 1 || group->asks >= ASKS) {
         ask_by_stream(r, p, g);
         return;
@@ -112,8 +138,9 @@ static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
     fmtp_groups_bitmap(p->groups, g, p->received, bitmap);
     struct fmtp_repair_req req = {group->high, group->round, (uint16_t)need, bitmap};
     uint8_t body[FMTP_REPAIR_REQ_MAX];
-    struct fmtp_header h = {p->index, g, (uint16_t)fmtp_repair_req_put(body, &req, k),
+    struct fmtp_header h = {p->index, g, (uint16_t)fmtp_repair_req_put(body, &req, at.count),
                             FMTP_REPAIR_REQ};
+    tell_requested(r, p, (uint32_t)need, true);
     fmtp_rx_emit_body(r, &h, body);
     r->stats.repair_requests++;
     if (group->asks++ == 0) {

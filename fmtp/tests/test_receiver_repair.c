@@ -34,6 +34,85 @@ static void test_passed(void **state)
     assert_int_equal(kit.nmissed, 1);
 }
 
+enum { EVENTS = 16 };
+static struct event {
+    uint32_t first, blocks; /* of what is lost; first is that, NONE: requested */
+    bool multicast;
+} events[EVENTS];
+static int nevents;
+#define NONE UINT32_MAX
+
+static void lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks)
+{
+    (void)ctx;
+    assert_int_equal(index, 0);
+    assert_true(nevents < EVENTS);
+    events[nevents++] = (struct event){first, blocks, false};
+}
+
+static void requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast)
+{
+    (void)ctx;
+    assert_int_equal(index, 0);
+    assert_true(nevents < EVENTS);
+    events[nevents++] = (struct event){NONE, blocks, multicast};
+}
+
+static void assert_events(const struct event *want, int n)
+{
+    assert_int_equal(nevents, n);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(events[i].first, want[i].first);
+        assert_int_equal(events[i].blocks, want[i].blocks);
+        assert_int_equal(events[i].multicast, want[i].multicast);
+    }
+    nevents = 0;
+}
+
+static void open_told(void)
+{
+    kit_reset();
+    kit.cfg.lost = lost;
+    kit.cfg.requested = requested;
+    nevents = 0;
+    kit_open();
+}
+
+/* Each block that is lost is told once, and each request. */
+static void test_told(void **state)
+{
+    (void)state;
+    open_told();
+    kit_session(true, 100, 4, 0, 77);
+    kit_bop(0, 1000);
+    blocks(1, 2); /* 0 and 2 are lost */
+    assert_events(NULL, 0);
+    blocks(3, 4);
+    assert_events((struct event[]){{0, 1, false}, {2, 1, false}, {NONE, 2, true}}, 3);
+    kit_parity(0, 0, 0, 2, parity_of(0, 3, 0), 100);
+    kit_parity(0, 0, 1, 2, parity_of(0, 3, 1), 100); /* they are back */
+    blocks(6, 10);                                   /* 4 and 5 are lost */
+    assert_events((struct event[]){{4, 2, false}, {NONE, 2, true}}, 2);
+    /* Nothing answers: requested again, at last on the connection. */
+    for (int i = 0; i < 4; i++) {
+        kit_advance(1000 * MS);
+        assert_events((struct event[]){{NONE, 2, i < 3}}, 1);
+    }
+    kit_close();
+}
+
+static void test_told_ordinary(void **state)
+{
+    (void)state;
+    open_told();
+    kit_bop(0, 4 * KIT_BLOCK);
+    kit_datagram(FMTP_MEM_DATA, 0, 2 * KIT_BLOCK, KIT_BLOCK, 1);
+    assert_events((struct event[]){{0, 2, false}, {NONE, 2, false}}, 2);
+    kit_datagram(FMTP_EOP, 0, 0, 0, 0);
+    assert_events((struct event[]){{3, 1, false}, {NONE, 1, false}}, 2);
+    kit_close();
+}
+
 /* Proactive parity: nothing is asked if it suffices, and what lacks when its last repair_symbol
  * came. */
 static void test_proactive(void **state)
@@ -333,7 +412,8 @@ static void test_too_many_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passed),          cmocka_unit_test(test_proactive),
+        cmocka_unit_test(test_passed),          cmocka_unit_test(test_told),
+        cmocka_unit_test(test_told_ordinary),   cmocka_unit_test(test_proactive),
         cmocka_unit_test(test_lost_end),        cmocka_unit_test(test_parity_passes),
         cmocka_unit_test(test_burst_short),     cmocka_unit_test(test_answered_by_stream),
         cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_parity_bound),

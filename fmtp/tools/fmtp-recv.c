@@ -169,6 +169,24 @@ static void withdrawn(void *ctx, uint32_t index)
         stored_discard(&feed->run->store, f);
 }
 
+static void lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks)
+{
+    const struct feed *feed = ctx;
+
+    qlog_event(feed->run->qlog, FMTP_EVENT_LOST,
+               "\"index\":%u,\"first\":%u,\"blocks\":%u,\"feed\":%d", index, first, blocks,
+               feed->number);
+}
+
+static void requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast)
+{
+    const struct feed *feed = ctx;
+
+    qlog_event(feed->run->qlog, FMTP_EVENT_REQUESTED,
+               "\"index\":%u,\"blocks\":%u,\"by\":\"%s\",\"feed\":%d", index, blocks,
+               multicast ? "multicast" : "tcp", feed->number);
+}
+
 /* The feeds that the options named: as many groups as senders, an interface each or one for all. */
 static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *common)
 {
@@ -362,6 +380,10 @@ static void take_arguments(struct run *run, int argc, char **argv)
         take_option(run, &a, c);
     COMMON_OPTIONS_TO(a.cfg, a.common);
     run->qlog = a.common.qlog;
+    if (run->qlog) {
+        a.cfg.lost = lost;
+        a.cfg.requested = requested;
+    }
     if (!a.cfg.r_mc_bps)
         a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;
     run->nfeeds = settle_feeds(run, &a.cfg);

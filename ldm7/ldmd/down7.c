@@ -174,6 +174,8 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .ended = down7_ended,
         .missed = down7_missed,
         .withdrawn = down7_withdrawn,
+        .lost = d->qlog ? down7_lost : NULL,
+        .requested = d->qlog ? down7_requested : NULL,
     };
 
     struct pq_stats queue;

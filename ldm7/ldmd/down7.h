@@ -88,6 +88,9 @@ void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s
 void down7_missed(void *ctx, uint32_t index);
 /* What came under this index was not the publisher's: it is forgotten. */
 void down7_withdrawn(void *ctx, uint32_t index);
+/* Events alone. */
+void down7_lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks);
+void down7_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast);
 /* A process waits for room in the queue, up to that position: the largest product that is being
  * received makes some, then all do. They are asked for over the control connection. */
 void down7_let_go(struct down7 *d, uint64_t up_to);

@@ -200,6 +200,22 @@ void down7_withdrawn(void *ctx, uint32_t index)
     drop_flight(d, at);
 }
 
+void down7_lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks)
+{
+    const struct down7 *d = ctx;
+
+    qlog_event(d->qlog, FMTP_EVENT_LOST, "\"index\":%u,\"first\":%u,\"blocks\":%u", index, first,
+               blocks);
+}
+
+void down7_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast)
+{
+    const struct down7 *d = ctx;
+
+    qlog_event(d->qlog, FMTP_EVENT_REQUESTED, "\"index\":%u,\"blocks\":%u,\"by\":\"%s\"", index,
+               blocks, multicast ? "multicast" : "tcp");
+}
+
 static struct flight **largest_flight(struct down7 *d)
 {
     struct flight **largest = NULL;

@@ -46,6 +46,23 @@ def test_a_slice_from_start_to_end() -> None:
     ]
 
 
+def test_losses_and_requests_are_marks_of_their_product() -> None:
+    found = parse(file(
+        record(1, "product_started", index=3, bytes=5000, name="a"),
+        record(2, "block_lost", index=3, first=1, blocks=2),
+        record(3, "repair_requested", index=3, blocks=2, by="tcp"),
+        record(4, "product_completed", index=3, retx_blocks=2, delay_s=0.003),
+        record(5, "block_lost", index=4, first=0, blocks=1),
+    ))  # fmt: skip
+    marks = [(e["ph"], e["name"], e.get("id")) for e in trace_events([found])][2:]
+    assert marks == [
+        ("n", "block_lost", "1.0.3"),
+        ("n", "repair_requested", "1.0.3"),
+        ("e", "a", "1.0.3"),
+        ("i", "block_lost", None),
+    ]
+
+
 def test_a_kill_costs_the_last_record_alone() -> None:
     whole = file(record(1, "product_started", index=0), record(2, "product_missed", index=0))
     for cut in range(len(whole) - 20, len(whole) - 2):
@@ -90,7 +107,7 @@ def test_documentation_has_the_table_of_the_programs() -> None:
     text = (ROOT / "fmtp/include/fmtp_events.h").read_text()
     row = r'X\(\w+,\s*"(\w+)",\s*"(\w+)",\s*"([^"]*)",\s*"([^"]*)"\)'
     rows = re.findall(row, text)
-    assert len(rows) == 9
+    assert len(rows) == 11
     assert f'"{SCHEMA}"' in text
     document = (ROOT / "docs/reference/contracts.md").read_text()
     table = "".join(f"| `{name}` | {rest} | {data} | {text} |\n" for name, rest, data, text in rows)
