@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from common.counting import counted
 from parsers.base import moving_block
 from parsers.base.moving_block import Interval, OverTime
 
@@ -66,7 +65,7 @@ def over_repeats(values: Sequence[float], repeats: Sequence[int] = ()) -> Estima
     ValueError without values, or if `repeats` has another length.
     """
     if not values or (repeats and len(repeats) != len(values)):
-        raise ValueError(f"{counted(len(values), 'value')} of {counted(len(repeats), 'repeat')}")
+        raise ValueError(f"{len(values)} values of {len(repeats)} repeats")
     found = tuple(float(v) for v in values)
     mean = math.fsum(found) / len(found)
     if len(found) == 1:
@@ -123,9 +122,7 @@ def of_run(value: float, repeat: int, over_time: OverTime) -> Estimate:
 
 
 def _blocks(found: Interval, pieces: int) -> str:
-    return (
-        f"moving-block bootstrap over time, {counted(pieces, 'piece')} in blocks of {found.block}"
-    )
+    return f"moving-block bootstrap over time, {pieces} pieces in blocks of {found.block}"
 
 
 def bootstrap(values: Sequence[float], statistic: Callable[..., Any], name: str) -> Estimate:
@@ -207,7 +204,7 @@ def _welch(a: Estimate, b: Estimate) -> Estimate:
     n = a.n + b.n
     va = float(np.var(a.values, ddof=1)) / a.n
     vb = float(np.var(b.values, ddof=1)) / b.n
-    method = f"Welch t, {a.n} and {counted(b.n, 'run')}"
+    method = f"Welch t, {a.n} and {b.n} runs"
     if va + vb == 0.0:
         return Estimate(mean, mean, mean, n, method)
     degrees = (va + vb) ** 2 / (va**2 / (a.n - 1) + vb**2 / (b.n - 1))

@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 from scipy import optimize, stats
 
-from common.counting import counted
 from parsers.base.intervals import CONFIDENCE, Estimate
 
 POWER: Final = 0.8
@@ -28,7 +27,7 @@ def least_effect(repeats: int) -> float:
     """Return the least true mean, in standard deviations of one repeat, that so many repeats see.
     ValueError below two."""
     if repeats < 2:
-        raise ValueError(f"no interval over {counted(repeats, 'repeat')}")
+        raise ValueError(f"{repeats} repeats have no interval")
     limit = float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1))
 
     def lacking(effect: float) -> float:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from common.contracts import ARRIVED_COMMENT
-from common.counting import counted
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import Value, absent
 from parsers.measure import metrics, storage
@@ -83,7 +82,7 @@ def carousel_values(cell: Cell, data: CarouselData | None) -> dict[str, Value]:
         return {name: absent("", reason) for name in NAMES}
     times = [((r.file_received or 0) + (r.file_lost or 0)) / symbols for r in done]
     left_out = len(data.receivers) - len(done)
-    note = f"{counted(left_out, 'receiver')} without a file left out" if left_out else ""
+    note = f"without {left_out} receivers that have no file" if left_out else ""
     found = {
         "listening_time": Value(statistics.fmean(times), "", note=note),
         "listening_max": Value(max(times), "", note=note),

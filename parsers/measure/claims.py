@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from common.counting import counted
 from parsers.base import intervals
 from parsers.base.factors import FACTORS, Scalar, show
 from parsers.base.intervals import Estimate
@@ -224,11 +223,9 @@ def _range(claim: Claim, line: Line) -> str:
 
 def _too_few(claim: Claim, line: Line, needed: int) -> Part:
     values = ", ".join(_shown(claim, e) for e in line.y)
-    reason = f"{len(line.x)} of at least {counted(needed, 'point')}"
+    reason = f"{len(line.x)} of at least {needed} points"
     assert claim.over is not None
-    decider = Decider(
-        f"{counted(needed, 'level')} of {FACTORS[claim.over].label} would; this run has fewer"
-    )
+    decider = Decider(f"{needed} levels of {FACTORS[claim.over].label} would; this run has fewer")
     return Part(line.label, NOT_DECIDABLE, values, reason, "", decider)
 
 
@@ -331,16 +328,14 @@ def _monotonic(claim: Claim, line: Line) -> Part:
     numbers = f"{values}; {_range(claim, line)}"
     right = sum(sign * s.mean > 0 for s in steps)
     if all(not s.has_interval for s in steps):
-        return _by_trend(
-            claim, line, numbers, f"it {word} at {right} of {counted(len(steps), 'step')}"
-        )
+        return _by_trend(claim, line, numbers, f"it {word} at {right} of {len(steps)} steps")
     ends = [(s.low, s.high) if s.has_interval else (-math.inf, math.inf) for s in steps]
     sure = sum((low if sign > 0 else -high) > 0 for low, high in ends)
     against = sum((-high if sign > 0 else low) > 0 for low, high in ends)
     if against:
-        reason = f"the interval of {against} of {counted(len(steps), 'step')} says the opposite"
+        reason = f"the interval of {against} of {len(steps)} steps says the opposite"
         return Part(line.label, NOT_HELD, numbers, reason, sees)
-    reason = f"it {word} at {right} of {counted(len(steps), 'step')}, by its interval at {sure}"
+    reason = f"it {word} at {right} of {len(steps)} steps, by its interval at {sure}"
     if sure == len(steps):
         return Part(line.label, HELD, numbers, reason, sees)
     unsure = [

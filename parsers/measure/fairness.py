@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from common.counting import counted
 from parsers.base.metric_units import Value, absent
 from parsers.measure import metrics
 from parsers.measure.deliveries import Receiver, Sent
@@ -30,7 +29,7 @@ def jain_value(path: Value, reports: Mapping[str, IperfReport]) -> Value:
         return absent("", "no competing flows")
     if path.value is None:
         return absent("", path.reason)
-    return Value(jain([path.value, *flows]), "", note=f"the path and {counted(len(flows), 'flow')}")
+    return Value(jain([path.value, *flows]), "", note=f"the path and {len(flows)} flows")
 
 
 def others_values(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> dict[str, Value]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from common.counting import counted
 from parsers.base.metric_units import Value, absent
 from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters, InterfaceCounters
@@ -110,7 +109,7 @@ def _by_layers(data: LayersData) -> dict[str, Value]:
         found[name] = _mean(name, [getattr(o, name) for o in overheads])
     left_out = len(data.receivers) - len(done)
     if left_out:
-        note = f"{counted(left_out, 'receiver')} without a file left out"
+        note = f"without {left_out} receivers that have no file"
         found = {n: Value(v.value, v.unit, note=note) for n, v in found.items()}
     return found
 

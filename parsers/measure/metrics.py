@@ -15,7 +15,6 @@ from dataclasses import astuple, dataclass
 import numpy as np
 
 from common.contracts import BLOCK_BYTES
-from common.counting import counted
 from parsers.base.metric_units import Value, absent
 from parsers.base.times import MICROSECONDS
 from parsers.read.cpu_log import RunTimeSample
@@ -314,12 +313,12 @@ def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, core
     span = end[0] - begin[0]
     last = [s for s in samples if s.time_s == end[0]]
     processes = len({s.pid for s in last})
-    of_processes = counted(processes, "process", "processes")
+    plural = "" if processes == 1 else "es"
     if isinstance(last[0], RunTimeSample):
-        note = f"by cpu.log: run times in ns of {of_processes}"
+        note = f"by cpu.log: run times in ns of {processes} process{plural}"
     else:
         note = (
-            f"by ps: {of_processes}; ps cuts each one's share to {PCPU_STEP:g} % of a"
+            f"by ps: {processes} process{plural}; ps cuts each one's share to {PCPU_STEP:g} % of a"
             f" core, so up to {PCPU_STEP * processes:g} % of one core is not seen"
         )
     return CpuUse(

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from common.contracts import INVALID, MULTICAST_PROTOCOLS
-from common.counting import counted
 from parsers.base.metric_units import Value, absent
 from parsers.base.problems import Problem
 from parsers.base.times import MICROSECONDS
@@ -462,7 +461,7 @@ def _background(data: CellData, values: dict[str, Value]) -> None:
         return
     flows = sum(report.flows for report in data.background.values())
     values["background_goodput"] = Value(
-        sum(g for g in found.values() if g is not None), "bit/s", note=counted(flows, "flow")
+        sum(g for g in found.values() if g is not None), "bit/s", note=f"{flows} flows"
     )
 
 

@@ -7,7 +7,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from common.counting import counted
 from parsers.base import power
 from parsers.base.intervals import Estimate
 
@@ -62,9 +61,7 @@ def repeats(found: Estimate, distance: float) -> Decider:
                 f"more than {power.MOST_REPEATS} repeats would: the value lies too near the limit"
             )
         have = len(found.values)
-        return Decider(
-            f"about {counted(max(needed, have + 1), 'repeat')} would ({have} here)", True
-        )
+        return Decider(f"about {max(needed, have + 1)} repeats would ({have} here)", True)
     seen = power.visible(found)
     if seen is None or distance == 0:
         return Decider("no length of run would: the value lies on the limit")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from common.counting import counted
 from parsers.base.problems import (
     Lines,
     Problem,
@@ -85,7 +84,7 @@ def parse_notified(text: Lines, file: str) -> Trace:
     problems = list(log.problems)
     kept = [n.product for n in log.notifications if 1 <= n.product.size_bytes <= MAX_PRODUCT_BYTES]
     if len(kept) < len(log.notifications):
-        left = counted(len(log.notifications) - len(kept), "product")
+        left = f"{len(log.notifications) - len(kept)} products"
         reason = f"size must be 1 to {MAX_PRODUCT_BYTES} bytes"
         problems.append(problem(file, 0, left, reason))
     products = [TraceProduct(p.size_bytes, p.created_us) for p in kept]

@@ -103,7 +103,7 @@ def test_what_has_no_value_says_why() -> None:
     data = CarouselData(parse_sender(SENT), {"s": parse_receiver(GOT), "late": None})
     ldpc = carousel.carousel_values(cell(fec="ldpc-triangle"), data)
     assert "Reed-Solomon" in ldpc["listening_formula"].reason
-    assert "1 receiver " in ldpc["listening_time"].note
+    assert "1 receivers" in ldpc["listening_time"].note
     none = carousel.carousel_values(cell(), CarouselData(None, {"s": None}))
     assert "no receiver completed" in none["listening_time"].reason
     assert carousel.carousel_values(cell(), None)["listening_max"].reason == carousel.NO_CAROUSEL
