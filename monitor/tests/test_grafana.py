@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from common.places import BUILD
 from monitor import openmetrics, remote_write, samples
 from monitor.push import PushError, import_url, push
 from monitor.recording import GONE
@@ -27,6 +29,7 @@ DASHBOARDS = sorted(GRAFANA.glob("*.json"))
 RECORDED = samples.read((HERE / "data/counters.jsonl").read_text())
 TIMES = openmetrics.sampled_us(RECORDED)
 UP_S = 30.0
+LDMSTATS = BUILD / "ldm7/ldmstats"
 
 
 def need(*programs: str) -> None:
@@ -203,6 +206,22 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
         ["promtool", "test", "rules", str(cases)], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(not LDMSTATS.exists(), reason="SKIPPED: run `make build` first")
+def test_a_server_of_ldm6_alone_has_what_its_alerts_read(tmp_path: Path) -> None:
+    """The queue's counters, whichever processes fill it."""
+    queue = tmp_path / "q"
+    subprocess.run([LDMSTATS.parent / "pqcreate", "-s", "1m", queue], check=True, timeout=60)
+    done = subprocess.run(
+        [LDMSTATS, "-q", queue, "--prometheus"], capture_output=True, text=True, timeout=60
+    )
+    found = set(re.findall(r"^downpour_\w+", done.stdout, re.MULTILINE))
+    rules = re.findall(r"alert: (\w+)\n +expr: (.*)", (GRAFANA / "alerts.yml").read_text())
+    fed = {
+        name for name, expression in rules if set(re.findall(r"downpour_\w+", expression)) <= found
+    }
+    assert {"QueueIdle", "QueueEmpty", "QueueTooSmall"} <= fed
 
 
 def test_prometheus_accepts_the_configurations() -> None:
