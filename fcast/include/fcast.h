@@ -3,8 +3,8 @@
  * Fcast: a carousel of files for any number of receivers, by FCAST (RFC 6968) or FLUTE (RFC 6726)
  * over ALC (RFC 5775), or as in 1999.
  *
- * Sender and receiver are sans-I/O: no call blocks, reads a clock, a socket or a file. Datagrams go
- * in and out as bytes, objects through the functions of the caller. Units are in the names.
+ * Sender and receiver are sans-I/O: no call blocks or reads a clock, a socket or a file. Datagrams
+ * go in and out as bytes, objects through functions of the caller. Units are in the names.
  */
 #ifndef FCAST_H
 #define FCAST_H
@@ -37,7 +37,7 @@ struct fcast_sender_config {
     uint8_t fec;           /* enum fcast_fec */
     int rs_kind;           /* enum rs_kind */
     uint16_t symbol_bytes; /* E */
-    uint32_t k;            /* source symbols of a block at most; 0: 200 with RS, seed: 32,
+    uint32_t k;            /* most source symbols of a block; 0: 200 with RS, seed: 32,
                             * else 10,000 */
     double overhead;       /* repair symbols for each source symbol: 0.5 is n = 1.5 k */
     enum fcast_order order;
@@ -46,7 +46,7 @@ struct fcast_sender_config {
     uint64_t expires;   /* FLUTE: of the FDT, NTP seconds */
     const uint8_t *key; /* NULL: no authentication */
     size_t key_len;
-    struct fcast_store repair; /* where repair symbols wait: the caller's, of any size */
+    struct fcast_store repair; /* the caller's, of any size: keeps repair symbols */
 };
 
 struct fcast_sender_stats {
@@ -57,47 +57,48 @@ struct fcast_sender_stats {
 
 struct fcast_sender;
 
-/* NULL with errno: EINVAL for a configuration that cannot be, ENOMEM. cfg is copied. */
+/* Copies cfg. NULL with errno: EINVAL for an impossible configuration, ENOMEM. */
 struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg);
 void fcast_sender_free(struct fcast_sender *s);
-/* Adds an object whose data `source` reads, before the first datagram. Its repair symbols are
- * computed block by block, when the first of a block is due. meta: location, type, digest. *toi
+/* Adds an object whose data `source` reads, before the first datagram. Computes its repair
+ * symbols block by block, when the first of a block is due. meta: location, type, digest. *toi
  * gets its number. -1 with errno: EFBIG: too large for the code, ENOSPC: too many objects (seed:
  * one), or what the stores said. */
 int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint64_t bytes,
                      const struct fcast_store *source, uint64_t *toi);
-/* No other object will come: receivers may leave when they have all. -1: no memory. */
+/* Ends the list of objects: receivers may leave when they have all. -1: no memory. */
 int fcast_sender_commit(struct fcast_sender *s);
-/* Bytes that the objects' repair symbols take in the store. */
+/* Bytes of the objects' repair symbols in the store. */
 uint64_t fcast_sender_repair_bytes(const struct fcast_sender *s);
 /* Writes the next datagram to out (FCAST_DATAGRAM_MAX bytes); returns its length. 0: all cycles are
- * done, or the stores fail (stats). */
+ * done, or the stores failed (stats). */
 size_t fcast_sender_next(struct fcast_sender *s, uint8_t *out);
-/* For layered multicast, which decides itself what goes when: the only object's encoding symbols,
- * in an order that takes the blocks in turn. */
+/* For layered multicast, which schedules packets itself: how many encoding symbols the only object
+ * has, in an order that takes the blocks in turn. */
 uint64_t fcast_sender_symbols(const struct fcast_sender *s);
-/* The datagram with one of them, from 0; its length. 0: the stores fail (stats). */
+/* Writes the datagram with one of them, from 0; returns its length. 0: the stores failed (stats).
+ */
 size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out);
-/* Congestion control information of the datagrams to come, instead of a sequence number. */
+/* Sets the congestion control information of later datagrams, instead of a sequence number. */
 void fcast_sender_set_cci(struct fcast_sender *s, uint32_t cci);
-/* The time (NTP, seconds) that datagrams with a MAC say from now on. */
+/* Sets the time (NTP, seconds) in later datagrams with a MAC. */
 void fcast_sender_set_time(struct fcast_sender *s, uint32_t ntp_s);
-/* A datagram that says that the session ends. 0: the protocol has none (seed). */
+/* Writes the datagram that ends the session. 0: the protocol has none (seed). */
 size_t fcast_sender_close(struct fcast_sender *s, uint8_t *out);
 void fcast_sender_get_stats(const struct fcast_sender *s, struct fcast_sender_stats *out);
 
 /* ------------------------------------------------------------------ receiving side */
 
-/* Where an object comes together. `data` is addressed as the object is; `repair` holds symbols that
- * help to compute missing ones. */
+/* Where a receiver assembles an object. `data` has the object's addresses; `repair` holds symbols
+ * that help to compute missing ones. */
 struct fcast_place {
     void *ctx;
     struct fcast_store data, repair;
-    /* Notes that the symbol is in the stores; it is called afterwards. May be NULL. */
+    /* Notes that the symbol is now in the stores. May be NULL. */
     void (*note)(void *ctx, struct fcast_symbol s);
-    /* The i-th note of an earlier life; false: there is none. May be NULL. */
+    /* Gives the i-th note of an earlier process; false: there is none. May be NULL. */
     bool (*noted)(void *ctx, uint64_t i, struct fcast_symbol *out);
-    /* Brings the notes to the disk. -1 with errno. May be NULL. */
+    /* Writes the notes to the disk. -1 with errno. May be NULL. */
     int (*sync)(void *ctx);
     /* A scheme of storage that takes the symbols itself until each block has k, and then makes the
      * data of them (Reed-Solomon alone): the stores are only read, after settle(). 0, or -1 with
@@ -109,9 +110,9 @@ struct fcast_place {
 
 enum fcast_begin { FCAST_REFUSE, FCAST_WANT, FCAST_HAVE /* from an earlier life */ };
 enum fcast_done {
-    FCAST_WRONG,    /* not what the digest says: the object starts over */
+    FCAST_WRONG,    /* does not match the digest: the object starts over */
     FCAST_STORED,   /* the caller has it */
-    FCAST_UNSTORED, /* the caller cannot keep it: it is not wanted again */
+    FCAST_UNSTORED, /* the caller cannot keep it and does not want it again */
 };
 
 struct fcast_receiver_config {
@@ -122,7 +123,7 @@ struct fcast_receiver_config {
     const uint8_t *key;
     size_t key_len;
     uint32_t max_age_s; /* of datagrams with a MAC, by fcast_receiver_set_time(); 0: any */
-    /* What a stranger can make it store. 0: the default. */
+    /* Bounds on what a stranger can make it store. 0: the default. */
     unsigned max_objects;      /* at a time (64) */
     uint64_t max_object_bytes; /* 64 GiB */
     uint64_t max_bytes;        /* of all objects at a time: 128 GiB */
@@ -134,11 +135,11 @@ struct fcast_receiver_config {
     /* An object begins: fill *out if it is wanted. */
     enum fcast_begin (*begin)(void *ctx, uint64_t source, uint64_t tsi, uint64_t toi,
                               const struct fcast_fti *fti, struct fcast_place *out);
-    /* It is complete; its data are at [at, at + bytes) of the store. The place is the caller's
-     * again. */
+    /* It is complete: its data are at [at, at + bytes) of the store. The caller gets the place
+     * back. */
     enum fcast_done (*done)(void *ctx, uint64_t toi, void *place, const struct fcast_meta *meta,
                             uint64_t at, uint64_t bytes);
-    /* It will not be completed: the place is the caller's again. keep: only because the receiver
+    /* It stays incomplete: the caller gets the place back. keep: only because the receiver
      * ends. */
     void (*drop)(void *ctx, uint64_t toi, void *place, bool keep);
 };
@@ -147,11 +148,11 @@ struct fcast_receiver_stats {
     uint64_t received;          /* datagrams of the session */
     uint64_t lost;              /* by their sequence numbers */
     uint64_t out_of_order;      /* as well */
-    uint64_t redundant;         /* symbols that were not needed */
+    uint64_t redundant;         /* symbols not needed */
     uint64_t stray;             /* of other sessions, senders or objects */
     uint64_t malformed, forged; /* no ALC packets; wrong MAC */
-    uint64_t stale;             /* the MAC is right, the time is not: replayed, or a wrong clock */
-    int64_t stale_s;            /* by how much the last of them was too early */
+    uint64_t stale;             /* right MAC, wrong time: replayed, or a wrong clock */
+    int64_t stale_s;            /* age of the last of them; negative: later than now */
     uint64_t conflicting;       /* other OTI than the object's first */
     uint64_t refused;           /* objects beyond a bound, or not wanted */
     uint64_t evicted;           /* objects that gave way to others */
@@ -164,23 +165,23 @@ struct fcast_receiver_stats {
 
 struct fcast_receiver;
 
-/* NULL with errno. cfg is copied. */
+/* Copies cfg. NULL with errno. */
 struct fcast_receiver *fcast_receiver_new(const struct fcast_receiver_config *cfg);
-/* Calls drop() with keep for what is incomplete. */
+/* Calls drop() with keep for each incomplete object. */
 void fcast_receiver_free(struct fcast_receiver *r);
-/* A datagram arrived; `source` distinguishes senders. Is it of the session? */
+/* Takes a datagram; `source` distinguishes senders. Returns whether it is of the session. */
 bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes,
                              size_t len, uint64_t now_ns);
-/* The time (NTP, seconds) that the ages of datagrams with a MAC are measured by. */
+/* Sets the time (NTP, seconds) against which it measures the age of datagrams with a MAC. */
 void fcast_receiver_set_time(struct fcast_receiver *r, uint32_t ntp_s);
 /* The first word of a datagram's congestion control information. false: it is not an ALC packet. */
 bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci);
-/* Does the carousel have nothing more for this receiver (its last descriptor says that it is
- * complete, and all that it names is here; seed: a file is here)? */
+/* Has this receiver all that the carousel sends (its last descriptor is complete, and all objects
+ * that it names are here; seed: a file is here)? */
 bool fcast_receiver_has_all(const struct fcast_receiver *r);
-/* Did the sender say that the session ends? */
+/* Did the sender end the session? */
 bool fcast_receiver_is_closed(const struct fcast_receiver *r);
-/* When the session's last datagram came; 0: none has. */
+/* When the session's last datagram came; 0: none came. */
 uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r);
 void fcast_receiver_get_stats(const struct fcast_receiver *r, struct fcast_receiver_stats *out);
 /* Symbols of unfinished objects: how many there are, and how many would be enough. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Fcast for programs: Init, Start, Stop, GetStats, as the controls of MSR-TR-99-14, Appendix A.
- * Each start has a thread; the calls do not wait for the network. Calls for one sender or receiver
- * come from one thread at a time. Functions of the caller are called from the thread, and must not
- * stop or free what calls them.
+ * Each start has a thread; the calls do not wait for the network. Make calls for one
+ * sender or receiver from one thread at a time. Its thread calls your functions: they must not stop
+ * or free it.
  *
  * Link with -ldownpour-fcast (pkg-config downpour-fcast). See fcast_control(3).
  */
@@ -31,7 +31,7 @@ enum fcast_control_protocol {
 struct fcast_tx_options {
     enum fcast_control_protocol protocol;
     const char *interface_address; /* NULL: the routing table decides */
-    const char *cache_folder;      /* where repair symbols wait; NULL: /var/tmp */
+    const char *cache_folder;      /* for repair symbols; NULL: /var/tmp */
     void *ctx;
     void (*on_complete)(void *ctx); /* the redundancy is reached */
 };
@@ -44,13 +44,13 @@ struct fcast_tx_stats {
 
 struct fcast_tx;
 
-/* For a group, a port, a time to live and a rate with all headers. NULL with why: an invalid
- * address, or no memory. The options are copied. */
+/* For a group, a port, a time to live and a rate with all headers. Copies the options. NULL
+ * with why: an invalid address, or no memory. */
 struct fcast_tx *fcast_tx_init(const char *address, uint16_t port, uint8_t ttl,
                                uint64_t bytes_per_s, const struct fcast_tx_options *options,
                                char why[FCAST_CONTROL_WHY]);
-/* Sends the file until fcast_tx_stop(), or with redundancy > 0 that part more than the file: 0.5
- * sends 1.5 times its symbols. -1 with why. */
+/* Sends the file until fcast_tx_stop(), or with redundancy > 0 until it has sent 1 + redundancy
+ * times its symbols. -1 with why. */
 int fcast_tx_start(struct fcast_tx *tx, const char *file, double redundancy,
                    char why[FCAST_CONTROL_WHY]);
 /* Ends the session and the thread; the next file may start. */
@@ -91,9 +91,9 @@ struct fcast_rx;
 /* For a group, a port, and the folder that files go to. NULL with why. */
 struct fcast_rx *fcast_rx_init(const char *address, uint16_t port, const char *folder,
                                const struct fcast_rx_options *options, char why[FCAST_CONTROL_WHY]);
-/* Joins the group; files appear in the folder when they are complete. -1 with why. */
+/* Joins the group; complete files appear in the folder. -1 with why. */
 int fcast_rx_start(struct fcast_rx *rx, char why[FCAST_CONTROL_WHY]);
-/* Leaves; what is incomplete waits in the folder's .fcast for the next start. */
+/* Leaves; incomplete files wait in the folder's .fcast for the next start. */
 void fcast_rx_stop(struct fcast_rx *rx);
 void fcast_rx_get_stats(struct fcast_rx *rx, struct fcast_rx_stats *out);
 /* Also stops it. */

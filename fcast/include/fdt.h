@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FLUTE's File Delivery Table (RFC 6726): an XML text that says which files a session has, sent as
- * object 0 in numbered instances.
+ * FLUTE's File Delivery Table (RFC 6726): an XML text that lists a session's files. Object 0
+ * carries it, in numbered instances.
  */
 #ifndef FCAST_FDT_H
 #define FCAST_FDT_H
@@ -25,8 +25,8 @@ struct fcast_fdt {
     struct fcast_fdt_file *files;
 };
 
-/* Reads an instance. A document type, more than FCAST_FDT_FILES_MAX files or a file without TOI or
- * Content-Location is refused. NULL if it is invalid (`why` says why). Free with fcast_fdt_free. */
+/* Reads an instance. Refuses a document type, more than FCAST_FDT_FILES_MAX files, and a file
+ * without TOI or Content-Location: NULL, and `why` says why. Free it with fcast_fdt_free. */
 const char *fcast_fdt_get(const uint8_t *bytes, size_t len, struct fcast_fdt *out, char why[128]);
 void fcast_fdt_free(struct fcast_fdt *fdt);
 /* Writes an instance; returns its length, 0 if there is no room. */

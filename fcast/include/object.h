@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * FCAST compound objects (RFC 6968): a header with metadata, then the data; and the Carousel
- * Instance Descriptor (CID), an object that names those that the carousel has.
+ * Instance Descriptor (CID), an object that lists the carousel's objects.
  */
 #ifndef FCAST_OBJECT_H
 #define FCAST_OBJECT_H
@@ -33,13 +33,13 @@ struct fcast_meta {
 struct fcast_object_header {
     size_t len; /* with the padding: where the data begin */
     bool is_cid;
-    bool covers_data; /* the checksum does (G = 1) */
+    bool covers_data; /* the checksum covers them (G = 1) */
     uint16_t checksum;
     struct fcast_meta meta;
 };
 
-/* How long the header is that begins with these FCAST_OBJECT_FIXED bytes, padding included. 0: it
- * is invalid, or longer than FCAST_OBJECT_HEADER_MAX, or than `object` bytes. */
+/* The length, with padding, of the header that begins with these FCAST_OBJECT_FIXED bytes. 0: it is
+ * invalid, or longer than FCAST_OBJECT_HEADER_MAX, or than `object` bytes. */
 size_t fcast_object_header_len(const uint8_t fixed[FCAST_OBJECT_FIXED], uint64_t object);
 /* Reads the header of an object of `object` bytes; `len` of them, at least the header, are here.
  * NULL, or why it is invalid. A checksum over the header alone is verified. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In which order a carousel sends one symbol of each block. A fixed order lets periodic loss hit
- * the same blocks each time.
+ * The order in which a carousel sends one symbol of each block. With a fixed order, periodic loss
+ * hits the same blocks each time.
  */
 #ifndef FCAST_ORDER_H
 #define FCAST_ORDER_H
@@ -11,8 +11,8 @@
 
 enum fcast_order { FCAST_SEQUENTIAL, FCAST_ROTATE, FCAST_SHUFFLE };
 
-/* The order of the next round over count things: out[i] of 0 to count - 1. *random moves on.
- * Rotation begins at a random one and continues from it; shuffling permutes. */
+/* The order of the next round over count things: out[i] of 0 to count - 1. Advances *random.
+ * Rotation continues from a random one; shuffling permutes. */
 void fcast_order_round(enum fcast_order order, uint32_t count, uint64_t *random, uint32_t *out);
 
 /* An interval of [0.5 T, 1.5 T] with the mean T, as the timer of MSR-TR-99-14 varies it; of any

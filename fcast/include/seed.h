@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The packet header of Fcast in 1999 (MSR-TR-99-14, Figure 6), in network byte order: the report
- * names none. What follows it is one block. All blocks have the size of the first.
+ * The packet header of Fcast in 1999 (MSR-TR-99-14, Figure 6), in network byte order (the report
+ * names none). One block follows it. All blocks have the size of the first.
  */
 #ifndef FCAST_SEED_H
 #define FCAST_SEED_H
@@ -40,8 +40,8 @@ bool fcast_seed_get(const uint8_t *bytes, size_t len, struct fcast_seed_header *
 /* How the packet's file is coded. false: k has no repair blocks, or too many groups. */
 bool fcast_seed_fti(const struct fcast_seed_header *h, size_t block_bytes, struct fcast_fti *out);
 
-/* The trailer that ends a file: its name, length and digest, so that cutting it off gives the file.
- * The report shows no layout; ours is the header of an FCAST object, then its length in 4 bytes. */
+/* The trailer that ends a file: its name, length and digest. Without it, the data are the file.
+ * The report shows no layout; we use the header of an FCAST object, then its length in 4 bytes. */
 
 /* Writes it; returns its length, 0 if `room` is too small. */
 size_t fcast_seed_trailer_put(uint8_t *out, size_t room, const struct fcast_meta *meta);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bytes of an object that a storage scheme of 1999 takes: blocks wait in memory and are written
- * as the scheme says; when each group has its k, each crowd (or group) is read, sorted, decoded and
- * written back. Receive-Order writes the sorted file beside the first one, In-Memory only then.
+ * Stores an object by a storage scheme of 1999. Blocks wait in memory until the scheme has them
+ * written. When each group has its k, the shelf reads, sorts, decodes and writes back each crowd
+ * (or group). Receive-Order writes the sorted file beside the first one, In-Memory writes only
+ * then.
  */
 #ifndef FCAST_SHELF_H
 #define FCAST_SHELF_H
@@ -25,7 +26,7 @@ struct fcast_shelf_config {
 
 struct fcast_shelf;
 
-/* Bytes of memory that it would take. */
+/* Bytes of memory that it would need. */
 uint64_t fcast_shelf_need(const struct fcast_shelf_config *cfg);
 /* NULL with errno: EINVAL for another code, E2BIG if it takes more memory than max_bytes, ENOMEM,
  * or why a store failed. */
@@ -35,7 +36,7 @@ void fcast_shelf_free(struct fcast_shelf *s);
 int fcast_shelf_keep(struct fcast_shelf *s, struct fcast_symbol symbol, const uint8_t *bytes);
 bool fcast_shelf_noted(struct fcast_shelf *s, uint64_t i, struct fcast_symbol *out);
 int fcast_shelf_settle(struct fcast_shelf *s);
-/* Writes what waits in memory, so that another process can continue with it. */
+/* Writes the blocks in memory, so that another process can continue. */
 int fcast_shelf_flush(struct fcast_shelf *s);
 /* Are the object's data in the repair store (Receive-Order, settled)? */
 bool fcast_shelf_is_moved(const struct fcast_shelf *s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The five storage schemes of MSR-TR-99-14: which block is written where, and when. No bytes pass
- * here. The caller keeps the blocks that take() accepted, and writes what next() says.
+ * The five storage schemes of MSR-TR-99-14: where and when to write each block. They handle no
+ * bytes: the caller keeps the blocks that take() accepted, and writes those that next() names.
  *
  * Positions are in blocks of the file: group g has [g k, (g + 1) k), a crowd the positions of its
  * groups. Receive-Order appends. Crowd-Bucket has two buckets, which the sequential order needs;
@@ -52,7 +52,7 @@ void fcast_storage_free(struct fcast_storage *s);
  * b c + b - c + 1 of c crowds, which is enough if a write of b blocks takes no longer than the
  * arrival of b. */
 uint64_t fcast_storage_room(const struct fcast_storage *s);
-/* A new block of an incomplete group came. false: no room, or the group has its k. */
+/* Takes a new block of an incomplete group. false: no room, or the group has its k. */
 bool fcast_storage_take(struct fcast_storage *s, struct fcast_block block);
 /* The disk is free: the next write; its blocks still count as being in memory. flush: nothing else
  * will come. false: there is nothing to write now. */

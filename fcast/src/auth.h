@@ -2,8 +2,8 @@
  *
  * Authentication of packets by a key that a group shares: EXT_AUTH (RFC 5651) with a group MAC
  * (RFC 6584 5), here the first 16 bytes of HMAC-SHA-256 over the whole datagram with the MAC's
- * place zero. Everyone who has the key can send. EXT_TIME (RFC 5651, SCT-High) says when: else a
- * session of yesterday could be replayed, and would replace today's files with yesterday's.
+ * place zero. Everyone who has the key can send. EXT_TIME (RFC 5651, SCT-High) says when: without
+ * it, somebody could replay yesterday's session and replace today's files.
  */
 #ifndef FCAST_AUTH_H
 #define FCAST_AUTH_H

@@ -191,8 +191,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-/* The symbol of a group that an index sends. Source symbols come first, in order. The repair
- * symbols of LDPC are spread: those of neighbouring rows know of few of the lost source symbols. */
+/* The symbol of a group that an index sends. Source symbols come first, in order. It
+ * spreads the repair symbols of LDPC: neighbouring rows cover few of the lost source symbols. */
 static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint32_t index)
 {
     uint32_t repair = g->n - g->k, step = (uint32_t)(repair * 0.6180339887);
@@ -205,7 +205,7 @@ static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint3
     return g->k + (uint32_t)((uint64_t)(index - g->k) * step % repair);
 }
 
-/* Computes the repair symbols when the first is due: who receives all source symbols needs none,
+/* Computes the repair symbols when the first is due: a receiver of all source symbols needs none,
  * and the first cycle begins at once. */
 static bool encode_group(struct fcast_sender *s, struct group *g)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver: datagrams of one session to the objects that they belong to. A stranger's datagrams
- * change counters; what they can make it store is bounded.
+ * The receiver: gives each datagram of one session to its object. A stranger's datagrams change
+ * counters, and bounds limit what they can make it store.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "seed.h"
 
 enum {
-    CONFLICTS_MAX = 64, /* in a row: the OTI that was first is given up */
+    CONFLICTS_MAX = 64, /* in a row: then it gives up the first OTI */
     OBJECTS = 64,
 };
 #define GIB (UINT64_C(1) << 30)
@@ -58,7 +58,7 @@ void fcast_receiver_free(struct fcast_receiver *r)
     free(r);
 }
 
-/* Is it of the session? The first that is heard is taken if none is configured. */
+/* Is it of the session? If none is configured, it takes the first one that it hears. */
 static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t tsi, uint64_t now_ns)
 {
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)

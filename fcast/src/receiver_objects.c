@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The objects that a receiver is receiving: their number and bytes are bounded, whatever a stranger
- * sends; whole ones go to the caller.
+ * The objects that a receiver is receiving. Their number and bytes are bounded, whatever a stranger
+ * sends. The caller gets complete ones.
  */
 #include <stdlib.h>
 
@@ -50,7 +50,7 @@ static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fc
            fti->length <= DESCRIPTOR_MAX;
 }
 
-/* Could it be received if nothing else was? */
+/* Does it fit if the receiver has nothing else? */
 static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_fti *fti, bool own,
                              uint64_t memory)
 {
@@ -72,10 +72,10 @@ static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
     return oldest;
 }
 
-/* Objects that the descriptor names never give way: those of a carousel of more than max_objects
- * would push each other out for good, and a stranger's all of them. If bytes are short, others
- * give way to them alone, or to all if there is no descriptor (1999). Descriptors have their own
- * bound, so that the objects keep none out. */
+/* Objects that the descriptor names never give way: in a carousel of more than max_objects they
+ * would push each other out forever, and a stranger's objects would push out all. If bytes are
+ * short, others give way to named objects only, or to all if there is no descriptor (1999).
+ * Descriptors have their own bound, so that objects keep none out. */
 static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, bool own,
                       uint64_t memory)
 {
@@ -175,7 +175,7 @@ static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
     return true;
 }
 
-/* What the caller made of a whole object. */
+/* The caller's answer to a complete object. */
 static void count_done(struct fcast_receiver *r, uint64_t toi, enum fcast_done result)
 {
     r->stats.objects_done += result == FCAST_STORED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a sender has: its objects, their codes and blocks, and the descriptor (CID or FDT) of all.
- * carousel.c sends them.
+ * A sender's objects, their codes and blocks, and the descriptor (CID or FDT) of all. carousel.c
+ * sends them.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ void fcast_sender_free(struct fcast_sender *s)
     free(s);
 }
 
-/* The code of an object of that length. false: it cannot be. */
+/* The code of an object of that length. false: there is none. */
 static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_control,
                        struct fcast_fti *out)
 {
@@ -261,9 +261,9 @@ static int make_control(struct fcast_sender *s)
     return 0;
 }
 
-/* How often the descriptor comes: as often as a small file needs it, which waits for a lost one,
- * and so that it takes a sixteenth of the datagrams at most. Periodic loss must not meet it again
- * and again, so no two gaps are the same. */
+/* How often the descriptor comes: often enough for a small file, which waits for a lost descriptor,
+ * and at most a sixteenth of the datagrams. No two gaps are the same, so that periodic loss does
+ * not hit it every time. */
 static void settle_control(struct fcast_sender *s)
 {
     const uint64_t least = CONTROL_LEAST * s->control.partition.symbols;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file that is read and written through the page cache or past it, and what that costs.
+ * Reads and writes a file through the page cache or past it, and counts what that costs.
  */
 #ifndef FCAST_TOOLS_DISK_H
 #define FCAST_TOOLS_DISK_H

@@ -261,7 +261,7 @@ static void take(void *ctx, const uint8_t *bytes, size_t len, const struct socka
     fcast_receiver_datagram(run->core, tp_address_number(from), bytes, len, run->arrival.now_ns);
 }
 
-/* Why it is to end before all is here, for people; NULL: go on. */
+/* Why it must end early, for people; NULL: go on. */
 static const char *why_end(const struct run *run)
 {
     static char text[80];
@@ -278,7 +278,7 @@ static const char *why_end(const struct run *run)
     return text;
 }
 
-/* Until all is here, the session ends, nothing comes, the disk is full, or a signal. */
+/* Runs until all files are here, the session ends or is silent, the disk is full, or a signal. */
 static void receive(struct run *run)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
@@ -300,8 +300,8 @@ static void receive(struct run *run)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
-/* The process's memory at most, of /proc/self/status; 0: not said. getrusage() would count that of
- * the program that started this one. */
+/* The process's peak memory by /proc/self/status; 0: unknown. getrusage() would count the program
+ * that started this one. */
 static uint64_t peak_bytes(int status_fd)
 {
     char text[4096];

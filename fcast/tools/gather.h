@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file that is written through it. */
+/* A file to which it writes. */
 struct gather_file {
     int (*write)(void *ctx, uint64_t at, const void *bytes, size_t len); /* 0, or -1 with errno */
     void *ctx;

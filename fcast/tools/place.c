@@ -227,8 +227,8 @@ static int write_waiting(struct place *p)
 
 /* ------------------------------------------------------------------ notes */
 
-/* Notes are appended after the symbols they speak of, so none is ahead of its bytes. What a failed
- * write left of one is written over. */
+/* Appends notes after it wrote their symbols, so no note is ahead of its bytes. Overwrites what a
+ * failed write left. */
 static void flush(struct place *p)
 {
     size_t len = (size_t)p->count * NOTE_BYTES;
@@ -329,8 +329,8 @@ static struct fcast_shelf_config shelf_of(const struct places *owner, const stru
     };
 }
 
-/* Why this object cannot be kept as the options say; NULL: it can. Before there is a file of it: a
- * sender can announce objects without end. */
+/* Why the options do not allow this object; NULL: they do. It checks before it makes a file,
+ * because a sender can announce objects without end. */
 static const char *why_not(const struct places *owner, const struct fcast_fti *fti)
 {
     const bool has_shelf = owner->keeping.storage != STORAGE_IN_PLACE;
@@ -396,7 +396,7 @@ static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t bl
 
     if (fstat(p->notes_fd, &st) < 0)
         return -1;
-    /* A note that is not whole was being written when the process was killed. */
+    /* The process was killed while it wrote a note that is not whole. */
     p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
     if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
         return -1;

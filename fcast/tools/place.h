@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where fcast-recv keeps objects that are not complete: below DIR/.fcast, three files each, which
- * another process can continue with.
+ * Where fcast-recv keeps incomplete objects: three files each below DIR/.fcast. Another process can
+ * continue with them.
  */
 #ifndef FCAST_TOOLS_PLACE_H
 #define FCAST_TOOLS_PLACE_H
@@ -59,7 +59,7 @@ bool place_may_move(void *place, uint64_t at, uint64_t bytes);
 /* Closes it; done: remembers that the object is here; keep: leaves the files for another process.
  */
 void place_close(struct places *p, void *place, bool done, bool keep);
-/* No place is open any more. */
+/* Call it when no place is open. */
 void places_close(struct places *p);
 /* The session is over: removes what is remembered of objects that are here. */
 void places_forget_done(struct places *p);
