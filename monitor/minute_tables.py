@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minute records and classic lines in SQLite: the tables, what is put in, what is asked."""
+"""Minute records and classic lines in SQLite: the tables, insertions and queries."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MINUTES: Final = (
 @dataclass(frozen=True)
 class Interval:
     """Sums of minutes. `begin`: its first second; `last`: its newest minute, since 1970. `whole`:
-    all of its records are of version 2, so that `sums` says all."""
+    all of its records are of version 2, so `sums` is complete."""
 
     host: str
     feed: str

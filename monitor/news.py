@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events of what a server shows: each message is made once for all viewers."""
+"""Server-sent events about what a server shows; it makes each message once for all viewers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from monitor.running import Shown
 
 LOOK_S: Final = 0.5  # between looks at the files
 TELL_S: Final = 1.0  # between messages to one viewer
-ALIVE_S: Final = 15.0  # a stream without news says that it is there
+ALIVE_S: Final = 15.0  # a stream without news sends a sign of life
 BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer: larger ones come less often
 MOST_SHARE: Final = 0.1  # of a processor, for packing deliveries
 
@@ -134,4 +134,4 @@ class News:
                     yield b": here\n\n"
         finally:
             self._wanted[cell] -= 1
-            self._wanted += Counter()  # without those that nobody wants
+            self._wanted += Counter()  # without unwanted ones

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording as OpenMetrics text with time stamps, which Prometheus (`promtool tsdb
-create-blocks-from openmetrics`) and VictoriaMetrics import, and back. The text cannot say that a
-series is GONE: it has no more samples.
+create-blocks-from openmetrics`) and VictoriaMetrics import, and back. The text has no way to
+express GONE: such a series just ends.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ PREFIX: Final = "downpour_"
 REPEAT_US: Final = 5_000_000  # rate() over 15 s finds two; Prometheus forgets after five minutes
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _MICRO: Final = 6
-# What the library's parser raises of damaged text, beside the ValueError that it promises.
+# Damaged text makes the library's parser raise these, besides the ValueError that it promises.
 _UNREADABLE: Final = (
     ValueError, ArithmeticError, LookupError, AttributeError, TypeError, AssertionError
 )  # fmt: skip
 
 
 class TextError(Exception):
-    """Text that is no OpenMetrics, or that a recording cannot hold. One line."""
+    """Text that is not OpenMetrics, or does not fit a recording. One line."""
 
 
 def metric_name(series: Series) -> str:
@@ -116,7 +116,7 @@ def _time_us(stamp: object, name: str) -> int:
 def _family(family: Metric, recording: Recording) -> None:
     kind = "counter" if family.type == "counter" else "gauge"
     samples = [s for s in family.samples if not s.name.endswith("_created")]
-    # As many decimals as its most exact value needs: what was written comes back.
+    # As many decimals as its most exact value needs, so that the text gives the same values back.
     exact = [Decimal(repr(float(s.value))) for s in samples]
     if not all(value.is_finite() and 0 <= value <= MOST_VALUE for value in exact):
         raise TextError(f"{family.name}: found a value that is negative, too large or not a number")

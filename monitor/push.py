@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends recordings to a server with VictoriaMetrics' import, or by Prometheus' remote write to a
-URL that ends with its path. Both keep our times, those of the virtual clock too; Prometheus refuses
-what is an hour older than its newest sample.
+"""Sends recordings to a server by VictoriaMetrics' import, or by Prometheus' remote write if the
+URL ends with its path. Both keep our times, also those of the virtual clock; Prometheus refuses
+samples an hour older than its newest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MILLI: Final = 1000
 
 
 class PushError(Exception):
-    """A server that does not take it. One line."""
+    """The server refuses it. One line."""
 
 
 def import_url(base: str, name: str) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields (rtstats(1)),
-and the classic lines of LDM 6's rtstats. An invalid record says why; nothing of it is kept.
+and the classic lines of LDM 6's rtstats. An invalid record raises an error that says why.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Records:
     first_bad: str = ""
 
     def take(self, lines: Iterable[str]) -> None:
-        """Add lines; those that are not records are counted."""
+        """Add lines; count those that are not records."""
         for line in lines:
             try:
                 self._take(record(line))
@@ -184,7 +184,7 @@ class Records:
                 self.first_bad = self.first_bad or f"found {line.strip()[:60]!r}: {error}"
 
     def _want_room(self, known: Minute | Hour | None) -> None:
-        """Names are anybody's to invent, and a record takes a kilobyte. RecordError."""
+        """Bound the names: anybody can invent them, and a record takes a kilobyte. RecordError."""
         if known is None and len(self.minutes) + len(self.hours) >= MOST_RECORDS:
             raise RecordError(f"more than {MOST_RECORDS} records; valid: a file of less time")
 

@@ -82,7 +82,7 @@ class FinishedRun:
 
 
 class RunningCell:
-    """What the logs of a cell have said so far."""
+    """A running cell, by its logs so far."""
 
     def __init__(self, folder: Path, work: Path, name: str) -> None:
         self.name, self._folder, self._work = name, folder, work
@@ -103,7 +103,7 @@ class RunningCell:
             return []
 
     def has_ended_at(self, folder: Path) -> None:
-        """Look there from now on, if the cell's folder has got its last name."""
+        """Look there from now on, if the cell's folder has its final name."""
         if not self._folder.is_dir():
             self._folder = self._work = folder
 
@@ -140,7 +140,7 @@ class RunningCell:
         return bool(log.records)
 
     def blob(self) -> bytes:
-        """Return deliveries.bin of what came so far."""
+        """Return deliveries.bin of all deliveries so far."""
         if self._stale:
             self._blob, self._stale = self._encoded(), False
         return self._blob
@@ -222,8 +222,8 @@ class RunningRun:
 
 
 class Waiting:
-    """Whatever runs below a folder of runs: the newest run that is not complete; when it is, the
-    finished one; before, nothing."""
+    """The run below a folder of runs: the newest incomplete one; once it is complete, the finished
+    one; before, nothing."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs

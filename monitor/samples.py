@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines of counters.jsonl (`experiments/cells/counters_log.py`) -> a `Recording`.
 
-An invalid line is left out and counted: a monitor does not stop for it. The last line of a file
-that is being written may be cut; it is left for the next reading.
+It leaves out and counts invalid lines, so that they do not stop a monitor. The last line of a
+growing file may be cut: it stays for the next reading.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which file is what: runs, cells, samples, OpenMetrics, CSV -> recordings with their names."""
+"""Reads runs, cells, samples, OpenMetrics and CSV as recordings with names."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never
 
 
 class SourceError(Exception):
-    """A file that cannot be read as what it seems to be. One line."""
+    """A file whose content does not fit its type. One line."""
 
 
 def _clock(cell: Path) -> str:
-    """The clock of a cell; native where it does not say."""
+    """Return the clock of a cell; native if it names none."""
     try:
         found = json.loads((cell / "cell.json").read_text(encoding="utf-8")).get("clock")
     except (OSError, ValueError, AttributeError, RecursionError):

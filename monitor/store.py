@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings in SQLite: sources, their series, and blocks of points (`columns`).
 
-What comes twice, or late, counts once: series and time identify a point.
+A point that comes twice, or late, counts once: series and time identify it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class StoreRoomError(StoreError):
 
 
 def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
-    """In one line: what SQLite says. A file of its journal that finds no room is an I/O error."""
+    """Put SQLite's error into one line. A journal without room is an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what says more of it
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreRoomError(f"{path}: {error}; valid: room on the disk")
@@ -53,7 +53,7 @@ def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
 
 @dataclass(frozen=True)
 class Source:
-    """Where series come from. `clock`: native or virtual, which are never drawn on one axis."""
+    """Where series come from. `clock`: native or virtual, never drawn on one axis."""
 
     id: int
     name: str

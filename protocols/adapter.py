@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an adapter says of a protocol: what it needs, its command lines, what it cannot do."""
+"""Adapters: what a protocol needs, its command lines, and what it cannot do."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ class Setup:
 
 Receive = Callable[[Setup, int], list[str]]  # the command of a receiver, by its number from 0
 Send = Callable[[Setup, Sequence[Path]], list[str]]  # the command of the sender, of some files
-# What the sender printed and said, and what each receiver did -> counters by name.
+# The outputs of the sender (stdout, stderr) and of each receiver -> counters by name.
 Count = Callable[[str, Sequence[str]], Mapping[str, float]]
 
 
 def no_command(_setup: Setup, _what: object) -> list[str]:
-    """Stand for the commands of a protocol that is not started by its adapter."""
+    """Stand for the commands of a protocol that its adapter does not start."""
     raise NotImplementedError("a protocol that the cell itself starts")
 
 
@@ -108,16 +108,16 @@ class Adapter:
     multicast: bool = True  # False: a copy for each receiver, of which each has the base rate
     file_feed: Feed | None = None  # of a single file, where that differs
     receivers_first: bool = True  # or, where receivers connect, the sender
-    ready: str = ""  # what the sender's stderr says when the receivers have connected
+    ready: str = ""  # the sender's words on stderr once the receivers have connected
     settle_s: float = 0.5  # until receivers that say nothing are up
     # False: datagrams that are sent again, or all of a file, begin with the same 12 bytes. Loss by
-    # a hash of these would never let a repair through, so the kernel draws it.
+    # a hash of these would drop every repair, so the kernel draws it.
     distinct: bool = True
     package: str = ""  # what `make bench-setup` installs for it
     repairs: str = ""  # how it repairs, in a few words
     limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences
     counts: Count = no_counts
-    packet_s: float = PACKET_S  # what virtual time takes for a delivered packet
+    packet_s: float = PACKET_S  # the cost of a delivered packet in virtual time
     ready_words: tuple[str, ...] = field(default=())  # of `ldm`: in a receiver's log
     delivered_words: tuple[str, ...] = field(default=())  # of `ldm`: a line for each product
 

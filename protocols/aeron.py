@@ -45,8 +45,8 @@ def window_bytes(s: Setup) -> int:
 
 
 def data_group(s: Setup) -> str:
-    """Return the group to send to. Aeron wants the address of data to be odd: the next one is for
-    what receivers say."""
+    """Return the group to send to. Aeron needs an odd address for data: the next one is for the
+    receivers' messages."""
     address = IPv4Address(s.group)
     return str(address if int(address) % 2 or not s.all_to_all else address + 1)
 
@@ -85,7 +85,7 @@ def _sender(s: Setup, _: Sequence[Path]) -> list[str]:
 
 
 def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
-    """Read the driver's counters: what receivers said, and what was sent again."""
+    """Read the driver's counters: messages of receivers, and retransmissions."""
     words = dict(re.findall(r"\b([a-z_]+)=(\d+)", sent))
     names = {
         "status_messages_received": "status_messages",

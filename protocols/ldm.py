@@ -48,8 +48,8 @@ def ldmd_argv(
     conf: Path,
     events: Path | None = None,
 ) -> list[str]:
-    """Return the command of a host's ldmd, which listens at `address`. It stays root, which a cell
-    is: in its own network, with files of that cell. `events`: directory for its events."""
+    """Return the command of a host's ldmd, which listens at `address`. It stays root, as the cell
+    does: in its own network, with the cell's files. `events`: directory for its events."""
     return [
         str(program("ldmd", build)),
         *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],
@@ -71,8 +71,8 @@ def pqinsert_argv(
     build: Path, queue: Path, trace: Path, feed: str, seed: int, origin: str
 ) -> list[str]:
     """Products are called FEED.000000 on. `origin`: a name of the emulated network. It is part of
-    what is sent, so with the machine's name the products, and the packets that a seed loses, would
-    differ from machine to machine."""
+    each product, so with the machine's name the products, and the packets that a seed loses, would
+    differ between machines."""
     return [
         str(program("pqinsert", build)),
         *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
@@ -88,5 +88,5 @@ def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[s
 
 def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
     """Return the command that lists products as they come, until SIGTERM. An insertion wakes it;
-    the interval is for one that it missed."""
+    the interval catches one that it missed."""
     return [*pqcat_list_argv(build, queue), "-i", "10"]

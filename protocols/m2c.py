@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""M2C: m2c-send and m2c-recv, a file on layers of which each receiver joins what its path carries.
+"""M2C: m2c-send and m2c-recv, a file on layers; each receiver joins those that its path can carry.
 
 Options from their manual pages. The base channel has the group of the path, each other channel one
 of those that follow.
@@ -17,7 +17,7 @@ from protocols.adapter import Adapter, Setup
 SENDER: Final = "m2c/m2c-send"
 RECEIVER: Final = "m2c/m2c-recv"
 CHANNELS_MOST: Final = 255  # besides the base channel
-UNLIMITED_BPS: Final = 200_000_000  # of all layers: a receiver takes what its way lets
+UNLIMITED_BPS: Final = 200_000_000  # of all layers: a receiver takes what its path allows
 
 
 def send_argv(s: Setup, rate_bps: int, file: Path, options: Sequence[str]) -> list[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocols there are: those of this room, and what installed packages add.
+"""All protocols: those of this room, and those of installed packages.
 
 A package adds one by an entry point of the group `downpour.protocols` whose object is an `Adapter`.
 """
@@ -32,7 +32,7 @@ class ProtocolError(ValueError):
 
 @functools.cache
 def _of_packages() -> dict[str, Adapter]:
-    """Load what installed packages add. ProtocolError."""
+    """Load the protocols of installed packages. ProtocolError."""
     found: dict[str, Adapter] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in OWN or NAME.fullmatch(entry.name) is None:
@@ -63,7 +63,7 @@ def names() -> tuple[str, ...]:
 
 def get(name: str) -> Adapter:
     """Return a protocol. ProtocolError."""
-    if name in OWN:  # without a look at what is installed
+    if name in OWN:  # without reading installed packages
         return OWN[name]
     if (adapter := _of_packages().get(name)) is not None:
         return adapter

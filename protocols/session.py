@@ -20,7 +20,7 @@ END_S: Final = 10.0  # for a sender to end after its last file
 
 
 class SessionError(Exception):
-    """The programs did not do it; the text says what they said."""
+    """The programs failed; the text has their words."""
 
 
 class Launch(Protocol):
@@ -60,7 +60,7 @@ class Session:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether a command is started for what has come."""
+        """Return whether it starts a command for each batch of files."""
         return self._feed == "batch"
 
     def start(self, host: int, argv: Sequence[str], name: str, *, stdin: bool = False) -> Program:
@@ -90,7 +90,7 @@ class Session:
             self.receivers.append(self.start(i + 1, argv, f"receiver{i}"))
 
     def get_ready(self) -> None:
-        """Do all that comes before the files: programs are up, receivers have connected."""
+        """Prepare for files: start programs and wait until receivers have connected."""
         if self.adapter.receivers_first:
             self._start_receivers()
             time.sleep(self.adapter.settle_s)
@@ -111,7 +111,7 @@ class Session:
             program.mark()
 
     def send(self, path: Path) -> None:
-        """Have a file sent: at once, or with the next batch."""
+        """Send a file: at once, or with the next batch."""
         if self._feed == "stdin":
             os.write(self._pipe, f"{path}\n".encode())
         elif self._feed == "batch":
@@ -139,7 +139,7 @@ class Session:
                 raise SessionError(f"exit code {program.code}; {self.complaint()}")
 
     def failed(self) -> str:
-        """Return what is wrong with a program that must run on; empty if nothing is. A batch may
+        """Return what is wrong with a program that must keep running; empty: nothing. A batch may
         fail: its receivers then miss its files."""
         senders = () if self.is_batch else self.senders
         for program in (*senders, *self.receivers):

@@ -70,8 +70,8 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _deliveries(evidence: Evidence) -> tuple[Check, ...]:
-    """Check that everything arrived. What another project's protocol does not deliver is a finding:
-    the network is judged, not the protocol."""
+    """Check that everything arrived. If another project's protocol does not deliver, that is a
+    finding: the verdict judges the network, not the protocol."""
     checks = (
         drained_check(evidence.drained, evidence.drain_s),
         identical(evidence.contents, evidence.m + evidence.without_multicast, evidence.products),
@@ -101,7 +101,7 @@ def _of_the_protocol(evidence: Evidence) -> tuple[Check, ...]:
 
 
 # A link that the cell breaks on purpose changes what these compare: interfaces go down and up, the
-# path moves to longer links, and what was on its way is lost.
+# path moves to longer links, and frames under way are lost.
 CHANGED_BY_A_CUT: Final = frozenset(
     {
         "every interface as planned",
@@ -114,7 +114,7 @@ CHANGED_BY_A_CUT: Final = frozenset(
 
 
 def _with_cut(check: Check) -> Check:
-    """Return the check as it counts where the cell breaks a link."""
+    """Return how the check counts if the cell breaks a link."""
     if check.name not in CHANGED_BY_A_CUT or check.status == "pass":
         return check
     text = f"does not apply: the cell breaks a link on purpose: {check.text}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where each multicast datagram went, from the sender's program to the receivers': counted at each
-station, so that what is missing between two of them was lost there, seen by a counter or not."""
+station. A difference between two stations was lost there, whether a counter saw it or not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def accounts(evidence: Evidence) -> dict[str, Account]:
 
 
 def accounting(evidence: Evidence) -> Check:
-    """Check the accounts: any difference is a loss (or a copy) that was not asked for."""
+    """Check the accounts: any difference is a loss (or a copy) that nobody asked for."""
     if evidence.protocol not in WITH_OWN_LOGS:
         text = "does not apply: its programs do not report how many datagrams they sent"
         return Check(NAME, "n/a", None, None, text)
@@ -97,7 +97,7 @@ def accounting(evidence: Evidence) -> Check:
 
 
 def _dropped_on_purpose(evidence: Evidence) -> int:
-    """Datagrams that the sender's multicast queue dropped, where its size is what varies."""
+    """Datagrams that the sender's multicast queue dropped, if the experiment varies its size."""
     if "b_mc" not in evidence.varied:
         return 0
     key = f"{evidence.publisher}/{evidence.publisher_nic1}/{MULTICAST_LEAF}"
@@ -128,7 +128,7 @@ def _judge(
             }
         )
     }
-    # One that the sender's queue drops is lost to all; each receiver's account has it.
+    # All receivers lose what the sender's queue drops; it is in each account.
     total = sum(abs(n) for losses in wrong.values() for n in losses.values())
     injected = sum(a.injected or 0 for a in found.values())
     if not wrong:

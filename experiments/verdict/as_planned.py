@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Was every interface, switch and program of the network set as planned, all the time; and do
-neighbours' counters add up."""
+"""Was every interface, switch and program of the network set as planned, all the time, and do
+neighbours' counters add up?"""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def not_taken() -> list[Check]:
 
 
 def under_way() -> Check:
-    """Return the text for counters that were read while frames crossed links."""
+    """Return the text for counters read while frames crossed links."""
     text = "does not apply: frames were on their way when the counters were read"
     return Check(NAMES[3], "n/a", None, None, text)
 
@@ -122,9 +122,9 @@ class _Sum:
 
 
 def counters_add_up(network: Network, start: Counters, end: Counters) -> Check:
-    """Check that what one end of a link sent the other received, and that what entered a link's
-    middle left it, but for what it dropped on purpose."""
-    # Which interfaces a link is made of does not depend on what delays its frames.
+    """Check that each end of a link received what the other sent, and that the link's middle
+    passed all frames except those that it dropped on purpose."""
+    # A link has the same interfaces whatever delays its frames.
     wire = wire_plan.plan(network, "netem")
     wrong = []
     worst_text, worst_uneven = "", -1

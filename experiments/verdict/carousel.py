@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The verdict of a carousel's cell: where each datagram went, and whether it turned at its rate.
 
-Receivers leave while datagrams still come. So the account of each is its own: what its NIC passed
-on while it listened, and the sequence numbers that it missed.
+Receivers leave while datagrams still come. So each has its own account: what its NIC passed on
+while it listened, and the sequence numbers that it missed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _held(evidence: Evidence, data: CarouselData) -> int:
 
 
 def _problem(stats: CarouselReceiver, arrived: int, dropped: int, most_unread: int) -> str:
-    """What does not add up at a receiver; empty if all does."""
+    """Return what does not add up at a receiver; empty: all does."""
     if stats.malformed or stats.forged or stats.stray:
         return (
             f"{counted(stats.stray, 'datagram')} of strangers, {stats.malformed} malformed, "
@@ -77,7 +77,7 @@ def _problem(stats: CarouselReceiver, arrived: int, dropped: int, most_unread: i
     if not 0 <= unread <= most_unread:
         return f"{unread} between NIC and program, beyond the injected loss"
     beyond = stats.lost - dropped - stats.socket_drops
-    if not -most_unread <= beyond <= 0:  # of what is unread, no number is missing yet
+    if not -most_unread <= beyond <= 0:  # no number of an unread datagram is missing yet
         return f"{stats.lost} sequence numbers missing, {dropped} taken by the injected loss"
     return ""
 

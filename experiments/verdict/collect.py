@@ -48,7 +48,7 @@ from topologies.watch.link_probes import LinkProbe
 
 @dataclass(frozen=True)
 class Observed:
-    """What a cell learnt while it ran that its files do not say."""
+    """What a cell learnt while it ran, beyond its files."""
 
     publisher_nic1: str
     settings: Sequence[Setting]  # of traffic control and loss, read back
@@ -65,7 +65,7 @@ class Observed:
 def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:
     """Return the evidence of a cell, from what was seen and the files in its directory `out`."""
     everyone = cell.subscribing(h.name for h in network.subscribers)
-    subscribers = cell.multicast_of(everyone)  # others get what they ask for by TCP
+    subscribers = cell.multicast_of(everyone)  # the others repair by TCP
     wrong_links, links = link_mismatches(out / "links.json")
     start, end = (_counters(out / f"counters-{at}.json") for at in ("start", "end"))
     return Evidence(
@@ -129,14 +129,14 @@ def _feeder(cell: CellSpec) -> str:
 
 
 class QueuesToBe(TypedDict):
-    """What queues do on purpose."""
+    """How queues are meant to behave."""
 
     congested: frozenset[str]
     marks_asked: bool
 
 
 def _queues_to_be(cell: CellSpec, network: Network) -> QueuesToBe:
-    """Queues fill by what competes, or behind a bottleneck."""
+    """Competing flows fill queues, and bottlenecks do."""
     slow = cell.rate_i_bps or cell.conditions.first.rate_bps
     full = cell.has_rivals or slow or cell.bottleneck.rate_bps
     return {
@@ -159,7 +159,7 @@ def congested(network: Network) -> frozenset[str]:
 def _bursts(
     cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
 ) -> dict[str, BurstCount]:
-    """Where a counter is missing, the receiver is left out, as in `arrived`."""
+    """Leaves out a receiver without a counter, as `arrived` does."""
     found = {}
     subscribers = list(subscribers)
     p_i = cell.by_receiver(subscribers, "p_i")
@@ -185,8 +185,8 @@ def _bursts(
 
 
 def link_mismatches(path: Path) -> tuple[list[str], int]:
-    """Return a text for each direction of a link that is not as asked, and how many were read
-    back."""
+    """Return a text for each direction of a link that differs from the request, and how many it
+    read back."""
     links = json.loads(path.read_text())
     wrong = [
         f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
@@ -198,8 +198,8 @@ def link_mismatches(path: Path) -> tuple[list[str], int]:
 
 
 def shaping_mismatches(path: Path) -> tuple[list[str], int]:
-    """Return a text for each setting of the experiment that is not as asked, and how many were read
-    back."""
+    """Return a text for each setting of the experiment that differs from the request, and how many
+    it read back."""
     settings = [
         Setting(s["name"], s["asked"], s["found"], s["tolerance"])
         for s in json.loads(path.read_text())["settings"]
@@ -280,7 +280,7 @@ def _replayed(path: Path) -> Replayed | None:
 
 
 def _statistics(path: Path, words: str) -> LdmLog:
-    """The lines of a log with these words: a log of an hour has a few of them at its end."""
+    """Return the lines of a log with these words; a log of an hour has a few, at its end."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return parse_ldm_log("".join(line for line in lines if words in line), path.name)

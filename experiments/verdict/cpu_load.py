@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processors and the processes of a run did in a span of time, as the kernel accounts for
-it: two readings and their difference."""
+"""What the processors and processes of a run did in a span of time, by the kernel's accounts: two
+readings and their difference."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Shares(NamedTuple):
 
 
 def shares(load: Load) -> Shares:
-    """Return who took the processors. What ended in between counts as others'."""
+    """Return who took the processors. Processes that ended in between count as others'."""
     available_s = len(load.cores) * load.elapsed_s
     own = (sum(p.cpu_s for p in load.processes) + load.sampling_cpu_s) / available_s
     busy = sum(core.busy for core in load.cores) / len(load.cores)
@@ -147,7 +147,7 @@ def parse_cores(stat: str) -> dict[str, CoreTimes]:
 
 
 def scheduled(pid: int, proc: Path = Path("/proc")) -> Scheduled | None:
-    """None if it ended, or the kernel does not say."""
+    """Return None if it ended or the kernel does not say."""
     run = wait = times = 0
     seen = False
     try:
@@ -217,7 +217,7 @@ def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
 
 
 def clocksource(path: Path = CLOCKSOURCE) -> str:
-    """Return what the kernel reads the time from; "unknown" if it does not say."""
+    """Return the kernel's clock source; "unknown" if it does not say."""
     try:
         return path.read_text().strip()
     except OSError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All that a verdict is made from."""
+"""What a verdict is based on."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class ShaperSample:
 
 @dataclass(frozen=True)
 class BurstCount:
-    """What one receiver's rules counted of losses in bursts, and the least and most that so many
-    consecutive packets of its pattern can show (experiments/design/burst_loss.py)."""
+    """The burst losses that one receiver's rules counted, and the least and most that so many
+    consecutive packets of its pattern can have (experiments/design/burst_loss.py)."""
 
     dropped: int
     begun: int  # bursts whose first packet arrived
@@ -57,7 +57,7 @@ class Evidence:
     shaped_bps: int  # rate of the multicast class (LDM7) or of the TBF (LDM6)
     b_rcv_bytes: int
     products: int  # of the trace
-    link_mismatches: Sequence[str]  # one text per value that was read back otherwise
+    link_mismatches: Sequence[str]  # one text per value that differs when read back
     links_checked: int
     shaping_mismatches: Sequence[str]
     shaping_checked: int

@@ -57,7 +57,7 @@ class HostLag:
 
 
 def parse(raw: HostLagJson) -> HostLag:
-    """Raises KeyError, TypeError on anything else than what hostlag prints."""
+    """Read what hostlag prints. KeyError, TypeError for anything else."""
     late, clock = raw["late_ns"], raw["clock"]
     elapsed_ns, raw_ns = clock["elapsed_ns"], clock["raw_elapsed_ns"]
     return HostLag(

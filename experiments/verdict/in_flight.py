@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did packets fare as on the network that was asked for, all the time: how long they were on their
-way, in which order they came, how often, and as what."""
+"""Did the network treat packets as asked, all the time: how long they took, in which order and how
+often they came, and whether they changed?"""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
 LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
 DELAYS: Final = "delays during the replay"
 EARLY: Final = "the fastest"  # of a packet that came too early; no load makes one
-CERTAINTY: Final = 0.99  # that a sample's share is no accident of one or two packets
+CERTAINTY: Final = 0.99  # so that one or two packets do not decide a sample's share
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class InFlight:
     clock: Clock
     congested: bool  # competing flows fill queues
     marks_asked: bool = False  # queues are to mark ECN-capable packets
-    branches_change: bool = False  # what is sent to a subscriber that left does not arrive
+    branches_change: bool = False  # packets to a subscriber that left do not arrive
 
     def checks(self) -> list[Check]:
         """Make all checks."""
@@ -120,7 +120,7 @@ class InFlight:
         return [f for f in self.flights if f.asked is not None and f.asked.jitter_ms == 0]
 
     def _delays(self) -> Check:
-        """Each receiver and each 10 s: not faster than the way, and not much slower."""
+        """Check each receiver and each 10 s: no faster than the path, and not much slower."""
         found: list[_Delay] = []
         judged = 0
         for flight in self.flights:

@@ -91,8 +91,8 @@ def _evidence(
         network=network,
         branches_change=True,
         cpu=cpu_samples(out / "logs/sar.log", times),
-        # Who is killed or replaced at the end of a session writes no statistics: those who stayed
-        # and those who left do.
+        # Subscribers that are killed or replaced at the end of a session write no statistics; those
+        # that stay or leave do.
         receivers={
             name: found[-1] for name, log in data.logs.items() if (found := log.of(ReceiverStats))
         },

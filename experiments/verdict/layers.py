@@ -2,7 +2,7 @@
 """The verdict of a cell of layered multicast: the sender kept its rates, a receiver's program
 got what reached its host.
 
-What a full queue takes is the experiment's question, and channels come and go. So the verdict
+The experiment asks what full queues drop, and channels come and go. So the verdict
 judges only what is between a receiver's NIC and its program.
 """
 
@@ -44,7 +44,7 @@ def _accounts(evidence: Evidence, data: LayersData) -> Check:
 
 
 def _problem(stats: LayersReceiver, arrived: int) -> str:
-    """What does not add up at a receiver; empty if all does."""
+    """Return what does not add up at a receiver; empty: all does."""
     if stats.stray or stats.malformed or stats.forged or stats.strange:
         return (
             f"{counted(stats.stray, 'datagram')} of strangers, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses that were injected against those that were asked for, and the receivers' buffers."""
+"""Injected losses against those asked for, and the receivers' buffers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _replayable(loss_model: str) -> str:
 
 
 def injected_loss(evidence: Evidence) -> list[Check]:
-    """Check the loss that was injected against the loss that was asked for."""
+    """Check the injected loss against the loss asked for."""
     name = "injected loss"
     if evidence.loss_period:
         return [_periodic(evidence)]
@@ -200,7 +200,7 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
         return []
     name = "blocks received twice"
     twice = {h: s.duplicate_blocks for h, s in known.items() if s.duplicate_blocks}
-    # What it asks for when it runs again may be in its buffer already.
+    # When it runs again, it may ask for blocks that are in its buffer.
     on_purpose = twice.pop(evidence.paused, 0) if evidence.paused else 0
     blocks = sum(s.blocks for s in known.values())
     total = sum(twice.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Was the emulated network the one that was asked for: settings read back, frames lost, delays."""
+"""Was the emulated network the one asked for: settings read back, frames lost, delays."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
 
 
 def drops(evidence: Evidence) -> list[Check]:
-    """Check for losses that were not injected, by where they happened."""
+    """Check for losses that nobody injected, by place."""
     lost = [
         d
         for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
@@ -115,7 +115,7 @@ def drops(evidence: Evidence) -> list[Check]:
 
 
 def _buffers_on_purpose(evidence: Evidence, drop: Drop) -> bool:
-    """Return whether a receiver's UDP buffer was to overflow. `_socket_drops` has it too."""
+    """Return whether a receiver's UDP buffer should overflow; see also `_socket_drops`."""
     return drop.what == "UDP rcvbuf_errors" and (
         drop.place == evidence.paused or "b_rcv" in evidence.varied
     )
@@ -137,8 +137,8 @@ def _socket_drops(evidence: Evidence, packets: int) -> Check:
 
 
 def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> Check:
-    """Return the check of drops at a buffer; what a buffer drops is a finding where the experiment
-    varies its size."""
+    """Return the check of drops at a buffer. If the experiment varies the buffer's size, its drops
+    are a finding."""
     varied = [name for name in buffers if name in evidence.varied]
     if not varied or check.status == "pass":
         return check
@@ -208,7 +208,7 @@ def _link_delays(when: str, evidence: Evidence) -> Check:
 
 
 def _delay_found(probe: LinkProbe) -> float:
-    """The least of several is the link's, except where it varies on purpose."""
+    """The shortest of several is the link's, unless it varies on purpose."""
     found = probe.median_ms if probe.jitter_ms > 0 else probe.least_ms
     assert found is not None
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet's way from one host to another is asked to be, by the plan of the network."""
+"""The planned way of a packet from one host to another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.model.paths import Hop, NoPath, one_way_ms, path_to, reversed_pa
 from topologies.model.wire_plan import burst_bytes, queue_bytes
 from topologies.watch.flights import CONTROL, PATH, Station
 
-BURST_BYTES: Final = 65_536  # that a sender's queue lets out at once, and TCP in a window
+BURST_BYTES: Final = 65_536  # that a sender's queue releases at once, and TCP in a window
 HEADROOM: Final = 1.02  # a link this much faster than all that is sent never has a queue
 
 

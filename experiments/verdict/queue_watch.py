@@ -49,7 +49,7 @@ class Reading(NamedTuple):
 
 @dataclass
 class Queue:
-    """What was seen of one queue. `place`: "<node>/<interface>/<handle>". Limits: of the queue
+    """The record of one queue. `place`: "<node>/<interface>/<handle>". Limits: of the queue
     itself; None: it has none of the kind, or (rate) does not shape."""
 
     place: str
@@ -159,7 +159,7 @@ class QueueWatch:
                         self.note(queue, reading, now)
 
     def note(self, queue: Queue, reading: Reading, now: float) -> None:
-        """Take a sample down."""
+        """Record a sample."""
         sent, dropped = self._begun.setdefault(queue.place, (reading.sent_bytes, reading.drops))
         queue.sent_bytes, queue.drops = reading.sent_bytes - sent, reading.drops - dropped
         queue.samples += 1
@@ -175,7 +175,7 @@ class QueueWatch:
             self._windows[queue.place] = (now, reading.sent_bytes)
 
     def close(self) -> list[Queue]:
-        """Stop watching; return what was seen."""
+        """Stop watching; return the queues."""
         for one, _ in self._nodes:
             one.close()
         return [queue for _, queues in self._nodes for queue in queues.values()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How full queues and sockets became, and how fast links were, against what they are set to."""
+"""How full queues and sockets became, and how fast links were, against their settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def queue_checks(evidence: Evidence) -> list[Check]:
 
 
 def _fill(queue: Queue) -> float:
-    """The largest part of its limit, in bytes or packets, that a queue was seen to hold."""
+    """Return the largest observed share of a queue's limit, in bytes or packets."""
     fills = [0.0]
     if queue.limit_bytes:
         fills.append(queue.peak_backlog_bytes / queue.limit_bytes)
@@ -68,7 +68,7 @@ def _backlog(evidence: Evidence) -> Check:
 
 
 def _rates(evidence: Evidence) -> Check:
-    """A queue that shapes lets nothing through above its rate, beyond its burst."""
+    """Check that no shaping queue exceeds its rate by more than its burst."""
     name = "link rates"
     shaped = [q for q in evidence.queues if q.rate_bps and q.peak_rate_s > 0]
     if not shaped:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Was the trace replayed as it says, at the rate asked for, and did everything arrive?"""
+"""Did the replay follow the trace, at the rate asked for, and did everything arrive?"""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
     error = rate / asked - 1
     text = f"{rate / 1e6:.3f} Mbit/s ({100 * error:+.2f} %) over {seconds:.0f} s of backlog"
     if error < 0 and not certain:
-        # A socket's share of the queue is short: it may have run empty between two samples.
+        # A socket's share of the queue is short and can run empty between two samples.
         text += "; it may have run empty in between"
         return Check(name, "pass", asked, round(rate), text)
     limit = RATE_ERROR[clock]
@@ -105,8 +105,8 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
 def borrowed_rate_check(
     samples: Sequence[ShaperSample], rate_bps: int, ceil_bps: int, clock: Clock, feed: str
 ) -> Check:
-    """While a shaper that may borrow has a backlog, it sends at its rate or more, up to its
-    ceil: what the others leave decides."""
+    """While a shaper that may borrow has a backlog, it sends at its rate or more, up to its ceil:
+    it depends on what the others leave."""
     name = f"sender rate of {feed}"
     asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
     rate, seconds, certain = backlogged_rate(samples, ceil_bps)
@@ -136,7 +136,7 @@ def total_check(samples: Sequence[ShaperSample], total_bps: int, clock: Clock) -
 
 def congestion_control(evidence: Evidence) -> Check:
     """Check that the first algorithm asked for is in force: the papers' CTCP keeps its window
-    whatever is lost, what stands in may send less, and not the same to all receivers."""
+    despite losses; a substitute may send less, and different rates to different receivers."""
     asked = " or ".join(evidence.tcp_asked)
     name = evidence.tcp_found.partition(" ")[0]
     text = f"{evidence.tcp_found or 'unknown'} at every host"
