@@ -32,7 +32,7 @@ RAN: Final = (0, 3)  # 3: a verdict is invalid, which says nothing about speed
 
 
 class BenchError(Exception):
-    """There is nothing to measure; the text says why."""
+    """Nothing to measure; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Row:
 
     @property
     def virtual_per_real(self) -> float:
-        """Virtual seconds that one real second of the replay brought."""
+        """Return the virtual seconds per real second of the replay."""
         return self.replay_virtual_s / self.replay_real_s if self.replay_real_s > 0 else 0.0
 
 
@@ -78,7 +78,7 @@ def experiment_text(
 
 
 def read_cell(directory: Path) -> Row:
-    """What one cell's directory says. Raises BenchError."""
+    """Read one cell's directory. BenchError."""
     files = {}
     for name in ("cell", "network", "virtual", "counters-start", "counters-end"):
         try:
@@ -120,7 +120,7 @@ def delivered(
 
 
 def table(rows: Sequence[Row]) -> str:
-    """The rows as text, a line each."""
+    """Return the rows as text, a line each."""
     lines = [
         f"{'protocol':8} {'m':>3} {'r Mbit/s':>8} {'packets':>9} {'replay s':>9} "
         f"{'packets/s':>9} {'virtual/real':>12} {'start-up s':>10} {'total s':>8}"
@@ -147,7 +147,7 @@ class Choices:
 
 
 def _run(options: Choices, directory: Path) -> Path:
-    """Runs the experiment; the directory of its cells. Raises BenchError."""
+    """Run the experiment; return the directory of its cells. BenchError."""
     text = experiment_text(
         EXPERIMENT.read_text(encoding="utf-8"),
         protocols=options.protocols,

@@ -43,7 +43,7 @@ _REFUSED: Final = {
     # Keys and other processes.
     **{"keyctl": 250, "add_key": 248, "request_key": 249, "pidfd_getfd": 438},
     **{"process_vm_readv": 310, "process_vm_writev": 311, "connect": 42},
-    # Links that would lead the host's own programs astray; owners; attributes such as capabilities.
+    # Links that could mislead the host's own programs; owners; attributes such as capabilities.
     **{"symlink": 88, "symlinkat": 266, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260},
     **{"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "setxattrat": 463},
     **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "removexattrat": 466},

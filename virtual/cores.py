@@ -17,7 +17,7 @@ _PLACE: ContextVar[int | None] = ContextVar("_PLACE", default=None)
 
 
 def cache_directory() -> Path:
-    """Where built kernels and locks are, per user."""
+    """Return where this user's kernels and locks are."""
     if given := os.environ.get("DOWNPOUR_CACHE"):
         return Path(given)
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -25,13 +25,13 @@ def cache_directory() -> Path:
 
 
 def available_cores() -> list[int]:
-    """The cores that this process may use, in order."""
+    """Return the cores that this process may use, in order."""
     return sorted(os.sched_getaffinity(0))
 
 
 @contextmanager
 def at_place(place: int | None) -> Iterator[None]:
-    """Give guests that start meanwhile the core of a place of the machine (turns.py)."""
+    """Meanwhile, give new guests the core of a place of the machine (turns.py)."""
     token = _PLACE.set(place)
     try:
         yield

@@ -15,13 +15,13 @@ SUBJECT = "guest's walls"
 
 
 def guest_findings(missing_packages: Sequence[str]) -> list[Finding]:
-    """What there is of the guest's kernel, and of walls around it. `missing_packages`: what a build
-    of it lacks."""
+    """Check the guest's kernel, and the walls around it. `missing_packages`: those that its build
+    needs."""
     return [*_kernel_findings(missing_packages), wall_finding()]
 
 
 def wall_finding() -> Finding:
-    """What keeps a guest from this machine's files and processes."""
+    """Check what keeps a guest from this machine's files and processes."""
     try:
         walls = chosen_walls()
     except WallError as error:

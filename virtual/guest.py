@@ -40,11 +40,11 @@ ROOMS: Final = (
     "common", "topologies", "controller", "experiments", "parsers", "protocols", "virtual", "bench",
     "labs",
 )  # fmt: skip
-# The same for everybody, because paths reach logs; a directory that no host has, because what the
-# host has at the same place could not be seen.
+# The same for all users, because paths reach logs; a directory that no host has, because it hides
+# the host's directory of that name.
 CHECKOUT: Final = Path("/guest/checkout")
 EXCHANGE: Final = Path("/guest/exchange")
-# Directories that a guest has of its own (guest_init.sh): it does not see the host's.
+# Directories of the guest's own (guest_init.sh): they hide the host's.
 OWN_DIRECTORIES: Final = tuple(map(Path, ("/tmp", "/run", "/dev", "/proc", "/sys")))
 MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -87,14 +87,14 @@ class GuestSpec:
 
 @dataclass(frozen=True)
 class Times:
-    """How far a guest is."""
+    """A guest's progress."""
 
     virtual_s: float
     real_s: float
 
     @property
     def ratio(self) -> float:
-        """Virtual seconds per real second."""
+        """Return virtual seconds per real second."""
         return self.virtual_s / self.real_s if self.real_s > 0 else 0.0
 
 
@@ -105,7 +105,7 @@ def guest_python() -> str:
 
 
 def job_script(spec: GuestSpec) -> str:
-    """What /guest/exchange/job does: nothing of the host's environment gets in."""
+    """Return /guest/exchange/job; it takes nothing from the host's environment."""
     variables = {
         "PATH": PATH,
         "HOME": "/tmp",
@@ -122,7 +122,7 @@ def job_script(spec: GuestSpec) -> str:
 
 
 def mounts_text(shares: Sequence[Share]) -> str:
-    """The lines `virtual/guest_init.sh` reads. Raises GuestError for a path it could not."""
+    """Return the lines for `virtual/guest_init.sh`. GuestError for a path that it cannot read."""
     lines = []
     for number, share in enumerate(shares):
         target = str(share.target)
@@ -135,27 +135,27 @@ def mounts_text(shares: Sequence[Share]) -> str:
 
 
 def hidden_shares(paths: Iterable[Path]) -> list[Share]:
-    """Shares of those `paths` that a guest would not see, because it has such directories of its
-    own: each is at the same place there."""
+    """Return shares for those `paths` that the guest's own directories would hide, at the same
+    places."""
     own = (path.resolve() for path in paths if path.exists())
     hidden = (p for p in own if any(p.is_relative_to(place) for place in OWN_DIRECTORIES))
     return [Share(path, path) for path in dict.fromkeys(hidden)]
 
 
 def mount_program() -> str:
-    """The host's mount(8). GuestError if there is none."""
+    """Return the path of the host's mount(8). GuestError if there is none."""
     if found := shutil.which("mount", path=PATH):
         return found
     raise GuestError(f"found no program mount in {PATH}; valid: apt install mount")
 
 
 def _exchange_parent() -> str | None:
-    """Where exchange directories go: a kernel's parameters cannot hold blanks."""
+    """Return the place for exchange directories. Kernel parameters cannot hold blanks."""
     return "/tmp" if any(c.isspace() for c in tempfile.gettempdir()) else None
 
 
 def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
-    """The kernel and its parameters. What it does not know goes to init as environment."""
+    """Return the kernel and its parameters. Unknown ones become init's environment."""
     return [
         str(kernel.path),
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
@@ -312,7 +312,7 @@ class Guest:
             raise GuestError(f"status page of the guest: {error}") from None
 
     def on_the_processor(self) -> str:
-        """The task that runs now, in words."""
+        """Return the running task, in words."""
         page = self._page()
         if page is None:
             return "it has not begun to run programs"
@@ -359,9 +359,9 @@ class Guest:
         return code
 
     def pause(self) -> None:
-        """The guest's time stands still and it takes no processor. Its stubs run only while the
-        kernel lets them, so the kernel is all there is to stop. While it is paused, `poll` sees no
-        stall; `resume` ends it."""
+        """Stop the guest's time; it then takes no processor. Its stubs run only when the kernel
+        lets them, so stopping the kernel is enough. Meanwhile `poll` sees no stall; `resume` ends
+        the pause."""
         self._paused = True
         self._process.signal(signal.SIGSTOP)
 
@@ -372,7 +372,7 @@ class Guest:
         self._process.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """Ends the kernel and its stubs; nothing in the guest is asked."""
+        """End the kernel and its stubs without asking the guest."""
         if self._killed:
             return
         self._killed = True
@@ -408,7 +408,7 @@ def run_guest(
     stdout: IO[bytes] | None = None,
     stderr: IO[bytes] | None = None,
 ) -> tuple[int, Times]:
-    """Runs a command to its end and copies its output while it comes. (exit code, times)."""
+    """Run a command to its end and copy its output meanwhile. Return (exit code, times)."""
     with Guest(kernel, spec) as guest:
         tails = [
             (Tail(guest.exchange / "stdout"), stdout),

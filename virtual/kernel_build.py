@@ -52,7 +52,7 @@ def required_options(config: str) -> list[str]:
 
 
 def dropped_options(asked: str, result: str) -> list[str]:
-    """What the kernel's configuration `result` has not as it was `asked`."""
+    """Return the `asked` options that the kernel's configuration `result` lacks or changes."""
     found = asked_options(result)
     return [name for name, value in asked_options(asked).items() if found.get(name) != value]
 
@@ -68,7 +68,7 @@ def check_required(asked: str, dropped: Sequence[str], version: str) -> None:
 
 
 def missing_tools(source: str = "") -> str:
-    """What a build needs and the machine has not, in words; "" if nothing."""
+    """Return what the machine lacks for a build, in words; "": nothing."""
     tools = dict(TOOLS)
     if source.endswith(".bz2"):
         tools["bzip2"] = "bzip2"
@@ -115,7 +115,7 @@ def ensure_kernel(
     with kernel_cache.only_builder(waits):
         if source is not None:
             return _from_source(kernel_fetch.source_of(source), digest, 0.0, say)
-        if (found := usable()) is not None:  # the builder it waited for has made it
+        if (found := usable()) is not None:  # the other builder has made it
             return found
         return _from_best_source(digest, download, say)
 
@@ -183,7 +183,7 @@ def _from_pinned(digest: str, say: Progress) -> Kernel | None:
 
 
 def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> Kernel:
-    """Under the lock. What is half done is in a directory that goes in any case."""
+    """Under the lock. Half-done work is in a directory that it removes in any case."""
     try:
         sha256 = sha256_of(source.path)
     except OSError as error:
@@ -238,7 +238,7 @@ def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> 
 
 
 def has_seccomp(tree: Path) -> bool:
-    """Whether this source's User-Mode Linux knows the parameter seccomp=."""
+    """Return whether this source's User-Mode Linux knows the parameter seccomp=."""
     text = (tree / "arch/um/os-Linux/start_up.c").read_text(encoding="utf-8")
     return '__uml_setup("seccomp=' in text
 
@@ -283,12 +283,12 @@ def last_words(log: str) -> str:
 
 
 def is_step(line: str) -> bool:
-    """A line of make's that says a file was made: two blanks, a word in capitals, its name."""
+    """Return whether make's line reports a file: two blanks, a word in capitals, its name."""
     return re.match(r"  [A-Z]+ (?:\[M\])? *\S", line) is not None
 
 
 def _compile(tree: Path, version: str, say: Progress) -> int:
-    """Returns the number of files made. Raises KernelError with the compiler's words."""
+    """Compile; return the number of files made. KernelError with the compiler's words."""
     cores = len(os.sched_getaffinity(0))
     say(f"compiling Linux {version} on {counted(cores, 'core')}, once")
     process = subprocess.Popen(

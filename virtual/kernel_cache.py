@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where built kernels of guests are, and which of them fits what this version puts in.
+"""Finds built kernels of guests, and one that fits this version's inputs.
 
 A kernel belongs to a digest of all its inputs: configuration, drop-ins, edits, compiler. Looked
 for in this order: the file that DOWNPOUR_KERNEL names; the user's cache; the machine's cache, which
@@ -133,8 +133,8 @@ def compiler() -> str:
 
 
 def current_digest(built_by: str | None = None) -> str:
-    """Of configuration, drop-ins and edits as they are now, and of the compiler: this machine's, or
-    the one that is named."""
+    """Return the digest of the present configuration, drop-ins and edits, and of the compiler:
+    this machine's, or the named one."""
     inputs = {
         file.name: _without_comments((DROP_INS / file.name).read_bytes())
         for file in kernel_source.FILES
@@ -163,13 +163,13 @@ def kernels_directory() -> Path:
 
 
 def sources_directory() -> Path:
-    """Where fetched kernel sources are kept."""
+    """Return the directory of fetched kernel sources."""
     return kernels_directory().parent / "sources"
 
 
 def read_directories() -> list[Path]:
-    """The directories of kernels, in the order in which they are looked at. DOWNPOUR_CACHE stands
-    for all of them."""
+    """Return the directories of kernels, in the order of search. DOWNPOUR_CACHE replaces all of
+    them."""
     places = [cache_directory()]
     if CACHE not in os.environ:
         places += [MACHINE_CACHE, *PACKAGED]
@@ -177,7 +177,7 @@ def read_directories() -> list[Path]:
 
 
 def _is_trusted(place: Path) -> bool:
-    """Whether only root and this user can put programs there. A place that is not there is."""
+    """Return whether only root and this user can put programs there; true for an absent place."""
     try:
         found = place.stat()
     except OSError:
@@ -190,7 +190,7 @@ def _owner(found: os.stat_result) -> int:
 
 
 def built_in(directory: Path) -> tuple[Kernel, Build] | None:
-    """The kernel in its own directory, None if there is none."""
+    """Return the kernel in its own directory, None if there is none."""
     try:
         build = parse_build((directory / "build.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -213,7 +213,7 @@ def wants_newest() -> bool:
 
 
 def kernel_file_given() -> Path | None:
-    """The file that DOWNPOUR_KERNEL names, if it names one."""
+    """Return the file that DOWNPOUR_KERNEL names, if any."""
     given = os.environ.get(KERNEL_FILE)
     return Path(given) if given and given != NEWEST else None
 
@@ -345,7 +345,7 @@ def waited_for_machine_build(waits: Callable[[], None]) -> bool:
 
 @contextmanager
 def only_builder(waits: Callable[[], None]) -> Iterator[None]:
-    """The right to write to this user's kernels. Removes what a killed builder has left."""
+    """Hold the right to write to this user's kernels. Removes leftovers of a killed builder."""
     directory = kernels_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a kernel's build still takes: from its own rate so far, and from earlier builds here."""
+"""The time left of a kernel's build, from its own rate so far and from earlier builds here."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Estimate:
         return 0.0 if share < EARLY and elapsed_s > self.usual_s else left
 
     def line(self, done: int, elapsed_s: float) -> str:
-        """How far a build is, in words."""
+        """Return the progress of a build, in words."""
         total = max(self.total_files, done)
         text = f"compiled {done} of about {total} files, {duration_text(elapsed_s)} elapsed"
         left = self.left_s(done, elapsed_s)
@@ -51,7 +51,7 @@ class Estimate:
 
 
 def rounded(seconds: float) -> str:
-    """A time that is left: in steps of 5 s below a minute, of 10 s above; never 0."""
+    """Round a time left: to 5 s below a minute, to 10 s above; never 0."""
     step = 5 if seconds < 60 else 10
     return duration_text(max(1, round(seconds / step)) * step)
 

@@ -184,7 +184,7 @@ class Apt:
             "Acquire::Languages": "none",
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
             "Acquire::Retries": "2",
-            # Its directories are this user's: apt's own user cannot write there.
+            # This user owns its directories: apt's own user cannot write there.
             "APT::Sandbox::User": "root",
         }
         return [word for item in settings.items() for word in ("-o", "=".join(item))]
@@ -202,10 +202,10 @@ class Apt:
         )
 
     def sources(self) -> list[tuple[str, str, int]]:
-        """See `offered`. Raises KernelError with apt's words."""
+        """Return what `offered` finds. KernelError with apt's words."""
         updated = self.run("apt-get", "update")
         names = self.run("apt-cache", "pkgnames", "linux-source-").stdout.split()
-        # A hook of the machine that fails makes apt-get fail; what counts is what was found.
+        # A failing hook of the machine makes apt-get fail, so only the result counts.
         found = offered(self.run("apt-cache", "show", *names).stdout) if names else []
         if not found:
             words = apts_words(updated.stderr) or "the suite has none"
@@ -248,7 +248,7 @@ class Apt:
 
 
 def apts_words(text: str) -> str:
-    """apt's errors and warnings, without what hooks of the machine say."""
+    """Return apt's errors and warnings, without messages of the machine's hooks."""
     lines = [line.strip() for line in text.splitlines()]
     return "; ".join(line for line in lines if line.startswith(("E:", "W:", "Err:")))
 
