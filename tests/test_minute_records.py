@@ -6,16 +6,20 @@ from __future__ import annotations
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from common.places import absent_programs, program
-from experiments.cells.minute_records import ACCEPTED, FILE, RECORDED
+from experiments.cells.minute_records import ACCEPTED, FILE, RECORDED, MinuteRecords
 from monitor.records import Records
+from topologies.emulate.emulation import Emulation
+from topologies.model.load import find, load
 
 PROGRAMS = ("rtstats", "pqact", "ldmd", "pqcreate")
 MINUTES, EACH, SIZE = 5, 12, 1000
@@ -140,3 +144,43 @@ def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
     assert {m.sums and (m.sums.blocks, m.sums.files_mc, m.sums.delay_us) for m in sums} == {
         (2 * EACH // 3, EACH - EACH // 3, EACH * 1_000_000)
     }
+
+
+SLOW_SENDER = """#!{python}
+import os, pathlib, signal, sys, time
+queue = pathlib.Path(sys.argv[sys.argv.index("-q") + 1])
+signals = []
+signal.signal(signal.SIGTERM, lambda *_: signals.append(1))
+queue.with_suffix(".ready").touch()
+while not signals:
+    time.sleep(0.01)
+time.sleep(float(os.environ["SENDS_S"]))
+queue.with_suffix(".signals").write_text(str(len(signals)))
+"""
+
+
+class Here:
+    """An emulation whose hosts are all this machine."""
+
+    def popen(self, _node: str, argv: list[str], **how: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(argv, **how)
+
+
+def test_a_sender_that_ends_is_not_interrupted(tmp_path: Path) -> None:
+    """A second SIGTERM would end rtstats before a distant monitor has its last records."""
+    sender = tmp_path / "rtstats"
+    sender.write_text(SLOW_SENDER.format(python=sys.executable))
+    sender.chmod(0o755)
+    (tmp_path / "logs").mkdir()
+    network = load(find("geni5"), {"receivers": 2})
+    here = cast(Emulation, Here())
+    records = MinuteRecords(here, network, tmp_path, tmp_path, tmp_path)
+    near, far = (host.name for host in network.subscribers)
+    try:
+        for name, sends_s in ((near, "0.1"), (far, "1")):
+            records.follow(name, tmp_path / f"logs/{name}.log", {"SENDS_S": sends_s})
+            until((tmp_path / f"{name}.ready").exists, "the sender")
+        records.finish()
+    finally:
+        records.stop()
+    assert [(tmp_path / f"{name}.signals").read_text() for name in (near, far)] == ["1", "1"]

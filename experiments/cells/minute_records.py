@@ -8,6 +8,7 @@ same with it and without. What it writes is for `downpour monitor import`.
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import time
 from collections.abc import Mapping
@@ -108,8 +109,9 @@ class MinuteRecords:
         """End rtstats, which sends its last records, and wait until they are in the file."""
         for process in self._senders.values():
             tell_to_stop(process)
-        for process in self._senders.values():
-            end_process(process, grace_s=END_S)
+        for process in self._senders.values():  # a second SIGTERM would interrupt it
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(END_S)
         file, size, since = self._out / NAME / FILE, -1, time.monotonic()
         deadline = time.monotonic() + END_S
         while time.monotonic() < deadline and time.monotonic() < since + 2:
