@@ -121,7 +121,7 @@ def _fmtp(way: Numbers) -> NDArray[np.bool_]:
     return np.isin(way, (MULTICAST, REPAIRED))
 
 
-def encode(found: Delivered, level: int = 9) -> bytes:
+def encode(found: Delivered, level: int = 6) -> bytes:
     """Return deliveries.bin. `level`: zlib's."""
     m, n = found.shape
     fmtp = _fmtp(found.way)
