@@ -203,7 +203,8 @@ def usage_text(error: Any) -> str:
         return f"{place}: {unknown('option', error.option_name, valid)}"
     if name == "MissingParameter":
         text = " ".join((getattr(error.param, "help", None) or "").split()).rstrip(".")
-        return f"{place}: found no {_label(error.param)}; valid: {text or place + ' --help'}"
+        valid_text = text[:1].lower() + text[1:] or f"{place} --help"
+        return f"{place}: found no {_label(error.param)}; valid: {valid_text}"
     if name == "BadOptionUsage":
         option = error.option_name
         return f"{place}: found {option} without a value; valid: {option} VALUE"

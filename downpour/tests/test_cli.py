@@ -73,7 +73,7 @@ def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) ->
     [
         (["rnu", "lossy"], "downpour: found command 'rnu'; valid: "),
         (["rnu", "lossy"], "(nearest: run)"),
-        (["run"], "downpour run: found no NAME; valid: An experiment"),
+        (["run"], "downpour run: found no NAME; valid: an experiment"),
         (["run", "losy"], "(did you mean 'lossy'?)"),
         (["run", "lossy", "--receiver", "4"], "(nearest: --receivers)"),
         (["run", "lossy", "--receivers", "abc"], "--receivers: found 'abc'; valid: a whole number"),
