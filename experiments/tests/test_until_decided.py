@@ -82,7 +82,7 @@ def test_only_the_cells_of_open_claims_are_repeated_half_as_often_again(tmp_path
     assert case.more() == [f"ldm6-m8-r20-p1-n{n}" for n in (6, 7, 8)]
     assert case.more() == []
     assert case.supply.stopped == "1 of 1 claims are decided"
-    assert case.notes[0] == "0 of 1 claims are decided; 1 more cells, up to repeat 3"
+    assert case.notes[0] == "0 of 1 claims are decided; 1 more cell, up to repeat 3"
 
 
 def test_no_cell_begins_after_the_budget(tmp_path: Path) -> None:

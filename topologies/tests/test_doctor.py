@@ -115,7 +115,7 @@ def test_a_small_busy_old_machine(tmp_path: Path) -> None:
     assert found["Python"] == Finding(MISSING, "Python", "found 3.10; valid: 3.11 or later")
     assert (found["cores"].level, found["memory"].level) == (ADVICE, ADVICE)
     assert found["load"].level == ADVICE
-    assert "18.2 on 1 cores: a busy machine gives degraded native verdicts" in found["load"].text
+    assert "18.2 on 1 core: a busy machine gives degraded native verdicts" in found["load"].text
 
 
 def test_a_machine_that_says_nothing(tmp_path: Path) -> None:

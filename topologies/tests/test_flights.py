@@ -115,7 +115,7 @@ def test_what_is_written_into_a_packet(arrived: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("left", "arrived", "what"),
     [
-        (0b10, 0b11, "congestion_marks"),  # ECT(0) to CE: RFC 3168, section 5
+        (0b10, 0b11, "congestion_marks"),  # RFC 3168, section 5
         (0b01, 0b11, "congestion_marks"),
         (0x2A, 0x2B, "congestion_marks"),  # the DSCP stays
         (0x2A, 0x03, "marked"),  # and here does not

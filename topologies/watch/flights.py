@@ -29,8 +29,8 @@ STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then 
 IPV4_LEAST_BYTES: Final = 20
 FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
 NS: Final = 1_000_000_000
-CE: Final = 0b11  # both low bits of the traffic class (RFC 3168)
-ECT: Final = (0b01, 0b10)
+CE: Final = 0b11  # ECN in the traffic class (RFC 3168): congestion experienced
+CAPABLE: Final = (0b01, 0b10)
 _RECORD: Final = struct.Struct("=HHqQdddd")
 
 PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
@@ -110,7 +110,7 @@ class Flight:
     out_of_order: int = 0  # came after one that left later, of the same flow
     duplicates: int = 0  # came once more
     marked: int = 0  # with another traffic class or ECN field than they left with, but for:
-    congestion_marks: int = 0  # ECN-capable ones that a queue marked (RFC 3168: ECT to CE)
+    congestion_marks: int = 0  # ECN-capable ones that a queue marked
     changed: int = 0  # with other content
     hops: int = 0  # the most routers that one crossed (by its time to live)
     fragments: int = 0
@@ -287,7 +287,7 @@ class Flights:
         flight.delays_ms.setdefault(block, array("d")).append((at_ns - departure.at_ns) / 1e6)
         left = departure.packet
         if packet.tos != left.tos:
-            marks = (left.tos & CE) in ECT and packet.tos == left.tos | CE
+            marks = (left.tos & CE) in CAPABLE and packet.tos == left.tos | CE
             flight.congestion_marks += marks
             flight.marked += not marks
         flight.changed += packet.digest != left.digest
