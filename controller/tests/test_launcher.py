@@ -322,7 +322,7 @@ def test_workgroups_are_read_again_at_sighup(network_file: Path) -> None:
             assert service.workgroup()["name"] == "unidata"
             path.write_text(good.replace("unidata", "unidata-2"))
             running.send_signal(signal.SIGHUP)
-            process.wait_until("it is read", lambda: "1 workgroups read" in log.read_text())
+            process.wait_until("it is read", lambda: "1 workgroup read" in log.read_text())
             assert service.workgroup()["name"] == "unidata-2"
     finally:
         process.end(running)

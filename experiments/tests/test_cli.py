@@ -157,7 +157,7 @@ def test_a_plan_of_a_thousand_repeats_is_shown_at_once(
         return generate(seed)
 
     monkeypatch.setattr(trace_model, "generate_hour", counted)
-    arguments = ["run", name, "--dry-run", "--repeats", "1000", "--queue-bytes", "200MB"]
+    arguments = ["run", name, "--dry-run", "--repeats", "1000", "--queue-bytes", "1GB"]
     assert cli.main(arguments) == 0
     text = capsys.readouterr().out
     assert "1000 of each kind" in text

@@ -94,19 +94,22 @@ def stream(emulation: Emulation, lane: int, send_bps: float) -> Stream:
 @dataclass(frozen=True)
 class Metered:
     """What a meter let pass in `window_s`. `gaps_s`: between frames that arrived, of the whole
-    stream; a long one is a time in which the machine did something else."""
+    stream; a long one is a time in which the machine did something else. `late_s`: how much longer
+    the window's first frame was on its way than the quickest one."""
 
     bps: float
     window_s: float
     gaps_s: Sequence[float]
+    late_s: float = 0.0
 
     @property
     def uncertainty(self) -> float:
         """How far `bps` may be off, as a share. What a gap holds beyond the meter's bucket is lost;
-        and the bucket may be full when the window begins, after a gap before it."""
+        the bucket may be full when the window begins, after a gap before it; and frames that wait
+        behind the meter then, on a busy machine, arrive in the window beside its own."""
         bucket_s = BURST_MS / 1e3
         lost_s = sum(max(0.0, gap - bucket_s) for gap in self.gaps_s)
-        return (lost_s + min(bucket_s, max(self.gaps_s))) / self.window_s
+        return (lost_s + min(bucket_s, max(self.gaps_s)) + self.late_s) / self.window_s
 
 
 def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metered:
@@ -120,7 +123,9 @@ def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metere
     later = [a for a in found if a.arrived_ns >= begin_ns]
     window_s = (later[-1].arrived_ns - later[0].arrived_ns) / 1e9
     gaps_s = [(b.arrived_ns - a.arrived_ns) / 1e9 for a, b in itertools.pairwise(found)]
-    return Metered(rate_bps(later, PAYLOAD_BYTES), window_s, gaps_s)
+    quickest_ns = min(a.arrived_ns - a.sent_ns for a in found)
+    late_s = (later[0].arrived_ns - later[0].sent_ns - quickest_ns) / 1e9
+    return Metered(rate_bps(later, PAYLOAD_BYTES), window_s, gaps_s, late_s)
 
 
 def reaches(emulation: Emulation, address: str) -> None:

@@ -129,6 +129,8 @@ def test_only_gaps_longer_than_the_bucket_lose_anything() -> None:
     found = guarantee.Metered(8e6, 2.0, gaps_s)
     assert found.uncertainty == pytest.approx((0.100 + 0.050) / 2)
     assert guarantee.Metered(8e6, 2.0, [0.002, 0.004]).uncertainty == pytest.approx(0.002)
+    queued = guarantee.Metered(8e6, 2.0, [0.002, 0.004], late_s=0.010)
+    assert queued.uncertainty == pytest.approx((0.004 + 0.010) / 2)
 
 
 def test_interval() -> None:

@@ -327,7 +327,7 @@ def test_no_peer_takes_all_places(
         "leaves": [json_of(endpoint("b2", 2))],
     }
     refused = book(a, 409, name="Q", rate_bps=1000, **other)
-    assert "domain 'b': found 1 reservations of domain 'a'; valid: fewer" in refused["detail"]
+    assert "domain 'b': found 1 reservation of domain 'a'; valid: fewer" in refused["detail"]
     assert booked(world) == ALL
     assert a.http.delete("/v1/reservations/R").status_code == 204
     book(a, name="Q", rate_bps=1000, **other)

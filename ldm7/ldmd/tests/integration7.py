@@ -510,7 +510,12 @@ def case_reservations_let_go(servers: Servers) -> None:
     and comes later."""
     servers.queue("r1").unlink()
     servers.tool("pqcreate", "-s", "20m", "-S", "500", "-q", str(servers.queue("r1")))
-    servers.start("s", publisher7("SET fmtp.r_mc_bps 40000000\n"))  # 2.8 s for the large one
+    # The programs send as fast as they can: traffic control makes 2.8 s of the large one.
+    sh(
+        *inside("s", "tc", "qdisc", "add", "dev", "nic1", "root", "tbf"),
+        *("rate", "40mbit", "burst", "100kb", "limit", "30mb"),
+    )
+    servers.start("s", publisher7("SET fmtp.r_mc_bps 40000000\n"))
     servers.start("r1", subscriber7("r1"))
     await_receiving(servers, ("r1",))
     servers.insert("first", [100_000])
@@ -534,6 +539,7 @@ def case_reservations_let_go(servers: Servers) -> None:
         )
     finally:
         os.kill(sender, signal.SIGCONT)
+        sh(*inside("s", "tc", "qdisc", "del", "dev", "nic1", "root"))
     # Should it be back before the other one is in, that one may take its place.
     came = re.compile(r"(?:Inserted|Received): .*large[.]000")
     wait_for("the large one", lambda: came.search(servers.log("r1")) is not None)
