@@ -75,8 +75,7 @@ class Emulation:
         seed: int = 1,
         queues: bool = False,
         lease_s: float = 0.0,
-        controllers: bool = True,
-        foreign: Foreign | None = None,
+        controllers: bool | Foreign = True,
     ) -> None:
         self.network = network
         self.facts = facts
@@ -97,8 +96,8 @@ class Emulation:
             state_dir,
             queues=self._queue_option() if queues else "",
             lease_s=lease_s,
-            wanted=controllers,
-            foreign=foreign,
+            wanted=controllers is not False,
+            foreign=controllers if isinstance(controllers, Foreign) else None,
         )
         self._links = Links(network, self._wire, facts.datapath)
         self._power = SwitchPower(network, self._links)
@@ -450,17 +449,16 @@ def open_emulation(
     seed: int = 1,
     queues: bool = False,
     lease_s: float = 0.0,
-    controllers: bool = True,
-    foreign: Foreign | None = None,
+    controllers: bool | Foreign = True,
 ) -> Iterator[Emulation]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
     (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
     controllers set the queues of the switches' ports. `lease_s`: a controller that has not renewed
-    its lease for so long is replaced by its standby (0: there can be none). Without
-    `controllers` the switches of controller domains are empty, and nothing controls them;
-    `foreign` is a controller, not ours, that has them all.
+    its lease for so long is replaced by its standby (0: there can be none). With
+    `controllers` False the switches of controller domains are empty, and nothing controls them;
+    a `Foreign` is a controller, not ours, that has them all.
     NetworkError: what could not be made, or is not what was asked for.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
@@ -476,7 +474,6 @@ def open_emulation(
         queues=queues,
         lease_s=lease_s,
         controllers=controllers,
-        foreign=foreign,
     )
     try:
         emulation.open(progress)

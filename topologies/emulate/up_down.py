@@ -54,7 +54,7 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
                 network,
                 run.state_dir,
                 progress=lambda t: say(background_process.PROGRESS, t),
-                foreign=foreign,
+                controllers=foreign or True,
             ) as emulation:
                 say(background_process.READY, "")
                 os.close(report_fd)

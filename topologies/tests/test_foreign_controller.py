@@ -154,7 +154,7 @@ def test_a_foreign_controller_has_the_switches(tmp_path: Path) -> None:
         run_id = lifecycle.new_run_id(f"test-foreign-{os.getpid()}")
         with (
             lifecycle.enter(run_id) as run,
-            open_emulation(load(file, {}), run.state_dir, foreign=foreign) as emulation,
+            open_emulation(load(file, {}), run.state_dir, controllers=foreign) as emulation,
         ):
             argv = ["ping", "-n", "-c", "3", "-w", "10", "10.10.1.2"]
             assert " 0% packet loss" in emulation.run("pub", argv, check=False).stdout
