@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The start and the end of the controller process: options, signals, exit code.
+"""Start and end the controller process: options, signals, exit code.
 
 The flows stay on the switches when the controller ends; a new one reads them when the switches
 connect to it and changes only what differs from its store.
@@ -63,7 +63,7 @@ def _controller_of(settings: Settings) -> Controller:
 def handle_signals(controller: Controller) -> None:
     """End at SIGTERM and SIGINT, read the workgroups again at SIGHUP."""
 
-    # Each in its own thread: the main thread may hold any lock when the signal comes.
+    # Each in its own thread: the main thread may hold any lock when the signal arrives.
     def on_end(number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name
         ending = threading.Thread(target=_end, args=(controller, name, 0), name="end", daemon=True)

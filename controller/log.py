@@ -18,13 +18,13 @@ from controller.options import UsageError
 LOG = logging.getLogger("controller.launcher")
 
 
-# What would end a line, move the cursor, turn the text round or hide in it: control and formatting
-# characters, separators of lines and paragraphs.
+# Characters that would end a line, move the cursor, reverse the text or hide in it: control and
+# formatting characters, line and paragraph separators.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 class _Escapes:
-    """For str.translate: what stands for a character that is not to reach the log."""
+    """For str.translate: the replacement of a character that must not reach the log."""
 
     def __getitem__(self, code: int) -> str:
         if unicodedata.category(chr(code)) not in _HIDDEN:
@@ -38,7 +38,8 @@ _ESCAPES: Final = _Escapes()
 
 
 def one_line(text: str) -> str:
-    """Return the text with control characters, and what UTF-8 cannot say, as \\xNN or \\uNNNN."""
+    """Return the text with control characters, and what UTF-8 cannot encode, as \\xNN or
+    \\uNNNN."""
     return text.translate(_ESCAPES).encode("utf-8", "backslashreplace").decode()
 
 
@@ -99,7 +100,7 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
         logging.getLogger().setLevel(level)
     else:
         logging.basicConfig(level=level, handlers=[handler])
-    if not verbose:  # a line for each message to a peer otherwise
+    if not verbose:  # otherwise it logs a line for each message to a peer
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
     def log_thread_exception(arguments: threading.ExceptHookArgs) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m controller manager APP...`: run apps of the framework, as its own launcher does.
 
-os-ken 4 has none any more, and Ryu's does not start with today's eventlet. Options are the
+os-ken 4 no longer has one, and Ryu's does not start with a current eventlet. Options are the
 framework's (`--help`): --ofp-listen-host, --ofp-tcp-listen-port, --config-file, --verbose, ...
 """
 
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(root: str, argv: Sequence[str]) -> None:
-    """What the launcher of older os-ken does. Raises ImportError for an app that is not there."""
+    """Do what the launcher of older os-ken does. Raises ImportError for a missing app."""
     cfg: Any = importlib.import_module(f"{root}.cfg")
     manager: Any = importlib.import_module(f"{root}.base.app_manager").AppManager
     importlib.import_module(f"{root}.controller.controller")  # has options of its own

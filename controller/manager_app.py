@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-if importlib.util.find_spec("controller") is None:  # the launchers know this file's path alone
+if importlib.util.find_spec("controller") is None:  # the launchers know only this file's path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from common.exit_codes import EXIT_USAGE
@@ -37,7 +37,7 @@ class PathServiceManagerApp(PathServiceApp):
     """The app that a launcher finds in this file."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        """Read the settings and listen; exit with 2 and one line if that cannot be."""
+        """Read the settings and listen; exit with 2 and one line if that fails."""
         try:
             self._controller = _controller()
         except (UsageError, UnknownDomain) as error:
@@ -79,7 +79,8 @@ def _controller() -> Controller:
 
 
 def words_of(files: list[str]) -> list[str]:
-    """Return the command line that the sections [downpour] of `files` stand for. UsageError."""
+    """Return the command line that the sections [downpour] of `files` stand for. Raises
+    UsageError."""
     config = configparser.ConfigParser(interpolation=None)
     try:
         config.read(files, encoding="utf-8")

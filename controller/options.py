@@ -121,7 +121,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_rest_options(parser)
     _add_path_options(parser)
     add_switch_options(parser)
-    parser.add_argument("--log", type=Path, metavar="FILE", help="log there, not to stderr")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="log to it instead of stderr")
     parser.add_argument("-v", "--verbose", action="store_true", help="log every message")
     return parser
 
@@ -168,13 +168,13 @@ def _add_rest_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_path_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", type=Path, metavar="FILE", help="keep paths there over restarts (SQLite)"
+        "--store", type=Path, metavar="FILE", help="keep paths in this SQLite file across restarts"
     )
     parser.add_argument(
         "--peers",
         type=Path,
         metavar="FILE",
-        help="controllers of other domains, with which paths may be set up together",
+        help="controllers of other domains, for paths over several domains",
     )
     parser.add_argument(
         "--queues",
@@ -202,8 +202,8 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=LIVENESS_PERIOD_MS,
         metavar="MS",
-        help="between two probes of each direction of a link; 0: none, links are up while their "
-        "ports are (default %(default)g)",
+        help="between two probes of each direction of a link; 0: no probes, links are up while "
+        "their ports are (default %(default)g)",
     )
     group.add_argument(
         "--lease-s",
@@ -211,7 +211,7 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="S",
         help="share the store with a standby controller, which takes over when this one has not "
-        "renewed its lease for S seconds; 0: there is none (default %(default)g)",
+        "renewed its lease for S seconds; 0: no standby (default %(default)g)",
     )
 
 

@@ -192,11 +192,10 @@ class Controller:
         if self._joined is not None:
             self._joined.federation.start()
         LOG.info(
-            "controlling domain '%s' of network '%s' (%d switches) with %s; "
-            "switches connect to %s:%d",
+            "controlling domain '%s' of network '%s' (%s) with %s; switches connect to %s:%d",
             self._settings.domain,
             self._settings.network.name,
-            len(self._settings.core.dpids),
+            counted(len(self._settings.core.dpids), "switch", "switches"),
             compat.FRAMEWORK,
             *address,
         )

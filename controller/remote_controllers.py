@@ -4,9 +4,9 @@
 DIR is shared with the emulations (in docker-compose.yml: /run/downpour, mounted at the same path in
 both containers). An emulation asks for a controller by the file DIR/<run>/<name>.request.json,
 {"arguments": [...]} of `python -m controller`, and deletes the file when it no longer needs the
-controller. The controller runs as long as the file exists: if it ends, it is started again, and so
-are all of them when this program is stopped and comes back. Switches keep their flows meanwhile,
-and a controller comes back with its store.
+controller. The controller runs as long as the file exists: if it ends, this program starts it
+again. A restart of this program starts all of them again. Switches keep their flows meanwhile, and
+a controller comes back with its store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
 from common.exit_codes import EXIT_USAGE
 
 LOOK_S = 0.2
-AGAIN_S = 1.0  # after an end that was not asked for
+AGAIN_S = 1.0  # after an unrequested exit
 STOP_S = 5.0
 
 
@@ -40,7 +40,7 @@ class BadRequest(Exception):
 class Running:
     process: subprocess.Popen[bytes] | None
     request: str  # the file's text
-    again_s: float = 0.0  # when to start it again; 0: not
+    again_s: float = 0.0  # when to start it again; 0: do not
 
 
 def arguments_of(text: str) -> list[str]:
@@ -68,7 +68,7 @@ class RemoteControllers:
         """Start, restart and end what the requests ask for; `now_s` is monotonic."""
         requests = {}
         for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
-            with contextlib.suppress(OSError):  # taken away meanwhile
+            with contextlib.suppress(OSError):  # removed meanwhile
                 requests[path] = path.read_text(errors="replace")
         for path in [*self._running]:
             if requests.get(path) != self._running[path].request:
@@ -115,7 +115,7 @@ class RemoteControllers:
         code = running.process.returncode
         say(f"{path.name}: ended with {code}")
         running.process = None
-        if code == EXIT_USAGE:  # again it would say the same
+        if code == EXIT_USAGE:  # it would fail in the same way
             _write_ended(path, code)
         else:
             running.again_s = now_s + AGAIN_S
@@ -136,7 +136,7 @@ def _name(request: Path) -> str:
 
 
 def _own(request: Path) -> Path:
-    """Return what this program may write to; the requesting network has made it."""
+    """Return the directory that this program may write to. The requesting network creates it."""
     return request.parent / _name(request)
 
 

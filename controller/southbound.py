@@ -25,7 +25,7 @@ from controller.switches.switchboard import Switchboard
 from topologies.model.network import Network
 
 LOG = logging.getLogger(__name__)
-PROBES_PER_S_MAX = 400  # 100 cost 1.5 % of a core; with 2,000 barriers were not answered in time
+PROBES_PER_S_MAX = 400  # 100 cost 1.5 % of a core; at 2,000, switches answered barriers too late
 KEY_BYTES = 16
 
 
@@ -65,7 +65,8 @@ def tls_of(files: PemFiles | None) -> ssl.SSLContext | None:
 
 
 def probe_period_s(asked_s: float, links: int) -> float:
-    """Return the period (0: no probes) at which PROBES_PER_S_MAX, one each way of each link, do."""
+    """Return the period (0: no probes) that keeps one probe each way of each link within
+    PROBES_PER_S_MAX."""
     return max(asked_s, 2 * links / PROBES_PER_S_MAX) if asked_s else 0.0
 
 

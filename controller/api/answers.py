@@ -22,7 +22,7 @@ class Place(TypedDict):
 
 
 class LeafAnswer(EndpointDocument):
-    """A leaf; "down": a switch on its way has not confirmed, or no way is left."""
+    """A leaf. "down": a switch on its route has not confirmed, or no route is left."""
 
     state: NotRequired[LeafState]
 
@@ -55,7 +55,7 @@ class ChannelsAnswer(TypedDict):
 
 
 class ChannelsBody(TypedDict):
-    """The request for channels."""
+    """A request for channels."""
 
     base: str
     count: int
@@ -136,7 +136,7 @@ class CountAnswer(TypedDict):
 
 
 class ComparisonAnswer(TypedDict):
-    """Of the `sent` frames since `since`, `missing` did not come out."""
+    """Of the `sent` frames since `since`, `missing` did not arrive."""
 
     since: float
     sent: int
@@ -151,7 +151,7 @@ class EndpointCountsAnswer(Place):
 
 
 class LeafCountsAnswer(EndpointCountsAnswer):
-    """What a leaf got and sent."""
+    """What a leaf received and sent."""
 
     multicast: CountAnswer
     unicast: CountAnswer
@@ -180,13 +180,13 @@ class EnteredAnswer(TypedDict):
 
 
 class MemberCountsAnswer(Place):
-    """What a leaf got of a channel."""
+    """What a leaf received of a channel."""
 
     got: CountAnswer
 
 
 class ChannelCountsAnswer(TypedDict):
-    """What entered of a channel, and what leaves got."""
+    """How much of a channel entered, and how much the leaves received."""
 
     group: str
     entered: CountAnswer
@@ -210,7 +210,7 @@ class CountersAnswer(TypedDict):
 
 
 class PathBody(TypedDict):
-    """The request for a path, or for a hold of one. What has its default is left out, so that
+    """A request for a path, or for a hold on one. Fields with default values are left out, so that
     older services understand it."""
 
     name: str

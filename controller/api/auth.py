@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who sends a request, and whether they may send one now: checked before anything else.
+"""Check who sends a request and whether they may send one now, before anything else.
 
-By the Unix socket, which only its owner can open, a request without a token is the owner's.
-By TCP every request needs a workgroup's bearer token (RFC 6750). No token is ever logged or
-quoted in an answer.
+On the Unix socket, which only its owner can open, a request without a token is the owner's. Over
+TCP every request needs a workgroup's bearer token (RFC 6750). No token is ever logged or quoted in
+an answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from controller.service.workgroups import (
 
 LOG = logging.getLogger(__name__)
 
-# For one address, whatever its tokens: several workgroups may share a machine.
+# Per address, whatever tokens it sends: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0
 FAILURES_PER_S = 1.0  # requests of one address without a valid token
@@ -42,7 +42,7 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *")
 
 @dataclass(frozen=True)
 class Caller:
-    """Who sends a request. `workgroup` is as it was when the request came."""
+    """The sender of a request. `workgroup` is as it was when the request arrived."""
 
     workgroup: Workgroup
     address: str  # '' for the Unix socket
@@ -73,8 +73,8 @@ def caller(request: Request) -> Caller:
 
 
 class Access:
-    """The workgroups in force, and how often each may ask. One thread (the event loop's) uses it;
-    `workgroups` may be replaced by any."""
+    """The workgroups in force, and how often each may ask. Only the event loop's thread uses it;
+    any thread may replace `workgroups`."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ def _too_many(who: str, wait_s: int) -> Refusal:
         429,
         "too-many-requests",
         "Too many requests",
-        f"{who} sent too many requests; valid: again in {wait_s} s",
+        f"{who} sent too many requests; valid: retry in {wait_s} s",
         (("retry-after", str(wait_s)),),
     )
 
@@ -180,7 +180,7 @@ class AccessMiddleware:
 
 
 def _head_bytes(scope: Scope) -> int:
-    """Return the size of a request's target and headers: the server limits only what comes in
-    parts."""
+    """Return the size of a request's target and headers; the server limits only those that arrive
+    in parts."""
     fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])

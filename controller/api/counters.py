@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""REST routes about what the paths carry: counters as JSON, and Prometheus metrics."""
+"""REST routes for the paths' counters, as JSON and as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class CountModel(_Model):
 
 
 class ComparisonModel(_Model):
-    """Of the `sent` frames since `since` (epoch seconds), `missing` did not come out. Frames on
-    their way count as missing until the next reading."""
+    """Of the `sent` frames since `since` (epoch seconds), `missing` did not arrive. Frames in
+    transit count as missing until the next reading."""
 
     since: float
     sent: int
@@ -91,8 +91,8 @@ class EndpointCountsModel(_Model):
 class LeafCountsModel(EndpointCountsModel):
     """Frames `multicast` and `unicast` to the leaf, and `sent` from it to the root.
 
-    `compared`: multicast that passed at the root with what the leaf got; null: no path leads to it
-    now.
+    `compared`: the multicast that passed the root, with what the leaf received; null: the tree does
+    not reach the leaf now.
     """
 
     multicast: CountModel
@@ -136,7 +136,7 @@ class EdgeCountsModel(_Model):
 
 
 class MemberCountsModel(_Model):
-    """What a leaf got of a channel."""
+    """What a leaf received of a channel."""
 
     switch: str
     port: int
@@ -146,7 +146,7 @@ class MemberCountsModel(_Model):
 
 class ChannelCountsModel(_Model):
     """Frames of a channel that `entered` at the root while some leaf had joined it, and what each
-    leaf got."""
+    leaf received."""
 
     group: str
     entered: CountModel
@@ -173,11 +173,12 @@ class EnteredModel(_Model):
 
 
 class PathCountersModel(_Model):
-    """Frames that `entered` at the root, `meter_dropped` of them, and `passed`, the rest.
+    """Frames that `entered` at the root; the meter dropped `meter_dropped` of them, and the rest
+    `passed`.
 
-    `unjoined`: frames of channels that no leaf had joined, dropped at the root.
-    `silent`: switches of the path that did not answer. Sums continue when a branch comes or goes,
-    but may lack what was counted in the seconds before.
+    `unjoined`: frames of channels that no leaf had joined, dropped at the root. `silent`: switches
+    of the path that did not answer. Sums continue when a branch comes or goes, but may miss what
+    was counted in the seconds before.
     """
 
     name: str
@@ -218,18 +219,19 @@ def router_of(
     monitor: Monitor,
     connections: Callable[[], Mapping[str, int]] = dict,
 ) -> APIRouter:
-    """Return the routes. `connections` counts what switches, and strangers, did (guard.Counts)."""
+    """Return the routes. `connections` counts what switches and strangers did (guard.Counts)."""
     router = APIRouter(prefix="/v1", tags=["counters"])
 
     @router.get("/paths/{name}/counters")
     def path_counters(name: AnyName, who: Who) -> PathCountersModel:
-        """Return what entered the path and what each edge and leaf got, at most a second old."""
+        """Return what entered the path and what each edge and leaf received, at most a second
+        old."""
         view = service.path(name)
         reading = monitor.read()
-        if name not in reading.paths:  # it was made after that reading
+        if name not in reading.paths:  # the path was created after that reading
             reading = monitor.read(max_age_s=-math.inf)
         counts = reading.paths.get(name)
-        if counts is None:  # made since
+        if counts is None:  # created since then
             reading = monitor.read(max_age_s=0.0)
             counts = reading.paths.get(name)
         if counts is None or not who.workgroup.may_see(view.path.workgroup):

@@ -40,7 +40,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """Which service, and how its answers are shown."""
+    """Which service to ask, and how to show its answers."""
 
     address: str | None
     token_file: Path | None
@@ -72,7 +72,7 @@ def _service(
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     try:
         yield
     except (UsageError, graphviz.PictureError) as error:
@@ -178,7 +178,7 @@ def list_command() -> int:
 
 @command(app, "show", told=told)
 def show_command(options: PathOptions) -> int:
-    """Show a path: what entered, what each edge and leaf got."""
+    """Show a path: what entered it, and what each edge and leaf received."""
     with _client() as service:
         path, counters = service.get(options.path), service.counters(options.path)
         result = {"path": path, "counters": counters}
@@ -187,7 +187,7 @@ def show_command(options: PathOptions) -> int:
 
 @dataclass(kw_only=True)
 class CreateOptions(PathOptions):
-    """Of `paths create`."""
+    """The options of `paths create`."""
 
     root: Annotated[
         Endpoint, typer.Option(parser=_endpoint, metavar=PLACE, help="Root of the path.")
@@ -230,7 +230,7 @@ class CreateOptions(PathOptions):
 
 @command(app, "create", told=told)
 def create_command(options: CreateOptions) -> int:
-    """Make a path."""
+    """Create a path."""
     with _client() as service:
         made = service.create_path(
             options.path,
@@ -247,7 +247,7 @@ def create_command(options: CreateOptions) -> int:
 
 @dataclass(kw_only=True)
 class LeavesOptions(PathOptions):
-    """Of `paths add` and `paths remove`."""
+    """The options of `paths add` and `paths remove`."""
 
     leaves: Annotated[
         list[Endpoint],
@@ -281,7 +281,7 @@ def delete_command(options: PathOptions) -> int:
 
 @dataclass(kw_only=True)
 class WatchOptions:
-    """Of `paths watch`."""
+    """The options of `paths watch`."""
 
     since: Annotated[
         str | None, typer.Option(metavar="ID", help="Also print events since this one.")
@@ -321,7 +321,7 @@ def switches_command() -> int:
 def _each(
     path: str, leaves: Sequence[Endpoint], change: Callable[[str, Endpoint], PathAnswer]
 ) -> PathAnswer:
-    """Change one leaf after the other; what was done before an error stays, and is said."""
+    """Change one leaf after another. Changes before an error stay, and the message lists them."""
     results: list[PathAnswer] = []
     for leaf in leaves:
         try:
@@ -342,7 +342,7 @@ def _line(path: PathAnswer) -> str:
 
 @dataclass(kw_only=True)
 class PictureOptions:
-    """Of `paths picture`."""
+    """The options of `paths picture`."""
 
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="[PATH]...", help="Default: all.")

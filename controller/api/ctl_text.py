@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `downpour paths` understands and prints. Pure."""
+"""Parse the arguments of `downpour paths`, and format its output. Pure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def end_of(text: str, now: float) -> float:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows under a head, columns aligned on the left."""
+    """Return rows under a heading, with columns aligned on the left."""
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(
@@ -127,7 +127,7 @@ def paths_text(paths: Iterable[PathAnswer]) -> str:
 
 
 def path_text(path: PathAnswer, counters: CountersAnswer) -> str:
-    """Return one path: what entered, what each leaf and each edge got."""
+    """Return one path: what entered it, and what each leaf and edge received."""
     entered, root = counters["entered"], counters["root"]
     lines = [
         f"path {path['name']}: {path['state']}, {rate_text(path['rate_bps'])}, "
@@ -192,7 +192,7 @@ def _channels_text(
 
 
 def workgroup_text(workgroup: WorkgroupAnswer) -> str:
-    """Return who a workgroup is, and what it may use."""
+    """Return a workgroup's name, and what it may use."""
     name = workgroup.get("name", "?")
     roles = [
         role

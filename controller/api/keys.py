@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller keys DIR`: a certificate authority for tests and trials, by openssl.
+"""`python -m controller keys DIR`: make a certificate authority for tests and trials with openssl.
 
-It signs three certificates: of the controller's REST interface, of its OpenFlow side, and of the
-switches; with `--switch` one for each switch, which speaks for that switch alone. Operators with
-their own authority can use its files instead.
+It signs three certificates: for the controller's REST interface, for its OpenFlow side, and for the
+switches. With `--switch`, it signs one more for each switch, valid for that switch alone. Operators
+with their own authority can use its files instead.
 """
 
 from __future__ import annotations

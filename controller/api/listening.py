@@ -67,7 +67,7 @@ def listen_unix(path: Path) -> socket.socket:
             raise ListenError(f"--rest-socket {path}: a server is already listening there")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Not by umask: that would affect other threads.
+        # Not with umask, which would affect other threads.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))
         path.chmod(0o600)

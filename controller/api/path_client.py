@@ -58,10 +58,10 @@ class PathClientError(Exception):
 
 @dataclass(frozen=True)
 class PathEvent:
-    """What happened.
+    """An event.
 
-    `id`: to resume after it. `kind`: `path-created`, `leaf-added` ...
-    (docs/reference/contracts.md); `resync`: events were missed, so ask for the paths again.
+    `id`: where to resume. `kind`: `path-created`, `leaf-added` ... (docs/reference/contracts.md);
+    `resync`: events were missed, so ask for the paths again.
     """
 
     id: str
@@ -71,7 +71,7 @@ class PathEvent:
 
 @dataclass(frozen=True)
 class PathOptions:
-    """What a path may have besides root, rate and leaves. `end_time`: epoch seconds."""
+    """The options of a path, besides its root, rate and leaves. `end_time`: epoch seconds."""
 
     workgroup: str | None = None  # None: the client's own
     algorithm: str | None = None  # None: the service's default
@@ -138,7 +138,7 @@ class PathClient:
         """Close the connection."""
         self._client.close()
 
-    # -- asking
+    # -- queries
 
     def health(self) -> HealthAnswer:
         """Return the service's role and the state of its switches."""
@@ -165,7 +165,7 @@ class PathClient:
         return self._path("GET", _path_url(name))
 
     def counters(self, name: str) -> CountersAnswer:
-        """Return what entered the path, and what each edge and leaf got."""
+        """Return what entered the path, and what each edge and leaf received."""
         answer: CountersAnswer = self._send("GET", f"{_path_url(name)}/counters").json()
         return answer
 
@@ -180,9 +180,10 @@ class PathClient:
     def events(
         self, last_event_id: str | None = None, *, quiet_s: float | None = None
     ) -> Iterator[PathEvent]:
-        """Yield what happens from now on, or since `last_event_id`.
+        """Yield events from now on, or since `last_event_id`.
 
-        Ends only when nothing comes for `quiet_s`; raises PathClientError if the connection breaks.
+        Ends only when nothing arrives for `quiet_s`; raises PathClientError if the connection
+        breaks.
         """
         import httpx
 
@@ -205,7 +206,7 @@ class PathClient:
         except httpx.HTTPError as error:
             raise self._no_answer(error) from error
 
-    # -- changing
+    # -- changes
 
     def create_path(
         self,
@@ -291,7 +292,7 @@ class PathClient:
         """Give back what is held."""
         self._send("DELETE", _hold_url(hold_id))
 
-    # -- inside
+    # -- internals
 
     def _path(self, method: str, url: str, body: Mapping[str, object] | None = None) -> PathAnswer:
         answer: PathAnswer = self._send(method, url, body).json()
@@ -380,7 +381,7 @@ def _hold_url(hold_id: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return the name as one segment of a URL; '.' and '..' would be taken out of it."""
+    """Return the name as one segment of a URL. Clients would remove '.' and '..'."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths as a picture: DOT, from what REST returns about them (docs/reference/contracts.md)."""
+"""Draw paths in DOT, from what REST returns about them (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from common.graphviz import label, quoted
 from controller.api.answers import CountersAnswer, EndpointCountsAnswer, PathAnswer
 from controller.paths.multipoint_path import EndpointDocument
 
-# Dark enough on white, and different for those who see few colours (P. Tol's "bright").
+# Dark enough on white, and distinct for colour-blind readers (P. Tol's "bright").
 COLOURS = ("#4477AA", "#EE6677", "#228833", "#AA3377", "#66CCEE", "#CCBB44")
 
 

@@ -18,8 +18,8 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class _Families:
-    """Families of metrics. Packets and bytes of the same thing are two; the samples of one stay
-    together."""
+    """Families of metrics. Packets and bytes of the same thing are two families. The samples of a
+    family stay together."""
 
     def __init__(self) -> None:
         self._families: dict[str, Metric] = {}

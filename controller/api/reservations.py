@@ -30,12 +30,13 @@ _KNOWN: Responses = {
 def router_of(
     service: PathRequests, owner: Owner, check_endpoints: CheckEndpoints, body: Responses
 ) -> APIRouter:
-    """Return the routes. `owner` and `check_endpoints` raise ServiceError; `body`: what a broken
-    body is answered with."""
+    """Return the routes. `owner` and `check_endpoints` raise ServiceError; `body`: the answers to a
+    broken body."""
     router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
 
     def visible(name: str, who: Caller) -> Booking:
-        """For any workgroup but its own there is no reservation. Raises ServiceError 404."""
+        """Return the reservation; for any workgroup but its own it does not exist. Raises
+        ServiceError 404."""
         booking = service.booking(name)
         if not who.workgroup.may_see(booking.path.workgroup):
             raise unknown_reservation(name)
@@ -48,8 +49,8 @@ def router_of(
         responses=body | _KNOWN,
     )
     def reserve(request: ReservationRequest, who: Who, response: Response) -> ReservationModel:
-        """Reserve a path with its leaves from start_time to end_time; no switch changes before.
-        Idempotent."""
+        """Reserve a path with its leaves from start_time to end_time; no switch changes before
+        then. Idempotent."""
         leaves = tuple(leaf.to_endpoint() for leaf in request.leaves)
         wish = request.to_wish(owner(request, who), leaves)
         check_endpoints(who, [wish.root, *leaves])
@@ -59,7 +60,7 @@ def router_of(
 
     @router.get("", response_model=list[ReservationModel])
     async def list_reservations(who: Who) -> list[ReservationModel]:
-        """Return the workgroup's reservations that have not begun, by their begin."""
+        """Return the workgroup's reservations that have not begun, ordered by start."""
         seen = (b for b in service.bookings() if who.workgroup.may_see(b.path.workgroup))
         return [ReservationModel.of(booking) for booking in seen]
 

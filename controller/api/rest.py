@@ -130,7 +130,7 @@ class _LimitBody:
 
         async def limited() -> Message:
             nonlocal received, whole
-            if whole:  # what comes now is the end of the connection, whenever that is
+            if whole:  # only the end of the connection can follow, however late
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -162,7 +162,7 @@ def make_app(
         version="1",
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # the way would lead to whatever Host the client names
+        redirect_slashes=False,  # a redirect would lead to whatever Host the client names
         responses=_responses(),
     )
     app.add_middleware(_LimitBody)
@@ -318,7 +318,7 @@ def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> No
 
     @router.delete("/{name}", status_code=204)
     def delete_path(name: AnyName, who: Who) -> None:
-        """Delete a path; no switch holds anything of it when this is answered."""
+        """Delete a path. When this returns, no switch holds any of its entries."""
         _visible(service, name, who)
         service.delete(name)
 
@@ -328,7 +328,7 @@ def _add_leaf_changes(router: APIRouter, service: PathRequests) -> None:
         "/{name}/leaves", status_code=201, response_model=PathModel, responses=_CREATED | BODY
     )
     def add_leaf(name: AnyName, leaf: EndpointModel, who: Who, prefer: Prefer = None) -> Response:
-        """Add an endpoint to the tree; all switches have confirmed when this is answered.
+        """Add an endpoint to the tree. When this returns, all switches have confirmed.
         Idempotent."""
         _visible(service, name, who)
         endpoint = leaf.to_endpoint()
@@ -402,7 +402,7 @@ def _about(service: PathRequests) -> APIRouter:
 
     @router.get("/workgroups/me")
     async def me(who: Who) -> WorkgroupModel:
-        """Return who the caller is, and what it may use."""
+        """Return the caller's workgroup, and what it may use."""
         return WorkgroupModel.of(who.workgroup)
 
     return router
@@ -426,25 +426,26 @@ def _events(log: EventLog) -> APIRouter:
         who: Who,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> StreamingResponse:
-        """Stream what happens from now on, or since `Last-Event-ID`. After `resync`, ask for
-        the paths again: events were missed."""
+        """Stream events from now on, or since `Last-Event-ID`. After `resync`, ask for the paths
+        again: events were missed."""
         if streams[who.name] >= MAX_EVENT_STREAMS_EACH or streams.total() >= MAX_EVENT_STREAMS:
             raise ServiceError(
                 429,
                 "too-many-requests",
                 "Too many requests",
                 f"{MAX_EVENT_STREAMS_EACH} event streams of one workgroup, or "
-                f"{MAX_EVENT_STREAMS} in all, are open; valid: to close one",
+                f"{MAX_EVENT_STREAMS} in all, are open; valid: close one",
             )
-        # Counted before anything is awaited: requests at once do not all see a free place.
+        # Counted before anything is awaited, so that simultaneous requests do not all see a free
+        # place.
         return _CountedStream(who.name, streams, _stream(log, who, last_event_id))
 
     return router
 
 
 class _CountedStream(StreamingResponse):
-    """An event stream that has a place in `streams` from its making to its end, also if the
-    connection breaks before the first event."""
+    """An event stream. It counts in `streams` from its creation to its end, even if the connection
+    breaks before the first event."""
 
     def __init__(
         self, workgroup: str, streams: Counter[str], content: AsyncIterator[bytes]
@@ -500,8 +501,8 @@ async def _stream(log: EventLog, who: Caller, last_event_id: str | None) -> Asyn
 
 
 def _concerns(who: Caller, event: Event) -> bool:
-    """Return whether a caller sees an event: its workgroup's paths; for admins and peers the
-    network."""
+    """Return whether a caller sees an event: of its workgroup's paths and, for admins and peers, of
+    the network."""
     if event.workgroup:
         return who.workgroup.may_see(event.workgroup)
     return who.is_admin or who.is_peer

@@ -46,7 +46,7 @@ def _whole(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# The schema says itself what the validators check with a better message.
+# The schema states what the validators check with a better message.
 Mac = Annotated[
     str,
     Field(
@@ -93,8 +93,8 @@ class EndpointModel(_Model):
     """A VLAN at an access port of the domain.
 
     `macs`: addresses of the hosts behind it; frames with other sources are dropped, unicast reaches
-    only these. Left out or empty: those that the network description registers for the segment that
-    ends there; none registered: any.
+    only these. If left out or empty: the MACs that the network description registers for the
+    segment that ends there, or any MAC if it registers none.
     """
 
     model_config = ConfigDict(
@@ -123,7 +123,7 @@ class EndpointModel(_Model):
 
 class LeafModel(EndpointModel):
     """`state`: "up": every switch on the way from the root has confirmed its entries. "down": a
-    switch on the way has not, or no way is left."""
+    switch on the route has not, or no route is left."""
 
     state: Literal["up", "down"]
 
@@ -181,7 +181,7 @@ class JoinedChannelsModel(ChannelsModel):
 
 
 class PathRequest(_Model):
-    """`rate_bps`: guaranteed; 0: best effort. `workgroup`: whose path it is (admins: any that
+    """`rate_bps`: guaranteed; 0: best effort. `workgroup`: the path's owner (admins: any that
     exists; others: their own). `end_time`: epoch seconds at which the path is deleted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, json_schema_extra={"examples": [_PATH]})
@@ -223,7 +223,7 @@ class PathPatch(_Model):
 class HeldPath(PathRequest):
     """The path after the commit: with at least these leaves.
 
-    Leaves that it already has are only given other MACs, if they name any.
+    Leaves that it already has only change their MACs, if the request names any.
     """
 
     leaves: Annotated[list[EndpointModel], Field(max_length=MAX_LEAVES)] = []

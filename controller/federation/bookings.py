@@ -2,12 +2,13 @@
 """Reservations for a later time over several domains: in every domain or in none.
 
 The coordinator, in the root's domain, asks every other domain on the way to book its segment; when
-all have, it writes its own booking down: that decides. Before, or when its user cancels, a domain's
-booking is void: the coordinator tells each, and each asks it from time to time whether the
-reservation exists (presumed abort, as for paths). It asks a domain that lost its booking again.
+all have done so, it writes down its own booking, which decides. Until then, or when its user
+cancels, the other bookings are void: the coordinator tells each domain so, and each domain asks it
+from time to time whether the reservation exists (presumed abort, as for paths). The coordinator
+asks a domain that lost its booking to book again.
 
-At the start every domain installs what it has booked by its own clock. The coordinator then adopts
-the tree as decided, and the segments are those of any path (`Coordinator.verify`).
+At the start time, by its own clock, every domain installs what it has booked. The coordinator then
+adopts the tree as decided, and the segments are those of any path (`Coordinator.verify`).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from controller.service.problems import ServiceError
 from controller.service.views import PathView, PathWish
 
 LOG = logging.getLogger(__name__)
-MOST_OF_A_DOMAIN = 250  # reservations that one coordinator has here; all have 1000
+MOST_OF_A_DOMAIN = 250  # reservations of one coordinator here; all together have 1000
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class FederatedBookings:
     `exchange` raises NoReply. `check` raises Refusal for a segment that does not begin at a
     hand-off. `adopt` makes a tree the decided one of a path that has begun. `is_adopted` says
     whether this domain has the connection's segment as that of a path. `tend` and `audit` may wait
-    for peers: a call while another one runs does nothing, so that none of them takes all threads.
+    for peers: a call while another one runs does nothing, so that they never take all threads.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class FederatedBookings:
         self._own = own
         self._store = store
         self._exchange = exchange
-        self._lock = threading.Lock()  # one request of a user's at a time
+        self._lock = threading.Lock()  # one user request at a time
         self._beginning = threading.Lock()  # waits for no peer
         self._tending, self._auditing = threading.Lock(), threading.Lock()
         self._trees: dict[str, BookedTree] = {}
@@ -202,7 +203,7 @@ class FederatedBookings:
                 if refused is None:
                     found = self._decide(booked, wish)
                     left = {d: v for d, v in asked.items() if d not in tree.entries}
-                    self._unbook(wish.name, left)  # an earlier attempt came by there
+                    self._unbook(wish.name, left)  # an earlier attempt may have asked there
                     return found
                 problem = refused.problem
                 if not refused.taken:
@@ -258,7 +259,7 @@ class FederatedBookings:
         return Book(connection, booked.version, segment, booked.start_s, booked.end_s)
 
     def _decide(self, booked: BookedTree, wish: PathWish) -> Booking:
-        """Write the tree, then the own booking, which decides. Raises ServiceError."""
+        """Write the tree, then this domain's own booking, which decides. Raises ServiceError."""
         hand_offs = segments_of(self._domains, booked.tree)[self._home].leaves
         near = filter(self._is_here, wish.leaves)
         self._store.save_booked_tree(booked)
@@ -290,7 +291,7 @@ class FederatedBookings:
         self._unbook(name, dict.fromkeys(booked.tree.entries, booked.version))
 
     def _unbook(self, name: str, asked: Mapping[str, int]) -> None:
-        """Tell domains; one that does not answer asks by itself."""
+        """Tell the domains. One that does not answer will ask on its own."""
         for domain, version in asked.items():
             try:
                 self._exchange(domain, Unbook(Connection(self._home, name), version))
@@ -376,13 +377,13 @@ class FederatedBookings:
             channels=segment.channels,
         )
         self._check_room(request.connection)
-        # Noted before: should this controller die now, the booking is still asked about.
+        # Noted first, so that this domain still asks about the booking if this controller dies now.
         self._note(request)
         self._own.book(wish, request.start_s, MOST_OF_A_DOMAIN)
         return Done()
 
     def _check_room(self, connection: Connection) -> None:
-        """Raise Refusal if its coordinator has as many others here as one may have."""
+        """Raise Refusal if its coordinator already has as many others here as it may have."""
         peer = connection.coordinator
         others = sum(c.coordinator == peer and c != connection for c in list(self._here))
         if others >= MOST_OF_A_DOMAIN:
@@ -440,7 +441,7 @@ class FederatedBookings:
                 result[hand_off.link] = tuple(used)
         return result
 
-    # -- from time to time
+    # -- periodic work
 
     def audit(
         self,
@@ -475,7 +476,7 @@ class FederatedBookings:
         lock: threading.Lock,
     ) -> None:
         name = str(note.connection)
-        with lock:  # a note is written before what it is about is booked
+        with lock:  # the note is written before the booking
             if self._here.get(note.connection) != note:
                 return
             gone = self._find(name) is None and self._path(name) is None
@@ -498,7 +499,7 @@ class FederatedBookings:
             silent.add(domain)
             return None
 
-    # -- inside
+    # -- internals
 
     def _find(self, name: str) -> Booking | None:
         try:

@@ -4,14 +4,14 @@
 A leaf in another domain joins in three steps (`add_leaf`):
 
   reserve   every domain whose segment changes, from the root's own on, holds what it needs
-  commit    from the far end back to the root: switches are programmed, the own domain's last, so
-            that frames enter the other domains when all is ready
-  decide    the new tree is written to the store: now the leaf is there
+  commit    from the far end back to the root: switches are programmed, this domain's last, so that
+            frames enter the other domains only when all is ready
+  decide    the new tree is written to the store: from now on the leaf exists
 
 If anything fails before the decision is written (a refusal, no answer in time, a restart of this
 controller), the coordinator undoes it: it sends the remaining segment to each domain that may know
 of the attempt, until the domain confirms. So nothing stays in doubt: the store's decision holds
-(presumed abort). For leaves that leave (`remove_leaves`) it decides first, then releases. From time
+(presumed abort). When leaves leave (`remove_leaves`), it decides first and then releases. From time
 to time it asks every domain whether it still has its segment (`verify`), and asks one that lost it
 to reserve and commit it again. When a hand-off link fails, the coordinator releases the leaves
 behind it, and they rejoin by another route; until one is found they are `wanted`.
@@ -61,15 +61,15 @@ from controller.federation.values import (
 )
 from controller.paths.core import Endpoint
 
-REPORTED_DOWN_S = 60.0  # how long a link between other domains is avoided that one says is down
-MAX_ATTEMPTS = 8  # with other VLAN ids, before a hand-off counts as contended
+REPORTED_DOWN_S = 60.0  # how long to avoid a link that another domain reports as down
+MAX_ATTEMPTS = 8  # attempts with other VLAN ids until a hand-off counts as contended
 
 
 @dataclass
 class _Attempt:
     """The part of a Trying that is not stored."""
 
-    request_id: int | None  # None: no client asked, a domain gets back what it has lost
+    request_id: int | None  # None: no client asked; a domain gets back what it has lost
     leaf: Endpoint | None
     todo: list[Request]  # still to be sent, in order, each with its domain
     to: list[str]
@@ -123,7 +123,7 @@ class Coordinator:
         """Return the domains that have lost their segment of the path and not got it back yet."""
         return frozenset(self._lost.get(path, ()))
 
-    # -- what happens
+    # -- events
 
     def start(self, now: float) -> list[Effect]:
         """Undo attempts, and repeat unsettled releases, after a restart."""
@@ -140,12 +140,12 @@ class Coordinator:
     ) -> list[Effect]:
         """Add a leaf in another controller domain.
 
-        `empty` is the path's tree as long as it is only in its own domain. Raises Refusal (nothing
+        `empty` is the path's tree while the path is only in its own domain. Raises Refusal (nothing
         was done), Busy.
         """
         record = self.records.get(path) or Record(path, 0, empty)
         if record.trying is not None or not record.tree.is_of(empty):
-            raise Busy(path)  # in the second case until an older path of that name has ended
+            raise Busy(path)  # in the second case, until an older path of that name has ended
         attempt = _Attempt(request_id, leaf, [], [], {})
         return self._try(now, record, attempt)
 
@@ -167,7 +167,7 @@ class Coordinator:
         return effects + self._answer_when_settled(now, path, request_id, None, changed)
 
     def adopt(self, now: float, path: str, tree: Tree) -> list[Effect]:
-        """Take a tree, which the domains have booked and install by themselves, as decided.
+        """Take as decided a tree that the domains have booked and install on their own.
 
         Its domains count as lost until `verify` finds that they have their segments.
         """
@@ -303,7 +303,7 @@ class Coordinator:
             unsettled={**record.unsettled, **left},
         )
         self._attempts[record.path] = attempt
-        for domain in changed:  # a reservation takes the place of a release
+        for domain in changed:  # a reservation replaces a release
             self._retries.pop((record.path, domain), None)
         effects: list[Effect] = [self._save(record), *self._release(now, record, left)]
         return effects + self._advance(now, record, attempt)
@@ -505,14 +505,14 @@ class Coordinator:
             self._waiting[path] = left
         return effects
 
-    # -- inside
+    # -- internals
 
     def _save(self, record: Record) -> Save:
         self.records[record.path] = record
         return Save(record)
 
     def _next_version(self, now: float) -> int:
-        """Return a version above all before, also after the store was lost (unless the clock
+        """Return a version above all earlier ones, even after the store was lost (unless the clock
         went back)."""
         self._version = max(self._version + 1, int(now * 1000))
         return self._version
@@ -534,7 +534,7 @@ def _no_answer(domain: str, request: Request, why: str) -> Problem:
         504,
         "domain-timeout",
         "A domain did not answer in time",
-        f"domain '{domain}' did not answer to {request.kind} of '{request.connection}': {why}; "
+        f"domain '{domain}' did not answer {request.kind} of '{request.connection}': {why}; "
         "the change is undone",
     )
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shell around the two protocol cores: threads, clock, store, peers.
 
-The coordinator is called under one lock, and what it has decided to write is written before the
-lock is released and anything is sent. Messages are sent by workers, some for each domain, so that a
-peer that does not answer delays no other peer; those to the own domain go to the participant in the
+The coordinator is called under one lock, and its decisions are written to the store before the lock
+is released and anything is sent. Workers, several for each domain, send the messages, so that a
+peer that does not answer delays no other peer. Messages to this domain go to the participant in the
 same way. The participant serves one message of a connection at a time.
 """
 
@@ -50,7 +50,7 @@ USER_TIMEOUT_S = 120.0  # longer than any attempt may take
 LOOK_S = 1.0  # how often paths that ended are looked for
 QUERY_TIMEOUT_S = 5.0
 CONNECTION_LOCKS = 256
-NOBODY = 0  # asks for what the controller does by itself
+NOBODY = 0  # asks for what the controller does on its own
 
 
 class Exchange(Protocol):
@@ -61,9 +61,9 @@ class Exchange(Protocol):
 
 
 class Federation:
-    """The part that a domain takes in paths over several.
+    """A domain's part in paths over several domains.
 
-    Call `start`, then anything from any thread.
+    After `start`, any thread may call any method.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Federation:
         self._changed = threading.Condition()  # the coordinator's lock
         self._coordinator: Coordinator | None = None
         self._participant: Participant | None = None
-        # Connections share locks: there is no end of connections in a controller's life.
+        # Connections share locks, since a controller may see any number of connections.
         self._locks = [threading.Lock() for _ in range(CONNECTION_LOCKS)]
         self._numbers = itertools.count(1)
         self._asked: set[int] = set()  # requests of users who wait for the answer
@@ -102,7 +102,7 @@ class Federation:
             for name in domains.names
         }
         self._thread = threading.Thread(target=self._run, name="federation", daemon=True)
-        # Takes what the leaves behind a hand-off have joined: whether there is such a leaf.
+        # Takes what the leaves behind a hand-off have joined; returns whether there is such a leaf.
         self.on_members: Callable[[str, EndpointKey, frozenset[int]], bool] = lambda *_: False
 
     def start(self) -> None:
@@ -111,7 +111,7 @@ class Federation:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take part no more."""
+        """Stop taking part."""
         with self._changed:
             self._ending = True
             self._changed.notify_all()
@@ -159,7 +159,7 @@ class Federation:
         return self._coordinator is not None
 
     def record(self, path: str) -> Record | None:
-        """Return what other domains have of a path that is this domain's; None: nothing."""
+        """Return what other domains have of one of this domain's paths; None: nothing."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.records.get(path)
 
@@ -171,7 +171,7 @@ class Federation:
         return coordinator.lost(path) | {d for d in record.unsettled if d in record.tree.entries}
 
     def notes(self) -> list[Note]:
-        """Return the segments that this domain has of other domains' paths."""
+        """Return this domain's segments of other domains' paths."""
         participant = self._participant
         if participant is None:
             return []
@@ -209,8 +209,8 @@ class Federation:
         return self._take_part(request)
 
     def tell_members(self, path: str, root: Endpoint, channels: frozenset[int]) -> bool:
-        """Tell the domain that a segment's frames come from which channels its leaves have joined;
-        return whether that knows now."""
+        """Tell the domain that sends a segment's frames which channels the segment's leaves have
+        joined; return whether it knows now."""
         hand_off = self.domains.hand_off_at(root.switch, root.port)
         coordinator, colon, name = path.partition(":")
         if hand_off is None or not colon:
@@ -240,7 +240,7 @@ class Federation:
             if isinstance(request, Query):
                 return participant.query(request)
             if isinstance(request, (AskBooking, Members)):
-                return Unknown()  # its sender would coordinate it, or be at a hand-off
+                return Unknown()  # otherwise its sender would coordinate it, or be at a hand-off
             if isinstance(request, (Book, Unbook)):
                 reply = self.bookings.handle(
                     request, lambda asked: participant.check(asked.connection, asked.segment)
@@ -266,7 +266,7 @@ class Federation:
     def _lock_of(self, connection: Connection) -> threading.Lock:
         return self._locks[hash(connection) % CONNECTION_LOCKS]
 
-    # -- inside: the coordinator
+    # -- internals: the coordinator
 
     def _now(self) -> float:
         """Return epoch seconds that never go back while the process lives."""
@@ -355,7 +355,7 @@ class Federation:
             return
         except Exception:
             LOG.exception("connection=%s: %s to '%s'", request.connection, request.kind, domain)
-            return  # the coordinator's deadline sees to it
+            return  # the coordinator's deadline handles it
         with self._changed:
             if self._coordinator is not None:
                 self._carry_out(self._coordinator.reply(self._now(), domain, request, reply))
@@ -391,7 +391,7 @@ class Federation:
         elif before and not problem:
             LOG.info("peer=%s answers", domain)
 
-    # -- inside: what happens by itself
+    # -- internals: periodic work
 
     def _run(self) -> None:
         audit_at = look_at = 0.0
@@ -419,7 +419,7 @@ class Federation:
                     audit_at = now + self._timing.audit_s
                     self._audit()
                 told = ""
-            except ServiceError as error:  # the store: once, however often it is tried
+            except ServiceError as error:  # the store: logged once, however often it is tried
                 if error.detail != told:
                     LOG.error("the federation cannot write: %s", error.detail)
                 told = error.detail
@@ -501,7 +501,7 @@ class Federation:
         try:
             reply = self._exchange(query.connection.coordinator, query)
         except NoReply:
-            return  # it is waited for
+            return  # keep waiting for it
         except Exception:
             LOG.exception("connection=%s: audit", query.connection)
             return

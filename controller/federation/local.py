@@ -15,8 +15,8 @@ from controller.paths.multipoint_path import Algorithm, MultipointPath
 from controller.service.problems import ServiceError
 from controller.service.views import HoldView, PathView, PathWish
 
-# A path service forgets what it removed even if a switch has not confirmed: that switch is
-# brought to the desired state when it is back.
+# A path service forgets what it removed even if a switch has not confirmed: that switch gets the
+# desired state when it reconnects.
 _DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
 
 
@@ -66,7 +66,7 @@ class ServicePaths:
         self._service = service
 
     def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
-        """Return the VLAN ids of a hand-off that other paths than `besides` have."""
+        """Return the VLAN ids of a hand-off that paths other than `besides` have."""
         hand_off = self._domains.hand_off_at(switch, port)
         low, high = (1, 4094) if hand_off is None else hand_off.vlan_range
         owner_of = self._service.owner_of

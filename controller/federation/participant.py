@@ -2,11 +2,10 @@
 """A domain's half of the protocol: it holds, makes and gives up its segments of connections.
 
 The coordinator's own domain takes part like any other, for the hand-offs of the path. Calls may
-come twice, late, or in another order: versions decide. What is written down (`Notes`) is written
-after the path service has done its part; every part can be done again, so that a controller may
-die between any two steps. `audit` finds what is then left over: a segment that its
-coordinator does not know is released; a coordinator that does not answer is waited for, since its
-switches may well be forwarding.
+come twice, late, or in another order: versions decide. It writes its `Notes` after the path service
+has done its part. Every part can be repeated, so a controller may die between any two steps.
+`audit` finds what is left over: it releases a segment that its coordinator does not know, and waits
+for a coordinator that does not answer, since its switches may well be forwarding.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from controller.federation.values import (
     Unknown,
 )
 
-TOMBSTONE_S = 3600.0  # how long a request may be on its way
+TOMBSTONE_S = 3600.0  # how long a request may be in transit
 
 
 class LocalPaths(Protocol):
@@ -53,13 +52,13 @@ class LocalPaths(Protocol):
         ...
 
     def release(self, path: str) -> None:
-        """Give up what `hold` holds for the path and has not been committed, if anything: also a
-        hold that was made just before this controller died, of which there is no note."""
+        """Give up what `hold` reserves for the path and was not committed, if anything. This
+        includes a hold made just before this controller died, which has no note."""
         ...
 
     def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
-        """Take away all that the segment lacks (None: the path). `is_home`: the path is the
-        user's own, only its leaves at hand-offs are meant."""
+        """Remove all that is not in the segment (None: the path). `is_home`: the path is the user's
+        own, so only its leaves at hand-offs count."""
         ...
 
     def segment(self, path: str) -> Segment | None:
@@ -86,7 +85,7 @@ class Pending:
 class Note:
     """What a domain knows of its segment of a connection.
 
-    `seen`: requests of lower versions are stale; `released`: so are others of this one.
+    `seen`: requests of lower versions are stale; `released`: so are other requests of this version.
     `committed`: what the path service may have (`committed_version` 0: perhaps not all of it).
     Without segment and reservation it is a tombstone, which distinguishes late requests from new
     ones.
@@ -153,7 +152,7 @@ class Participant:
             return Refused(refusal.problem)
 
     def expire(self, now: float, connection: Connection) -> None:
-        """End reservations whose time is over, and tombstones that are no longer needed."""
+        """End reservations that have expired, and tombstones that are no longer needed."""
         note = self._known.get(connection)
         if note is None:
             return
@@ -211,7 +210,7 @@ class Participant:
         note = self._known.get(connection)
         return note is not None and note.committed is not None
 
-    # -- inside
+    # -- internals
 
     def _reserve(self, now: float, request: Reserve) -> Reply:
         connection, version = request.connection, request.version
@@ -232,8 +231,8 @@ class Participant:
         found = self._local.segment(name)
         is_peers = connection.coordinator != self.home
         if is_peers and found is not None and found.root.key != request.segment.root.key:
-            # The old entry was given up, else it would not be asked for another: the release is
-            # still on its way.
+            # The coordinator gave up the old entry, or it would not ask for another; its release is
+            # still in transit.
             self._local.reduce(name, None, is_home=False)
         taken = self._taken(name, request.segment)
         if taken:
@@ -264,8 +263,8 @@ class Participant:
             self._local.release(self.path_name(connection))
             self._save(replace(note, pending=None, at=now))
             raise Refusal(stale(connection, version))
-        # Noted before: should this controller die now, the segment is still audited. The same if
-        # the path service refuses, which may leave something that switches have not confirmed.
+        # Noted first, so that the segment is still audited if this controller dies now, or if the
+        # path service refuses and leaves something that switches have not confirmed.
         note = replace(note, committed=pending.segment, committed_version=0, at=now)
         self._save(note)
         try:

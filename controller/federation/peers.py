@@ -38,7 +38,7 @@ from topologies.model.document import (
 )
 
 MESSAGES_URL = "/v1/domains/messages"
-# Who sends, where no token says it: on a Unix socket, which only its owner can open.
+# The sender where no token names it: on a Unix socket, which only its owner can open.
 DOMAIN_HEADER = "downpour-domain"
 CONNECT_TIMEOUT_S = 3.0
 MAX_REPLY_BYTES = 256 * 1024
@@ -46,11 +46,11 @@ _KEYS = ("at", "token_file", "ca_file")
 
 
 class PeerErrors(Exception):
-    """All mistakes of a peers file, a line for each: `file:line: found ...; valid: ...`."""
+    """All mistakes in a peers file, one per line: `file:line: found ...; valid: ...`."""
 
 
 class NoReply(Exception):
-    """The peer did not answer: it may have done it or not; the text says what happened."""
+    """The peer did not answer, and may or may not have acted. The text says what happened."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ def _client(at: str, headers: dict[str, str], ca_file: Path | None) -> httpx.Cli
 
 def _post(client: httpx.Client, body: bytes, timeout_s: float) -> tuple[int, bytes]:
     """Return status and body of the answer. Raises httpx.HTTPError, FederationError if it is too
-    long or too slow: a peer must not fill the memory."""
+    long or too slow: a peer must not exhaust the memory."""
     until = time.monotonic() + timeout_s
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
@@ -186,7 +186,7 @@ def _post(client: httpx.Client, body: bytes, timeout_s: float) -> tuple[int, byt
 
 
 def _detail(answer: bytes) -> str:
-    """Return a problem's detail, or the beginning of what else came."""
+    """Return a problem's detail, or the beginning of any other answer."""
     try:
         return str(json.loads(answer)["detail"])[:300]
     except (ValueError, KeyError, TypeError, RecursionError):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a coordinator remembers of a path, and what it asks its owner to do. Values only."""
+"""What a coordinator remembers about a path, and what it asks its owner to do. Values only."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Timing:
     reserve_s: float = 5.0  # wait for an answer
     commit_s: float = 15.0
     release_s: float = 15.0
-    hold_s: float = 60.0  # how long a domain holds what is not committed
-    settle_s: float = 2.0  # how long a request waits for an undoing, or for a removal, to end
+    hold_s: float = 60.0  # how long a domain holds a reservation without a commit
+    settle_s: float = 2.0  # how long a request waits for an undo or a removal to end
     retry_first_s: float = 0.5  # of releases, doubling
     retry_last_s: float = 10.0
     audit_s: float = 15.0  # between questions to the other domains

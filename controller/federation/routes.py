@@ -64,7 +64,7 @@ class DomainPathModel(_Model):
 
 
 class ConnectionModel(_Model):
-    """A segment here of another domain's path."""
+    """This domain's segment of another domain's path."""
 
     coordinator: str
     path: str
@@ -82,9 +82,8 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
         who: Who,
         downpour_domain: Annotated[str | None, Header(max_length=64)] = None,
     ) -> Response:
-        """From another domain's controller: reserve, commit, release, query, or what is
-        booked for later. The reply is
-        `done`, `refused` with a problem, or `unknown`."""
+        """A request from another domain's controller: reserve, commit, release, query, or book for
+        later. The reply is `done`, `refused` with a problem, or `unknown`."""
         sender = _sender(federation, who, downpour_domain)
         try:
             asked = read_request(await request.body())
@@ -145,7 +144,7 @@ def _add_reads(
 
     @router.get("/connections")
     async def connections(who: Who) -> list[ConnectionModel]:
-        """The segments here of other domains' paths (for admins, and a peer its own)."""
+        """This domain's segments of other domains' paths (admins see all, a peer sees its own)."""
         return [
             ConnectionModel(
                 coordinator=note.connection.coordinator,
@@ -165,8 +164,8 @@ def _peer_state(problem: str) -> Literal["answers", "unknown", "silent"]:
 
 
 def _sender(federation: Federation, who: Caller, header: str | None) -> str:
-    """The domain that sends. A peer's workgroup has the domain's name; who may do everything is
-    believed. Raises ServiceError 403."""
+    """Return the domain that sends. A peer's workgroup has the domain's name; an admin is believed.
+    Raises ServiceError 403."""
     if who.is_peer:
         domain = who.name
     elif who.is_admin and header is not None:
@@ -182,7 +181,7 @@ def _sender(federation: Federation, who: Caller, header: str | None) -> str:
 
 
 def _objection(federation: Federation, who: Caller, asked: DomainRequest) -> Problem | None:
-    """Why the peer may not use a leaf's endpoint. Hand-offs are for all peers."""
+    """Return why the peer may not use a leaf's endpoint. Hand-offs are for all peers."""
     if not isinstance(asked, (Reserve, Release, Book)) or asked.segment is None or who.is_admin:
         return None
     for leaf in asked.segment.leaves:

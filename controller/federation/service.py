@@ -66,7 +66,8 @@ class FederatedView(PathView):
 
     @cached_property
     def _down(self) -> frozenset[EndpointKey]:
-        """Return own leaves that are down, and leaves behind a hand-off or a domain that is."""
+        """Return this domain's leaves that are down, and leaves behind a hand-off or domain that is
+        down."""
         down = self._own.down_leaves()
         home = self._domains.domain_of[self.path.root.switch]
         away: set[str] = set()
@@ -83,7 +84,7 @@ class FederatedView(PathView):
         return frozenset((down & own) | remote | wanted)
 
     def down_leaves(self) -> frozenset[EndpointKey]:
-        """Return the leaves, of all domains, that get nothing now."""
+        """Return the leaves, in all domains, that receive nothing now."""
         return self._down
 
     @property
@@ -237,7 +238,7 @@ class FederatedService:
     # -- reservations for later; holds, of endpoints in this domain
 
     def bookings(self) -> list[Booking]:
-        """Return what is reserved for later, by its begin."""
+        """Return what is reserved for later, ordered by start."""
         return [self._federation.bookings.seen(booking) for booking in self._own.bookings()]
 
     def booking(self, name: str) -> Booking:
@@ -302,15 +303,16 @@ class FederatedService:
         self._federation.link_changed(link, up)
         return concerned
 
-    # -- inside
+    # -- internals
 
     def _record(self, name: str) -> Record | None:
-        """Return what a path has in other domains, also if it was reserved and began just now."""
+        """Return what a path has in other domains, even if it was reserved and has only just
+        begun."""
         self._federation.begin_booking(name)
         return self._federation.record(name)
 
     def _patiently(self, name: str, change: Callable[[], T]) -> T:
-        """Make a change of the own domain, and wait while the path is held for leaves in other
+        """Make a change in this domain, and wait while the path is held for leaves in other
         domains."""
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -324,8 +326,8 @@ class FederatedService:
             time.sleep(0.02)
 
     def _is_here(self, switch: str) -> bool:
-        """Return whether the switch is in this domain, or in none: then the domain's own path
-        service says so."""
+        """Return whether the switch is in this domain, or in none: in that case its own path
+        service raises the error."""
         return self._domains.domain_of.get(switch, self._federation.home) == self._federation.home
 
     def _check_no_hand_off(self, endpoint: Endpoint) -> None:

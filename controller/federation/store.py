@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What survives of paths over several domains: the coordinator's records and the participant's
-notes, a document each in the path service's store. Only the active controller can write."""
+notes, one document each in the path service's store. Only the active controller can write."""
 
 from __future__ import annotations
 

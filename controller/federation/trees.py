@@ -76,8 +76,8 @@ class Domains:
         return self._at.get((switch, port))
 
     def with_macs(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint; without MACs, with those of the hosts of the segment that ends
-        there."""
+        """Return the endpoint. If it has no MACs, it gets those of the hosts of the segment that
+        ends there."""
         if endpoint.macs:
             return endpoint
         return replace(endpoint, macs=self._registered.get(endpoint.key, ()))
@@ -251,7 +251,7 @@ def _check_macs(tree: Tree, leaf: Endpoint) -> None:
 
 
 def _choose_vlan(hand_off: HandOff, into: str, own: set[int], taken: set[int]) -> int:
-    """Return a free id of the link's range, if possible one that the path has nowhere else.
+    """Return a free id of the link's range, if possible one that the path uses nowhere else.
 
     The two domains begin at opposite ends of the range, so that they rarely want the same id at the
     same time. Raises Refusal.

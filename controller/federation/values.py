@@ -2,10 +2,10 @@
 """What controllers of different domains send each other: segments, requests, replies. Pure.
 
 The vocabulary is that of NSI CS 2.0 (OGF GFD.212): a *connection* is a path that its root's domain
-coordinates; every domain on the way contributes a *segment*; a change of it is *reserved* (held for
+coordinates; every domain on the way contributes a *segment*; a change to it is *reserved* (held for
 a limited time), then *committed*, or *released* (NSI's reserveAbort and terminate in one: the
-request says what remains). Versions grow with every attempt of a connection, so that a request
-that was on its way for long is recognised.
+request says what remains). Versions grow with every attempt of a connection, so that a request that
+was delayed for long is recognised.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a domain does not do what it was asked, as RFC 9457 describes problems."""
+    """Why a domain refuses a request, as RFC 9457 describes problems."""
 
     status: int
     kind: str
@@ -85,7 +85,7 @@ class Reserve:
 
 @dataclass(frozen=True)
 class Commit:
-    """Make what was reserved as `version`."""
+    """Install what was reserved as `version`."""
 
     connection: Connection
     version: Version
@@ -113,8 +113,8 @@ class Query:
 
 @dataclass(frozen=True)
 class Members:
-    """To the domain at the other end of a hand-off link, from which frames come with `vlan`: what
-    leaves here, and behind, have joined of the connection's channels, counted from 0."""
+    """To the domain at the other end of a hand-off link, from which frames come with `vlan`: which
+    of the connection's channels, counted from 0, the leaves here and beyond have joined."""
 
     connection: Connection
     link: Annotated[str, Field(max_length=200)]
@@ -122,7 +122,7 @@ class Members:
     channels: Annotated[
         frozenset[Annotated[int, Field(ge=0, lt=CHANNELS_MAX)]], Field(max_length=CHANNELS_MAX)
     ]
-    version: Version = 1  # says nothing: the last one counts
+    version: Version = 1  # has no meaning here: the last message counts
     kind: Literal["members"] = "members"
 
 
@@ -174,7 +174,8 @@ class Done:
 
 @dataclass(frozen=True)
 class Refused:
-    """Not done. `taken`: by hand-off link, the VLAN ids that are not free here, if that is why."""
+    """Not done. `taken`: by hand-off link, the VLAN ids that are not free here, if that is the
+    reason."""
 
     problem: Problem
     taken: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations for a later time (advance reservation, DRFSM21 6.2): what is booked when. No I/O.
 
-A booking is a whole path, planned with its tree, for its own time. It is admitted against the
-paths and bookings that overlap it, as if all of them lasted for all of it: never too much is
-booked, and now and then less than would fit. VLAN ids and numbers are chosen when it begins.
+A booking is a whole path, planned with its tree, for its own time. It is admitted as if every path
+and booking that overlaps it lasted for its whole time. So no link is ever overbooked, and now and
+then less is booked than would fit. VLAN ids and numbers are chosen when it begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Booking:
         return self.path.name
 
     def overlaps(self, start_s: float, end_s: float | None) -> bool:
-        """Return whether it has time in common with [start_s, end_s); None: without end."""
+        """Return whether it overlaps [start_s, end_s); None: no end."""
         return self.start_s < (float("inf") if end_s is None else end_s) and start_s < self.end_s
 
 
@@ -118,7 +118,7 @@ class Calendar:
         for booking in self:
             if booking.name != wish.name and booking.overlaps(start_s, end_s):
                 books.replace(None, self._as_new(books, booking.path))
-        # The number is one of these books alone.
+        # The number is used in the calendar only.
         bare = replace(wish, number=books.next_number(), leaves=(), hops=(), end_time=end_s)
         create_path(self._core, books, bare).apply(books)
         for leaf in wish.leaves:
@@ -163,14 +163,14 @@ class Calendar:
     ) -> None:
         """Raise PlanError if a change takes what is booked while the path lasts.
 
-        `reservations`: without the change, or with it (`entered`). The paths that exist now
-        count as if they lasted.
+        `reservations`: without the change, or with it (`entered`). The paths that exist now count
+        as if they never ended.
         """
         overlapping = [b for b in self if b.name != new.name and b.overlaps(now_s, new.end_time)]
         if not overlapping:
             return
         if old is not None and old.end_time != new.end_time:
-            old, entered = None, True  # all of it lasts longer, perhaps
+            old, entered = None, True  # all that the path has may last longer
         known = set() if old is None else {endpoint.key for endpoint in old.endpoints}
         self._check_endpoints([e for e in new.endpoints if e.key not in known], overlapping)
         more = loads_of(self._core, new)

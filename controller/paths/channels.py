@@ -2,9 +2,9 @@
 """The entries of a path's channels: groups that each leaf joins for itself, by IGMP. Pure.
 
 A switch of the tree drops the frames of all channels, unless leaves on it or further down have
-joined: those channels have their own OpenFlow group with a bucket for each branch that leads
-to a member. So a switch that hears of a change earlier or later than its neighbours sends a
-channel to nobody who has not joined. The root's meter counts joined channels alone.
+joined: those channels have their own OpenFlow group with a bucket for each branch that leads to a
+member. So a switch that learns of a change before or after its neighbours never sends a channel to
+a leaf that has not joined. The root's meter counts only joined channels.
 
 A leaf's reports go to the controller, through a meter of that leaf: a host that floods loses its
 own reports. Reports of a source that the leaf does not have count as spoofed.
@@ -50,7 +50,7 @@ REPORTS_KBPS: Final = 100
 REPORTS_BURST_KBIT: Final = 200
 LEAVE_LATENCY_MAX_MS: Final = 9000
 VLAN_IDS: Final = 4094
-_GROUP_BITS: Final = 23  # of an IPv4 group's address that its Ethernet address has
+_GROUP_BITS: Final = 23  # the bits of an IPv4 group's address that its Ethernet address keeps
 _FIRST: Final = IPv4Address("224.0.1.0")
 _LAST: Final = IPv4Address("239.255.255.255")
 _LOCAL: Final = 0x100  # groups 224.0.0.0/24, and those with the same Ethernet addresses

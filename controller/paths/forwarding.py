@@ -51,8 +51,8 @@ from controller.paths.entries import (
 )
 from controller.paths.multipoint_path import MultipointPath
 
-# A bucket smaller than the switch daemon's scheduling delays drops conforming traffic; rates stay
-# within 0.1 % of the asked over seconds with buckets of 10 to 100 ms.
+# A bucket smaller than the switch daemon's scheduling delays drops conforming traffic; with buckets
+# of 10 to 100 ms, rates stay within 0.1 % of the requested rate over seconds.
 BURST_MS = 50
 BURST_MIN_KBIT = 200  # smaller buckets starve in Open vSwitch's userspace datapath
 
@@ -186,7 +186,7 @@ def at_switch(
     below: Mapping[str, Bucket],
     joined: Mapping[int, tuple[Bucket, ...]],
 ) -> Iterator[Entry]:
-    """Return all entries of a path at a switch, but what `channels.reports` gives.
+    """Return all entries of a path at a switch, except those of `channels.reports`.
 
     `leaves` are the path's leaves there; `below` maps each MAC of the leaves there and further down
     to its branch, `joined` each channel to the branches that lead to members.

@@ -101,12 +101,11 @@ class PathDocument(TypedDict):
 class MultipointPath:
     """A multipoint path in one domain.
 
-    `number` is unique among the paths of a domain: meter id at the root's switch, group id at
-    every switch of the tree, lower 24 bits of the cookies of its flows. `rate_bps` 0 means best
-    effort: no guarantee, no meter, the lowest queue. `hops` is the tree, parents before children;
-    it is state: it changes by steps (plan.py), it does not follow from the leaves. A leaf whose
-    switch is not in the tree cannot be reached now (replan.py). `end_time` in seconds since
-    the epoch.
+    `number` is unique among the paths of a domain: meter id at the root's switch, group id at every
+    switch of the tree, lower 24 bits of the cookies of its flows. `rate_bps` 0 means best effort:
+    no guarantee, no meter, the lowest queue. `hops` is the tree, parents before children; it is
+    state: it changes by steps (plan.py), and does not follow from the leaves. A leaf whose switch
+    is not in the tree cannot be reached now (replan.py). `end_time` in seconds since the epoch.
 
     With `channels`, a frame to one of those groups reaches the leaves among `members` alone; all
     other frames reach every leaf. `members` is state too.
@@ -239,7 +238,8 @@ def trimmed(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """Return both without the objects that they share at their beginning and end.
 
-    What differs is in what is left. Runs no bytecode per item, as paths differ in few of many.
+    The differences are in what is left. Runs no bytecode per item, as paths differ in few items of
+    many.
     """
     shared = min(len(old), len(new))
     head = next(compress(count(), map(is_not, old, new)), shared)

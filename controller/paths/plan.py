@@ -3,7 +3,7 @@
 
 A step is tried on the reservations and leaves them as they were; `Step.apply` writes it. All
 switches of one phase confirm before the next phase begins. A branch is installed before the switch
-where it leaves the tree sends anything into it, and that switch stops before the branch goes; so
+where it leaves the tree sends anything into it, and it is removed after that switch has stopped. So
 other leaves lose no frame and get none twice, wherever a step stops.
 """
 
@@ -426,7 +426,7 @@ def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
 
 
 def delete_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
-    """Plan the end of a path: first nothing enters, then the rest goes.
+    """Plan the end of a path: first frames stop entering, then the rest is removed.
 
     The number and the VLAN ids stay taken until `reservations.release_number`.
     """
@@ -482,8 +482,8 @@ def set_channels(
     path: MultipointPath,
     wanted: Mapping[EndpointKey, frozenset[int]],
 ) -> Step:
-    """Plan that leaves have joined these channels, counted from 0, and no others; leaves that are
-    not in `wanted` stay as they are.
+    """Plan that leaves get these channels, counted from 0, and no others. Leaves that are not in
+    `wanted` stay as they are.
 
     Raises KeyError if there is no such leaf, InvalidChannels.
     """
@@ -509,7 +509,7 @@ def set_channels(
     return Step(what, path, new, draft.phases(), ledger, reservations.version)
 
 
-# -- inside
+# -- internals
 
 
 def current(reservations: Reservations, path: MultipointPath) -> MultipointPath:

@@ -6,9 +6,8 @@ Pure, except `QueueKeeper`, which hands differences to a driver.
 Every port whose link has a rate gets HTB: a class for each path that has a guarantee there, with
 the path's rate, a small one for LLDP, and a default class with what is left for everything else.
 All may borrow up to the link's rate; guaranteed classes borrow first. The meter at the path's
-ingress keeps the path from being more than its rate, so that borrowing never starves the default
-class. Drivers: `queue_ovsdb.py` (QoS records, set_queue) and `queue_tc.py` (classes chosen by VLAN
-id).
+ingress keeps the path within its rate, so that borrowing never starves the default class. Drivers:
+`queue_ovsdb.py` (QoS records, set_queue) and `queue_tc.py` (classes chosen by VLAN id).
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ QUEUE_MAX = LLDP_QUEUE - 1  # of a path
 # Probes that show whether a link is alive must not drown in a flood, else it looks dead. They take
 # about 6 kbit/s.
 LLDP_BPS = 64_000
-BURST_S: Final = 0.002  # what a late timer may catch up
+BURST_S: Final = 0.002  # how much a late timer may catch up on
 
 
 class QueueError(Exception):
@@ -63,9 +62,9 @@ class PortQueues:
 
     @property
     def default_bps(self) -> int:
-        """Return what no path has.
+        """Return the rate that no path has.
 
-        If all is guaranteed, that is a frame a second: a guarantee comes first.
+        If all is guaranteed, that is a frame a second: guarantees come first.
         """
         free_bps = self.rate_bps - LLDP_BPS - sum(c.rate_bps for c in self.classes)
         return max(free_bps, LEAST_DEFAULT_BPS)

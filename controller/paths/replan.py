@@ -2,9 +2,9 @@
 """Plans for links and switches that went down or came back. Pure.
 
 Only leaves behind something that is down move; leaves that could not be reached join if they can
-now. A leaf that cannot stays a leaf of the path (`multipoint_path.unreached`). The rest of a broken
-branch gets no frames before its successor does; the successor has other VLAN ids, so frames of the
-old and of the new tree never mix.
+now. A leaf that cannot stays a leaf of the path (`multipoint_path.unreached`). What is left of a
+broken branch stops getting frames before its successor gets any. The successor has other VLAN ids,
+so frames of the old and new trees never mix.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _attach(
 def _feed_channels(
     draft: Draft, left: Mapping[str, list[Entry]], now: Mapping[str, list[Entry]]
 ) -> None:
-    """Where channels went on all the time they change with what feeds the new branches."""
+    """Where channels never stopped, they change together with what feeds the new branches."""
     for switch, entries in now.items():
         phase = _FEED if switch in left else _BREAK
         draft.remove(phase, switch, left.get(switch, ()))

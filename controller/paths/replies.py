@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of OpenFlow 1.3 messages that switches send -> values. Pure; the sender may be hostile.
 
-The framework's parser loops forever on a multipart entry of length 0 and costs five times as
-much, so multipart replies and packet-ins are decoded here; of the few other messages `check`
-vets the structure before the framework sees them. Layouts: OpenFlow 1.3.5, section 7.
+The framework's parser loops forever on a multipart entry of length 0 and costs five times as much,
+so multipart replies and packet-ins are decoded here; `check` vets the structure of the few other
+messages before the framework sees them. Layouts: OpenFlow 1.3.5, section 7.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Tree:
     def __init__(self, path: MultipointPath) -> None:
         self.path: dict[str, MultipointPath] = {
             "": path
-        }  # one value, so that it can be written as others
+        }  # one value, so that the ledger writes it like others
         self.into: dict[str, TreeHop] = {}  # switch -> the hop that leads to it
         self.branches: dict[str, tuple[Bucket, ...]] = {path.root.switch: ()}  # by Bucket.order
         self.leaves: dict[EndpointKey, Endpoint] = {}
@@ -488,7 +488,7 @@ class Reservations:
         elif old:
             ledger.drop(tree.channels, key)
 
-    # -- inside
+    # -- internals
 
     def _feed(self, ledger: Ledger, tree: Tree, leaf: Endpoint, channel: int) -> None:
         for switch, way in tree.ways(self.core, leaf):

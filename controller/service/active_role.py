@@ -4,7 +4,8 @@
 The active controller renews the lease; another one takes it when it has expired, with the next
 generation. Switches get the generation with the MASTER role (OpenFlow 1.3.5, 6.3.6), the store
 compares it in each of its transactions: a controller that was stopped and resumes changes neither.
-Time is the epoch's; a clock that jumps may cause a change of the active one, never two.
+Time is the epoch's; a clock that jumps may change which controller is active, but never makes two
+active.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class LeaseTable:
             if old is not None and old.expires > now:
                 self._connection.execute("ROLLBACK")
                 return None
-            # Switches remember the greatest they saw, also when the store is a new one.
+            # Switches remember the greatest they saw, even when the store is new.
             generation = max(int(now * 1000), 0 if old is None else old.generation + 1)
             lease = Lease(holder, address, now + duration_s, generation)
             self._connection.execute(

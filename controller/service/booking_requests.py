@@ -19,8 +19,8 @@ from controller.service.views import PathWish
 
 LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
 KIND = "booking"  # of the store's documents
-MOST_BOOKINGS = 1000  # of a domain: each is looked at when another one is planned
-MOST_OF_A_WORKGROUP = 100  # of these: so none takes the others' places, nor those at other domains
+MOST_BOOKINGS = 1000  # of a domain: planning looks at each of them
+MOST_OF_A_WORKGROUP = 100  # of these, so that no workgroup takes all places, here or elsewhere
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class BookingRequests:
             self._calendar.put(Booking(path, raw["start_time"], raw["end_time"]))
 
     def all(self) -> list[Booking]:
-        """Return all bookings, by their begin."""
+        """Return all bookings, ordered by start."""
         with self._state.lock:
             return list(self._calendar)
 
@@ -84,7 +84,7 @@ class BookingRequests:
             self._check_room(wish.workgroup, most)
             path = replace(state.new_path(wish), leaves=wish.leaves)
             live = [*state.paths.values(), *(h.new for h in state.holds.open() if h.new)]
-            named = {path.name: path for path in live}  # a hold's is the larger one
+            named = {path.name: path for path in live}  # of two, the hold's is larger
             try:
                 booking = self._calendar.plan(path, start_s, end_s, named.values(), state.down)
             except PlanError as error:
@@ -212,7 +212,7 @@ def check_same(known: Booking, wish: PathWish, start_s: float) -> None:
 
 
 def unknown_reservation(name: str) -> ServiceError:
-    """Return the error 404 of a name that nothing is reserved for."""
+    """Return the error 404 for a name without a reservation."""
     detail = f"nothing is reserved for path '{name}'"
     return ServiceError(404, "unknown-reservation", "Unknown reservation", detail)
 

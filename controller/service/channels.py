@@ -34,13 +34,14 @@ QUERIER_MAC: Final = "02:44:50:00:00:00"  # locally administered
 
 Channels = Mapping[EndpointKey, frozenset[int]]
 Post = Callable[[str, Sequence[Message]], None]
-# Tells the domain that a path's frames come from what has been joined here; whether it knows now.
+# Tells the domain that sends a path's frames what has been joined here; returns whether it knows
+# now.
 Tell = Callable[[str, Endpoint, frozenset[int]], bool]
 Submit = Callable[[Callable[[], None]], object]
 
 
 class Paths(Protocol):
-    """What this needs of the path service."""
+    """What this needs from the path service."""
 
     core: Core
     events: EventLog
@@ -125,7 +126,7 @@ class ChannelKeeper:
     # -- the thread
 
     def run(self) -> None:
-        """Work without end."""
+        """Work forever."""
         while True:
             try:
                 self.wait(time.monotonic())

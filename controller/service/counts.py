@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a path carried, from the switches' counters: what entered, what edges and leaves got. Pure.
+"""What a path carried, from the switches' counters: what entered, and what edges and leaves
+received. Pure.
 
-Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch
-restarts a group's counters whenever the group is changed (Open vSwitch does), that is when a
-branch at that switch comes or goes; `Ledger` adds up over that, but what was counted between the
-readings before and after the change may not be in its sums. So totals are "at least"; what is
-missing at a leaf is counted exactly, but only since the counters that it is worked out from began
-(`since`).
+Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch may
+restart a group's counters whenever the group changes (Open vSwitch does), that is, when a branch at
+that switch comes or goes. `Ledger` adds up across restarts, but its sums may miss what was counted
+between the readings before and after the change. So totals are "at least". The frames missing at a
+leaf are exact, but only since its counters began (`since`).
 
 A frame of a channel counts at each place with the path's other multicast, and for itself
 (`ChannelCounts`). Only for other multicast does it report what is missing.
 
-Counts of several switches are not read at one instant: frames on their way show as missing until
-the next reading.
+Counts of several switches are not read at one instant: frames in transit show as missing until the
+next reading.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Readings = Mapping[CounterId, Count]
 class Comparison:
     """Frames that were sent into something and that came out of it.
 
-    `since` (epoch seconds) both are counted without a break. `missing` may be below 0 by frames on
-    their way at the first reading.
+    `since` (epoch seconds) both are counted without a break. Frames in transit at the first reading
+    may make `missing` negative.
     """
 
     since: float
@@ -89,7 +89,7 @@ class EdgeCounts:
 @dataclass(frozen=True)
 class ChannelCounts:
     """Frames of a group that `entered` at the root while some leaf had joined it, and what each
-    leaf got of them; leaves that neither joined nor got any are left out."""
+    leaf received of them. Leaves that neither joined nor received any are left out."""
 
     group: str
     entered: Count
@@ -219,8 +219,8 @@ class Ledger:
         """Return the path's counts after one more reading; `now` in epoch seconds.
 
         At switches that are `regrouped` the group of the path may have changed since the last
-        reading; those that are `restarted` may have lost all counters, started over, and already
-        be further.
+        reading; those that are `restarted` may have lost all counters, and the new ones may already
+        exceed the old.
         """
         ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
         for counter, count in readings_of(core, path, stats).items():

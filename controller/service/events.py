@@ -3,7 +3,7 @@
 
 A watcher is only a position in the ring: slow watchers and many watchers cost nothing. A watcher
 that falls behind the ring, or comes with the position of an earlier process, gets `resync` first:
-what it knows may be old, so it asks for the paths again.
+what it knows may be out of date, so it asks for the paths again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from controller.service.views import HoldState, HoldView, PathWish
 from controller.switches.installer import Phase
 
 REMEMBERED_S = 3600.0
-MAX_REMEMBERED = 2000  # of a workgroup: one that asks all the time does not fill the memory
+MAX_REMEMBERED = 2000  # per workgroup, so that none exhausts the memory
 
 
 def _request(wish: PathWish) -> str:
@@ -186,7 +186,7 @@ class Holds:
         return list(self._open.values())
 
     def expired(self, now: float) -> list[Hold]:
-        """Return the open holds whose time is over."""
+        """Return the open holds that have expired."""
         return [hold for hold in self._open.values() if hold.until <= now]
 
     def forgotten(self, now: float) -> list[str]:

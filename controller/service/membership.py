@@ -2,7 +2,7 @@
 """Who has joined which channel: the querier of RFC 3376, with explicit tracking of each host. No
 I/O: reports and the time go in, queries and changes come out.
 
-Hosts of version 3 report each for itself, so an endpoint leaves a channel with its last host, at
+Each host of version 3 reports for itself, so an endpoint leaves a channel with its last host, at
 once or after `leave_latency_s`. A host of version 1 or 2 keeps quiet when it hears another one's
 report: where an endpoint may have several hosts, the others are asked before it leaves (RFC 2236,
 3). What a host may cost is bounded: records a second, hosts of an endpoint, sources of a group;
@@ -80,7 +80,7 @@ class Asking:
 
 @dataclass
 class Todo:
-    """What the caller has to do now. `changed`: endpoints whose channels are others now."""
+    """What the caller has to do now. `changed`: endpoints whose channels have changed."""
 
     queries: list[Asking] = field(default_factory=list)
     changed: set[EndpointKey] = field(default_factory=set)
@@ -139,7 +139,7 @@ class _Endpoint:
     timed: set[tuple[int, str]] = field(default_factory=set)  # have a timer for `until_s`
 
     def host(self, mac: str) -> _Host | None:
-        """Return a host, perhaps a new one instead of one that has joined nothing; None: there
+        """Return a host, perhaps a new one in the place of one that has joined nothing. None: there
         are too many."""
         known = self.hosts.get(mac)
         if known is not None:
@@ -256,7 +256,7 @@ class Membership:
         todo.changed, self._changed = self._changed, set()
         return todo
 
-    # -- inside
+    # -- internals
 
     def _time(
         self,

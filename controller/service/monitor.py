@@ -64,8 +64,8 @@ class Monitor:
             return self._reading
 
     def run(self, stop: threading.Event, period_s: float = PERIOD_S) -> None:
-        """Read until `stop`, so that at most a period is missed of counters that a change of
-        their group removes."""
+        """Read until `stop`, so that when a change of a group resets its counters, at most one
+        period is missed."""
         while not stop.wait(period_s):
             try:
                 self.read()
@@ -89,7 +89,8 @@ class Monitor:
         for (switch, number), times in changes_then.items():
             if self._changes.get((switch, number)) != times:
                 regrouped.setdefault(number, set()).add(switch)
-        # What changed while the counters were read has been read before or after: next time again.
+        # Groups that changed during the reading were read before or after the change, so the next
+        # reading counts them as changed again.
         self._changes = changes
         self._ledger.forget_others(paths)
         counts = {
@@ -103,7 +104,7 @@ class Monitor:
     def _follow_events(self) -> set[str]:
         """Return the switches that came back since the last reading.
 
-        A path that was deleted meanwhile begins at zero: it may be there again, with its number.
+        A path that was deleted meanwhile begins at zero: it may exist again, with the same number.
         """
         restarted: set[str] = set()
         while True:

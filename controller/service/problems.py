@@ -38,7 +38,7 @@ KINDS: dict[str, tuple[int, str]] = {
     "vlan-in-use": (409, "No VLAN id of a hand-off link is free on both of its sides"),
     "no-number-left": (409, "All numbers of paths are in use"),
     "endpoint-in-use": (409, "Another path uses the endpoint"),
-    "invalid": (422, "Not what the schema says"),
+    "invalid": (422, "The request does not match the schema"),
     "invalid-endpoint": (422, "No such switch or access port"),
     "unreachable": (422, "No route to the endpoint"),
     "too-many-requests": (429, "Too many requests; Retry-After says when to ask again"),
@@ -93,7 +93,7 @@ _PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
 
 
 def of_plan_error(error: PlanError) -> ServiceError:
-    """Return the problem that a plan error is to the caller."""
+    """Return the problem that tells the caller of a plan error."""
     for kind_of_error, status, kind, title in _PLAN_ERRORS:
         if isinstance(error, kind_of_error):
             problem = ServiceError(status, kind, title, str(error))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service: which paths exist, who waits for what, what happens when something fails.
+"""The path service: which paths exist, who waits for what, and what happens when something fails.
 
 No framework, no socket: messages leave through the injected `apply`, what switches hold comes
 through `read`. Requests are idempotent. A change is planned under a lock (never while a switch is
@@ -385,7 +385,7 @@ class PathService:
     # -- reservations for a later time
 
     def bookings(self) -> list[Booking]:
-        """Return what is reserved for later, by its begin."""
+        """Return what is reserved for later, ordered by start."""
         return self._bookings.all()
 
     def booking(self, name: str) -> Booking:

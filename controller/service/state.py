@@ -157,7 +157,7 @@ class PathState:
         )
 
     def check_end_time(self, end_time: float | None) -> None:
-        """Raise ServiceError 422 if the end time is over."""
+        """Raise ServiceError 422 if the end time has passed."""
         if end_time is not None and end_time <= self.clock():
             raise ServiceError(
                 422,

@@ -118,8 +118,9 @@ class Loaded:
 
 
 def bound_log(connection: sqlite3.Connection) -> None:
-    """Let the write-ahead log go back into the file once it has LOG_PAGES, not SQLite's 1000: a
-    file of a few pages would have a log a hundred times as large. Raises sqlite3.Error."""
+    """Checkpoint the write-ahead log into the file once it has LOG_PAGES, not SQLite's 1000:
+    otherwise a file of a few pages would have a log a hundred times as large. Raises
+    sqlite3.Error."""
     connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}")
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workgroups: who asks, and which VLANs they may use on which edge ports (as OESS has it).
+"""Workgroups: who asks, and which VLANs they may use on which edge ports (as in OESS).
 
 A workgroup is known by its bearer tokens, of which the file holds SHA-256 digests (or names a
 file that holds the token). A token has enough entropy for an unsalted digest: `MIN_TOKEN_CHARS`.
@@ -29,7 +29,7 @@ _DIGEST = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class WorkgroupErrors(Exception):
-    """All mistakes of a workgroups file, a line for each: `file:line: found ...; valid: ...`."""
+    """All mistakes in a workgroups file, one per line: `file:line: found ...; valid: ...`."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Workgroup:
         return f"{what}; valid: {', '.join(map(str, self.grants)) or 'no endpoint at all'}"
 
 
-# Who comes by the Unix socket, which only its owner can open, and gives no token.
+# The sender of a request without a token on the Unix socket, which only its owner can open.
 OWNER = Workgroup("owner", is_admin=True)
 
 
@@ -135,7 +135,7 @@ class Workgroups:
     def by_token(self, token: str) -> Workgroup | None:
         """Return the workgroup of a token.
 
-        Every digest is compared, whichever matches, so that the time it takes reveals nothing.
+        Every digest is compared, even after a match, so that the time reveals nothing.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found: Workgroup | None = None

@@ -9,8 +9,8 @@ os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of t
 while the controller's own threads stay real ones (nothing is monkey-patched); its queues and
 semaphores must then only be touched through `in_hub`.
 
-Two things of the framework are replaced: its listener, because connections need limits and TLS
-that works in threads, and the entry of its parser, because messages are checked before.
+Two things of the framework are replaced: its listener, because connections need limits and TLS that
+works in threads, and the entry point of its parser, because messages are checked first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from controller.switches.guard import (
 LOG = logging.getLogger(__name__)
 Handler = TypeVar("Handler", bound=Callable[..., None])
 LOOK_S = 0.2
-ECHO_INTERVAL_S, ECHO_LONGEST_S = 5.0, 15.0  # Channel ends what is silent for 20 s
+ECHO_INTERVAL_S, ECHO_LONGEST_S = 5.0, 15.0  # Channel closes connections that are silent for 20 s
 
 
 ROOT = frameworks.root_package()
@@ -295,7 +295,7 @@ def _warn(text: str, *arguments: object) -> None:
 
 @dataclass
 class _OtherApps:
-    """Whether other apps of this process get what the path service takes for itself too."""
+    """Whether other apps of this process also get what the path service takes for itself."""
 
     are_served: bool = False
 
@@ -422,8 +422,8 @@ class _Listener:
 def _ended(datapath: Datapath) -> None:
     """Wake the thread that sends.
 
-    With os-ken 4.x's native hub it waits forever for something to send, and the end of the
-    connection is not reported before.
+    With os-ken 4.x's native hub it waits forever for something to send, and until then the end of
+    the connection is not reported.
     """
     _switches.discard(datapath)
     datapath.set_state(DEAD)
@@ -431,7 +431,7 @@ def _ended(datapath: Datapath) -> None:
 
 
 def _keep_alive() -> None:
-    """Ask every switch for an echo now and then: Channel ends what is silent.
+    """Ask every switch for an echo now and then; Channel closes silent connections.
 
     (The framework would take a thread for each connection, which outlives it for a while.)
     """
@@ -485,7 +485,7 @@ def launcher_settings() -> Any:
 
 
 def threads_are_real() -> bool:
-    """Return whether threads still are threads: launchers make them green ones if not told."""
+    """Return whether threads are still threads: launchers make them green unless told not to."""
     if not IS_GREEN:
         return True
     patcher: Any = importlib.import_module("eventlet.patcher")

@@ -57,7 +57,7 @@ def mend_eventlet(root: str) -> None:
         importlib.import_module("OpenSSL.SSL")
     except ImportError:
         pass
-    except Exception:  # whatever it trips over
+    except Exception:  # whatever the reason
         for name in [n for n in sys.modules if n.partition(".")[0] == "OpenSSL"]:
             del sys.modules[name]
         sys.modules["OpenSSL"] = None  # type: ignore[assignment]

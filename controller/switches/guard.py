@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a connection from a switch (or from a stranger) may cost: decisions only, no I/O.
 
-Each message is checked before anything parses it; a malformed one ends its connection, and that
-one only. Packet-ins above a rate are dropped, other messages above a rate are waited with, so
-that TCP slows their sender down. Connections that have not said which switch they are have a time
-limit, and a table of fixed size in which a newer one displaces the oldest.
+Each message is checked before anything parses it; a malformed one ends its connection, and that one
+only. Packet-ins above a rate are dropped, other messages above a rate are delayed, so that TCP
+slows down their sender. Connections that have not said which switch they are have a time limit, and
+a table of fixed size in which a newer one displaces the oldest.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Inlet:
     def __init__(self, counts: Counts) -> None:
         self._counts = counts
         self._packet_ins = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)
-        self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # so that none costs a probe
+        self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # never at probes' cost
         self._others = Bucket(MESSAGES_PER_S, MESSAGE_BURST)
         self._first = b""
 
@@ -129,7 +129,7 @@ class Inlet:
         except replies.Malformed:
             self._counts.add("malformed_messages")
             raise
-        if kind is Type.FLOW_REMOVED:  # never asked for
+        if kind is Type.FLOW_REMOVED:  # never requested
             return Verdict(kind, False)
         if kind is Type.PACKET_IN:
             bucket = self._reports if replies.is_report(message) else self._packet_ins

@@ -6,12 +6,12 @@ A probe is overdue when it did not arrive within `grace`. Then a quick burst fol
 switches are asked whether they are awake (a barrier behind the burst): only a link that loses all
 of it between two switches that answer is down. Switches that take long to answer are busy, so they
 get twice as long again to hand in what arrived. So neither random loss nor a stalled or busy switch
-or controller takes a link down. A port that goes down does at once. A link is up again when several
-probes in a row came both ways.
+or controller takes a link down. A port that goes down takes its link down at once. A link is up
+again when several probes in a row came both ways.
 
 A hand-off link has a switch of another controller on its far side. Probes over it show each side
-how it is wired; that they stop may also mean that the other controller died, while frames go on
-flowing, so nothing but its port's state takes it down.
+how it is wired; if they stop, the other controller may have died while frames still flow, so only
+its port's state takes it down.
 """
 
 from __future__ import annotations

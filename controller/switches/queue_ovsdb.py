@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues by Open vSwitch's database, for its kernel datapath: a QoS record of type linux-htb for
-each port, a Queue record for each path, chosen by OpenFlow's set_queue.
+"""Queues through Open vSwitch's database, for its kernel datapath: a QoS record of type linux-htb
+for each port, a Queue record for each path, chosen by OpenFlow's set_queue.
 
 Queue 0 is the default, LLDP has one of its own, queue N is path N's; in the kernel they are the
 classes 1:(N+1) of an HTB whose rate is class 1:fffe. This controller's records have the interface's

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues by tc, for datapaths that know none: Open vSwitch's in userspace ignores set_queue.
+"""Queues through tc, for datapaths without queues: Open vSwitch's in userspace ignores set_queue.
 
 A port's frames leave at an interface that the option names (in an emulation: the egress of the
 link's wire).

@@ -146,8 +146,8 @@ class Switchboard(Generic[D]):
 
         Others are disconnected. `ports` says which ports are up, `certified` the names in its
         certificate: if some are switches of the domain, it can only be one of these. If that switch
-        is connected already, it is asked: the new connection takes its place if it does not answer
-        in PROOF_S, and is closed if it does.
+        is already connected, its older connection is probed: if it does not answer in PROOF_S, the
+        new connection replaces it; otherwise the new one is closed.
         """
         name = None if datapath.id is None else self._names.get(datapath.id)
         if name is None:
@@ -220,7 +220,7 @@ class Switchboard(Generic[D]):
         self._enter(name, datapath, claim.ports)
 
     def _enter(self, name: str, datapath: D, ports: Mapping[int, bool]) -> None:
-        """Begin with a connection that is a switch's."""
+        """Start to use a connection that belongs to a switch."""
         with self._lock:
             role = self._role
         if role is Role.EQUAL:
@@ -296,7 +296,7 @@ class Switchboard(Generic[D]):
             self.emit(("up", name))
 
     def error(self, datapath: D, xid: int, text: str) -> None:
-        """Note that a switch refuses a message."""
+        """Note that a switch has refused a message."""
         with self._lock:
             name = self._name_of(datapath)
             is_role = self._role_xids.pop(xid, None) is not None

@@ -211,7 +211,7 @@ def test_rate_limits() -> None:
     codes = [site["unidata"].get("/v1/health").status_code for _ in range(11)]
     assert codes == [200] * 10 + [429]
     response = site["unidata"].get("/v1/health")
-    assert_problem(response, 429, "workgroup 'unidata' sent too many requests; valid: again in 1 s")
+    assert_problem(response, 429, "workgroup 'unidata' sent too many requests; valid: retry in 1 s")
     assert response.headers["retry-after"] == "1"
     assert site["ops"].get("/v1/health").status_code == 200
     site.clock.now += 1

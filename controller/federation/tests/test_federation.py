@@ -226,9 +226,7 @@ def test_no_answer(
     a.wires[domain].fate = lambda request: fate if isinstance(request, kind) else "ok"
     problem = join(a, IN_C, 504)
     assert problem["type"] == "urn:downpour:problem:domain-timeout"
-    assert problem["detail"].startswith(
-        f"domain '{domain}' did not answer to {kind.__name__.lower()}"
-    )
+    assert problem["detail"].startswith(f"domain '{domain}' did not answer {kind.__name__.lower()}")
     assert world.entries() == before
     assert a.federation.record("P") is None
     a.wires[domain].fate = lambda _request: "ok"

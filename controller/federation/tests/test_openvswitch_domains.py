@@ -120,7 +120,7 @@ def test_a_stopped_controller_does_not_answer_in_time(bench: Bench, empty: State
             join(bench, IN_C)
         took_s = time.monotonic() - started
         assert late.value.status == 504
-        assert "domain 'c' did not answer to reserve" in str(late.value)
+        assert "domain 'c' did not answer reserve" in str(late.value)
         # A leaf for which domain c is not needed is none the worse.
         join(bench, IN_B)
         leave(bench, IN_B)
