@@ -42,16 +42,16 @@ if TYPE_CHECKING:
     from topologies.model.network import Network
     from topologies.verify.nodes import Nodes
 
-# What topologies.export knows; it is not imported for a help text.
+# The formats of topologies.export, which a help text need not import.
 EXPORT_FORMATS = ("json", "dot", "graphml", "mininet", "containerlab", "containerlab-script")
 
 app = group("Bring emulated networks up and look at them.")
-topology = group("Check topology files and show the networks that they make.")
+topology = group("Check topology files and show the networks that they describe.")
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from common.shell import NetworkError, UnknownNameError
     from topologies.model.load import TopologyErrors
 
@@ -85,7 +85,7 @@ def _bundled() -> list[str]:
 
 @dataclass(kw_only=True)
 class TopologyOptions:
-    """Which network, and with which parameters."""
+    """The network, and its parameters."""
 
     topology: Annotated[
         str,
@@ -104,7 +104,8 @@ class TopologyOptions:
 
 
 def parameters(receivers: int | None, assignments: Sequence[str]) -> dict[str, int | str]:
-    """Return the topology's parameters of a command line. Failure for one without a value."""
+    """Return the topology's parameters on a command line. Raises Failure for one without a
+    value."""
     found: dict[str, int | str] = {}
     for text in assignments:
         name, equals, value = text.partition("=")
@@ -182,8 +183,8 @@ def up_command(options: UpOptions) -> int:
 
 
 def _foreign_controller(options: UpOptions) -> ControllerAddress | None:
-    """Return the address that `--controller` names. Failure for another text, and with what needs
-    the path service."""
+    """Return the address that `--controller` names. Raises Failure for any other text, and for
+    options that need the path service."""
     from topologies.emulate.foreign_controller import ControllerAddress
 
     if options.controller is None:
@@ -198,7 +199,7 @@ def _foreign_controller(options: UpOptions) -> ControllerAddress | None:
 
 
 def _same_network(network: Network) -> str | None:
-    """Return this checkout's network that is up, if it is this one."""
+    """Return this checkout's running network if it is the same one."""
     from topologies.emulate import up_down
 
     running = up_down.own_networks()
@@ -336,17 +337,17 @@ def multicast_command(options: MulticastOptions) -> int:
     network, sockets = _running(run_id)
     if options.delete:
         changed = multicast.remove(network, sockets, multicast.NAME)
-        print(f"path {multicast.NAME}: {'deleted' if changed else 'was not there'}")
+        print(f"path {multicast.NAME}: {'deleted' if changed else 'did not exist'}")
         return EXIT_OK
     changed = multicast.ensure(network, sockets, multicast.NAME, rate_bps)
     sites = len({host.site for host in network.subscribers})
-    done = "made" if changed else "was there"
+    done = "made" if changed else "existed already"
     print(f"path {multicast.NAME}: {rate_bps / 1e6:g} Mbit/s to {counted(sites, 'site')}: {done}")
     return EXIT_OK
 
 
 def _running(run_id: str) -> tuple[Network, dict[str, Path]]:
-    """A network that is up, and the sockets of its controllers."""
+    """A running network, and the sockets of its controllers."""
     from topologies.emulate import up_down
     from topologies.emulate.emulation_state import controllers_of
 
@@ -358,7 +359,7 @@ def _running(run_id: str) -> tuple[Network, dict[str, Path]]:
 
 @dataclass(kw_only=True)
 class VerifyNetworkOptions:
-    """How a network is measured."""
+    """How to measure a network."""
 
     rate: Annotated[
         str, typer.Option(metavar="RATE", help="Rate of the measured path, e.g. 20Mbps.")
@@ -369,7 +370,8 @@ class VerifyNetworkOptions:
 
 
 def verify_network(name: str | None, options: VerifyNetworkOptions) -> int:
-    """Measure a network: the one that is up, or the topology `name` for as long as that takes."""
+    """Measure a network: the one that is up, or the topology `name`, brought up for the
+    measurement."""
     from topologies.emulate import lifecycle, up_down
     from topologies.emulate.emulation import open_emulation
     from topologies.model.load import find, load
@@ -509,7 +511,7 @@ def purge_command(options: PurgeOptions) -> int:
 # -- files ----------------------------------------------------------------------------------------
 @dataclass(kw_only=True)
 class ValidateOptions:
-    """Of `topology validate`."""
+    """The options of `topology validate`."""
 
     files: Annotated[
         list[str], typer.Argument(metavar="TOPOLOGY...", help="Bundled names, or .yaml files.")
@@ -539,7 +541,7 @@ def validate_command(options: ValidateOptions) -> int:
 
 @dataclass(kw_only=True)
 class ShowOptions(TopologyOptions):
-    """Of `topology show`."""
+    """The options of `topology show`."""
 
     picture: Annotated[
         Path | None,
@@ -549,7 +551,7 @@ class ShowOptions(TopologyOptions):
 
 @command(topology, "show", told=told)
 def show_command(options: ShowOptions) -> int:
-    """Show the network that a topology makes, as tables or as a picture."""
+    """Show the network that a topology describes, as tables or as a picture."""
     if options.picture is not None:
         return _draw(options, options.picture)
     from topologies.model.describe import describe
@@ -573,7 +575,7 @@ def _draw(options: TopologyOptions, file: Path) -> int:
 
 @dataclass(kw_only=True)
 class ExportOptions(TopologyOptions):
-    """Of `topology export`."""
+    """The options of `topology export`."""
 
     to: Annotated[
         str,
@@ -583,7 +585,7 @@ class ExportOptions(TopologyOptions):
 
 @command(topology, "export", told=told)
 def export_command(options: ExportOptions) -> int:
-    """Print the network that a topology makes, for other programs."""
+    """Print the network that a topology describes, for other programs."""
     from topologies.export import FORMATS
 
     if options.to not in FORMATS:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bundled topologies for Mininet's own program, `mn`: its option --custom reads this file.
+"""Offer the bundled topologies to Mininet's own program, `mn`, whose option --custom reads this
+file.
 
     sudo mn --custom topologies/mn.py --topo geni5,receivers=4 --switch ovsbr,stp=1
 
 `--topo downpour,FILE.yaml` takes a topology file. Names, ports, datapath ids, addresses and the
-routed control network are as `downpour up` makes them. Rates, delays and losses are parameters of
-the links: `--link tc` sets them where the kernel has netem, other kinds of link ignore them. VLAN
-segments are not installed: the switches do what --switch and --controller say.
+routed control network are those of `downpour up`. Rates, delays and losses are parameters of the
+links: `--link tc` sets them where the kernel has netem, other kinds of link ignore them. VLAN
+segments are not installed: --switch and --controller decide what the switches do.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Mininet reads this file without saying where it is, and with the system's Python.
+# Mininet reads this file with the system's Python, and does not say where it is.
 _HERE = Path(inspect.currentframe().f_code.co_filename).resolve()  # type: ignore[union-attr]
 for _place in (_HERE.parent.parent, *_HERE.parent.parent.glob(".venv/lib/python3*/site-packages")):
     if str(_place) not in sys.path:
@@ -79,7 +80,8 @@ def _address(host: Host) -> str:
 
 
 def _options(link: Link, addresses: dict[str, str]) -> dict[str, object]:
-    """What Mininet's addLink takes: `params1` is about the first end and what leaves there."""
+    """Return the arguments of Mininet's addLink. `params1` describes the first end and what leaves
+    there."""
     from topologies.export.mininet_script import shaping
 
     options: dict[str, object] = {}
@@ -100,5 +102,5 @@ def _bundled() -> list[str]:
     return sorted(path.stem for path in _HERE.parent.glob("*.yaml"))
 
 
-# What mn looks for: name -> what makes the Topo of the words behind the name.
+# What mn looks for: by name, the function that makes the Topo from the words after the name.
 topos = {name: partial(DownpourTopo, name) for name in _bundled()} | {"downpour": DownpourTopo}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mininet's prompt on a running network. It replaces or refuses commands that would kill by name,
-or change what the run's own process manages."""
+"""Open Mininet's prompt on a running network. It replaces or refuses commands that would kill by
+name or change what the run's own process manages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from topologies.verify import iperf3
 from topologies.verify.nodes import Nodes, nodes_of
 
 UDP_MBPS = 10.0
-PATH_SUFFIX = ".path"  # of a host's name: its address on the path service
+PATH_SUFFIX = ".path"  # suffix of a host's name: its address on the path service
 
 
 class Prompt(CLI):  # type: ignore[misc]
@@ -78,7 +78,7 @@ class Prompt(CLI):  # type: ignore[misc]
         )
 
     def do_switch(self, _line: str) -> None:
-        """Not here: the network's own process holds the switches."""
+        """Refuse: the network's own process holds the switches."""
         self._say("found switch; valid: link NODE NODE up|down")
 
     def default(self, line: str) -> None:
@@ -99,7 +99,7 @@ class Prompt(CLI):  # type: ignore[misc]
 
 
 def prompt(run_id: str) -> None:
-    """Open the prompt on a network that is up, until `exit`. NetworkError."""
+    """Open the prompt on a network that is up, until `exit`. Raises NetworkError."""
     if setLogLevel is None:
         raise NetworkError("found no Python package mininet; valid: apt install mininet")
     network, state = up_down.network_of(run_id), lifecycle.read_state(run_id)

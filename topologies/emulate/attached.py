@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running network as Mininet's objects in another process: for its prompt, and for scripts.
+"""Show a running network as Mininet objects in another process, for Mininet's prompt and for
+scripts.
 
-Nothing is made: nodes are shells in the namespaces that are there, interfaces are known by name.
-A host's address is that of NIC2 (the routed network, which needs no path).
+It creates nothing: nodes are shells in existing namespaces, and interfaces are known by name. A
+host's address is that of NIC2, on the routed network, which needs no path.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ class AttachedIntf(Intf):  # type: ignore[misc]
     """An interface that exists and keeps its settings."""
 
     def ifconfig(self, *arguments: str) -> str:
-        """Take the interface up or down; other changes are not ours to make."""
+        """Set the interface up or down; refuse other changes."""
         if arguments in (("up",), ("down",)):
             return str(self.node.cmd(f"ip link set dev {self.name} {arguments[0]}"))
         return ""
@@ -45,7 +46,7 @@ class AttachedLink(Link):  # type: ignore[misc]
 
     @classmethod
     def makeIntfPair(cls, *_arguments: object, **_parameters: object) -> None:  # noqa: N802
-        """Make nothing."""
+        """Create nothing."""
 
 
 class AttachedNode(Node):  # type: ignore[misc]
@@ -99,7 +100,7 @@ def attach(run_id: str, network: Network, pids: Mapping[str, int], run_pid: int)
     """Return the run's network; `run_pid`: a process of the namespace of its switches.
 
     Sets Open vSwitch's directories and the run's mark in this process's environment, which every
-    shell inherits. NetworkError without Mininet. Call `detach` at the end.
+    shell inherits. Raises NetworkError without Mininet. Call `detach` at the end.
     """
     ovs = str(marks.state_directory(run_id) / "ovs")
     variables = ("OVS_RUNDIR", "OVS_DBDIR", "OVS_LOGDIR")

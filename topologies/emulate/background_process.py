@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that holds something (a network) in the background. Its starter waits until it is
-ready: it says how far it is on a pipe, in lines of JSON, [kind, text]."""
+"""A process that holds something (a network) in the background. It reports its progress on a pipe,
+in lines of JSON, [kind, text], and its starter waits until it is ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = Callable[[str, str], None]  # kind, text
 
 
 def reporter(fd: int) -> Report:
-    """For the process itself. If the starter is gone, nothing is said."""
+    """Return what writes reports to the pipe `fd`. If the starter is gone, reports are dropped."""
 
     def report(kind: str, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -31,7 +31,8 @@ def reporter(fd: int) -> Report:
 
 
 def follow(fd: int, progress: Callable[[str], None]) -> str | None:
-    """Passes the progress on. None: ready; else why it failed ("" if it did not say)."""
+    """Pass the progress on. Return None when the process is ready, else why it failed ("" if it did
+    not say)."""
     with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
         for line in lines:
             kind, text = json.loads(line)
@@ -59,9 +60,10 @@ def start(
     cwd: Path,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Starts it in its own session; the pipe's descriptor is its last argument, and what it
-    prints goes to `log`. None: it is ready; else why it is not. Where it is not ready (failed, or
-    an exception here, Ctrl-C) `end` ends it. OSError: `log` cannot be written."""
+    """Start the process in its own session. The pipe's descriptor is its last argument, and its
+    output goes to `log`. Return None when it is ready, else why it is not. If it fails to become
+    ready (or an exception or Ctrl-C comes first), `end` ends it. Raises OSError if `log` cannot be
+    written."""
     with log.open("wb") as output:
         read_fd, write_fd = os.pipe()
         try:
@@ -89,7 +91,7 @@ def start(
         return None
     said = failure
     if not said:
-        with contextlib.suppress(FileNotFoundError):  # it has removed all that was its own
+        with contextlib.suppress(FileNotFoundError):  # it has removed everything it made
             said = log.read_text(encoding="utf-8", errors="replace")[-2000:]
     end(process)
     return said.strip() or f"its process ended without a message ({_end_of(process)})"

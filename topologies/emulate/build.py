@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes, links and switches of a network with Mininet, in this process's network namespace.
+"""Build a network's nodes, links and switches with Mininet, in this process's network namespace.
 
 Mininet makes the nodes (a namespace each), the switches and their ports; interfaces of veth links
 are made and configured in a few batches instead, because one process per small command would take
-tens of seconds with 25 hosts. Mininet's global side effects are kept off: it may not set system
-limits (`Mininet.inited`) and its clean-up (`mn -c`) is never called.
+tens of seconds with 25 hosts. Mininet's global side effects are disabled: it may not set system
+limits (`Mininet.inited`), and nothing calls its clean-up (`mn -c`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from topologies.watch.counters import Record
 
 __all__ = ["Built", "Intf", "Link", "Mininet", "Node", "build", "new_mininet"]
 
-# Mininet makes its own class that of every logger to come, and that one swallows information.
+# Mininet makes its own class the class of all later loggers, and that class drops messages.
 logging.setLoggerClass(logging.Logger)
 
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
@@ -59,7 +59,7 @@ OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
 
 
 class ReadyIntf(Intf):  # type: ignore[misc]
-    """An interface that is made and configured by our batches: Mininet only has to know it."""
+    """An interface that our batches create and configure. Mininet only has to know it."""
 
     def ifconfig(self, *_arguments: str) -> str:
         return ""
@@ -87,7 +87,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Pair:
-    """A veth pair to make: interface, MAC (None: any) and node of both ends."""
+    """A veth pair to create: interface, MAC (None: any) and node of both ends."""
 
     a: str
     a_mac: str | None
@@ -98,11 +98,11 @@ class Pair:
 
 
 def new_mininet() -> Mininet:
-    """Return an empty Mininet network without controllers. NetworkError without Mininet."""
+    """Return an empty Mininet network without controllers. Raises NetworkError without Mininet."""
     if setLogLevel is None:
         raise NetworkError("found no Python package mininet; valid: apt install mininet")
     setLogLevel("critical")
-    Mininet.inited = True  # or it would raise limits and write sysctls of the whole machine
+    Mininet.inited = True  # otherwise it would raise limits and write sysctls of the whole machine
     return Mininet(topo=None, build=False, controller=None, cleanup=False)
 
 
@@ -114,8 +114,8 @@ def build(
     built: Callable[[Built], None],
     progress: Callable[[str], None],
 ) -> Built:
-    """Make everything but shaping, flows and controllers. `built` is called as soon as there is
-    something to tear down. NetworkError if something cannot be made."""
+    """Build everything except shaping, flows and controllers. Call `built` as soon as there is
+    something to tear down. Raises NetworkError if something cannot be built."""
     if shares_nics(network) and facts.edge_tags:
         raise NetworkError(
             "lanes: found vlan on a kernel without 802.1Q; valid: nics, a kernel with the module "
@@ -166,8 +166,8 @@ def _add_nodes(
 
 @contextmanager
 def _few_descriptors(nodes: int) -> Iterator[None]:
-    """Mininet's shells are started by a program that closes every descriptor that its limit
-    allows, one system call each: often 1024, on some machines a million."""
+    """Lower the limit of descriptors. A program that closes every descriptor below the limit, one
+    system call each, starts Mininet's shells: often 1024, on some machines a million."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     in_use = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     needed = in_use + DESCRIPTORS_OF_NODE * nodes + SPARE_DESCRIPTORS
@@ -184,7 +184,7 @@ def _few_descriptors(nodes: int) -> Iterator[None]:
 def _add_links(
     network: Network, facts: KernelFacts, wire: WirePlan, mininet: Mininet
 ) -> list[Pair]:
-    """Give Mininet all links; the veth pairs to make for them."""
+    """Give Mininet all links. Return the veth pairs to create for them."""
     pairs: list[Pair] = []
     switches = {s.name for s in network.switches}
     impaired = {w.link.name: w for w in wire.links}
@@ -218,7 +218,8 @@ def _add_links(
 
 
 def pair_commands(pairs: Iterable[Pair], pids: dict[str, int]) -> str:
-    """Input of `ip -batch -`: nodes without a process (switches) are in the calling namespace."""
+    """Return the input of `ip -batch -`. Nodes without a process (switches) are in the calling
+    namespace."""
     lines = []
     for number, p in enumerate(pairs):
         a = _end(p.a, p.a_mac, pids.get(p.a_node))
@@ -248,7 +249,7 @@ def _make_pairs(pairs: list[Pair], pids: dict[str, int]) -> None:
 
 
 def restart_switch(mininet: Mininet, name: str, ovs: OpenVSwitch) -> None:
-    """Make a switch whose bridge was deleted again, with the ports it had. NetworkError if
+    """Recreate a switch whose bridge was deleted, with the ports it had. Raises NetworkError if
     that fails."""
     switch = mininet[name]
     switch.commands, switch.batch = [], True
@@ -267,8 +268,8 @@ def _start_switches(switches: list[OVSSwitch], ovs: OpenVSwitch) -> None:
 
 
 def check_ports(network: Network, *, without: Iterable[str] = ()) -> None:
-    """OpenFlow port numbers must be the network's: flows and the controller rely on them. Links
-    `without` are not looked at. NetworkError."""
+    """Check that OpenFlow port numbers are the network's: flows and the controller rely on them.
+    Links in `without` are not checked. Raises NetworkError."""
     text = check(["ovs-vsctl", "--format=json", "--columns=name,ofport,error", "list", "Interface"])
     found = {row[0]: (row[1], row[2]) for row in json.loads(text)["data"]}
     switches = {s.name for s in network.switches}
@@ -295,14 +296,14 @@ _SEPARATOR = "----"
 
 
 def nic1_interface(network: Network, host: Host, facts: KernelFacts, lane: int = 1) -> str:
-    """The interface with the path's address: an 802.1Q sub-interface where hosts tag."""
+    """Return the interface with the path's address: an 802.1Q sub-interface where hosts tag."""
     if facts.edge_tags:
         return host.path_nic(lane).interface
     return f"vlan{network.segment_of(host.name, lane).vlan}"
 
 
 def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
-    """Shell script that configures a host inside its namespace and prints what it then has."""
+    """Return a shell script that configures a host inside its namespace and prints the result."""
     ip, routes = ["link set dev lo up"], []
     interfaces = list(dict.fromkeys(nic.interface for nic in (host.nic1, host.nic2, *host.lanes)))
     ip += [f"link set dev {interface} gso_max_segs 1 up" for interface in interfaces]
@@ -322,7 +323,7 @@ def host_script(network: Network, host: Host, facts: KernelFacts) -> str:
 
 
 def router_script(interfaces: list[tuple[str, str]]) -> str:
-    """The same for a router: (interface, address/prefix)."""
+    """Return the same for a router: (interface, address/prefix)."""
     ip = ["link set dev lo up"]
     for interface, address in interfaces:
         ip.append(f"link set dev {interface} gso_max_segs 1 up")
@@ -356,8 +357,8 @@ def _node_script(ip: list[str], interfaces: list[str], more: list[str]) -> str:
 
 @dataclass(frozen=True)
 class NodeReadback:
-    """What a node printed: interface -> details of `ip -d address`, sysctls, interface ->
-    offloads that are on."""
+    """What a node printed: details of `ip -d address` by interface, sysctls, and the offloads that
+    are on by interface."""
 
     interfaces: dict[str, Record]
     ip_forward: bool
@@ -384,7 +385,8 @@ def parse_node_readback(text: str) -> NodeReadback:
 
 
 def node_problems(node: str, found: NodeReadback, expected: dict[str, str]) -> list[str]:
-    """What is not as asked; `expected`: interface -> address/prefix ('' for none of its own)."""
+    """Return what is not as asked. `expected`: interface -> address/prefix ('' for none of its
+    own)."""
     problems = []
     for name, address in expected.items():
         interface = found.interfaces.get(name)

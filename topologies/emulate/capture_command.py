@@ -31,7 +31,8 @@ def capture(
     snap_bytes: int,
     say: Callable[[str], None],
 ) -> Captured:
-    """Until `seconds` have passed, Ctrl-C, SIGTERM, or the network's end. NetworkError."""
+    """Capture until `seconds` have passed, Ctrl-C, SIGTERM, or the network's end. Raises
+    NetworkError."""
     lifecycle.require_root()
     candidates = up_down.own_networks() if run_id is None else [run_id]
     network = up_down.network_of(candidates[0]) if candidates else None
@@ -48,7 +49,7 @@ def capture(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # With the run's mark it ends with the network, whatever ends that.
+            # The run's mark makes it end with the network, however the network ends.
             env={**os.environ, "LC_ALL": "C", marks.MARK: chosen},
             start_new_session=True,
         )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs run in a network's nodes, and what share of the processors they may have."""
+"""List the programs that run in a network's nodes, and the share of the processors that they may
+have."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from typing import Final
 
 from common.files import contents
 
-# Programs that only look at a network, what starts them, and those that come to an end in a run.
+# Programs that only look at a network, the programs that start them, and programs that end during a
+# run.
 PASSING: Final = frozenset(
     {
         *("tc", "ip", "ps", "ping", "iptables", "iptables-save", "iptables-restore", "ethtool"),
@@ -74,7 +76,7 @@ def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
 
 
 def _name(pid: int, proc: Path) -> str:
-    """A program's name, and whether another's functions come before the system's."""
+    """Return a program's name, and whether another library's functions come before the system's."""
     name = contents(proc / f"{pid}/comm").strip()
     variables = contents(proc / f"{pid}/environ").split("\0")
     preloaded = any(v.startswith("LD_PRELOAD=") and len(v) > 11 for v in variables)
@@ -82,13 +84,13 @@ def _name(pid: int, proc: Path) -> str:
 
 
 def _own_clock(pid: int, proc: Path) -> bool:
-    """Whether a process counts time from another beginning than this one."""
+    """Return whether a process's clock starts at another time than this one's."""
     places = [proc / f"{pid}/ns/time", Path("/proc/self/ns/time")]
     return all(p.exists() for p in places) and len({p.stat().st_ino for p in places}) > 1
 
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
-    """Return what decides on a process's share of the processors. OSError if it is gone."""
+    """Return what decides a process's share of the processors. Raises OSError if it is gone."""
     fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
     groups = contents(proc / f"{pid}/cgroup").split()
@@ -104,8 +106,8 @@ def _shares_processors(line: str) -> bool:
 
 
 def summary(found: list[Program]) -> dict[str, str]:
-    """Return by "<node> programs" and "<node> scheduling" what runs there and how; passing programs
-    are left out."""
+    """Return by "<node> programs" and "<node> scheduling" what runs there and how. Short-lived
+    programs are left out."""
     lasting = [p for p in found if p.name not in PASSING]
     texts = {}
     for node in dict.fromkeys(p.node for p in lasting):
@@ -119,8 +121,7 @@ def summary(found: list[Program]) -> dict[str, str]:
 
 
 def throttled() -> int:
-    """Return how often the control group of this process was kept from the processors because its
-    quota was used up."""
+    """Return how often this process's control group was throttled because its quota was used up."""
     total = 0
     for line in Path("/proc/self/cgroup").read_text().split():
         if not _shares_processors(line):

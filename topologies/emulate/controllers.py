@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The controllers of a network, one of each controller domain, and their standbys, or one that is
-not ours: starts them, and tells the domain's switches where they listen."""
+"""Start a network's controllers and tell the switches where they listen: one for each controller
+domain, with its standby, or one controller that is not ours for all."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Controllers"]
 OPENFLOW_PORT = 6653
 STANDBY_PORT_OFFSET = 500
 LONGEST_LIVENESS_MS = 60_000.0
-PROBE_S = 10.0  # of a controller that says nothing
+PROBE_S = 10.0  # until a silent controller counts as dead
 
 
 class Controllers:
@@ -48,11 +48,11 @@ class Controllers:
             self.foreign = ForeignController(foreign, OPENFLOW_PORT, state_dir)
 
     def all(self) -> list[Controller]:
-        """With the standbys."""
+        """Return all controllers, the standbys included."""
         return [*self.each, *self._standbys.values()]
 
     def of(self, domain: str) -> Controller:
-        """The domain's first. NetworkError."""
+        """Return the domain's first controller. Raises NetworkError."""
         for controller in self.each:
             if controller.domain == domain:
                 return controller
@@ -60,7 +60,7 @@ class Controllers:
         raise NetworkError(f"found controller domain '{domain}'; valid: {valid}")
 
     def start(self) -> None:
-        """Before there is a switch."""
+        """Start the controllers, before there is a switch."""
         self._network_file.write_text(self._network.to_json(), encoding="utf-8")
         domains = [
             d.name
@@ -77,7 +77,7 @@ class Controllers:
             self.foreign.start()
 
     def connect(self) -> None:
-        """Returns when every switch is connected to its controller. NetworkError."""
+        """Wait until every switch is connected to its controller. Raises NetworkError."""
         for controller in self.each:
             controller.wait_listening()
         self.tell_switches([s.name for s in self._network.switches])
@@ -87,8 +87,9 @@ class Controllers:
             self.foreign.wait_connected(self._controlled())
 
     def start_again(self, domain: str, *, without: Collection[str] = ()) -> None:
-        """After its end, with the store it had; returns when the domain's switches (`without` those
-        that are off) are connected and hold what they should. NetworkError."""
+        """Start the domain's controller again after its end, with the store it had. Return when the
+        domain's switches (`without` those that are off) are connected and hold what they should.
+        Raises NetworkError."""
         controller = self.of(domain)
         if controller.alive:
             raise NetworkError(f"the controller of {domain} is already running")
@@ -97,8 +98,8 @@ class Controllers:
         controller.wait_connected(self._switches_of(domain) - set(without))
 
     def start_standby(self, domain: str, *, without: Collection[str] = ()) -> Path:
-        """A second controller of the domain on the same store, to which its switches also
-        connect. Returns its northbound socket. NetworkError."""
+        """Start a second controller of the domain on the same store; its switches also connect to
+        it. Return its northbound socket. Raises NetworkError."""
         first = self.of(domain)
         if not self._lease_s:
             raise NetworkError(f"{domain}: no standby without a lease (open_emulation: lease_s)")
@@ -115,7 +116,7 @@ class Controllers:
         return standby.socket
 
     def tell_switches(self, switches: Sequence[str]) -> None:
-        """Where the controllers of their domain listen. NetworkError."""
+        """Tell switches where the controllers of their domain listen. Raises NetworkError."""
         argv = ["ovs-vsctl"]
         probe_ms = min(LONGEST_LIVENESS_MS, 1000 * looking.every_s(PROBE_S))
         for switch in self._network.switches:
@@ -134,7 +135,7 @@ class Controllers:
             check(argv)
 
     def tell_to_stop(self) -> None:
-        """Ask all to end; does not wait."""
+        """Ask all to end; do not wait."""
         for controller in self._ends():
             controller.tell_to_stop()
 
@@ -151,7 +152,7 @@ class Controllers:
         return self._state_dir / "network.json"
 
     def _controlled(self) -> set[str]:
-        """The switches of all controller domains."""
+        """Return the switches of all controller domains."""
         domains = {
             d.name for d in self._network.domains if d.controlled_by is ControlledBy.CONTROLLER
         }
@@ -161,7 +162,7 @@ class Controllers:
         return {s.name for s in self._network.switches if s.domain == domain}
 
     def _options(self, domain: str, domains: Sequence[str]) -> list[str]:
-        """The controllers of the other domains where there are any, a queue driver."""
+        """Return options for the controllers of other domains, if any, and for a queue driver."""
         options: list[str] = []
         others = [other for other in domains if other != domain]
         if others:
@@ -179,7 +180,7 @@ class Controllers:
         return options
 
     def _peer_sockets(self, domain: str) -> str:
-        """A YAML list: the first controller's socket, then where a standby's would be."""
+        """Return a YAML list: the first controller's socket, then where a standby's would be."""
         roles = ("", "standby")
         sockets = (make_controller(domain, 0, self._state_dir, role=role).socket for role in roles)
         return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"

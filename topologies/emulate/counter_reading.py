@@ -22,8 +22,8 @@ OFCTL_QUESTIONS = ("meter-stats", "dump-group-stats", "dump-ports")
 def read_counters(
     network: Network, pids: Mapping[str, int], relay: Relay | None, datapath_pid: int | None
 ) -> Counters:
-    """All counters now. `datapath_pid`: of Open vSwitch if it forwards in userspace. The caller is
-    in the run's namespace. NetworkError."""
+    """Return all counters now. `datapath_pid`: of Open vSwitch if it forwards in userspace. The
+    caller is in the run's namespace. Raises NetworkError."""
     result: Counters = {"time": time.time()}
     if relay is not None:
         relay.ask_report()
@@ -54,7 +54,7 @@ def read_counters(
 
 
 def switch_of_interface(network: Network) -> dict[str, str]:
-    """Interface of a switch's port -> the switch."""
+    """Return the switch by the interface of each of its ports."""
     switches = {s.name for s in network.switches}
     return {
         port.interface: port.node
@@ -132,7 +132,7 @@ def _switch_ports(network: Network, text: Mapping[str, str]) -> dict[str, counte
 
 
 def _socket_drops(switch_of: Mapping[str, str], datapath_pid: int | None) -> dict[str, int]:
-    """Switch port -> frames lost before the userspace datapath read them."""
+    """Return by switch port the frames lost before the userspace datapath read them."""
     if datapath_pid is None:
         return {}
     lost = packet_sockets.drops(datapath_pid)

@@ -2,8 +2,8 @@
 """Circuit TCP in a run: how it gets into the kernel, and the hosts that use it.
 
 The kernel's list of congestion controls is the one thing that all namespaces share, so each run
-registers its own under its own name: `ctcp_name`. A kernel that has it built in (the guest's
-in virtual time, where no other run is) is only told the window.
+registers its own under its own name: `ctcp_name`. If the kernel has it built in (as the guest in
+virtual time, where no other run exists), only the window is set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from topologies.emulate import marks
 BTF = Path("/sys/kernel/btf/vmlinux")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 BUILT_IN = "ctcp"
-WINDOW = Path("/sys/module/tcp_ctcp/parameters/cwnd")  # of new connections, only where built in
+WINDOW = Path("/sys/module/tcp_ctcp/parameters/cwnd")  # new connections'; where it is built in
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 3.0
 # Room for a window in flight and as much out of order, at the kernel's cost of a segment (2.3 kB
@@ -48,19 +48,20 @@ def object_file() -> Path:
 
 
 def ctcp_name(run_id: str) -> str:
-    """The run's congestion control: "ctcp_" and 10 hexadecimal digits (15 is the most)."""
+    """Return the name of the run's congestion control: "ctcp_" and 10 hexadecimal digits (the
+    kernel allows 15 characters)."""
     return f"ctcp_{hashlib.sha256(run_id.encode()).hexdigest()[:10]}"
 
 
 def is_built_in() -> bool:
-    """The running kernel has ctcp without a loader."""
+    """Return whether the running kernel has ctcp without a loader."""
     with contextlib.suppress(OSError):
         return WINDOW.exists() and BUILT_IN in AVAILABLE.read_text(encoding="utf-8").split()
     return False
 
 
 def what_is_missing() -> str:
-    """Why ctcp cannot be tried on this machine, "" if it can."""
+    """Return why ctcp cannot be tried on this machine; "" if it can."""
     if is_built_in():
         return ""
     if not BTF.exists():
@@ -72,7 +73,7 @@ def what_is_missing() -> str:
 
 
 def registered(text: str | None = None) -> frozenset[str]:
-    """The runs' congestion controls in `text` (default: what the kernel has now)."""
+    """Return the runs' congestion controls in `text` (default: what the kernel has now)."""
     if text is None:
         with contextlib.suppress(OSError):
             text = AVAILABLE.read_text(encoding="utf-8")
@@ -99,7 +100,7 @@ def remove_leftover(run_id: str) -> str:
 
 
 class CircuitTcp:
-    """The run's congestion control: the kernel's own, else the one that ctcp-load holds."""
+    """A run's congestion control: the kernel's own, or the one that ctcp-load holds."""
 
     def __init__(self, run_id: str, log: Path, *, options: tuple[str, ...] = ()) -> None:
         self._built_in = is_built_in()
@@ -110,7 +111,8 @@ class CircuitTcp:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cwnd_packets: int) -> None:
-        """Until it is there with this window. NetworkError: why it is not."""
+        """Wait until it exists with this window. Raises NetworkError, which says why it does
+        not."""
         if self._built_in:
             set_window(cwnd_packets)
             return
@@ -131,7 +133,7 @@ class CircuitTcp:
             )
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            # Its one line is written at once.
+            # It writes its one line at once.
             answered, _, _ = select.select([stream], [], [], START_TIMEOUT_S)
             line = os.read(stream.fileno(), 200).decode(errors="replace") if answered else ""
         if not line.startswith(f"ready name={self.name} cwnd={cwnd_packets} "):
@@ -143,7 +145,7 @@ class CircuitTcp:
 
     @property
     def alive(self) -> bool:
-        """Whether new connections still get Circuit TCP."""
+        """Return whether new connections still get Circuit TCP."""
         if self._built_in:
             return True
         return self._process is not None and self._process.poll() is None
@@ -158,14 +160,15 @@ class CircuitTcp:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        # Gone from the list a moment later (links are released in the background).
+        # It leaves the list a moment later (the kernel releases links in the background).
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while self.name in registered() and time.monotonic() < deadline:
             time.sleep(0.01)
 
 
 def set_window(cwnd_packets: int) -> None:
-    """The window of new connections with the built-in ctcp. NetworkError if the kernel refuses."""
+    """Set the window of new connections with the built-in ctcp. Raises NetworkError if the kernel
+    refuses."""
     try:
         WINDOW.write_text(f"{cwnd_packets}\n", encoding="utf-8")
         found = WINDOW.read_text(encoding="utf-8").strip()
@@ -179,8 +182,8 @@ def set_window(cwnd_packets: int) -> None:
 
 
 def use_script(name: str, cwnd_packets: int) -> str:
-    """Shell script for a host's namespace: congestion control, and buffers that do not limit the
-    window. Prints what then is in force."""
+    """Return a shell script for a host's namespace that sets the congestion control, and buffers
+    that do not limit the window. It prints what is then in force."""
     need = cwnd_packets * BUFFER_BYTES_PER_SEGMENT
     lines = [
         "cd /proc/sys/net/ipv4 || exit 1",
@@ -213,7 +216,8 @@ def _buffer_things(as_built: Mapping[str, str], hosts: Iterable[str]) -> list[st
 
 
 def restore_script(as_built: Mapping[str, str], host: str, control: str) -> str:
-    """Shell script for a host's namespace: the buffers of before, and congestion control."""
+    """Return a shell script for a host's namespace that restores the buffers and sets the
+    congestion control."""
     lines = ["cd /proc/sys/net/ipv4 || exit 1"]
     for thing in _buffer_things(as_built, [host]):
         name = thing.rpartition("/")[2]
@@ -224,7 +228,7 @@ def restore_script(as_built: Mapping[str, str], host: str, control: str) -> str:
 
 def use_in(pids: Mapping[str, int], name: str, cwnd_packets: int) -> None:
     """Make `name` the congestion control of all new connections of these hosts (host -> process).
-    NetworkError names what was read back otherwise."""
+    Raises NetworkError, which names the hosts that read back otherwise."""
     script = use_script(name, cwnd_packets)
     found = check_all({h: (in_node(pid, ["sh", "-s"]), script) for h, pid in pids.items()})
     wrong = [f"{h} has {text.strip()}" for h, text in found.items() if text.strip() != name]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine's kernel offers native networks, and what is used instead."""
+"""Report what this machine's kernel offers native networks, and what is used instead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from topologies.emulate.openvswitch import SCHEMAS
 
 
 def kernel_findings(f: KernelFacts) -> list[Finding]:
-    """What follows from the kernel's facts. Pure."""
+    """Return what follows from the kernel's facts. Pure."""
     return [*_necessary(f), *_replaceable(f), *_congestion_control(f)]
 
 
@@ -92,7 +92,8 @@ def _congestion_control(f: KernelFacts) -> Iterator[Finding]:
 
 
 def native_findings(*, is_root: bool) -> list[Finding]:
-    """What the kernel offers. Root tries each feature in its own namespace, about 0.1 s."""
+    """Return what the kernel offers. As root, try each feature in a separate namespace, in about
+    0.1 s."""
     if not is_root:
         return [
             Finding(

@@ -64,7 +64,7 @@ PING_TIMEOUT_S = 5
 
 
 class Emulation:
-    """See docs/reference/contracts.md. Made by `open_emulation`."""
+    """A running network (docs/reference/contracts.md). `open_emulation` makes it."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Emulation:
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
         self._ctcp: CircuitTcp | None = None
-        self._ctcp_buffers: Inventory = {}  # what its window needs of the hosts' sockets
+        self._ctcp_buffers: Inventory = {}  # the socket buffers that its window needs at the hosts
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
@@ -110,23 +110,24 @@ class Emulation:
 
     @property
     def controller_socket(self) -> Path:
-        """Northbound REST of the first controller domain."""
+        """Return the northbound REST socket of the first controller domain."""
         if not self._controllers.each:
             raise NetworkError(f"{self.network.name}: no domain has a controller")
         return self._controllers.each[0].socket
 
     @property
     def controller_sockets(self) -> dict[str, Path]:
-        """Northbound REST of each controller domain."""
+        """Return the northbound REST socket of each controller domain."""
         return {c.domain: c.socket for c in self._controllers.each}
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Node -> a process that holds its namespace (hosts, routers, wire)."""
+        """Return by node a process that holds its namespace (hosts, routers, wire)."""
         return self._built.pids if self._built is not None else {}
 
     def nic1_of(self, host: str, lane: int = 1) -> str:
-        """The interface that carries the path's address; of several paths, that of `lane`."""
+        """Return the interface that carries the path's address; with several paths, that of
+        `lane`."""
         return nic1_interface(self.network, self.network.host(host), self.facts, lane)
 
     def popen(
@@ -156,19 +157,20 @@ class Emulation:
         limit_bytes: int = DEFAULT_LIMIT_BYTES,
         snap_bytes: int = 0,
     ) -> Capture:
-        """tcpdump on a link ("a:b": at a's end, "b:a": at b's), into `directory`. NetworkError."""
+        """Start tcpdump on a link ("a:b": at a's end, "b:a": at b's), into `directory`. Raises
+        NetworkError."""
         tap = tap_of(self.network, link)
         return Capture(tap, directory, self._programs.tap, limit_bytes, snap_bytes)
 
     def use_ctcp(self, cwnd_packets: int) -> str | None:
-        """Circuit TCP with a window of `cwnd_packets` segments for all new connections of the
-        hosts. Returns its name; None where it is not available: `ctcp_problem` says why, and hosts
-        keep `facts.congestion_control`."""
+        """Use Circuit TCP with a window of `cwnd_packets` segments for all new connections of the
+        hosts. Return its name; None where it is not available: then `ctcp_problem` says why, and
+        hosts keep `facts.congestion_control`."""
         hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
         previous, self._ctcp = self._ctcp, None
         if previous is not None:
             previous.stop()
-            self._end_ctcp(hosts)  # or a smaller window would keep the larger buffers
+            self._end_ctcp(hosts)  # otherwise a smaller window would keep the larger buffers
         ctcp = CircuitTcp(self.run_id, self.state_dir / "ctcp.log")
         try:
             ctcp.start(cwnd_packets)
@@ -191,7 +193,7 @@ class Emulation:
         check_all({h: (in_node(pid, ["sh", "-s"]), scripts[h]) for h, pid in hosts.items()})
 
     def counters(self) -> Counters:
-        """All counters of the network now (docs/reference/contracts.md)."""
+        """Return all counters of the network now (docs/reference/contracts.md)."""
         datapath = self._switches.datapath_pid if self.facts.datapath == "user" else None
         return read_counters(self.network, self.pids, self._relay, datapath)
 
@@ -200,23 +202,24 @@ class Emulation:
         return check_all(dumps.commands(self.network, self.pids))
 
     def read_links(self) -> tuple[LinkReadback, ...]:
-        """The settings of all impaired links as the kernel has them now."""
+        """Return the settings of all impaired links as the kernel has them now."""
         if not self._wire.links:
             return ()
         return shaping.read_back(self._wire, self.pids[WIRE], self._relay_ready)
 
     def probe_links(self) -> tuple[LinkProbe, ...]:
-        """The delay of each direction of all impaired links that are not cut, by our own frames:
-        for a network without traffic. NetworkError."""
+        """Measure the delay of each direction of all impaired links that are not cut, with our own
+        frames. The network must have no traffic. Raises NetworkError."""
         return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 
     def inventory(self, pause_s: float = 0.0) -> Inventory:
-        """What every interface, switch and program is set to now; `pause_s`: between the programs
-        that ask switches. NetworkError."""
+        """Return the settings of every interface, switch and program now. `pause_s`: between the
+        programs that ask switches. Raises NetworkError."""
         return inventory_reading.read(self.network, self.pids, pause_s=pause_s)
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
-        """What `inventory` must say, with what an experiment set itself ("p/p-nic1 qdiscs")."""
+        """Return what `inventory` must say, with what an experiment set itself ("p/p-nic1
+        qdiscs")."""
         planned = inventory_reading.plan(self.network, self.facts, self._wire, self.pids)
         places = {thing.partition(" ")[0] for thing in shaped if "/" in thing}
         left = {
@@ -227,19 +230,20 @@ class Emulation:
         return {**left, **self._ctcp_buffers, **planned, **shaped}
 
     def outlet_places(self) -> set[str]:
-        """ "<node>/<interface>" whose queues controllers set for paths with a guarantee."""
+        """Return each "<node>/<interface>" whose queues controllers set for paths with a
+        guarantee."""
         return inventory_reading.outlet_places(self.network, self._wire)
 
     def flow_classes(self) -> set[str]:
-        """Things that queues which sort by flow show while packets wait in them."""
+        """Return the things that queues which sort by flow show while packets wait in them."""
         return inventory_reading.flow_classes(self._wire)
 
     def journal(self) -> Journal:
-        """Listen to changes of all interfaces from now on. NetworkError."""
+        """Listen to changes of all interfaces from now on. Raises NetworkError."""
         return Journal({**self.pids, inventory_reading.SWITCHES: None})
 
     def health(self) -> list[str]:
-        """What no longer runs ([]: all is well)."""
+        """Return what no longer runs ([]: all is well)."""
         problems = []
         if not self._switches.alive:
             problems.append("Open vSwitch has ended")
@@ -260,8 +264,8 @@ class Emulation:
     # -- faults ---------------------------------------------------------------------------------
 
     def cut(self, link: str, *, silent: bool = False) -> None:
-        """Breaks a link ("a:b") in both directions. The nodes at its ends see their ports go
-        down; `silent`: their ports stay up, and only traffic shows the cut. NetworkError."""
+        """Break a link ("a:b") in both directions. The nodes at its ends see their ports go down;
+        `silent`: their ports stay up, and only traffic shows the cut. Raises NetworkError."""
         self._links.cut(link, silent=silent)
 
     def mend(self, link: str) -> None:
@@ -270,17 +274,17 @@ class Emulation:
 
     @property
     def broken_links(self) -> tuple[str, ...]:
-        """Those that are cut."""
+        """Return the links that are cut."""
         return self._links.broken
 
     def stop_switch(self, name: str) -> None:
-        """A switch loses its power: its links go dark, and all that it held is gone.
+        """Cut a switch's power: its links go dark, and all that it held is gone. Raises
         NetworkError."""
         self._power.stop(name)
 
     def start_switch(self, name: str) -> None:
-        """The switch has power again: ports as before, no OpenFlow entry of its controller; a
-        static switch has its static flows. NetworkError."""
+        """Restore a switch's power: it has its ports as before and no OpenFlow entry of its
+        controller. A static switch has its static flows. Raises NetworkError."""
         assert self._built is not None
         restart = self._built.mininet
         self._power.start(name, lambda: self._power_up(restart, name))
@@ -300,26 +304,26 @@ class Emulation:
         self.start_switch(name)
 
     def kill_controller(self, domain: str) -> None:
-        """kill -9 of the domain's (first) controller. NetworkError."""
+        """Kill the domain's (first) controller with SIGKILL. Raises NetworkError."""
         self._controllers.of(domain).kill()
 
     def start_controller(self, domain: str) -> None:
-        """The domain's controller again, with the store it had; returns when its switches are
-        connected and hold what they should. NetworkError."""
+        """Start the domain's controller again, with the store it had. Return when its switches are
+        connected and hold what they should. Raises NetworkError."""
         self._controllers.start_again(domain, without=self._power.off)
 
     def start_standby(self, domain: str) -> Path:
-        """A second controller of the domain on the same store, to which its switches also
-        connect. Returns its northbound socket. NetworkError."""
+        """Start a second controller of the domain on the same store; its switches also connect to
+        it. Return its northbound socket. Raises NetworkError."""
         return self._controllers.start_standby(domain, without=self._power.off)
 
     # -- making -------------------------------------------------------------------------------
 
     def open(self, progress: Callable[[str], None]) -> None:
-        """Make the network; `progress` gets each step. NetworkError."""
+        """Build the network; `progress` gets each step. Raises NetworkError."""
         progress("Open vSwitch and controller")
         self._controllers.start()
-        begin_afresh()  # the controllers have imported their modules by now
+        begin_afresh()  # by now the controllers have imported their modules
         self._switches.start()
         build(self.network, self.facts, self._wire, self._switches, self._set_built, progress)
         switches = [s.name for s in self.network.switches]
@@ -386,7 +390,7 @@ class Emulation:
             raise NetworkError(f"control network: no answer from {publisher}: {error}") from error
 
     def _save_state(self) -> None:
-        """What other processes (status, shell) need to know."""
+        """Write what other processes (status, shell) need to know."""
         state: EmulationState = {
             "pids": dict(self.pids),
             "facts": self.facts.to_dict(),
@@ -413,7 +417,7 @@ class Emulation:
                 self._relay.stop()
             if self._ctcp is not None:
                 self._ctcp.stop()
-            # Also processes without a handle here. Mininet's shells end with the pipes.
+            # This also ends processes without a handle here. Mininet's shells end with the pipes.
             marks.end_processes(self.run_id, grace_s=0.0)
             if self._built is not None:
                 for node in (*self._built.mininet.hosts, *self._built.mininet.switches):
@@ -423,7 +427,7 @@ class Emulation:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """A second Ctrl-C must not stop the clean-up that the first one began."""
+    """Ignore a second Ctrl-C: it must not stop the clean-up that the first one began."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -453,13 +457,13 @@ def open_emulation(
 ) -> Iterator[Emulation]:
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
-    `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel
-    (for tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
-    controllers set the queues of the switches' ports. `lease_s`: a controller that has not renewed
-    its lease for so long is replaced by its standby (0: there can be none). With
-    `controllers` False the switches of controller domains are empty, and nothing controls them;
-    a `Foreign` is a controller, not ours, that has them all.
-    NetworkError: what could not be made, or is not what was asked for.
+    `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel (for
+    tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
+    controllers set the queues of the switches' ports. `lease_s`: a standby replaces a controller
+    that has not renewed its lease for this time (0: no standby is possible). With `controllers`
+    False the switches of controller domains are empty, and nothing controls them. A `Foreign` is a
+    controller, not ours, that has them all. Raises NetworkError, which says what could not be built
+    or is not as asked.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise NetworkError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running network tells other processes (status, shell, capture) about itself: lab.json."""
+"""What a running network tells other processes (status, shell, capture) about itself, in
+lab.json."""
 
 from __future__ import annotations
 
@@ -21,12 +22,12 @@ class EmulationState(TypedDict):
 
 
 def state_file(directory: Path) -> Path:
-    """Where a network with this state directory writes its state."""
+    """Return where a network with this state directory writes its state."""
     return directory / "lab.json"
 
 
 def emulation_state(run_id: str) -> EmulationState | None:
-    """The state of a run's network; None before it is ready."""
+    """Return the state of a run's network; None before it is ready."""
     try:
         text = state_file(marks.state_directory(run_id)).read_text(encoding="utf-8")
         return cast(EmulationState, json.loads(text))
@@ -35,12 +36,12 @@ def emulation_state(run_id: str) -> EmulationState | None:
 
 
 def pids_of(run_id: str) -> dict[str, int]:
-    """Node -> a process of its namespace; {} before the network is ready."""
+    """Return by node a process of its namespace; {} before the network is ready."""
     state = emulation_state(run_id)
     return {} if state is None else state["pids"]
 
 
 def controllers_of(run_id: str) -> dict[str, str]:
-    """Controller domain -> REST socket; {} before the network is ready."""
+    """Return the REST socket by controller domain; {} before the network is ready."""
     state = emulation_state(run_id)
     return {} if state is None else state["controllers"]

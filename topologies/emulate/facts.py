@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this kernel can do for an emulated network, found out by trying it in a network namespace
-that exists for the blink of an eye."""
+"""Find out what this kernel can do for an emulated network, by trying it in a short-lived network
+namespace."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ MODULES = (
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
 
-# Each line of the probe prints 'name=1' if it worked. Only one ends in a name per test, so that a
-# test that fails says nothing about the next.
+# Each line of the probe prints 'name=1' if it worked. Every test has its own line, so that one that
+# fails says nothing about the next.
 PROBES: tuple[tuple[str, str], ...] = (
     ("namespace", "true"),
     ("veth", "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"),
@@ -52,9 +52,9 @@ PROBES: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """True: it works here. `congestion_control` is what hosts use until `Emulation.use_ctcp`;
-    `ctcp_missing` says why that cannot be tried ("": it can). `clock` "virtual": time passes only
-    while all processes sleep, so that no computation takes time."""
+    """What works here (True) and what does not. Hosts use `congestion_control` until
+    `Emulation.use_ctcp`; `ctcp_missing` says why that cannot be tried ("": it can). `clock`
+    "virtual": time passes only while all processes sleep, so that no computation takes time."""
 
     kernel: str
     namespace: bool
@@ -79,21 +79,21 @@ class KernelFacts:
 
     @property
     def datapath(self) -> str:
-        """Open vSwitch's datapath: "kernel" or "user"."""
+        """Return Open vSwitch's datapath: "kernel" or "user"."""
         return "kernel" if self.kernel_openvswitch else "user"
 
     @property
     def delay_mechanism(self) -> str:
-        """What delays and loses frames: "netem" or "relay"."""
+        """Return what delays and loses frames: "netem" or "relay"."""
         return "netem" if self.netem and self.clsact and self.mirred else "relay"
 
     @property
     def edge_tags(self) -> bool:
-        """Edge switches put the segments' VLAN tags on (True), or the hosts do."""
+        """Return whether edge switches add the segments' VLAN tags; otherwise hosts do."""
         return not self.vlan_8021q
 
     def to_dict(self) -> dict[str, object]:
-        """All facts by name, with what follows from them."""
+        """Return all facts by name, with what follows from them."""
         return {
             **dataclasses.asdict(self),
             "datapath": self.datapath,
@@ -103,7 +103,7 @@ class KernelFacts:
 
 
 def probe_script() -> str:
-    """The shell script that tries everything (to be run in its own namespace)."""
+    """Return the shell script that tries everything (run it in its own namespace)."""
     lines = [f"if {command} >/dev/null 2>&1; then echo {name}=1; fi" for name, command in PROBES]
     lines.append("echo cc=$(cat /proc/sys/net/ipv4/tcp_available_congestion_control)")
     return "\n".join(lines) + "\n"
@@ -118,7 +118,7 @@ def parse_probe(
     ctcp_missing: str = "not looked for",
     clock: Clock = "native",
 ) -> KernelFacts:
-    """The facts from the probe script's output."""
+    """Return the facts from the probe script's output."""
     found: set[str] = set()
     controls: tuple[str, ...] = ()
     for line in text.splitlines():
@@ -153,7 +153,7 @@ def parse_probe(
 
 
 def load_modules() -> None:
-    """Ask the kernel for the modules that networks use; each may be missing (or built in)."""
+    """Ask the kernel to load the modules that networks use; each may be missing (or built in)."""
     names = " ".join(MODULES)
     subprocess.run(
         ["sh", "-c", f"for m in {names}; do modprobe -q $m; done"],
@@ -164,8 +164,8 @@ def load_modules() -> None:
 
 
 def probe(*, load: bool = True) -> KernelFacts:
-    """Find out (root; about 0.1 s). Not `load`: leave the kernel's modules as they are, except for
-    those that the kernel itself loads on demand."""
+    """Find out the facts (root; about 0.1 s). Without `load`, leave the kernel's modules as they
+    are, except for those that the kernel itself loads on demand."""
     if load and Path("/proc/modules").exists():
         load_modules()
     try:

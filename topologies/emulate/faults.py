@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a running network: a link that breaks, and the same link mended.
+"""Faults of a running network: break a link, and mend it.
 
 How a link breaks depends on how it was made, and on who should notice:
 
@@ -26,8 +26,8 @@ from topologies.model.wire_plan import WIRE, WirePlan
 
 # Any frame: classic BPF that returns TC_ACT_SHOT. Kernels without act_gact have it too.
 DROP_ALL: Final = ("bpf", "da", "bytecode", "1,6 0 0 2")
-DROP_PREFERENCE: Final = 7  # of the filter; the wires' own filters are at ingress
-NOWHERE: Final = "cut"  # a patch port's peer that no port is
+DROP_PREFERENCE: Final = 7  # the filter's; the wires' own filters are at ingress
+NOWHERE: Final = "cut"  # a peer that no patch port has
 
 
 class Made(StrEnum):
@@ -40,7 +40,7 @@ class Made(StrEnum):
 
 @dataclass(frozen=True)
 class End:
-    """An interface that is taken down or made to drop. `node` "": the run's own namespace."""
+    """An interface that is set down or made to drop. `node` "": the run's own namespace."""
 
     node: str
     interface: str
@@ -56,7 +56,7 @@ class Cuttable:
 
 
 def cuttable(network: Network, wire: WirePlan, datapath: str, name: str) -> Cuttable:
-    """The link called `name` ("a:b"). NetworkError names the links there are."""
+    """Return the link called `name` ("a:b"). Raises NetworkError, which names all links."""
     link = next((k for k in network.links if k.name == name), None)
     if link is None:
         raise NetworkError(
@@ -79,7 +79,7 @@ def cuttable(network: Network, wire: WirePlan, datapath: str, name: str) -> Cutt
 
 
 def patch_peers(link: Link, *, silent: bool) -> list[str]:
-    """ovs-vsctl's words that break a link of patch ports."""
+    """Return the arguments of ovs-vsctl that break a link of patch ports."""
     words: list[str] = []
     for port in (link.a, link.b):
         if silent:
@@ -90,7 +90,7 @@ def patch_peers(link: Link, *, silent: bool) -> list[str]:
 
 
 def patch_restored(link: Link) -> list[str]:
-    """ovs-vsctl's words that mend it, however it was broken."""
+    """Return the arguments of ovs-vsctl that mend it, however it was broken."""
     words: list[str] = []
     for port, peer in ((link.a, link.b), (link.b, link.a)):
         words += ["--", "--may-exist", "add-port", port.node, port.interface]
@@ -111,18 +111,19 @@ class Links:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The links that are cut."""
+        """Return the links that are cut."""
         return tuple(self._broken)
 
     def break_again(self, switch: str) -> None:
-        """For a recreated switch: its patch ports of links that are cut work again."""
+        """Cut a recreated switch's patch ports again where their links are cut."""
         for name in self.links_of(switch):
             if name in self._broken and self.made(name) is Made.PATCH:
                 silent = self._broken.pop(name)
                 self.cut(name, silent=silent)
 
     def cut(self, name: str, *, silent: bool = False) -> None:
-        """NetworkError: no such link, broken already, or the kernel did not do it."""
+        """Break a link. Raises NetworkError: no such link, already broken, or the kernel
+        refused."""
         found = self._found(name)
         if name in self._broken:
             raise NetworkError(f"link '{name}' is already cut")
@@ -137,7 +138,7 @@ class Links:
         self._broken[name] = silent
 
     def mend(self, name: str) -> None:
-        """NetworkError: no such link, not cut, or the kernel did not do it."""
+        """Mend a link. Raises NetworkError: no such link, not cut, or the kernel refused."""
         found = self._found(name)
         if name not in self._broken:
             raise NetworkError(
@@ -154,7 +155,7 @@ class Links:
         del self._broken[name]
 
     def links_of(self, switch: str) -> tuple[str, ...]:
-        """The links at a switch."""
+        """Return the links at a switch."""
         return tuple(k.name for k in self._network.links if switch in (k.a.node, k.b.node))
 
     def made(self, name: str) -> Made:

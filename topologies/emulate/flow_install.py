@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the entries of `static_flows` into the switches."""
+"""Put the entries of `static_flows` into the switches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topologies.model.static_flows import static_flows
 def install_static_flows(
     network: Network, facts: KernelFacts, switches: Sequence[str] | None = None
 ) -> None:
-    """Put their static flows into all switches, or into these. NetworkError."""
+    """Put the static flows into all switches, or into these. Raises NetworkError."""
     entries = [
         e
         for e in static_flows(network, edge_tags=facts.edge_tags)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller that is not ours, at `tcp:HOST:PORT`: it gets the switches of all controller
-domains, and the path service is off.
+"""Give the switches of all controller domains to a controller that is not ours, at `tcp:HOST:PORT`.
+The path service is off.
 
-The switches live in a network namespace of the run's own. They connect to its loopback address,
-from where two socats take each connection over a Unix socket to the namespace of who asked.
+The switches live in a network namespace of the run's own. They connect to its loopback address, and
+two socats carry each connection over a Unix socket to the namespace where the controller has its
+address.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def version_of(address: ControllerAddress) -> int:
 
 
 def check_answers(address: ControllerAddress) -> None:
-    """Raises NetworkError unless a controller speaks OpenFlow 1.3 there."""
+    """Check that a controller speaks OpenFlow 1.3 there. Raises NetworkError."""
     if (version := version_of(address)) < OPENFLOW_13:
         raise NetworkError(
             f"found {address}, which offers OpenFlow version code {version}; "
@@ -107,7 +108,7 @@ def check_answers(address: ControllerAddress) -> None:
 
 
 def finding(address: ControllerAddress) -> Finding:
-    """Return what the doctor says of a controller."""
+    """Return what the doctor says about a controller."""
     try:
         check_answers(address)
     except NetworkError as error:
@@ -116,7 +117,8 @@ def finding(address: ControllerAddress) -> Finding:
 
 
 class ForeignController:
-    """The way from a run's switches to it. `port`: where they connect in their namespace."""
+    """The connection from a run's switches to the controller. `port`: where they connect in their
+    namespace."""
 
     def __init__(self, foreign: Foreign, port: int, state_dir: Path) -> None:
         self.address, self._home, self.port = foreign.address, foreign.home, port
@@ -131,11 +133,11 @@ class ForeignController:
 
     @property
     def alive(self) -> bool:
-        """Whether switches can reach it."""
+        """Return whether switches can reach the controller."""
         return all(socat.poll() is None for socat in self._socats)
 
     def wait_connected(self, switches: set[str]) -> None:
-        """Return when it has taken all `switches`. Raises NetworkError."""
+        """Wait until the controller has accepted all `switches`. Raises NetworkError."""
         deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
         while missing := {name for name in switches if not _is_connected(name)}:
             if time.monotonic() > deadline or not self.alive:
@@ -147,12 +149,12 @@ class ForeignController:
             time.sleep(LOOK_S)
 
     def tell_to_stop(self) -> None:
-        """End the way to it, not the controller; does not wait."""
+        """End the connection, not the controller; do not wait."""
         for socat in self._socats:
             tell_to_stop(socat)
 
     def stop(self) -> None:
-        """End the way to it and wait for its end."""
+        """End the connection and wait for its end."""
         for socat in self._socats:
             end_process(socat)
         self._socats.clear()

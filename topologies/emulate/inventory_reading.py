@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory of a whole network: every node's interfaces, every switch's entries, and what the
-plan says of them."""
+"""Read the inventory of a whole network: every node's interfaces, every switch's entries, and what
+the plan says about them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from topologies.watch.inventory import Inventory
 
 MTU: Final = 1500
 SWITCHES: Final = "switches"  # their ports are in the run's own namespace
-RULES: Final = "0 32766 32767"  # of an untouched Linux: local, main, default
-# What a switch's database says of frames: a name, columns, the table.
+RULES: Final = "0 32766 32767"  # in an untouched Linux: local, main, default
+# What a switch's database says about frames: a name, columns, the table.
 DATABASE: Final = (
     ("policing", "name,ingress_policing_rate,ingress_policing_burst", "Interface"),
     ("mirrors", "name", "Mirror"),
@@ -32,7 +32,7 @@ DATABASE: Final = (
     ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
 )
 BEHIND_CLSACT: Final = "1 x ingress u32"  # a link's redirection
-# At hosts; what they are is compared with what the experiment asked for.
+# At hosts. Their content is compared with what the experiment asked for.
 _EXPERIMENTS_RULES: Final = re.compile(r"\d+ x ip filter INPUT(?:, )?")
 _VOLATILE: Final = re.compile(
     r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
@@ -48,8 +48,8 @@ def read(
     pause_s: float = 0.0,
 ) -> Inventory:
     """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: whose entries
-    are read (None: all). With `pause_s` programs are started one by one, that far apart: thirty at
-    once would hold up others. NetworkError."""
+    are read (None: all). With `pause_s`, programs start one by one, this time apart: thirty at once
+    would delay other processes. Raises NetworkError."""
     owner = switch_of_interface(network)
     hosts = {h.name for h in network.hosts}
     found: Inventory = {}
@@ -81,7 +81,7 @@ def _key(node: str, thing: str) -> str:
 
 
 def _openflow(switches: Sequence[str], owner: Mapping[str, str], pause_s: float) -> Inventory:
-    """Flows, groups and meters of each switch, and what its database adds to them."""
+    """Return the flows, groups and meters of each switch, and what its database adds to them."""
     questions: dict[str, tuple[Sequence[str], str]] = {}
     for switch in switches:
         for what in ("dump-flows", "dump-groups", "dump-meters"):
@@ -149,8 +149,8 @@ def plan(
     nodes: Iterable[str],
 ) -> Inventory:
     """Return what an inventory must say of the things that follow from the plan, before an
-    experiment sets anything. Values of links' queues are compared elsewhere; here, that there are
-    these and no others."""
+    experiment sets anything. The values of links' queues are compared elsewhere; this checks only
+    that these queues exist and no others."""
     hosts = {h.name for h in network.hosts}
     names: dict[str, set[str]] = {node: {"lo"} for node in nodes}
     asked: Inventory = {}
@@ -185,7 +185,8 @@ def plan(
 
 
 def _patched(network: Network, facts: KernelFacts) -> set[str]:
-    """Ports that are not interfaces: the userspace datapath joins its own switches by itself."""
+    """Return the ports that are not interfaces: the userspace datapath joins its own switches
+    internally."""
     if facts.datapath != "user":
         return set()
     switches = {s.name for s in network.switches}
@@ -198,7 +199,7 @@ def _patched(network: Network, facts: KernelFacts) -> set[str]:
 
 
 def _wire(wire: WirePlan) -> Inventory:
-    """What carries impaired links."""
+    """Return what carries impaired links."""
     found: Inventory = {}
     lines: dict[str, list[str]] = {}
     for d in wire.directions:
@@ -220,8 +221,8 @@ def _wire(wire: WirePlan) -> Inventory:
 
 
 def outlet_places(network: Network, wire: WirePlan) -> set[str]:
-    """ "<node>/<interface>" where frames leave a switch or a link with a rate: who sets queues may
-    set them there."""
+    """Return each "<node>/<interface>" where frames leave a switch or a link with a rate:
+    controllers that set queues may set them there."""
     switches = {s.name for s in network.switches}
     found = set()
     for w in wire.links:
@@ -239,9 +240,9 @@ def flow_classes(wire: WirePlan) -> set[str]:
 
 
 def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
-    """Return the part of an early inventory that the network's maker left to the kernel. It must
-    stay so, except for settings that experiments make at hosts, and controllers at switches other
-    than the `fixed` ones."""
+    """Return the part of an early inventory that the builder left to the kernel. It must stay as it
+    is, except for settings that experiments make at hosts, and controllers at switches other than
+    the `fixed` ones."""
     return {
         thing: value
         for thing, value in found.items()
@@ -273,8 +274,8 @@ def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
 def unplanned(
     asked: Mapping[str, str], found: Mapping[str, str], free: Collection[str]
 ) -> list[str]:
-    """Return a text for each thing that is not as planned. `free`: "<node>/<interface>" that
-    somebody else sets with our leave, or a thing."""
+    """Return a text for each thing that is not as planned. `free`: a thing, or a
+    "<node>/<interface>", that somebody else may set."""
     relevant = {t: v for t, v in found.items() if is_planned(t, asked) and not is_free(t, free)}
     wanted = {t: v for t, v in asked.items() if not is_free(t, free)}
     return inventory.differences(wanted, relevant)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run lives and how all of it is found and removed again, whatever happened to it.
+"""Where a run lives, and how to find and remove all of it, whatever happened to it.
 
 A run is: a network namespace `downpour-<run-id>`, a directory /run/downpour/<run-id>, and processes
-marked with DOWNPOUR_RUN=<run-id>; with Circuit TCP also a congestion control of the kernel's, named
-after the run. Nothing else of the machine is changed.
+marked with DOWNPOUR_RUN=<run-id>; with Circuit TCP also a congestion control in the kernel, named
+after the run. Nothing else on the machine changes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ REMOVALS = 20  # tries to remove a directory that another process removes too
 
 
 def this_owner() -> str:
-    """Who `up` and `down` act for: the checkout, unless DOWNPOUR_OWNER names another."""
+    """Return the owner that `up` and `down` act for: the checkout, unless DOWNPOUR_OWNER names
+    another."""
     return os.environ.get("DOWNPOUR_OWNER") or str(ROOT)
 
 
@@ -62,13 +63,13 @@ class RunState:
 
     @property
     def owner_alive(self) -> bool:
-        """Whether the process that made the run still runs."""
+        """Return whether the process that made the run still runs."""
         return marks.start_time_ticks(self.owner_pid) == self.owner_start_ticks
 
 
 class Run:
-    """The run this process is in. `leave()` goes back (it removes nothing: `purge` does); as a
-    context manager it leaves and purges at the end."""
+    """The run that this process is in. `leave()` returns to the old namespace and removes nothing;
+    `purge` removes the run. As a context manager it does both at the end."""
 
     def __init__(self, run_id: str, home_fd: int) -> None:
         self.run_id = run_id
@@ -100,7 +101,7 @@ class Run:
 
 
 def new_run_id(prefix: str) -> str:
-    """A run id that no run has: `prefix`, a dash and six random hexadecimal digits."""
+    """Return a run id that no run has: `prefix`, a dash and six random hexadecimal digits."""
     return f"{prefix[:30]}-{secrets.token_hex(3)}"
 
 
@@ -121,9 +122,10 @@ def _check_id(run_id: str) -> None:
 
 
 def announce(run_id: str, *, kind: str, topology: str) -> Path:
-    """Say who is about to start a run, before any process has its mark; return its directory.
+    """Record who is about to start a run, before any process has its mark; return its directory.
 
-    Until another process enters the run, this one is its owner. NetworkError if the id is taken.
+    Until another process enters the run, this one is its owner. Raises NetworkError if the id is
+    taken.
     """
     _check_id(run_id)
     require_root()
@@ -132,7 +134,8 @@ def announce(run_id: str, *, kind: str, topology: str) -> Path:
 
 
 def _make_directory(run_id: str, kind: str, topology: str, *, announced: bool = False) -> None:
-    """Make the run's directory, with its state in it from the first moment. NetworkError."""
+    """Create the run's directory, with its state in it from the first moment. Raises
+    NetworkError."""
     if state_directory(run_id).exists() or namespace_path(run_id).exists():
         raise NetworkError(f"run '{run_id}' already exists (end it with: down)")
     new = marks.STATE_ROOT / f".{os.getpid()}.{run_id}"
@@ -166,17 +169,17 @@ def _remove_empty_roots() -> None:
 def enter(
     run_id: str, *, kind: str = KIND_EXPERIMENT, topology: str = "", announced: bool = False
 ) -> Run:
-    """Make the run's namespace and directory and move this process there, marked.
+    """Create the run's namespace and directory, and move this process there, marked.
 
-    `announced`: another process has announced the run; this one becomes its owner. NetworkError if
-    the id is invalid or taken, without root, or in a process with several threads (only the calling
-    one would move).
+    `announced`: another process has announced the run; this one becomes its owner. Raises
+    NetworkError if the id is invalid or taken, without root, or in a process with several threads
+    (only the calling one would move).
     """
     _check_id(run_id)
     require_root()
     if threading.active_count() != 1:
         raise NetworkError("only a process with a single thread can enter a run")
-    # First the directory with the owner's name: from now on the run can be found.
+    # First the directory with the owner's name, so that the run can be found from now on.
     if announced:
         try:
             _write_state(state_directory(run_id), run_id, kind, topology)
@@ -224,7 +227,7 @@ def _write_state(
 
 
 def read_state(run_id: str) -> RunState | None:
-    """None if the directory does not say (the run is a leftover)."""
+    """Return the state; None if the directory does not say (the run is a leftover)."""
     try:
         text = (state_directory(run_id) / STATE_FILE).read_text(encoding="utf-8")
         return RunState(**json.loads(text))
@@ -233,7 +236,8 @@ def read_state(run_id: str) -> RunState | None:
 
 
 def live_runs() -> tuple[str, ...]:
-    """Run ids of which anything is left on this machine: directory, namespace or process."""
+    """Return the ids of runs that have anything left on this machine: directory, namespace or
+    process."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
         found |= {p.name for p in marks.STATE_ROOT.iterdir() if p.is_dir()}
@@ -252,8 +256,9 @@ def live_runs() -> tuple[str, ...]:
 def purge(run_id: str) -> None:
     """Remove all of a run, whatever state it is in: processes, namespace, directory.
 
-    Does nothing if there is nothing. This process and its ancestors are spared. A signal that would
-    end this process waits until all is removed. NetworkError names what could not be removed.
+    Does nothing if nothing is left. Spares this process and its ancestors. A signal that would end
+    this process waits until all is removed. Raises NetworkError, which names what could not be
+    removed.
     """
     _check_id(run_id)
     with interrupts_deferred():
@@ -274,7 +279,7 @@ def _purge(run_id: str) -> None:
             text=True,
             check=False,
         )
-        # Who else removes the run at this moment may have been faster.
+        # Another process may be removing the run, and be faster.
         if result.returncode != 0 and namespace_path(run_id).exists():
             problems.append(f"namespace {namespace_name(run_id)}: {result.stderr.strip()}")
     state_dir = state_directory(run_id)
@@ -288,7 +293,8 @@ def _purge(run_id: str) -> None:
 
 
 def _remove_directory(directory: Path) -> str:
-    """Remove it, also while another process does; return the complaint, "" if it is gone."""
+    """Remove it, even while another process does the same; return the complaint, "" if it is
+    gone."""
     complaint = ""
     for _ in range(REMOVALS):
         try:
@@ -300,11 +306,12 @@ def _remove_directory(directory: Path) -> str:
         if not directory.exists():
             return ""
         time.sleep(0.01)
-    return complaint or f"{directory}: something keeps making it again"
+    return complaint or f"{directory}: something keeps creating it again"
 
 
 def mounts_below(directory: Path, mountinfo: str) -> list[str]:
-    """Mount points at or below `directory` in the text of /proc/self/mountinfo, innermost first."""
+    """Return the mount points at or below `directory` in the text of /proc/self/mountinfo,
+    innermost first."""
     prefix = f"{directory}/"
     points = [fields[4] for line in mountinfo.splitlines() if len(fields := line.split()) > 4]
     mine = [p for p in points if p == str(directory) or p.startswith(prefix)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which processes belong to a run: those with DOWNPOUR_RUN=<run-id> in their environment, and those
-whose network namespace is the run's named one. Ending them, and only them."""
+"""Find and end the processes of a run, and only those: processes with DOWNPOUR_RUN=<run-id> in
+their environment, and processes in the run's named network namespace."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ MARK = "DOWNPOUR_RUN"
 NAMESPACE_PREFIX = "downpour-"
 NAMESPACE_DIRECTORY = Path("/run/netns")
 STATE_ROOT = Path("/run/downpour")
-MEMORY_ROOT = Path("/dev/shm/downpour")  # large files of a run that are better not on disk
+MEMORY_ROOT = Path("/dev/shm/downpour")  # a run's large files that should not be on disk
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def namespace_name(run_id: str) -> str:
-    """The name of a run's network namespace."""
+    """Return the name of a run's network namespace."""
     return NAMESPACE_PREFIX + run_id
 
 
 def namespace_path(run_id: str) -> Path:
-    """The file of a run's network namespace."""
+    """Return the file of a run's network namespace."""
     return NAMESPACE_DIRECTORY / namespace_name(run_id)
 
 
 def state_directory(run_id: str) -> Path:
-    """The directory of a run's state, sockets and logs."""
+    """Return the directory of a run's state, sockets and logs."""
     return STATE_ROOT / run_id
 
 
 def memory_directory(run_id: str) -> Path:
-    """Made when needed, removed with the run."""
+    """Return a directory that is created when needed and removed with the run."""
     return MEMORY_ROOT / run_id
 
 
 def make_directory(path: Path) -> None:
-    """Make a run's directory; another run's end may remove the root of both at any moment."""
+    """Create a run's directory. Another run's end may remove the root of both at any moment."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -49,7 +49,7 @@ def make_directory(path: Path) -> None:
 
 
 def run_of_environment(environ: bytes) -> str | None:
-    """The run id in the text of /proc/PID/environ, None without a (valid) mark."""
+    """Return the run id in the text of /proc/PID/environ; None without a (valid) mark."""
     prefix = MARK.encode() + b"="
     for variable in environ.split(b"\0"):
         if variable.startswith(prefix):
@@ -64,9 +64,9 @@ def _place(directory: Path) -> tuple[int, int]:
 
 
 def marked_processes() -> dict[int, str]:
-    """Process id -> run id, of all processes of the machine that carry a mark.
+    """Return the run id by process id, for all marked processes of the machine.
 
-    A container's processes are seen here, but not what they keep in its /run. Its runs are its own.
+    A container's processes are visible here, but not its /run. Its runs are its own.
     """
     found: dict[int, str] = {}
     here = _place(Path("/run"))
@@ -81,7 +81,7 @@ def marked_processes() -> dict[int, str]:
 
 
 def processes_in_namespace(run_id: str) -> set[int]:
-    """Processes that live in the run's named network namespace."""
+    """Return the processes in the run's named network namespace."""
     try:
         inode = namespace_path(run_id).stat().st_ino
     except OSError:
@@ -96,7 +96,7 @@ def processes_in_namespace(run_id: str) -> set[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Parent process id, 0 if there is none (any more)."""
+    """Return the parent's process id; 0 if there is none, or no longer one."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -105,8 +105,8 @@ def parent_of(pid: int) -> int:
 
 
 def start_time_ticks(pid: int) -> int | None:
-    """When the process started (field 22 of proc(5) stat), None if it is gone or a zombie: together
-    with the id it names a process for good."""
+    """Return when the process started (field 22 of proc(5) stat); None if it is gone or a zombie.
+    The id and the start time together identify a process forever."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -116,7 +116,7 @@ def start_time_ticks(pid: int) -> int | None:
 
 
 def ourselves() -> set[int]:
-    """This process and its ancestors: never ended."""
+    """Return this process and its ancestors, which are never ended."""
     pids: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in pids:
@@ -126,21 +126,21 @@ def ourselves() -> set[int]:
 
 
 def processes_of(run_id: str) -> set[int]:
-    """All processes of the run, without this one and its ancestors. Zombies do not count."""
+    """Return all processes of the run, without this one and its ancestors. Zombies do not count."""
     pids = {pid for pid, owner in marked_processes().items() if owner == run_id}
     pids |= processes_in_namespace(run_id)
     return {pid for pid in pids - ourselves() if start_time_ticks(pid) is not None}
 
 
 def has_processes(run_id: str) -> bool:
-    """Whether a process has the run's mark or is in its namespace."""
+    """Return whether a process has the run's mark or is in its namespace."""
     return bool(processes_of(run_id))
 
 
 def end_processes(run_id: str, *, grace_s: float = 0.0, limit_s: float = 10.0) -> set[int]:
-    """End all processes of the run: SIGTERM and `grace_s` to obey (0: none), then SIGKILL.
+    """End all processes of the run: SIGTERM, `grace_s` of grace (0: none), then SIGKILL.
 
-    Returns those still alive after `limit_s` (none, unless the kernel holds one).
+    Return those still alive after `limit_s` (none, unless the kernel holds one).
     """
     if grace_s > 0:
         _signal(processes_of(run_id), signal.SIGTERM)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in the nodes of a running network: all carry the run's mark."""
+"""Start programs in the nodes of a running network. All carry the run's mark."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class NodePrograms:
         stderr: Output = None,
         env: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a host, router or `wire`. It leads its own session, so that a
-        Ctrl-C on the terminal does not reach it. `env` is added to the environment.
-        NetworkError: there is no such node."""
+        """Start a program in a host, router or `wire`. It leads its own session, so that Ctrl-C on
+        the terminal does not reach it. `env` is added to the environment. Raises NetworkError if
+        there is no such node."""
         return subprocess.Popen(
             self._command(host, argv),
             stdin=stdin,
@@ -44,7 +44,7 @@ class NodePrograms:
         )
 
     def tap(self, node: str, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a capture at `node`. Ports of switches are in the run's own namespace, where this
+        """Start a capture at `node`. Switch ports are in the run's own namespace, where this
         process is."""
         return subprocess.Popen(
             self._command(node, argv) if node in self._pids() else list(argv),
@@ -85,5 +85,5 @@ class NodePrograms:
         pid = pids.get(host)
         if pid is None:
             raise NetworkError(f"found host '{host}'; valid: {', '.join(pids)}")
-        # Mininet's own helper joins the node's mount namespace as well, whose /sys is the node's.
+        # Mininet's own helper also joins the node's mount namespace, which has the node's /sys.
         return ["mnexec", "-a", str(pid), *argv]

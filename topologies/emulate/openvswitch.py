@@ -26,14 +26,14 @@ DAEMON_DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-swit
 START_TIMEOUT_S = 20.0
 CONFIGURE_TIMEOUT_S = 120.0
 POLL_S = 0.05
-# A switch forwards whatever the hosts' processors do: in the kernel it would go before all
-# processes. In userspace it competes with them.
+# A real switch forwards whatever the hosts' processors do. In the kernel it would run before all
+# processes; in userspace it competes with them.
 SWITCH_NICE = -10
 MOST_PERIOD_MS = 60_000
 
 
 def daemon(name: str) -> str:
-    """Path of an Open vSwitch daemon (they are not on every user's PATH)."""
+    """Return the path of an Open vSwitch daemon (they are not on every user's PATH)."""
     for directory in (*os.environ.get("PATH", "").split(":"), *DAEMON_DIRECTORIES):
         path = Path(directory) / name
         if directory and os.access(path, os.X_OK):
@@ -53,7 +53,7 @@ def _listens(path: Path) -> bool:
 
 
 def seldom() -> list[str]:
-    """What to tell the switch where observers look seldom: its threads do too."""
+    """Return the settings of a switch whose observers look rarely, so that its threads do too."""
     period_ms = min(MOST_PERIOD_MS, round(1000 * looking.every_s(0.0)))
     if not period_ms:
         return []
@@ -70,7 +70,8 @@ class OpenVSwitch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What tools of Open vSwitch need to find this one, and not to wait for it forever."""
+        """Return the environment in which Open vSwitch's tools find this one, and do not wait for
+        it forever."""
         where = str(self.directory)
         timeout = f"{CONFIGURE_TIMEOUT_S:.0f}"
         return {
@@ -82,12 +83,12 @@ class OpenVSwitch:
 
     @property
     def database_socket(self) -> Path:
-        """The socket of the switch database."""
+        """Return the socket of the switch database."""
         return self.directory / "db.sock"
 
     def start(self) -> None:
         """Start both daemons in this process's network namespace and point this process's
-        environment at them. NetworkError if they do not come up."""
+        environment at them. Raises NetworkError if they do not come up."""
         self.directory.mkdir(parents=True, exist_ok=True)
         os.environ.update(self.environment)
         schema = next((p for p in SCHEMAS if p.exists()), None)
@@ -119,7 +120,7 @@ class OpenVSwitch:
         )
 
     def _wait_for(self, path: Path) -> None:
-        """Until a server listens there: the file alone may be too early."""
+        """Wait until a server listens there: the file alone may be too early."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _listens(path):
             if self._daemons[-1].poll() is not None or time.monotonic() > deadline:
@@ -127,7 +128,7 @@ class OpenVSwitch:
             time.sleep(0.01)
 
     def log_tail(self, lines: int = 5) -> str:
-        """The last lines of the daemons' logs, for an error text."""
+        """Return the last lines of the daemons' logs, for an error text."""
         text = ""
         for path in sorted(self.directory.glob("ovs*.log")):
             with contextlib.suppress(OSError):
@@ -137,7 +138,8 @@ class OpenVSwitch:
 
     def configure(self, command: str) -> str:
         """Run a shell's command that the switch daemon has to carry out; return what it printed.
-        NetworkError if it fails, or if a daemon ends meanwhile: ovs-vsctl would wait forever."""
+        Raises NetworkError if it fails, or if a daemon ends meanwhile: ovs-vsctl would wait
+        forever."""
         pipe = subprocess.PIPE
         ends = time.monotonic() + CONFIGURE_TIMEOUT_S
         with subprocess.Popen(
@@ -162,21 +164,21 @@ class OpenVSwitch:
 
     @property
     def alive(self) -> bool:
-        """Whether both daemons run."""
+        """Return whether both daemons run."""
         return bool(self._daemons) and all(d.poll() is None for d in self._daemons)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes of both daemons."""
+        """Return the processes of both daemons."""
         return tuple(d.pid for d in self._daemons)
 
     @property
     def datapath_pid(self) -> int:
-        """The switch daemon; in userspace it is the datapath too."""
+        """Return the switch daemon's process; in userspace it is the datapath too."""
         return self._daemons[-1].pid
 
     def stop(self) -> None:
-        """The switch daemon first: it writes to the database."""
+        """Stop the switch daemon first: it writes to the database."""
         for process in reversed(self._daemons):
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet sockets through which Open vSwitch's userspace datapath receives frames.
 
-Their default buffer holds about 90 frames: 7 ms at 160 Mbit/s. What does not fit is dropped,
-and no counter of an interface or a switch port shows it, only the socket's own. So their buffers
-are enlarged here, without touching a sysctl, and their drops are read. Both work on copies of the
+Their default buffer holds about 90 frames: 7 ms at 160 Mbit/s. Frames that do not fit are dropped,
+and no counter of an interface or switch port shows it, only the socket's own. So this module
+enlarges the buffers, without touching a sysctl, and reads the drops. Both work on copies of the
 daemon's descriptors (pidfd_getfd(2), Linux >= 5.6).
 """
 
@@ -28,8 +28,9 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def packet_sockets(pid: int) -> Iterator[socket.socket]:
-    """The AF_PACKET sockets of a process that are bound to an interface, as copies in this process;
-    each is closed when the next is asked for. OSError if the process may not be looked into."""
+    """Yield the AF_PACKET sockets of a process that are bound to an interface, as copies in this
+    process. Each closes when the next is requested. Raises OSError if the process may not be
+    inspected."""
     pidfd = os.pidfd_open(pid)
     try:
         for entry in Path(f"/proc/{pid}/fd").iterdir():
@@ -48,9 +49,10 @@ def packet_sockets(pid: int) -> Iterator[socket.socket]:
 
 
 def enlarge(pid: int, size_bytes: int = RECEIVE_BUFFER_BYTES) -> dict[str, int]:
-    """Gives every packet socket of the process a receive buffer of `size_bytes`.
+    """Give every packet socket of the process a receive buffer of `size_bytes`.
 
-    Interface -> what the kernel granted (bytes; it keeps twice the asked for its bookkeeping).
+    Return by interface what the kernel granted (bytes; it keeps twice the requested size for its
+    bookkeeping).
     """
     granted: dict[str, int] = {}
     for found in packet_sockets(pid):
@@ -62,7 +64,8 @@ def enlarge(pid: int, size_bytes: int = RECEIVE_BUFFER_BYTES) -> dict[str, int]:
 
 
 def drops(pid: int) -> dict[str, int]:
-    """Interface -> frames that its packet sockets of the process dropped since they exist."""
+    """Return by interface the frames that the process's packet sockets have dropped since they were
+    opened."""
     total: dict[str, int] = {}
     for found in packet_sockets(pid):
         memory = found.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start, stop and question wire-relay and the controller, the programs of a network besides Open
+"""Start, stop and query wire-relay and the controller, a network's programs besides Open
 vSwitch."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def relay_program() -> Path:
 
 
 class RelayReport(TypedDict):
-    """wire-relay's statistics file."""
+    """What wire-relay's statistics file holds."""
 
     sequence: int
     lines: dict[str, Record]  # "link/direction" -> counters
@@ -53,7 +53,7 @@ class Relay:
         self._asked_after = 0
 
     def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> RelayReady:
-        """Start and wait until all lines are ready; returns the accepted configuration."""
+        """Start and wait until all lines are ready; return the accepted configuration."""
         if not self._program.exists():
             raise NetworkError(
                 absent_programs(["wire-relay"]) or f"found no program {self._program}"
@@ -105,7 +105,7 @@ class Relay:
         self._process.send_signal(signal.SIGUSR1)
 
     def report(self) -> dict[str, Record]:
-        """ "link/direction" -> statistics, no older than the last `ask_report()`."""
+        """Return the statistics by "link/direction", no older than the last `ask_report()`."""
         deadline = time.monotonic() + RELAY_REPORT_TIMEOUT_S
         while True:
             found = self._read()
@@ -116,7 +116,7 @@ class Relay:
             time.sleep(0.005)
 
     def tell_to_stop(self) -> None:
-        """Ask it to end (SIGTERM); does not wait."""
+        """Ask it to end (SIGTERM); do not wait."""
         tell_to_stop(self._process)
 
     def stop(self) -> None:
@@ -242,7 +242,7 @@ class Controller:
         return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
-        """Ask it to end (SIGTERM); does not wait."""
+        """Ask it to end (SIGTERM); do not wait."""
         tell_to_stop(self._process)
 
     def stop(self) -> None:
@@ -308,7 +308,7 @@ def start_bridge(
 
 
 def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
-    """Ask it to end (SIGTERM); does not wait."""
+    """Ask it to end (SIGTERM); do not wait."""
     if process is not None and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller that runs somewhere else: in another container, beside which the network's state
-directory is mounted at the same path (docker-compose.yml).
+"""Use a controller in another container, in which the network's state directory is mounted at the
+same path (docker-compose.yml).
 
-The network asks for it by a file; `python -m controller attend` there starts what is asked for, and
-again after its own restart. Northbound REST is a Unix socket in the shared directory. OpenFlow is
-TCP over the network between the containers: the switches, in a network namespace of the run's own,
-connect to its loopback address, from where socat takes it on by a Unix socket into the
-container's namespace.
+The network asks for it with a file. `python -m controller attend` there starts what is asked for,
+and starts it again after its own restart. Northbound REST is a Unix socket in the shared directory.
+OpenFlow is TCP over the network between the containers: the switches, in a network namespace of the
+run's own, connect to its loopback address, from where socat forwards each connection over a Unix
+socket into the container's namespace.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the ma
 
 
 def attendant_file(root: Path) -> Path:
-    """Who attends writes it; its owner is who the controllers run as."""
+    """Return the file that `attend` writes; its owner is the user that the controllers run as."""
     return root / ATTENDANT_FILE
 
 
 def make_controller(
     domain: str, port: int, state_dir: Path, *, role: str = "", options: Sequence[str] = ()
 ) -> Controller:
-    """Here, or where HOST_VARIABLE says."""
+    """Return a controller here, or where HOST_VARIABLE says."""
     host = os.environ.get(HOST_VARIABLE)
     if host:
         return RemoteController(host, domain, port, state_dir, role=role, options=options)
@@ -51,7 +51,8 @@ def make_controller(
 
 
 class RemoteController(Controller):
-    """What it writes is in its own directory, given to the user who attends."""
+    """A controller in another container. It writes to its own directory, which belongs to the user
+    of `attend`."""
 
     def __init__(
         self,
@@ -76,11 +77,11 @@ class RemoteController(Controller):
 
     @property
     def store(self) -> Path:
-        """The file of its paths."""
+        """Return the file of its paths."""
         return self._run_directory / f"controller-{self.domain}" / "store.sqlite"
 
     def start(self, network_file: Path) -> None:
-        """Ask the other container to start it. NetworkError."""
+        """Ask the other container to start it. Raises NetworkError."""
         attendant = attendant_file(marks.STATE_ROOT)
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
         while not attendant.exists():
@@ -109,7 +110,7 @@ class RemoteController(Controller):
 
     @property
     def alive(self) -> bool:
-        """Asked for, and not known to have ended. It may be starting again."""
+        """Return whether it was asked for and is not known to have ended. It may be restarting."""
         return self._request.exists() and not self._ended.exists()
 
     @property
@@ -125,11 +126,11 @@ class RemoteController(Controller):
         return None
 
     def kill(self) -> None:
-        """Refuse: NetworkError, since the process is in another container."""
+        """Raise NetworkError, since the process is in another container."""
         raise NetworkError(f"the controller of {self.domain} runs at {self.host}: kill it there")
 
     def tell_to_stop(self) -> None:
-        """Ask the other container to end it; does not wait."""
+        """Ask the other container to end it; do not wait."""
         self._request.unlink(missing_ok=True)
         for socat in self._socats:
             tell_to_stop(socat)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts the settings of impaired links into force (tc, wire-relay), and reads them back."""
+"""Apply the settings of impaired links (tc, wire-relay), and read them back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from topologies.model.wire_plan import LinkReadback, RelayReady, WirePlan
 
 @dataclass(frozen=True)
 class Shaped:
-    """What is in force. `relay_fifo`: wire-relay has real-time priority; None: there is none."""
+    """The settings in force. `relay_fifo`: wire-relay has real-time priority; None: there is no
+    relay."""
 
     readback: tuple[LinkReadback, ...]
     relay_ready: RelayReady | None
@@ -26,8 +27,9 @@ class Shaped:
 def shape(
     wire: WirePlan, pid: int, state_dir: Path, started: Callable[[Relay], None], seed: int
 ) -> Shaped:
-    """Shape the links in the namespace of process `pid`. `started` gets a relay as soon as there is
-    one, so that it is stopped whatever happens. NetworkError: a link is not what was asked for."""
+    """Shape the links in the namespace of process `pid`. `started` gets a relay as soon as one
+    exists, so that it is stopped whatever happens. Raises NetworkError if a link is not as
+    asked."""
     check(in_node(pid, ["tc", "-batch", "-"]), stdin=wire_plan.tc_batch(wire))
     ready: RelayReady | None = None
     if wire.relayed:
@@ -48,7 +50,8 @@ def shape(
 
 
 def read_back(wire: WirePlan, pid: int, ready: RelayReady | None) -> tuple[LinkReadback, ...]:
-    """The settings of all impaired links as the kernel and the relay have them. NetworkError."""
+    """Return the settings of all impaired links as the kernel and the relay have them. Raises
+    NetworkError."""
     qdiscs = json.loads(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])) or "[]")
     redirected = [d.ingress for d in wire.directions if d.mechanism != "relay"]
     texts = check_all(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches that lose their power and get it back, with the links that go dark with them."""
+"""Cut and restore switches' power, with the links that go dark with them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class SwitchPower:
 
     @property
     def off(self) -> Collection[str]:
-        """The switches without power."""
+        """Return the switches without power."""
         return self._dark.keys()
 
     def stop(self, name: str) -> None:
-        """Take the switch's power: its links go dark, and all that it held is gone.
+        """Cut the switch's power: its links go dark, and all that it held is gone. Raises
         NetworkError."""
         if name not in {s.name for s in self._network.switches}:
             valid = ", ".join(s.name for s in self._network.switches)
@@ -38,8 +38,8 @@ class SwitchPower:
         self._dark[name] = dark
 
     def start(self, name: str, power_up: Callable[[], None]) -> None:
-        """Give the switch its power back: `power_up` makes it again, then its links come up unless
-        the switch at their other end is off. NetworkError."""
+        """Restore the switch's power: `power_up` recreates it, then its links come up unless the
+        switch at their other end is off. Raises NetworkError."""
         if name not in self._dark:
             raise NetworkError(
                 f"switch '{name}' is not off; off: {', '.join(self._dark) or 'none'}"
@@ -51,7 +51,8 @@ class SwitchPower:
                 self._links.mend(link)
 
     def _held_dark(self, link: str) -> bool:
-        """Whether a switch at one of the link's ends is off; it takes the link over."""
+        """Return whether a switch at one of the link's ends is off; that switch then holds the link
+        dark."""
         ends = next({k.a.node, k.b.node} for k in self._network.links if k.name == link)
         off = next((switch for switch in self._dark if switch in ends), None)
         if off is not None and link not in self._dark[off]:

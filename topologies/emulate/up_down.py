@@ -28,15 +28,15 @@ from topologies.model.network import Network, Segment
 
 STOP_TIMEOUT_S = 15.0
 HEALTH_PERIOD_S = 2.0
-ENDING_S = 3.0  # for a run that somebody else removes
+ENDING_S = 3.0  # how long to wait for a run that another process removes
 
 
 # -- the keeper process -------------------------------------------------------------------------
 
 
 def keep(run_id: str, topology: str, network_file: Path, controller: str, report_fd: int) -> int:
-    """The keeper: build the network, say so on `report_fd`, hold it until SIGTERM, remove it.
-    `controller`: the address of one that is not ours, or ""."""
+    """Run the keeper: build the network, report it on `report_fd`, hold it until SIGTERM, remove
+    it. `controller`: the address of one that is not ours, or ""."""
 
     say = background_process.reporter(report_fd)
 
@@ -64,14 +64,14 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
     except NetworkError as error:
         say(background_process.FAILED, str(error))
         return 1
-    except Exception as error:  # a bug: say it where the caller reads it
+    except Exception as error:  # a bug: report it where the caller reads it
         say(background_process.FAILED, f"{type(error).__name__}: {error}")
         raise
     return 0
 
 
 def _hold(emulation: Emulation, log: Path) -> None:
-    """Until a signal; what ends meanwhile is written to `log`, which `status` shows."""
+    """Wait for a signal. Write what ends meanwhile to `log`, which `status` shows."""
     said: list[str] = []
     while True:
         time.sleep(HEALTH_PERIOD_S)
@@ -92,8 +92,8 @@ def up(
     progress: Callable[[str], None],
     controller: ControllerAddress | None = None,
 ) -> str:
-    """Start a keeper and wait until its network is ready; returns the run id. `controller`: one
-    that is not ours. NetworkError if not."""
+    """Start a keeper and wait until its network is ready; return the run id. `controller`: one that
+    is not ours. Raises NetworkError if the network does not become ready."""
     lifecycle.require_root()
     if controller is not None:
         check_answers(controller)
@@ -123,13 +123,13 @@ def up(
 
 
 def _refuse_second(running: Sequence[str]) -> None:
-    """NetworkError if there is one."""
+    """Raise NetworkError if this checkout's network is up."""
     if running:
         raise NetworkError(f"network '{running[0]}' is already up (end it with: down)")
 
 
 def _is_before(other: str, run_id: str) -> bool:
-    """Of two networks of this checkout that start at the same time, one gives way."""
+    """Return which of two networks that start at the same time goes first: the other gives way."""
     states = [lifecycle.read_state(one) for one in (other, run_id)]
     if other == run_id or states[0] is None or states[1] is None:
         return False
@@ -137,7 +137,7 @@ def _is_before(other: str, run_id: str) -> bool:
 
 
 def _end_process(pid: int, start_ticks: int | None) -> None:
-    """SIGTERM, and time to obey. Does nothing to another process that has this number by now."""
+    """Send SIGTERM and allow some time. Does nothing to another process that has this id by now."""
     if start_ticks is None or marks.start_time_ticks(pid) != start_ticks:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -151,12 +151,12 @@ def _end_process(pid: int, start_ticks: int | None) -> None:
 
 
 def ours(state: RunState | None) -> bool:
-    """A network that `up` of this checkout made."""
+    """Return whether `up` of this checkout made the network."""
     return state is not None and state.kind == KIND_UP and state.owner == lifecycle.this_owner()
 
 
 def own_networks() -> list[str]:
-    """Run ids of this checkout's live `up` networks."""
+    """Return the run ids of this checkout's live `up` networks."""
     found = []
     for run_id in lifecycle.live_runs():
         state = lifecycle.read_state(run_id)
@@ -166,7 +166,8 @@ def own_networks() -> list[str]:
 
 
 def chosen_network(run_id: str | None) -> str:
-    """The run that is meant: `run_id`, else this checkout's network. NetworkError if none is up."""
+    """Return the run that is meant: `run_id`, else this checkout's network. Raises NetworkError if
+    none is up."""
     candidates = own_networks() if run_id is None else [run_id]
     if not candidates:
         raise NetworkError("no network is up (start one with: up)")
@@ -174,11 +175,11 @@ def chosen_network(run_id: str | None) -> str:
 
 
 def end(run_id: str) -> None:
-    """End one network that `up` made. NetworkError if something cannot be removed."""
+    """End one network that `up` made. Raises NetworkError if something cannot be removed."""
     state = lifecycle.read_state(run_id)
     while state is not None and state.owner_alive:
         _end_process(state.owner_pid, state.owner_start_ticks)
-        # Its keeper may have taken it over from `up` meanwhile.
+        # Its keeper may meanwhile have taken it over from `up`.
         last, state = state, lifecycle.read_state(run_id)
         if state == last:
             break
@@ -186,9 +187,9 @@ def end(run_id: str) -> None:
 
 
 def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
-    """Which runs `down` ends: run id -> True if its owner is alive (and must be notified).
-    A run whose starter was killed while its keeper begins belongs to its checkout until the keeper
-    has it."""
+    """Return the runs that `down` ends, each with True if its owner is alive (and must be
+    notified). A run whose starter was killed while its keeper starts belongs to its checkout until
+    the keeper has it."""
     chosen: dict[str, bool] = {}
     for run_id, state in states.items():
         alive = state is not None and state.owner_alive
@@ -199,7 +200,8 @@ def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[s
 
 
 def _states() -> dict[str, RunState | None]:
-    """Run id -> state. A run that does not say whose it is may be at its end: it gets a moment."""
+    """Return the state by run id. A run that does not name its owner may be ending, so it gets a
+    moment."""
     deadline = time.monotonic() + ENDING_S
     while True:
         states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
@@ -209,8 +211,8 @@ def _states() -> dict[str, RunState | None]:
 
 
 def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
-    """End this checkout's `up` networks and remove what dead runs left; with `everything` also
-    live runs of other owners. Returns how many. NetworkError if something cannot be removed."""
+    """End this checkout's `up` networks and remove what dead runs left; with `everything` also live
+    runs of other owners. Return how many. Raises NetworkError if something cannot be removed."""
     lifecycle.require_root()
     states = _states()
     chosen = to_end(states, everything=everything)
@@ -231,7 +233,7 @@ def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
 
 
 def network_of(run_id: str) -> Network | None:
-    """The network that a run has built or is building; None if it does not say."""
+    """Return the network that a run has built or is building; None if it does not say."""
     path = marks.state_directory(run_id) / "network.json"
     try:
         return Network.from_json(path.read_text(encoding="utf-8"))
@@ -240,7 +242,7 @@ def network_of(run_id: str) -> Network | None:
 
 
 def status_of(run_id: str) -> str:
-    """One run in words: owner, hosts, controller, paths, troubles."""
+    """Return one run in words: owner, hosts, controller, paths, problems."""
     state, network = lifecycle.read_state(run_id), network_of(run_id)
     emulation = emulation_state(run_id)
     if state is None or not state.owner_alive:
@@ -267,7 +269,7 @@ def status_of(run_id: str) -> str:
 
 
 def status_json(run_id: str) -> dict[str, object]:
-    """Return one run for programs. `own`: `down` of this checkout ends it."""
+    """Return one run for programs. `own`: this checkout's `down` ends it."""
     state, network = lifecycle.read_state(run_id), network_of(run_id)
     alive = state is not None and state.owner_alive
     return {
@@ -284,7 +286,7 @@ def status_json(run_id: str) -> dict[str, object]:
 
 
 def _health_json(socket: Path) -> dict[str, object]:
-    """What a controller says of itself; `switches` is empty if it does not answer."""
+    """What a controller says about itself; `switches` is empty if it does not answer."""
     try:
         health = get_json(socket, "/v1/health")
     except (OSError, ValueError, http.client.HTTPException):
@@ -293,7 +295,7 @@ def _health_json(socket: Path) -> dict[str, object]:
 
 
 def hosts_table(network: Network, pids: Mapping[str, int]) -> list[str]:
-    """Hosts with addresses and the round trip asked for."""
+    """Return hosts with their addresses and the requested round trip."""
     lines = [f"  {'host':<11} {'site':<10} {'NIC1 (path)':<16} {'NIC2 (routed)':<16} RTT asked"]
     for host in network.hosts:
         rtt = network.round_trip_ms.get(host.name)
@@ -329,8 +331,8 @@ def _controller_lines(domain: str, socket: Path) -> list[str]:
 
 
 def curl_examples(network: Network, domain: str, socket: str) -> list[str]:
-    """Commands that make a path from the publisher to the first subscriber's segment, if both end
-    in the domain, and show it."""
+    """Return commands that create and show a path from the publisher to the first subscriber's
+    segment, if both end in the domain."""
     curl = f"curl -s --unix-socket {socket} -H 'Content-Type: application/json'"
     inside = {s.name for s in network.switches if s.domain == domain}
     root = network.segment_of(network.publisher.name)
@@ -364,8 +366,8 @@ def _endpoint(network: Network, segment: Segment) -> dict[str, object]:
 def shell_command(
     run_id: str | None, host: str, argv: list[str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The command and environment to become a shell (or `argv`) in a host. NetworkError if there is
-    no such network or host."""
+    """Return the command and environment of a shell (or `argv`) in a host. Raises NetworkError if
+    there is no such network or host."""
     lifecycle.require_root()
     chosen = chosen_network(run_id)
     pids = pids_of(chosen)

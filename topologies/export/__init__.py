@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `Network` in the words of other programs. Pure: a network in, text out."""
+"""Export a `Network` to other programs' formats. Pure: a network in, text out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `Network` for containerlab (containerlab.dev): its topology file, and a script for what the
-file cannot say: bridges, OpenFlow entries, rates, delays and losses.
+"""Export a `Network` to containerlab (containerlab.dev): its topology file, and a script for what
+the file cannot express: bridges, OpenFlow entries, rates, delays and losses.
 
-Written by containerlab's documentation of the kinds `linux` and `ovs-bridge`; not run under it.
+Written from containerlab's documentation of the kinds `linux` and `ovs-bridge`; not tested with
+containerlab.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ def _routes(host: Host) -> list[str]:
 
 
 def containerlab_script(network: Network) -> str:
-    """Return a shell script: `before` makes the bridges, `after` sets entries and impairments,
-    `remove` takes the bridges away. Raises paths.NoPath."""
+    """Return a shell script: `before` creates the bridges, `after` sets entries and impairments,
+    `remove` removes the bridges. Raises paths.NoPath."""
     switches = {s.name for s in network.switches}
     before = [
         f"ovs-vsctl --may-exist add-br {s.name} -- set bridge {s.name} fail-mode=secure"

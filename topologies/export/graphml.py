@@ -23,7 +23,7 @@ EDGE_KEYS: Final = {
 
 def graphml_of(network: Network) -> str:
     """Return the network as a directed graph: two edges for each link, as its two directions may
-    differ. What is not limited has no value."""
+    differ. Unlimited quantities have no value."""
     root = ET.Element("graphml", xmlns=NAMESPACE)
     for of, keys in (("node", NODE_KEYS), ("edge", EDGE_KEYS)):
         for name, kind in keys.items():

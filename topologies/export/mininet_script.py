@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A `Network` as a script for Mininet alone: nodes, links with TCLink's parameters, addresses,
-static routes, and the VLAN segments and multipoint path as static OpenFlow entries. Nothing of
-Downpour is needed to run it."""
+static routes, and the VLAN segments and multipoint path as static OpenFlow entries. It runs without
+Downpour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from topologies.export.tree_flows import all_flows
 from topologies.model.network import Impairment, Link, Network
 
-TC_RATE_MAX_MBPS: Final = 1000  # above it, Mininet's TCLink refuses a rate
+TC_RATE_MAX_MBPS: Final = 1000  # Mininet's TCLink refuses a higher rate
 PACKET_BYTES: Final = 1500  # Mininet counts a queue in packets
 WIDTH: Final = 98
 
@@ -36,7 +36,7 @@ def mininet_script(network: Network) -> str:
 
 
 def addresses(network: Network) -> dict[str, str]:
-    """Interface -> address/prefix length, of hosts and routers."""
+    """Return the address/prefix length by interface, of hosts and routers."""
     nics = [nic for h in network.hosts for nic in (h.nic1, h.nic2, *h.lanes)]
     nics += [nic for router in network.routers for nic in router.nics]
     return {nic.interface: f"{nic.ip}/{nic.prefix_len}" for nic in nics}
@@ -51,7 +51,7 @@ def _link(link: Link) -> tuple[object, ...]:
 
 
 def shaping(impairment: Impairment) -> dict[str, object]:
-    """Return one direction in the words of Mininet's TCIntf: Mbit/s, percent, packets."""
+    """Return one direction as parameters of Mininet's TCIntf: Mbit/s, percent, packets."""
     found: dict[str, object] = {}
     if impairment.rate_bps is not None:
         found["bw"] = min(impairment.rate_bps / 1e6, TC_RATE_MAX_MBPS)

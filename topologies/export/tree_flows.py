@@ -3,9 +3,9 @@
 path over all sites, as entries of the controller domains' switches.
 
 The tree is the path service's: least cost from the publisher's segment (`model.paths`). At each of
-its switches an attachment is a port with the VLAN id that the path has there: of a segment, or
-the first id that a link allows. Frames to a host's MAC take the one way in the tree; broadcast and
-multicast go to all other attachments; each leaves with its attachment's VLAN id.
+its switches an attachment is a port with the VLAN id that the path has there: a segment's id, or
+the first id that a link allows. Frames to a host's MAC take the only route in the tree. Broadcast
+and multicast go to all other attachments. Each frame leaves with its attachment's VLAN id.
 """
 
 from __future__ import annotations

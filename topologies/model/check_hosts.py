@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the hosts that a topology file makes; only where nothing else is wrong."""
+"""Check the hosts that a topology file describes, once nothing else is wrong."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_LANES = 8  # the interface of the eighth is <host>-nic9, and interface names
 
 
 class HostChecks(Checks):
-    """Names, addresses, lanes, segments and sites of the planned hosts."""
+    """Check the names, addresses, lanes, segments and sites of the planned hosts."""
 
     def hosts(self, counts: Mapping[str, int]) -> None:
         hosts = plan_hosts(self.spec, counts)
@@ -84,7 +84,7 @@ class HostChecks(Checks):
             self.error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
     def _lanes(self, lanes: int) -> None:
-        """Every lane must have a subnet, a group, and a VLAN id of each segment."""
+        """Check that every lane has a subnet, a group, and a VLAN id of each segment."""
         place: Place = ("addresses", "lanes")
         if not 1 <= lanes <= MAX_LANES:
             self.error(place, f"{lanes} lanes", f"1 to {MAX_LANES}")
@@ -168,7 +168,7 @@ class HostChecks(Checks):
 
 
 def check_reachable(document: Document, spec: TopologySpec, hosts: tuple[PlannedHost, ...]) -> None:
-    """Each subscriber must have a path to the publisher through controller domains."""
+    """Check that each subscriber has a path to the publisher through controller domains."""
     end_of_edge = {segment.through: segment.to for segment in spec.segments.values()}
     domains = tuple(Domain(name, d.controlled_by) for name, d in spec.domains.items())
     switches = [
@@ -194,5 +194,5 @@ def check_reachable(document: Document, spec: TopologySpec, hosts: tuple[Planned
 
 
 def _end(switch: str) -> Port:
-    """A link's end as far as reachability asks for it."""
+    """A link's end, as far as reachability needs it."""
     return Port(switch, 0, "", "")

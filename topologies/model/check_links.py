@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the links of a topology file, and the impairments of links and of hosts' access."""
+"""Check the links of a topology file, and the impairments of links and of hosts' access."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from topologies.model.spec import (
 
 
 class ImpairmentChecks(Checks):
-    """Rates, delays, jitter and queues of links and of hosts' access."""
+    """Check rates, delays, jitter and queues of links and of hosts' access."""
 
     def impairment(self, spec: LinkSpec | AccessSpec | None, place: Place, title: str) -> None:
         if spec is None:
@@ -57,7 +57,7 @@ class ImpairmentChecks(Checks):
 
 
 class LinkChecks(ImpairmentChecks):
-    """The section `links`, and that each switch has one."""
+    """Check the section `links`, and that each switch has a link."""
 
     def links(self) -> None:
         linked = self._linked_names()
@@ -95,7 +95,8 @@ class LinkChecks(ImpairmentChecks):
             self.impairment(link, place, title)
 
     def _links(self) -> list[tuple[int, LinkSpec]]:
-        """The links with their index in the file, which counts those left out."""
+        """Return the links with their index in the file, which also counts links that were left
+        out."""
         given = self.document.data.get("links", [])
         kept = iter(self.spec.links)
         indices = [i for i in range(len(given)) if ("links", i) not in self.document.left_out]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks parameters, names, nodes and host families of a topology file."""
+"""Check parameters, names, nodes and host families of a topology file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RESERVED_NAMES = frozenset({"wire", "lo"})  # the relay's namespace, the loopbac
 
 
 class ParameterChecks(Checks):
-    """The section `parameters`, and the values given for a run."""
+    """Check the section `parameters`, and the values given for a run."""
 
     def parameters(self, given: Mapping[str, int | str]) -> dict[str, int]:
         known = self.spec.parameters
@@ -62,7 +62,7 @@ class ParameterChecks(Checks):
 
 
 class NodeChecks(ImpairmentChecks):
-    """Names of all sections, `nodes`, and `host_families`."""
+    """Check the names of all sections, `nodes`, and `host_families`."""
 
     def names(self) -> None:
         if ("name",) not in self.document.left_out and not is_name(self.spec.name):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the segments and the control network of a topology file."""
+"""Check the segments and the control network of a topology file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.model.spec import (
 
 
 class SegmentChecks(Checks):
-    """The section `segments`: a VLAN over one link."""
+    """Check the section `segments`: a VLAN over one link."""
 
     def segments(self) -> None:
         vlans: dict[tuple[frozenset[str], int], str] = {}
@@ -58,7 +58,7 @@ class SegmentChecks(Checks):
 
 
 class ControlNetworkChecks(Checks):
-    """The section `control_network`: its router and its subnet."""
+    """Check the section `control_network`: its router and its subnet."""
 
     def control_network(self) -> None:
         if ("control_network",) in self.document.left_out:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all checks of a topology file share: how a mistake is reported, which names there are."""
+"""The base of all checks of a topology file: report a mistake, list the known names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from topologies.model.spec import SwitchSpec, TopologySpec
 
 
 def one_of(names: Iterable[str], nothing: str) -> str:
-    """The names as a list for an error text, or `nothing` if there are none."""
+    """Return the names as a list for an error text, or `nothing` if there are none."""
     listed = sorted(names)
     shown = ", ".join(listed[:12]) + (", ..." if len(listed) > 12 else "")
     return shown or nothing
@@ -24,7 +24,7 @@ class Checks:
     def __init__(self, document: Document, spec: TopologySpec) -> None:
         self.document = document
         self.spec = spec
-        # Declared names, also of blocks that were left out because of a mistake.
+        # Declared names, including those of blocks left out because of a mistake.
         self.declared_nodes = self.declared("nodes")
         self.declared_domains = self.declared("domains")
         self.static = self._switches(ControlledBy.STATIC)
@@ -45,7 +45,7 @@ class Checks:
         self.document.report(place, found, valid)
 
     def kind(self, name: str) -> str:
-        """What the node is, for an error text; empty for a block with a mistake."""
+        """Return the node's kind for an error text; empty for a block with a mistake."""
         node = self.spec.nodes.get(name)
         if isinstance(node, SwitchSpec):
             domain = self.spec.domains.get(node.domain)
@@ -53,7 +53,8 @@ class Checks:
         return "" if node is None else f"a {node.kind}"
 
     def is_switch(self, place: Place, key: str, name: str, wanted: set[str], what: str) -> bool:
-        """Checks that `name` is one of the switches `wanted` (`what` they are); reports."""
+        """Check that `name` is one of the switches `wanted` (`what` describes them); report a
+        mistake."""
         if name in wanted:
             return True
         valid = f"{what}: {one_of(wanted, 'none declared')}"

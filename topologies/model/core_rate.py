@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network whose core links have another rate. Pure."""
+"""Change the rate of a network's core links. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `Network` as text: what `make status` and the documentation show. Pure."""
+"""Show a `Network` as text, for `make status` and the documentation. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from topologies.model.network import Impairment, Network, Role
 
 
 def describe(network: Network) -> str:
-    """Tables of domains, hosts with their segments and round trips, and links; ends with a
+    """Return tables of domains, hosts with their segments and round trips, and links, ending with a
     newline."""
     return (
         f"{network.name}: {network.description}\n"
@@ -23,7 +23,7 @@ def describe(network: Network) -> str:
 
 
 def hosts_table(network: Network) -> str:
-    """Hosts, where their segments end, and their round trips to the publisher."""
+    """Return hosts, where their segments end, and their round trips to the publisher."""
     rows = []
     lanes = range(1, network.lane_count + 1)
     for host, lane in ((h, k) for h in network.hosts for k in lanes):
@@ -49,7 +49,7 @@ def hosts_table(network: Network) -> str:
 
 
 def domains_table(network: Network) -> str:
-    """Domains and their switches."""
+    """Return domains and their switches."""
     rows = [
         [
             domain.name,
@@ -62,7 +62,7 @@ def domains_table(network: Network) -> str:
 
 
 def links_table(network: Network) -> str:
-    """Links between switches and all links that are impaired, one line for each direction that
+    """Return links between switches and all impaired links, one line for each direction that
     differs."""
     switches = {switch.name for switch in network.switches}
     rows = []
@@ -90,7 +90,7 @@ def _impairment(impairment: Impairment) -> list[str]:
 
 
 def _table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[str] = ()) -> str:
-    """Columns as wide as their widest cell; empty columns are left out."""
+    """Return columns as wide as their widest cell, without empty columns."""
     columns = [
         (header, [row[i] for row in rows])
         for i, header in enumerate(headers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network whose links with a rate manage their queues. Pure."""
+"""Set the queue discipline of a network's links. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML text -> plain data plus the line of every key and value.
+"""Parse YAML text into plain data plus the line of every key and value.
 
 The text is composed to ruamel.yaml's node graph and read from there, so that duplicate keys are
 all reported at once and each value keeps its position.
@@ -18,13 +18,13 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 Place = tuple[str | int, ...]  # keys and indices from the top of the document
 
 MAX_FILE_BYTES = 1_000_000
-MAX_VALUES = 50_000  # aliases may repeat values; bounds what a small file can grow to
+MAX_VALUES = 50_000  # aliases may repeat values: bounds the size that a small file can reach
 MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, order=True)
 class Error:
-    """One mistake: where (line from 1; 0 for none), what was found, what would be valid."""
+    """One mistake: where (line from 1; 0 for none), what was found, and what would be valid."""
 
     file: str
     line: int
@@ -55,7 +55,7 @@ class Document:
     left_out: set[Place] = field(default_factory=set)  # blocks with a mistake, see shape.py
 
     def line(self, place: Place) -> int:
-        """The line of `place`, or of the nearest thing around it."""
+        """Return the line of `place`, or of the nearest thing around it."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
@@ -66,8 +66,8 @@ class Document:
 
 
 def read_document(path: Path, what: str = "a topology") -> Document:
-    """Read a YAML file that should hold `what`. Raises TopologyErrors where nothing can be read
-    from it."""
+    """Read a YAML file that should hold `what`. Raises TopologyErrors if nothing can be read from
+    it."""
     file = str(path)
     try:
         with path.open("rb") as stream:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `Network` as a drawing: DOT text with its domains, links, static segments and the tree that
-the path service makes for all subscribers. Pure; `common.graphviz` draws it."""
+"""Draw a `Network`: DOT text with its domains, links, static segments and the tree that the path
+service makes for all subscribers. Pure; `common.graphviz` draws it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TREE: Final = "#4477AA"
 QUIET: Final = "#8A8F98"
 CONTROLLED: Final = "#E8F0F8"
 STATIC: Final = "#F4F4F4"
-NAMED_HOSTS: Final = 4  # of a site with more, the first and the last
+NAMED_HOSTS: Final = 4  # a larger site shows its first and last host
 
 
 def dot_of(network: Network) -> str:
@@ -25,8 +25,8 @@ def dot_of(network: Network) -> str:
 
     A cluster is a domain: filled blue where the controller programs the switches, grey where
     segments are static. Bold edges are the multipoint path's tree, with the VLAN id of a static
-    segment; grey ones carry nothing of it. Labels give each link's rate, delay one way and loss,
-    and each site's hosts and round trip to the publisher.
+    segment; grey edges carry none of its frames. Labels give each link's rate, delay one way and
+    loss, and each site's hosts and round trip to the publisher.
     """
     tree = _tree(network)
     lines = [
@@ -47,12 +47,12 @@ def dot_of(network: Network) -> str:
 
 
 def _tree(network: Network) -> dict[str, Hop]:
-    """Link -> the direction in which the path's frames cross it."""
+    """Return by link the direction in which the path's frames cross it."""
     return {hop.link.name: hop for s in network.subscribers for hop in path_to(network, s.name)}
 
 
 def _sites(network: Network) -> dict[str, list[Host]]:
-    """The hosts that share a site, an edge switch and a role."""
+    """Hosts that share a site, an edge switch and a role."""
     found: dict[str, list[Host]] = {}
     for host in network.hosts:
         edge = network.segment_of(host.name).edge_switch
@@ -74,7 +74,7 @@ def _domain(network: Network, domain: Domain) -> Iterator[str]:
 
 
 def _wide_links(network: Network) -> list[Link]:
-    """The links between switches."""
+    """Return the links between switches."""
     switches = {switch.name for switch in network.switches}
     return [k for k in network.links if {k.a.node, k.b.node} <= switches]
 
@@ -96,7 +96,7 @@ def _link(network: Network, link: Link, hop: Hop | None) -> Iterator[str]:
 
 
 def _impairments(link: Link) -> list[str]:
-    """One line if both directions are alike, else one for each."""
+    """Return one line if both directions are alike, else one for each."""
     if link.forward == link.backward:
         return _impairment("", link.forward)
     return _impairment("> ", link.forward) + _impairment("< ", link.backward)

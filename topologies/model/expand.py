@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A valid topology file and its parameters -> `Network` with every address and number explicit.
+"""Expand a valid topology file and its parameters to a `Network` with every address and number
+explicit.
 
-Pure and deterministic: the same file and parameters give the same network on every machine.
-Numbers follow the order of the file. Interfaces: `<switch>-p<port>`, `<host>-nic1`, `<host>-nic2`,
+Pure and deterministic: the same file and parameters give the same network on every machine. Numbers
+follow the order of the file. Interfaces: `<switch>-p<port>`, `<host>-nic1`, `<host>-nic2`,
 `<router>-p<n>`. MACs: 02:64:70 (locally administered), node number (16 bit), interface number.
-Lanes come after all else (`<host>-nic3` is on lane 2), so that they change nothing of the rest.
+Lanes come after everything else (`<host>-nic3` is on lane 2), so that they do not change the rest.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class PlannedHost:
 
 
 def plan_hosts(spec: TopologySpec, counts: Mapping[str, int]) -> tuple[PlannedHost, ...]:
-    """All hosts in order; `counts` gives the value of each parameter."""
+    """Return all hosts in order; `counts` gives the value of each parameter."""
     hosts = [
         PlannedHost(
             name,
@@ -97,12 +98,12 @@ def _domain_of(spec: TopologySpec, switch: str) -> str:
 
 
 def bandwidth_delay_product(rate_bps: int, round_trip_ms: float) -> int:
-    """Bytes in flight during one round trip, rounded up."""
+    """Return the bytes in flight during one round trip, rounded up."""
     return -(-rate_bps * round(round_trip_ms * 1000) // 8_000_000)
 
 
 def directions(spec: LinkSpec | AccessSpec) -> tuple[ImpairmentSpec, ImpairmentSpec]:
-    """The values asked for a -> b (host -> switch) and b -> a, overrides applied."""
+    """Return the values asked for a -> b (host -> switch) and b -> a, with overrides applied."""
     if isinstance(spec, LinkSpec):
         overrides = (spec.a_to_b, spec.b_to_a)
     else:
@@ -118,7 +119,7 @@ def directions(spec: LinkSpec | AccessSpec) -> tuple[ImpairmentSpec, ImpairmentS
 
 
 def impairments(spec: LinkSpec | AccessSpec | None) -> tuple[Impairment, Impairment]:
-    """Both directions of a link, explicit. A rate without a queue gets one of the link's
+    """Return both directions of a link, explicit. A rate without a queue gets a queue of the link's
     bandwidth-delay product, at least DEFAULT_QUEUE_BYTES."""
     if spec is None:
         return Impairment(), Impairment()
@@ -160,7 +161,8 @@ class _Numbering:
 
 
 def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
-    """`spec` must be valid (validate.py); `counts` gives the value of each parameter."""
+    """Return the network. `spec` must be valid (validate.py); `counts` gives the value of each
+    parameter."""
     planned = plan_hosts(spec, counts)
     switches = tuple(
         Switch(name, node.domain, dpid)
@@ -206,25 +208,26 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
 
 
 def lane_count(spec: TopologySpec, counts: Mapping[str, int]) -> int:
-    """The number of lanes, of the parameter if it is one."""
+    """Return the number of lanes: the parameter's value if it names one."""
     lanes = spec.addresses.lanes
     return lanes if isinstance(lanes, int) else counts[lanes]
 
 
 def lane_subnet(spec: TopologySpec, lane: int) -> ipaddress.IPv4Network:
-    """The lane's subnet, the (lane - 1)-th after path_subnet. ValueError beyond the last."""
+    """Return the lane's subnet, the (lane - 1)-th after path_subnet. Raises ValueError beyond the
+    last."""
     first = spec.addresses.path_subnet
     address = int(first.network_address) + (lane - 1) * first.num_addresses
     return ipaddress.IPv4Network((address, first.prefixlen))
 
 
 def lane_group(spec: TopologySpec, lane: int) -> ipaddress.IPv4Address:
-    """The multicast group of a lane, counted from 1. ValueError."""
+    """Return the multicast group of a lane, counted from 1. Raises ValueError."""
     return spec.addresses.multicast_group + (lane - 1)
 
 
 def lane_vlan(vlan: int, lane: int) -> int:
-    """The VLAN id of a segment on `lane`; `vlan` is lane 1's."""
+    """Return the VLAN id of a segment on `lane`; `vlan` is lane 1's."""
     return vlan + lane - 1
 
 
@@ -240,8 +243,8 @@ def _lane_nics(
     numbering: _Numbering,
     lanes: Iterable[int],
 ) -> tuple[tuple[Host, ...], tuple[Link, ...]]:
-    """The hosts with their NICs of `lanes`, and the links of these. A host has the same place in
-    the subnet of every lane."""
+    """Return the hosts with their NICs of `lanes`, and the NICs' links. A host has the same place
+    in the subnet of every lane."""
     nics: defaultdict[str, list[Nic]] = defaultdict(list)
     links: list[Link] = []
     first = spec.addresses.path_subnet.network_address
@@ -262,7 +265,7 @@ def _lane_nics(
 def _segments(
     spec: TopologySpec, planned: tuple[PlannedHost, ...], links: list[Link]
 ) -> tuple[Segment, ...]:
-    """Segments that have hosts; with few receivers some racks are empty."""
+    """Return the segments that have hosts; with few receivers some racks are empty."""
     segments: list[Segment] = []
     for name, segment in spec.segments.items():
         wanted = None if segment.hosts is None else set(segment.hosts)
@@ -296,7 +299,7 @@ def _one_way_delays(
     links: list[Link],
     segments: tuple[Segment, ...],
 ) -> dict[str, tuple[float, float]]:
-    """Subscriber -> (ms from the publisher, ms to the publisher) over the path service."""
+    """Return by subscriber (ms from the publisher, ms to the publisher) over the path service."""
     segment_of = {host: segment for segment in segments for host in segment.hosts}
     publisher = next(h.name for h in planned if h.role is Role.PUBLISHER)
     delays: dict[str, tuple[float, float]] = {}
@@ -321,7 +324,8 @@ def _control_network(
     numbering: _Numbering,
     one_way: dict[str, tuple[float, float]],
 ) -> tuple[tuple[Host, ...], Router, tuple[Link, ...]]:
-    """The hosts with both NICs, the router with one NIC and one /30 per host, and its links."""
+    """Return the hosts with both NICs, the router with one NIC and one /30 per host, and its
+    links."""
     control = spec.control_network
     access_port = {link.a.node: link.a for link in links}
     path_addresses = _path_addresses(spec, planned)
@@ -365,7 +369,8 @@ def _control_network(
 
 
 def _path_addresses(spec: TopologySpec, planned: tuple[PlannedHost, ...]) -> dict[str, str]:
-    """The publisher has the subnet's first address, subscribers follow in order."""
+    """Return the addresses: the publisher has the subnet's first, and subscribers follow in
+    order."""
     ordered = sorted(planned, key=lambda host: host.role is not Role.PUBLISHER)
     addresses: list[ipaddress.IPv4Address] = []
     for address in spec.addresses.path_subnet.hosts():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss on the publisher's hand-off link: what is lost there is missing at all subscribers. Pure."""
+"""Lose frames on the publisher's hand-off link, so that all subscribers miss them. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from topologies.model.network import Link, Network
 def with_handoff_loss(network: Network, loss: float) -> Network:
     """Return `network` with `loss` on the publisher's hand-off link, for frames from the publisher.
 
-    The hand-off link joins the publisher's static segment to the path service: what is lost
-    there is missing at all subscribers, as DRFSM21 5.2 (Table 5) supposes of the publisher's
-    regional network.
-    Frames towards the publisher are not lost. Raises ValueError for no probability.
+    The hand-off link joins the publisher's static segment to the path service: all subscribers miss
+    what is lost there, as DRFSM21 5.2 (Table 5) assumes for the publisher's regional network.
+    Frames towards the publisher are not lost. Raises ValueError if `loss` is not a probability.
     """
     if not 0 <= loss < 1:
         raise ValueError(f"found a loss of {loss:g}; valid: a probability below 1")

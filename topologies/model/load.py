@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Topology file -> `Network`: the one function the rest of Downpour calls."""
+"""Load a topology file as a `Network`: the one function that the rest of Downpour calls."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def load(path: Path, parameters: Mapping[str, int | str] | None = None) -> Netwo
 
 
 def bundled() -> tuple[str, ...]:
-    """Names of the topologies that come with Downpour."""
+    """Return the names of the topologies that come with Downpour."""
     return tuple(sorted(path.stem for path in TOPOLOGIES.glob("*.yaml")))
 
 
 def find(name: str) -> Path:
-    """The file of a bundled topology, or `name` itself if it is a path to a YAML file.
+    """Return the file of a bundled topology, or `name` itself if it is a path to a YAML file.
 
     Raises TopologyErrors if there is no such topology.
     """

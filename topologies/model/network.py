@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The neutral network graph: what the network is, with every address and number explicit.
 
-A `Network` is what the YAML files of this room expand to. It is immutable, knows nothing of
-Mininet or of OpenFlow, and is the contract with the rooms above: `to_json`/`from_json` carry it
-between processes (`network.json` of a run directory).
+A `Network` is what the YAML files of this room expand to. It is immutable, independent of Mininet
+and OpenFlow, and the contract with the rooms above: `to_json`/`from_json` carry it between
+processes (`network.json` of a run directory).
 
 Units are in the names. Frames are Ethernet frames without FCS, as tc and OpenFlow meters count.
 """
@@ -48,7 +48,7 @@ class Impairment:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is impaired."""
+        """Return whether nothing is impaired."""
         return self == Impairment()
 
 
@@ -72,11 +72,11 @@ class Link:
     forward: Impairment
     backward: Impairment
     vlan_range: tuple[int, int]  # ids the path service may use on this link, inclusive
-    cost: float | None = None  # what crossing it costs a path; None: delay in us, plus 1
+    cost: float | None = None  # cost of crossing it for a path; None: delay in us, plus 1
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is impaired."""
+        """Return whether nothing is impaired."""
         return self.forward.is_plain and self.backward.is_plain
 
 
@@ -97,9 +97,9 @@ class Nic:
 
 @dataclass(frozen=True)
 class Host:
-    """A host with two NICs (DRFSM21 2.1.2): nic1 on the path service, nic2 on the routed
-    control network. Where it may be on several paths at once, one for each file-stream, each
-    further path has a lane: a NIC and its own static segment."""
+    """A host with two NICs (DRFSM21 2.1.2): nic1 on the path service, nic2 on the routed control
+    network. A host that may be on several paths at once, one for each file-stream, has a lane for
+    each further path: a NIC and its own static segment."""
 
     name: str
     domain: str
@@ -111,7 +111,8 @@ class Host:
     lanes: tuple[Nic, ...] = ()  # NICs on the path service of lanes 2, 3, ...; lane 1 is nic1
 
     def path_nic(self, lane: int = 1) -> Nic:
-        """The interface that carries the path's address; of several paths, that of `lane`."""
+        """Return the interface that carries the path's address; with several paths, that of
+        `lane`."""
         return self.nic1 if lane == 1 else self.lanes[lane - 2]
 
 
@@ -156,33 +157,33 @@ class Network:
 
     @property
     def publisher(self) -> Host:
-        """The one host that publishes."""
+        """Return the one host that publishes."""
         return next(h for h in self.hosts if h.role is Role.PUBLISHER)
 
     @property
     def subscribers(self) -> tuple[Host, ...]:
-        """The hosts that subscribe, in the order of `hosts`."""
+        """Return the hosts that subscribe, in the order of `hosts`."""
         return tuple(h for h in self.hosts if h.role is Role.SUBSCRIBER)
 
     def host(self, name: str) -> Host:
-        """The host of this name, which there must be."""
+        """Return the host of this name, which must exist."""
         return next(h for h in self.hosts if h.name == name)
 
     @property
     def lane_count(self) -> int:
-        """How many paths, one for each file-stream, a host may be on at once."""
+        """Return how many paths, one for each file-stream, a host may be on at once."""
         return 1 + len(self.lane_groups)
 
     def group_of(self, lane: int) -> str:
-        """The multicast group of a lane."""
+        """Return the multicast group of a lane."""
         return self.multicast_group if lane == 1 else self.lane_groups[lane - 2]
 
     def segment_of(self, host: str, lane: int = 1) -> Segment:
-        """The segment that a host is in, on `lane`."""
+        """Return the segment that a host is in, on `lane`."""
         return next(s for s in self.segments if host in s.hosts and s.lane == lane)
 
     def nics_of(self, segment: Segment) -> tuple[Nic, ...]:
-        """The NICs at which a segment ends, in the order of its hosts."""
+        """Return the NICs at which a segment ends, in the order of its hosts."""
         return tuple(self.host(name).path_nic(segment.lane) for name in segment.hosts)
 
     @cached_property
@@ -195,7 +196,7 @@ class Network:
 
     @classmethod
     def from_json(cls, text: str) -> Network:
-        """Read what `to_json` wrote. ValueError, KeyError, TypeError."""
+        """Read what `to_json` wrote. Raises ValueError, KeyError, TypeError."""
         raw = json.loads(text)
         return cls(
             name=raw["name"],

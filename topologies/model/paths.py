@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which links a frame crosses between two hosts of the path service, and how long that takes.
+"""Find the links that a frame crosses between two hosts of the path service, and how long that
+takes.
 
 The rule is the path service's: the path of least cost from the publisher through the controller
 domains, each of which is entered at one hand-off link only, whatever the subscriber. Frames to the
@@ -37,22 +38,23 @@ class Hop:
 
     @property
     def delay_ms(self) -> float:
-        """The delay in the direction of the hop."""
+        """Return the delay in the direction of the hop."""
         return (self.link.forward if self.forward else self.link.backward).delay_ms
 
     @property
     def source(self) -> str:
-        """The node where the hop begins."""
+        """Return the node where the hop begins."""
         return (self.link.a if self.forward else self.link.b).node
 
     @property
     def target(self) -> str:
-        """The node where the hop ends."""
+        """Return the node where the hop ends."""
         return (self.link.b if self.forward else self.link.a).node
 
 
 def cost_of(link: Link, forward: bool) -> float:
-    """What crossing a link costs: its `cost`, else its delay in that direction in us, plus 1."""
+    """Return the cost of crossing a link: its `cost`, else its delay in that direction in us, plus
+    1."""
     if link.cost is not None:
         return link.cost
     return round((link.forward if forward else link.backward).delay_ms * 1000) + 1
@@ -65,8 +67,8 @@ def domain_tree(
     entries: Mapping[str, str] = MappingProxyType({}),
     avoid: Container[str] = frozenset(),
 ) -> dict[str, Hop]:
-    """The last hop towards each switch that can be reached from switch `root`: the paths of least
-    cost, then of fewest links, then first in the order of the links.
+    """Return the last hop towards each switch that can be reached from switch `root`, on the paths
+    of least cost, then of fewest links, then first in the order of the links.
 
     `domain_of` has the switches of all controller domains. Each domain is entered through one
     hand-off link, the one reached at the least cost (or the one that `entries` names by domain),
@@ -100,7 +102,7 @@ def domain_tree(
 
 
 def route(tree: Mapping[str, Hop], root: str, switch: str) -> tuple[Hop, ...]:
-    """The hops of `domain_tree` from its root to `switch`. Raises NoPath."""
+    """Return the hops of `domain_tree` from its root to `switch`. Raises NoPath."""
     hops: list[Hop] = []
     here = switch
     while here != root:
@@ -119,8 +121,8 @@ def frame_path(
     to_segment: Segment,
     to_host: str,
 ) -> tuple[Hop, ...]:
-    """All links from one host's NIC1 to another's, in order; `controlled` gives the domain of each
-    switch of a controller domain. Raises NoPath."""
+    """Return all links from one host's NIC1 to another's, in order. `controlled` gives the domain
+    of each switch of a controller domain. Raises NoPath."""
     access_out = _hop(links, from_host, from_segment.edge_switch)
     access_in = _hop(links, to_segment.edge_switch, to_host)
     if from_segment == to_segment:
@@ -137,14 +139,14 @@ def frame_path(
 
 
 def controlled_switches(domains: Iterable[Domain], switches: Iterable[Switch]) -> dict[str, str]:
-    """Switch -> domain, of the switches of controller domains."""
+    """Return the domain by switch, of the switches of controller domains."""
     controlled = {d.name for d in domains if d.controlled_by is ControlledBy.CONTROLLER}
     return {s.name: s.domain for s in switches if s.domain in controlled}
 
 
 def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
-    """All links a frame crosses from NIC1 of the publisher to NIC1 of `subscriber`; its way back
-    is `reversed_path`. Raises NoPath."""
+    """Return all links that a frame crosses from NIC1 of the publisher to NIC1 of `subscriber`; its
+    route back is `reversed_path`. Raises NoPath."""
     publisher = network.publisher.name
     return frame_path(
         network.links,
@@ -157,8 +159,8 @@ def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
 
 
 def handoff_of(network: Network) -> Link | None:
-    """The hand-off link between two controller domains that most subscribers are behind; None:
-    every path stays in one domain. Raises NoPath."""
+    """Return the hand-off link between two controller domains that most subscribers are behind;
+    None: every path stays in one domain. Raises NoPath."""
     domain_of = controlled_switches(network.domains, network.switches)
     behind: dict[str, int] = defaultdict(int)
     links: dict[str, Link] = {}
@@ -172,7 +174,7 @@ def handoff_of(network: Network) -> Link | None:
 
 
 def behind_handoff(network: Network) -> frozenset[str]:
-    """The subscribers whose path crosses `handoff_of`. Raises NoPath."""
+    """Return the subscribers whose path crosses `handoff_of`. Raises NoPath."""
     link = handoff_of(network)
     return frozenset(
         host.name
@@ -182,12 +184,12 @@ def behind_handoff(network: Network) -> frozenset[str]:
 
 
 def one_way_ms(path: Iterable[Hop]) -> float:
-    """The sum of the hops' delays."""
+    """Return the sum of the hops' delays."""
     return round(sum(hop.delay_ms for hop in path), 3)
 
 
 def reversed_path(path: tuple[Hop, ...]) -> tuple[Hop, ...]:
-    """The same way back."""
+    """Return the same path in the opposite direction."""
     return tuple(Hop(hop.link, not hop.forward) for hop in reversed(path))
 
 

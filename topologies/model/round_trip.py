@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network with other round trips between the publisher and the subscribers. Pure."""
+"""Change the round trips between the publisher and the subscribers of a network. Pure."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from topologies.model.network import Link, Network
 
 
 def with_round_trip(network: Network, rtt_ms: float) -> Network:
-    """`network` with round trips of `rtt_ms` over the path and over the control network, half of
-    it in each direction.
+    """Return `network` with round trips of `rtt_ms` over the path and over the control network,
+    half of it in each direction.
 
-    Over the path all of it is on the hand-off links of the subscribers' segments, so that a
-    frame meets one delayed link, as in geni5; all other delays, and jitter, become 0. Rates,
-    queues and losses stay. Raises ValueError if a subscriber's segment ends at the publisher's
-    hand-off link: then no link is the publisher's alone.
+    Over the path all of it is on the hand-off links of the subscribers' segments, so that a frame
+    meets one delayed link, as in geni5; all other delays, and jitter, become 0. Rates, queues and
+    losses stay. Raises ValueError if a subscriber's segment ends at the publisher's hand-off link:
+    then no link belongs to the publisher alone.
     """
     return with_round_trips(network, dict.fromkeys(_subscribers(network), rtt_ms))
 
 
 def with_round_trips(network: Network, rtt_ms: Mapping[str, float]) -> Network:
-    """The same with a round trip for each subscriber. Subscribers without one share the longest.
+    """Return the same with a round trip for each subscriber. Subscribers without one share the
+    longest.
 
-    Raises ValueError as `with_round_trip`, and if two subscribers behind one hand-off link are to
+    Raises ValueError like `with_round_trip`, and if two subscribers behind one hand-off link should
     have different ones.
     """
     publisher = network.publisher.name
@@ -73,7 +74,8 @@ def _subscribers(network: Network) -> set[str]:
 
 
 def _handoff(network: Network, host: str) -> str:
-    """The link by which the segment of `host` meets the path service (of every lane the same)."""
+    """Return the link where the segment of `host` meets the path service (the same for every
+    lane)."""
     segment = network.segment_of(host)
     ends = {segment.edge_switch, segment.endpoint_switch}
     return next(link.name for link in network.links if {link.a.node, link.b.node} == ends)

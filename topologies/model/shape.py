@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks each block of a topology file by the models of `spec.py`.
+"""Check each block of a topology file by the models of `spec.py`.
 
 pydantic finds the mistakes; this module gives each its line, words it as `found ...; valid: ...`,
 and leaves out the blocks with mistakes so that the rest can be checked further.
@@ -20,9 +20,9 @@ from topologies.model.spec import NodeSpec, TopologySpec
 _KINDS = ("switch", "host", "router")
 # Sections whose entries are blocks of their own: a bad entry is left out, not the section.
 _SECTIONS = ("parameters", "domains", "nodes", "host_families", "links", "segments")
-# What a link is without its impairments; those are left out together, as they belong together.
+# A link without its impairments, which are left out together, as they belong together.
 _LINK_KEYS = ("a", "b")
-# Stand in for single blocks with a mistake, so that the others can be checked against each other.
+# Stand-ins for single blocks with a mistake, so that the others can be checked against each other.
 _STAND_INS = {
     "name": "unnamed",
     "description": "none",
@@ -34,8 +34,8 @@ _MAX_QUOTE = 60
 
 
 def parse_shape(document: Document) -> TopologySpec | None:
-    """The file without its wrong blocks; mistakes go to `document.errors`. None if what is left is
-    not a topology."""
+    """Return the file without its wrong blocks; mistakes go to `document.errors`. None if the rest
+    is not a topology."""
     data = document.data
     if not isinstance(data, dict):
         document.report(
@@ -56,7 +56,7 @@ def parse_shape(document: Document) -> TopologySpec | None:
 
 
 def _place(detail: ErrorDetails) -> Place:
-    """pydantic's location without the discriminator that it puts after a node's name."""
+    """Return pydantic's location without the discriminator that it puts after a node's name."""
     place = tuple(detail["loc"])
     if place[:1] == ("nodes",) and len(place) > 2 and place[2] in _KINDS:
         return (*place[:2], *place[3:])
@@ -99,7 +99,7 @@ def _valid(detail: ErrorDetails) -> str:
 
 
 def _model_at(place: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The model of the block that holds the last key of pydantic's location."""
+    """Return the model of the block that holds the last key of pydantic's location."""
     model: type[BaseModel] | None = TopologySpec
     for key in place[:-1]:
         if model is None:
@@ -124,7 +124,7 @@ _NODE_MODELS: dict[str, type[BaseModel]] = {
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:
-    """The one model inside an annotation such as dict[str, Model] or Model | None."""
+    """Return the one model inside an annotation such as dict[str, Model] or Model | None."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     found = [m for m in (_model_in(a) for a in get_args(annotation)) if m is not None]
@@ -175,7 +175,7 @@ def _quote(value: object) -> str:
 def _without(
     document: Document, data: dict[str, Any], details: list[ErrorDetails], places: list[Place]
 ) -> dict[str, Any]:
-    """The data without unknown keys and without the blocks that have a mistake."""
+    """Return the data without unknown keys and without the blocks that have a mistake."""
     rest = copy.deepcopy(data)
     for detail, place in zip(details, places, strict=True):
         if detail["type"] == "extra_forbidden":
@@ -202,7 +202,7 @@ def _without(
 
 
 def _keep(data: Any, place: Place, keys: tuple[str, ...]) -> None:
-    """Leaves only `keys` in the block at `place`."""
+    """Keep only `keys` in the block at `place`."""
     for step in place:
         data = data[step]
     for key in data.keys() - set(keys):
@@ -214,6 +214,6 @@ def _delete(data: Any, place: Place) -> None:
         try:
             data = data[key]
         except (KeyError, IndexError, TypeError):
-            return  # left out already
+            return  # already left out
     if isinstance(data, dict):
         data.pop(place[-1], None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a topology file may say: one pydantic model per block of the YAML file.
+"""What a topology file may contain: one pydantic model per block of the YAML file.
 
 These models check the shape of each block alone (keys, types, ranges); `validate.py` checks
 what holds between blocks. `schema.json` is generated from them (`python -m topologies.model.spec`).
@@ -34,7 +34,7 @@ SAME_AS_PATH = "same_as_path"
 
 
 def _checked(parse: Callable[[object], object]) -> PlainValidator:
-    """A validator whose error text is the ValueError's: what would be valid."""
+    """Return a validator whose error text is the ValueError's: what would be valid."""
 
     def run(value: object) -> object:
         try:
@@ -135,7 +135,7 @@ def _cost(value: object) -> float:
 
 
 def is_name(text: str) -> bool:
-    """Whether `text` may name a node, a domain, a site or a segment."""
+    """Return whether `text` may name a node, a domain, a site or a segment."""
     return re.fullmatch(NAME_PATTERN, text) is not None
 
 
@@ -376,7 +376,7 @@ class TopologySpec(Block):
 
 
 def json_schema() -> str:
-    """The text of schema.json."""
+    """Return the text of schema.json."""
     schema = TopologySpec.model_json_schema()
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"

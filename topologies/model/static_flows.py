@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenFlow 1.3 entries of the static domains: what their administrators would have provisioned.
+"""Make the OpenFlow 1.3 entries of the static domains, which their administrators would have
+provisioned.
 
 Pure: Network -> entries, and entries -> lines for `ovs-ofctl -O OpenFlow13` (`add-groups` and
 `add-flows` read files of such lines; groups go first, since flows refer to them).
@@ -48,7 +49,7 @@ class PushTag:
 
 @dataclass(frozen=True)
 class PopTag:
-    """Take the 802.1Q tag off."""
+    """Remove the 802.1Q tag."""
 
     def __str__(self) -> str:
         return "pop_vlan"
@@ -141,11 +142,11 @@ class SwitchEntries:
     flows: tuple[FlowEntry, ...]
 
     def group_lines(self) -> str:
-        """Input of `ovs-ofctl -O OpenFlow13 add-groups SWITCH -`."""
+        """Return the input of `ovs-ofctl -O OpenFlow13 add-groups SWITCH -`."""
         return "".join(f"{group}\n" for group in self.groups)
 
     def flow_lines(self) -> str:
-        """Input of `ovs-ofctl -O OpenFlow13 add-flows SWITCH -`."""
+        """Return the input of `ovs-ofctl -O OpenFlow13 add-flows SWITCH -`."""
         return "".join(f"{flow}\n" for flow in self.flows)
 
 
@@ -158,7 +159,7 @@ class _Attached:
 
 
 def static_flows(network: Network, *, edge_tags: bool) -> tuple[SwitchEntries, ...]:
-    """The entries of each switch of each static domain, in the network's order."""
+    """Return the entries of each switch of each static domain, in the network's order."""
     static = {d.name for d in network.domains if d.controlled_by is ControlledBy.STATIC}
     return tuple(
         _switch_entries(network, switch.name, edge_tags)
@@ -215,7 +216,7 @@ def _from_host(
 
 
 def _attached(network: Network, segment: Segment) -> list[_Attached]:
-    """The segment's hosts with the port of the edge switch that each is attached to."""
+    """Return the segment's hosts, each with the port of the edge switch that it is attached to."""
     port_of: dict[str, int] = {}
     for link in network.links:
         for near, far in ((link.a, link.b), (link.b, link.a)):

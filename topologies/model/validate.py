@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a topology file and reports every mistake at once.
+"""Check a topology file and report every mistake at once.
 
 First each block alone (`shape.py`, by the models of `spec.py`), then what must hold between
 blocks. A block with a mistake is left out of the second step, so that one mistake is not reported
@@ -23,7 +23,7 @@ from topologies.model.spec import TopologySpec
 def validate(
     document: Document, parameters: Mapping[str, int | str]
 ) -> tuple[TopologySpec, dict[str, int]]:
-    """The checked file and the value of each parameter. Raises TopologyErrors."""
+    """Return the checked file and the value of each parameter. Raises TopologyErrors."""
     spec = parse_shape(document)
     whole = not document.errors
     counts: dict[str, int] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How impaired links are made, as commands, and how what the kernel then has is read back. Pure.
+"""Plan the commands that make impaired links, and read back what the kernel then has. Pure.
 
 An impaired link is two veth pairs that meet in the namespace `wire`:
 
@@ -55,12 +55,12 @@ FORWARD, BACKWARD = "forward", "backward"
 NETEM_HANDLE, SHAPER_HANDLE, DISCIPLINE_HANDLE = "1:", "10:", "11:"
 
 DISCIPLINES = ("codel", "fq_codel", "pie")
-MARK, NO_MARK = "ecn", "noecn"  # packets of those who asked for it are marked instead of dropped
+MARK, NO_MARK = "ecn", "noecn"  # packets of senders that support ECN are marked instead of dropped
 
 LEAST_FRAME_BYTES = 60
-TYPICAL_SMALL_FRAME_BYTES = 500  # mean size assumed when sizing what counts frames, not bytes
+TYPICAL_SMALL_FRAME_BYTES = 500  # assumed mean size where a limit counts frames, not bytes
 UNLIMITED_BPS = 1_000_000_000  # assumed where a delayed link has no rate
-DEFAULT_QUEUE_S = 0.05  # queue of a link with a rate but no asked queue
+DEFAULT_QUEUE_S = 0.05  # queue of a link with a rate whose file asks for no queue
 LEAST_QUEUE_BYTES = 65_536
 RELAY_SLOTS_MIN, RELAY_SLOTS_MAX = 512, 16_384
 # Ring of a delayed link without rate: a TCP connection bursts its whole window into it, 6 MB by
@@ -74,7 +74,7 @@ RELATIVE_TOLERANCE = 2e-5  # tc prints times and probabilities with six digits
 
 @dataclass(frozen=True)
 class LinkReadback:
-    """What one direction of a link was asked to be and what the kernel and the relay say it is."""
+    """One direction of a link: what was asked, and what the kernel and the relay report."""
 
     link: str
     direction: str  # "forward" or "backward"
@@ -111,17 +111,18 @@ class WirePlan:
 
     @property
     def directions(self) -> tuple[WireDirection, ...]:
-        """All directions of impaired links."""
+        """Return all directions of impaired links."""
         return tuple(d for link in self.links for d in link.directions)
 
     @property
     def relayed(self) -> tuple[WireDirection, ...]:
-        """The directions that wire-relay carries."""
+        """Return the directions that wire-relay carries."""
         return tuple(d for d in self.directions if d.mechanism == "relay")
 
 
 def plan(network: Network, delay_mechanism: str) -> WirePlan:
-    """Interfaces and mechanisms of all impaired links. `delay_mechanism`: "netem" or "relay"."""
+    """Return the interfaces and mechanisms of all impaired links. `delay_mechanism`: "netem" or
+    "relay"."""
     links = []
     for index, link in enumerate(k for k in network.links if not k.is_plain):
         a, b = f"w{index}a", f"w{index}b"
@@ -149,7 +150,7 @@ def _direction(
 
 
 def queue_bytes(asked: Impairment) -> int | None:
-    """The queue to set; None without a rate (then nothing queues)."""
+    """Return the queue to set; None without a rate (then nothing queues)."""
     if asked.rate_bps is None:
         return asked.queue_bytes
     if asked.queue_bytes is not None:
@@ -158,13 +159,13 @@ def queue_bytes(asked: Impairment) -> int | None:
 
 
 def burst_bytes(rate_bps: int) -> int:
-    """Token bucket: 1 ms of the rate, at least three frames."""
+    """Return the token bucket: 1 ms of the rate, at least three frames."""
     return max(3 * FRAME_BYTES, rate_bps // 8 // 1000)
 
 
 def netem_limit_frames(asked: Impairment) -> int:
-    """netem's queue counts frames, its default of 1000 drops at high rate x delay. Room for all
-    frames in flight and in the queue, even small ones."""
+    """Return netem's limit. It counts frames, and its default of 1000 drops frames at high rate x
+    delay. So it has room for all frames in flight and in the queue, even small ones."""
     rate_bps = asked.rate_bps or UNLIMITED_BPS
     in_flight = rate_bps / 8 * (asked.delay_ms + asked.jitter_ms) / 1000
     frames = (in_flight + (queue_bytes(asked) or 0)) / LEAST_FRAME_BYTES
@@ -172,8 +173,8 @@ def netem_limit_frames(asked: Impairment) -> int:
 
 
 def relay_slots(asked: Impairment) -> int:
-    """Frames the relay's ring must hold: rate x delay in frames of mean size, twice over. A power
-    of two."""
+    """Return how many frames the relay's ring must hold: twice rate x delay in frames of mean size,
+    a power of two."""
     if asked.rate_bps is None:
         return CONTROL_SLOTS
     in_flight = asked.rate_bps / 8 * (asked.delay_ms + asked.jitter_ms) / 1000
@@ -182,7 +183,7 @@ def relay_slots(asked: Impairment) -> int:
 
 
 def tc_batch(wire: WirePlan) -> str:
-    """Input of `tc -batch -` inside the namespace `wire`."""
+    """Return the input of `tc -batch -` inside the namespace `wire`."""
     lines: list[str] = []
     for d in wire.directions:
         if d.mechanism != "relay":
@@ -216,8 +217,8 @@ def tc_batch(wire: WirePlan) -> str:
 
 
 def discipline_options(asked: Impairment) -> str:
-    """Return a queue's discipline as tc wants it: the link's queue in full frames, all else as tc
-    has it by default (tc-codel(8), tc-fq_codel(8), tc-pie(8))."""
+    """Return a queue's discipline in tc's syntax: the link's queue in full frames, and tc's
+    defaults for the rest (tc-codel(8), tc-fq_codel(8), tc-pie(8))."""
     kind, _, mark = asked.discipline.partition(" ")
     frames = max(1, (queue_bytes(asked) or 0) // FRAME_BYTES)
     return f"{kind} limit {frames} {mark or NO_MARK}"
@@ -246,8 +247,9 @@ def _netem_options(d: WireDirection) -> str:
 
 
 def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
-    """Return `outlets.json`, for the controller that sets queues: where frames leave that a switch
-    sends over a link with a rate (`pid` is in that namespace), and the parent of its shaper."""
+    """Return `outlets.json`, for the controller that sets queues: the interfaces where a switch's
+    frames leave over a link with a rate (`pid` is in their namespace), and the parent of each
+    shaper."""
     found = []
     for w in wire.links:
         for d, source in zip(w.directions, (w.link.a, w.link.b), strict=True):
@@ -266,14 +268,15 @@ def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
 
 
 def line_seed(seed: int, link: str, direction: str) -> int:
-    """64 bits for one direction of a link, by which wire-relay decides which frames it loses: made
-    as a receiver's in experiments/design/loss_model.py is, of the same seed."""
+    """Return 64 bits for one direction of a link, by which wire-relay decides which frames it
+    loses. They are made like a receiver's in experiments/design/loss_model.py, from the same
+    seed."""
     digest = hashlib.sha256(f"downpour loss {seed} {link}/{direction}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
 
 
 def relay_configuration(wire: WirePlan, *, ready: Path, stats: Path, seed: int) -> str:
-    """The configuration file of wire-relay (topologies/wire/src/config.h)."""
+    """Return the configuration file of wire-relay (topologies/wire/src/config.h)."""
     lines = [f"ready {ready}", f"stats {stats}"]
     for d in wire.relayed:
         lines.append(
@@ -291,7 +294,7 @@ def read_back(
     filters: Mapping[str, Sequence[TcRecord]],
     relay_ready: RelayReady | None,
 ) -> tuple[LinkReadback, ...]:
-    """Compare the plan with what is there.
+    """Compare the plan with what the kernel and the relay have.
 
     `qdiscs`: `tc -r -j qdisc show` of the namespace `wire` (raw: with tbf's limit). `filters`:
     interface -> `tc -j filter show dev INTERFACE ingress`. `relay_ready`: the relay's ready file.
@@ -357,7 +360,7 @@ def _read_back_one(
 
 
 def mismatches(asked: Impairment, found: Impairment) -> list[str]:
-    """Where `found` is not what was asked, within the precision of what tc prints."""
+    """Return where `found` differs from what was asked, beyond the precision of what tc prints."""
     wrong = []
     if not _close(asked.rate_bps, found.rate_bps, 8):  # the kernel counts bytes per second
         wrong.append("rate")
@@ -382,8 +385,8 @@ def _close(asked: float | None, found: float | None, tolerance: float) -> bool:
 
 
 def tbf_limit_bytes(options: TcRecord) -> int | None:
-    """The queue limit from tbf's options: `limit` itself (tc -r), else from `lat`, the time in
-    microseconds that (limit - burst) bytes take."""
+    """Return the queue limit from tbf's options: `limit` itself (tc -r), else from `lat`, the time
+    in microseconds that (limit - burst) bytes take."""
     if "limit" in options:
         return int(options["limit"])
     if "lat" in options:
@@ -392,7 +395,7 @@ def tbf_limit_bytes(options: TcRecord) -> int | None:
 
 
 def redirect_target(filters: Sequence[TcRecord]) -> str | None:
-    """The interface that a mirred redirect among `filters` sends all frames to."""
+    """Return the interface to which a mirred redirect among `filters` sends all frames."""
     for entry in filters:
         for action in entry.get("options", {}).get("actions", ()):
             if action.get("kind") == "mirred" and action.get("mirred_action") == "redirect":
@@ -401,7 +404,7 @@ def redirect_target(filters: Sequence[TcRecord]) -> str | None:
 
 
 def describe(asked: Impairment) -> str:
-    """One direction's settings in words, for messages."""
+    """Return one direction's settings in words, for messages."""
     parts = [
         "no rate" if asked.rate_bps is None else f"rate {asked.rate_bps / 1e6:g} Mbit/s",
         f"delay {asked.delay_ms:g} ms",

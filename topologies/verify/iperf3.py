@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One iperf3 test between two nodes: a server for one client, and what the client reports."""
+"""Run one iperf3 test between two nodes, and read the client's report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Test:
-    """From `client` to `server`, which has `address`. `udp_bps` of payload; None: TCP."""
+    """A test from `client` to `server`, which has `address`. `udp_bps` of payload; None: TCP."""
 
     client: str
     server: str
@@ -34,7 +34,7 @@ class Test:
 
     @property
     def client_argv(self) -> list[str]:
-        """The command of the sender."""
+        """Return the sender's command."""
         argv = ["iperf3", "-c", self.address, "-p", str(self.port), "-t", str(self.seconds), "-J"]
         if self.udp_bps is not None:
             argv += ["-u", "-b", str(round(self.udp_bps)), "-l", str(PAYLOAD_BYTES)]
@@ -43,7 +43,8 @@ class Test:
 
 @dataclass(frozen=True)
 class Measured:
-    """Of payload. `lost`: share of the datagrams, None for TCP; `retransmits`: None for UDP."""
+    """Rates of payload. `lost`: share of the datagrams, None for TCP; `retransmits`: None for
+    UDP."""
 
     sent_bps: float
     received_bps: float
@@ -52,7 +53,7 @@ class Measured:
 
 
 def measure(nodes: Nodes, test: Test) -> Measured:
-    """Run the test; it takes `seconds`. NetworkError with iperf3's own words."""
+    """Run the test; it takes `seconds`. Raises NetworkError in iperf3's own words."""
     with _server(nodes, test):
         done = nodes.run(test.client, test.client_argv, timeout_s=test.seconds + END_S, check=False)
     return read(done.stdout or done.stderr, f"{test.client} to {test.server}")
@@ -76,7 +77,7 @@ def _server(nodes: Nodes, test: Test) -> Iterator[None]:
 
 
 def read(text: str, which: str) -> Measured:
-    """Read the client's report (iperf3 -J). NetworkError if the test failed."""
+    """Read the client's report (iperf3 -J). Raises NetworkError if the test failed."""
     try:
         report: Any = json.loads(text)
         if "error" in report:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path from the publisher to every site of a network that runs."""
+"""Manage the path from the publisher to every site of a running network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ NAME = "downpour"
 
 
 def service_of(network: Network, sockets: Mapping[str, Path]) -> Path:
-    """Return the socket of the controller where paths of the publisher begin. NetworkError."""
+    """Return the socket of the controller where paths of the publisher begin. Raises
+    NetworkError."""
     root, _ = endpoints_of(network)
     domain = next(s.domain for s in network.switches if s.name == root.switch)
     if domain not in sockets:
@@ -23,8 +24,8 @@ def service_of(network: Network, sockets: Mapping[str, Path]) -> Path:
 
 
 def ensure(network: Network, sockets: Mapping[str, Path], name: str, rate_bps: int) -> bool:
-    """Make the path, or what is missing of it; return whether anything was. NetworkError if a path
-    of that name has another root or rate, or the service refuses."""
+    """Create the path, or its missing parts; return whether anything was missing. Raises
+    NetworkError if a path of that name has another root or rate, or the service refuses."""
     root, leaves = endpoints_of(network)
     try:
         with PathClient(service_of(network, sockets)) as service:
@@ -41,7 +42,7 @@ def ensure(network: Network, sockets: Mapping[str, Path], name: str, rate_bps: i
 
 
 def remove(network: Network, sockets: Mapping[str, Path], name: str) -> bool:
-    """Delete the path; return whether there was one. NetworkError."""
+    """Delete the path; return whether it existed. Raises NetworkError."""
     try:
         with PathClient(service_of(network, sockets)) as service:
             if name not in {path["name"] for path in service.paths()}:

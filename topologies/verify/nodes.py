@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs in the nodes of a network that runs, in this process or in another one."""
+"""Run programs in the nodes of a running network, in this process or in another one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ class Nodes(Protocol):
     def popen(
         self, host: str, argv: Sequence[str], *, stdout: Output = None, stderr: Output = None
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a node. NetworkError: there is no such node."""
+        """Start a program in a node. Raises NetworkError if there is no such node."""
 
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in a node to its end. NetworkError if it fails (with `check`) or hangs."""
+        """Run a program in a node to its end. Raises NetworkError if it fails (with `check`) or
+        hangs."""
 
 
 def nodes_of(run_id: str) -> Nodes:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is the network what was asked for? From the publisher to every subscriber, over a path that is
-made for it: ping for the round trip, iperf3 for what TCP gets and for what UDP loses."""
+"""Check that the network is as asked, from the publisher to every subscriber over a path made for
+the test: ping for the round trip, iperf3 for TCP's rate and UDP's loss."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from topologies.verify.nodes import Nodes
 
 PATH = "downpour-verify"
 RATE_BPS = 20_000_000
-UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter does
+UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter counts
 PINGS, PING_INTERVAL_S = 10, 0.2
 ANSWER_S = 30.0
-# What a machine adds anyway: switches and timers.
+# What a machine always adds: switches and timers.
 RTT_SLACK_MS, RTT_SLACK = 1.0, 0.05
 UDP_LEAST, LOSS_SLACK = 0.98, 0.01
 TCP_MOST = 1.05
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class SiteCheck:
-    """What was measured to one subscriber. `rtt_ms`: the least; None: no answer."""
+    """What was measured to one subscriber. `rtt_ms`: the minimum; None: no answer."""
 
     host: str
     site: str
@@ -72,7 +72,7 @@ class SiteCheck:
 
 
 def asked_of(network: Network, host: Host, path_bps: int) -> Asked:
-    """Return what is promised to a subscriber. NetworkError if no path leads there."""
+    """Return what is promised to a subscriber. Raises NetworkError if no path leads there."""
     try:
         hops = path_to(network, host.name)
     except NoPath as error:
@@ -93,7 +93,7 @@ def verify(
     rate_bps: int = RATE_BPS,
     seconds: int = 3,
 ) -> tuple[SiteCheck, ...]:
-    """Make a path of `rate_bps` to all sites, measure, and take it away. NetworkError."""
+    """Create a path of `rate_bps` to all sites, measure, and delete it. Raises NetworkError."""
     found = []
     with _path(network, sockets, rate_bps):
         for host in network.subscribers:
@@ -118,7 +118,7 @@ def _payload_bps(rate_bps: int) -> float:
 
 @contextmanager
 def _path(network: Network, sockets: Mapping[str, Path], rate_bps: int) -> Iterator[None]:
-    """A path from the publisher to every segment. NetworkError."""
+    """Hold a path from the publisher to every segment. Raises NetworkError."""
     try:
         multicast.ensure(network, sockets, PATH, rate_bps)
         yield
@@ -127,7 +127,7 @@ def _path(network: Network, sockets: Mapping[str, Path], rate_bps: int) -> Itera
 
 
 def _resolve(nodes: Nodes, network: Network, host: Host) -> None:
-    """Addresses are resolved before anything is measured. NetworkError."""
+    """Resolve addresses before anything is measured. Raises NetworkError."""
     deadline = time.monotonic() + ANSWER_S
     argv = ["ping", "-n", "-q", "-c", "1", "-W", "1", host.nic1.ip]
     while nodes.run(network.publisher.name, argv, check=False).returncode != 0:
@@ -142,7 +142,7 @@ def _round_trip_ms(nodes: Nodes, network: Network, host: Host) -> float | None:
     return float(match[1]) if match else None
 
 
-# -- in words -------------------------------------------------------------------------------------
+# -- as text -------------------------------------------------------------------------------------
 HEADER = (
     f"{'host':<11} {'site':<10} {'RTT asked':>9} {'found':>8}  {'TCP got':>8}  "
     f"{'UDP sent':>8} {'got':>7} {'loss asked':>10} {'found':>7}"
@@ -154,7 +154,7 @@ UNITS = (
 
 
 def table(checks: tuple[SiteCheck, ...]) -> str:
-    """Return asked beside measured, a line per subscriber, and the deviations."""
+    """Return asked and measured values side by side, a line per subscriber, and the deviations."""
     lines = [HEADER, UNITS]
     for one in checks:
         rtt = "none" if one.rtt_ms is None else f"{one.rtt_ms:.2f}"

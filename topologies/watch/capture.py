@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures a link of a running network by its name: tcpdump at one of its ends, into a ring of two
+"""Capture a link of a running network by its name: tcpdump at one of its ends writes a ring of two
 files, which become one pcapng file of bounded size.
 
-A link "a:b" is captured at a's end: frames that a sends are seen before the link delays or loses
-them, frames from b after it. "b:a" is the same link at b's end.
+A link "a:b" is captured at a's end: it sees a's frames before the link delays or loses them, and
+b's frames after it. "b:a" is the same link at b's end.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from topologies.watch.pcapng import FILE_HEADER_BYTES, Interface, pcapng
 DEFAULT_LIMIT_BYTES = 64_000_000
 # tcpdump counts its files in 10^6 bytes, and there are two; pcapng takes up to a third more.
 LEAST_LIMIT_BYTES = 3_000_000
-BUFFER_KIB = 16_384  # of the kernel, for frames that tcpdump has not fetched yet
+BUFFER_KIB = 16_384  # the kernel's, for frames that tcpdump has not fetched yet
 START_S, END_S = 20.0, 30.0
 _COUNTS = re.compile(r"^(\d+) packets? (captured|dropped by kernel)$", re.M)
 
 
 @dataclass(frozen=True)
 class Tap:
-    """Where a link is captured: at `interface` of the node `at`. `asked`: the name as it was asked
-    for, which names the file."""
+    """Where a link is captured: at `interface` of the node `at`. `asked`: the requested name, which
+    names the file."""
 
     link: str
     at: str
@@ -43,26 +43,26 @@ class Tap:
 
     @property
     def stem(self) -> str:
-        """The name of its file, without suffix."""
+        """Return the name of its file, without suffix."""
         return self.asked.replace(":", "-").replace("/", "-")
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What came of a capture. `ring`: frames before the first one in the file were overwritten."""
+    """A capture's result. `ring`: frames before the first one in the file were overwritten."""
 
     link: str
     at: str
     interface: str
     file: str
     size_bytes: int
-    frames: int  # captured, all in all
-    dropped: int  # by the kernel, in addition: tcpdump was not quick enough
+    frames: int  # captured in total
+    dropped: int  # by the kernel, in addition: tcpdump was too slow
     ring: bool
     problem: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return it as JSON has it."""
         return asdict(self)
 
 
@@ -73,13 +73,14 @@ WITH_INTERFACE: Final = (
 
 
 def links_of(network: Network) -> list[str]:
-    """All links that `CAPTURE` may name."""
+    """Return all links that `CAPTURE` may name."""
     return [link.name for link in network.links]
 
 
 def tap_of(network: Network, name: str) -> Tap:
-    """NetworkError, with the valid names, if the network has no such link."""
-    # A link's own name first: of several links between two nodes one may be called the reverse.
+    """Return where to capture the link of this name. Raises NetworkError, with the valid names, if
+    the network has no such link."""
+    # A link's own name first: of several links between two nodes, one may have the reversed name.
     for link in network.links:
         if name == link.name:
             return Tap(link.name, link.a.node, link.a.interface, name)
@@ -93,7 +94,8 @@ def tap_of(network: Network, name: str) -> Tap:
 
 
 def tcpdump_argv(tap: Tap, base: Path, limit_bytes: int, snap_bytes: int) -> list[str]:
-    """`base`: of the two files tcpdump writes, `base0` and `base1`."""
+    """Return tcpdump's command. `base`: the beginning of the names of its two files, `base0` and
+    `base1`."""
     half_mb = max(1, int(limit_bytes * 0.375) // 1_000_000)
     return [
         *("tcpdump", "-i", tap.interface, "-n", "--immediate-mode"),
@@ -103,9 +105,9 @@ def tcpdump_argv(tap: Tap, base: Path, limit_bytes: int, snap_bytes: int) -> lis
 
 
 def counts(text: str) -> tuple[int, int]:
-    """(frames captured, dropped by the kernel), from tcpdump's last lines. NetworkError without.
-    What
-    it says was "received by filter" counts a frame twice on some interfaces."""
+    """Return (frames captured, dropped by the kernel) from tcpdump's last lines. Raises
+    NetworkError without them. What it says was "received by filter" counts a frame twice on some
+    interfaces."""
     found = {what: int(number) for number, what in _COUNTS.findall(text)}
     try:
         return found["captured"], found["dropped by kernel"]
@@ -115,14 +117,15 @@ def counts(text: str) -> tuple[int, int]:
 
 
 def ordered(base: Path) -> list[Path]:
-    """The ring's files, oldest first: the second one is there as soon as the first was full, and
-    then they take turns."""
+    """Return the ring's files, oldest first. The second appears when the first is full, and then
+    they take turns."""
     files = [p for p in (base.with_name(f"{base.name}{i}") for i in (0, 1)) if p.exists()]
     return sorted(files, key=_first_frame)
 
 
 def _first_frame(path: Path) -> tuple[int, ...]:
-    """The first frame's time stamp (seconds, nanoseconds); a file without a frame comes last."""
+    """Return the first frame's time stamp (seconds, nanoseconds). A file without a frame comes
+    last."""
     with path.open("rb") as stream:
         head = stream.read(FILE_HEADER_BYTES + 8)
     stamp = head[FILE_HEADER_BYTES:]
@@ -134,7 +137,7 @@ Start = Callable[[str, Sequence[str], IO[bytes]], "subprocess.Popen[bytes]"]
 
 class Capture:
     """A running tcpdump. `start(node, argv, stderr)` starts a program where the node's interfaces
-    are. NetworkError if tcpdump does not come up."""
+    are. Raises NetworkError if tcpdump does not start."""
 
     def __init__(
         self, tap: Tap, directory: Path, start: Start, limit_bytes: int, snap_bytes: int
@@ -145,7 +148,7 @@ class Capture:
             )
         self.tap, self._directory, self._snap_bytes = tap, directory, snap_bytes
         directory.mkdir(parents=True, exist_ok=True)
-        # So called, AppArmor's usual profile lets tcpdump write it.
+        # AppArmor's usual profile lets tcpdump write files of this name.
         self._base = directory / f"{tap.stem}.pcap"
         self._said = directory / f"{tap.stem}.tcpdump"
         argv = tcpdump_argv(tap, self._base, limit_bytes, snap_bytes)
@@ -157,11 +160,11 @@ class Capture:
 
     @property
     def alive(self) -> bool:
-        """Whether tcpdump runs."""
+        """Return whether tcpdump runs."""
         return self._process.poll() is None
 
     def listening(self) -> bool:
-        """tcpdump has said that it captures. NetworkError if it has ended."""
+        """Return whether tcpdump has said that it captures. Raises NetworkError if it has ended."""
         if "listening on" in self._text():
             return True
         if not self.alive:
@@ -174,13 +177,13 @@ class Capture:
         return self._said.read_text(encoding="utf-8", errors="replace")
 
     def tell_to_stop(self) -> None:
-        """Ask tcpdump to end; does not wait."""
+        """Ask tcpdump to end; do not wait."""
         with contextlib.suppress(ProcessLookupError):
             if self.alive:
                 self._process.send_signal(signal.SIGINT)  # it writes what it has
 
     def finish(self) -> Captured:
-        """After `tell_to_stop`: the pcapng file, and what to know about it."""
+        """Write the pcapng file after `tell_to_stop`; return what to know about it."""
         try:
             self._process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
@@ -208,7 +211,7 @@ class Capture:
         temporary.rename(target)
         for path in (*files, self._said):
             path.unlink()
-        in_file = kept - 2  # without what is before and after the frames
+        in_file = kept - 2  # without the blocks before and after the frames
         return Captured(
             self.tap.link,
             self.tap.at,
@@ -223,7 +226,7 @@ class Capture:
 
 
 def await_listening(captures: Sequence[Capture]) -> None:
-    """Until all capture. NetworkError if one does not."""
+    """Wait until all capture. Raises NetworkError if one does not."""
     deadline = time.monotonic() + START_S
     while waiting := [c for c in captures if not c.listening()]:
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of a running network: what the tools print -> the records of `Emulation.counters()`.
+"""Parse the counters that the tools print into the records of `Emulation.counters()`.
 
 All functions here are pure; `topologies.emulate.counter_reading` runs the tools.
 """

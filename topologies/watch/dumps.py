@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of a running network, as the tools show it: every switch's flows, groups and
-meters, every node's queueing disciplines, every host's settings of the network stack."""
+"""Dump a running network's state as the tools show it: every switch's flows, groups and meters,
+every node's queueing disciplines, every host's network stack settings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYSCTLS: Final = (
 
 
 def commands(network: Network, pids: Mapping[str, int]) -> dict[str, tuple[Sequence[str], str]]:
-    """Name of a file -> (the command whose output it gets, standard input). `pids`: of the nodes
+    """Return by file name (the command whose output it gets, standard input). `pids`: of the nodes
     with their own namespace."""
     found: dict[str, tuple[Sequence[str], str]] = {}
     for switch in network.switches:
@@ -37,7 +37,7 @@ def commands(network: Network, pids: Mapping[str, int]) -> dict[str, tuple[Seque
     for node, pid in sorted(pids.items()):
         found[f"{node}.qdiscs.txt"] = (in_node(pid, ["tc", "-d", "qdisc", "show"]), "")
     for host in network.hosts:
-        # -e: a kernel need not have them all
+        # -e: a kernel may lack some of them
         argv = in_node(pids[host.name], ["sysctl", "-e", *SYSCTLS])
         found[f"{host.name}.sysctls.txt"] = (argv, "")
     return found

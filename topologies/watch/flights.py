@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packets seen at a sender's interface and at a receiver's: how long each was on its way, in which
-order they came, and what became of them. Pure; `topologies.watch.taps` sees the packets.
+"""Compare packets seen at a sender's and a receiver's interface: how long each took, in which order
+they arrived, and what became of them. Pure; `topologies.watch.taps` sees the packets.
 
-Only packets whose IPv4 identification is in the sample are looked at, the same ones at both ends:
-`RUN` consecutive ones of every `period`. Both times are CLOCK_REALTIME of the one machine.
+Only packets whose IPv4 identification is in the sample count, the same packets at both ends: `RUN`
+consecutive ones of every `period`. Both times are CLOCK_REALTIME of the one machine.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ BLOCK_S: Final = 10.0
 RUN: Final = 4  # consecutive packets of a sample: their order shows
 LEAST_PERIOD: Final = 16
 MOST_PERIOD: Final = 1 << 14
-SAMPLES_PER_S: Final = 150.0  # of a sender at its full rate: what watching may cost
+SAMPLES_PER_S: Final = 150.0  # of a sender at its full rate: bounds the cost of watching
 PACKET_BYTES: Final = 1500
-REMEMBERED_S: Final = 90.0  # a packet that has not come by then is not waited for
+REMEMBERED_S: Final = 90.0  # a packet that has not arrived by then counts as lost
 PUT_AWAY_S: Final = 600.0
-STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had none
+STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had no departure
 IPV4_LEAST_BYTES: Final = 20
 FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
 NS: Final = 1_000_000_000
@@ -37,8 +37,8 @@ PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
 
 
 def period_of(rate_bps: float) -> int:
-    """Of how many packets `RUN` are sampled, at most `SAMPLES_PER_S` of a sender at `rate_bps`: a
-    power of two."""
+    """Return the period: `RUN` of that many packets are sampled, at most `SAMPLES_PER_S` of a
+    sender at `rate_bps`. It is a power of two."""
     wanted = rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN
     power = 1 << max(0, math.ceil(math.log2(wanted))) if wanted > 1 else 1
     return max(LEAST_PERIOD, min(MOST_PERIOD, power))
@@ -55,7 +55,7 @@ class Station:
 
 
 class Packet(NamedTuple):
-    """What is compared of a packet between two stations."""
+    """The parts of a packet that are compared between two stations."""
 
     key: bytes  # addresses, protocol, identification and the first 8 bytes after the header
     flow: bytes  # addresses, protocol, ports
@@ -64,7 +64,7 @@ class Packet(NamedTuple):
     tos: int
     ttl: int
     fragment: bool
-    digest: int  # of all but what routers and ECN change
+    digest: int  # of everything except what routers and ECN change
 
 
 def parse_ipv4(data: bytes) -> Packet | None:
@@ -106,15 +106,15 @@ class Flight:
     target: str
     network: str
     packets: int = 0
-    lost: int = 0  # left and did not come, where they were to come
-    out_of_order: int = 0  # came after one that left later, of the same flow
-    duplicates: int = 0  # came once more
-    marked: int = 0  # with another traffic class or ECN field than they left with, but for:
+    lost: int = 0  # left, and did not arrive where they should have
+    out_of_order: int = 0  # arrived after one of the same flow that left later
+    duplicates: int = 0  # arrived again
+    marked: int = 0  # arrived with another traffic class or ECN field, except for:
     congestion_marks: int = 0  # ECN-capable ones that a queue marked
     changed: int = 0  # with other content
     hops: int = 0  # the most routers that one crossed (by its time to live)
     fragments: int = 0
-    strangers: int = 0  # came with an address of the source, which had not sent them
+    strangers: int = 0  # arrived with an address of the source, which had not sent them
     delays_ms: dict[int, array[float]] = field(default_factory=dict)  # by number of the block
     put_away: list[tuple[int, Figures]] = field(default_factory=list)  # of earlier blocks
 
@@ -125,7 +125,7 @@ class Flight:
         return [Block(number * block_s, *figures) for number, figures in every]
 
 
-Figures = tuple[int, float, float, float, float]  # of a block, without its begin
+Figures = tuple[int, float, float, float, float]  # of a block, without its start
 
 
 def summary(delays_ms: Collection[float]) -> Figures:
@@ -148,7 +148,7 @@ class _Departure:
 
 
 class Flights:
-    """Puts departures and arrivals together."""
+    """Matches departures with arrivals."""
 
     def __init__(
         self,
@@ -158,8 +158,9 @@ class Flights:
         block_s: float = BLOCK_S,
         make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
-        """`groups`: multicast address -> stations that are to get what is sent to it.
-        `make_file`: for what is over, so that days of watching take no more memory than minutes."""
+        """`groups`: by multicast address, the stations that should get what is sent to it.
+        `make_file`: for finished blocks, so that days of watching take no more memory than
+        minutes."""
         self._file: BinaryIO | None = None
         self._make_file, self._put_away_ns = make_file, begin_ns
         self._stations, self._begin_ns, self._block_s = stations, begin_ns, block_s
@@ -169,7 +170,7 @@ class Flights:
             address = bytes(map(int, station.address.split(".")))
             self._own[address] = number
             self._expected[address] = (number,)
-        # By the packet's key: IGMP reports and the like leave again as they were.
+        # By the packet's key: IGMP reports, for example, leave again unchanged.
         self._sent: dict[bytes, list[_Departure]] = {}
         self._waiting: list[tuple[int, int, Packet]] = []  # arrivals: time, station, packet
         self._numbers: dict[tuple[int, bytes], tuple[int, int]] = {}  # with the last one's time
@@ -194,7 +195,7 @@ class Flights:
         self._sent.setdefault(packet.key, []).append(departure)
 
     def settle(self, now_ns: int) -> None:
-        """Find the departures of what arrived; forget what is too old."""
+        """Find the departures of the arrivals; forget what is too old."""
         waiting, self._waiting = self._waiting, []
         for arrival in waiting:
             at_ns, station, packet = arrival
@@ -222,7 +223,7 @@ class Flights:
                 self._sent[key] = departures
 
     def _put_away(self, too_old_ns: int) -> None:
-        """Write down the blocks that get no more packets; forget flows that have ended."""
+        """Write the blocks that get no more packets; forget flows that have ended."""
         left_ns = (d.at_ns for departures in self._sent.values() for d in departures)
         oldest_ns = min(too_old_ns, min(left_ns, default=too_old_ns))
         first_open = self._block(oldest_ns)
@@ -254,7 +255,7 @@ class Flights:
 
     def close(self, now_ns: int, patience_ms: Mapping[tuple[str, str, str], float]) -> list[Flight]:
         """Return what was seen. A packet that left less than `patience_ms` (source, target,
-        network) ago may still be on its way."""
+        network) ago may still be in transit."""
         self.settle(now_ns + int(STRANGER_S * NS))
         for departure in (d for departures in self._sent.values() for d in departures):
             source = self._stations[departure.station]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a namespace does with packets that no queue and no firewall shows: addresses, routes and
-what they say of TCP, policy rules, fixed neighbours, IPsec policies and sysctls."""
+"""Read what a namespace does with packets beyond queues and firewalls: addresses, routes and their
+TCP settings, policy rules, fixed neighbours, IPsec policies and sysctls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OF_INTERFACES: Final = (
     *("accept_local", "disable_policy", "disable_xfrm", "force_igmp_version", "forwarding"),
     *("mc_forwarding", "rp_filter", "arp_ignore", "drop_unicast_in_l2_multicast"),
 )
-# What the kernel fills in, or what is secret.
+# What the kernel fills in, and what is secret.
 NO_SETTING: Final = (
     *("ipv4/tcp_available_congestion_control", "ipv4/tcp_allowed_congestion_control"),
     *("ipv4/tcp_available_ulp", "ipv4/tcp_fastopen_key"),
@@ -73,7 +73,7 @@ def rules_and_routes(one: socket.socket, names: Mapping[int, str], found: Found)
 
 
 def _metrics(data: bytes) -> list[str]:
-    """What a route says of TCP."""
+    """Return a route's TCP settings."""
     words = []
     for number, value in attributes(data):
         shown = struct.unpack("=I", value)[0] if len(value) == 4 else value.rstrip(b"\0").decode()
@@ -82,7 +82,7 @@ def _metrics(data: bytes) -> list[str]:
 
 
 def neighbours(one: socket.socket, names: Mapping[int, str], found: Found) -> None:
-    """Note neighbours that somebody fixed; the others come and go."""
+    """Note fixed neighbours; the others come and go."""
     fixed = []
     for body in dump(one, netlink.RTM_GETNEIGH, struct.pack("=B11x", socket.AF_INET)):
         index, state = struct.unpack_from("=4xiH", body)
@@ -121,7 +121,7 @@ def policies(found: Found) -> None:
 
 
 def sysctls(found: Found) -> None:
-    """Note every setting of IPv4 that packets, or the programs that send them, may notice."""
+    """Note every IPv4 setting that may affect packets or the programs that send them."""
     names = [name for name in SYSCTLS if (SYSCTL_ROOT / name).exists()]
     names += [
         f"ipv4/{path.name}"
@@ -141,7 +141,7 @@ def sysctls(found: Found) -> None:
 
 
 def _sysctl(name: str) -> str | None:
-    """A setting's value; None where it cannot be read or is not there."""
+    """Return a setting's value; None if it does not exist or cannot be read."""
     with contextlib.suppress(OSError):
         return " ".join(contents(SYSCTL_ROOT / name).split())
     return None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hears of every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules
-and IPsec while a network runs: the kernel notifies listeners, so a change that is undone a
-moment later is noted too."""
+"""Record every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules and
+IPsec while a network runs. The kernel notifies listeners, so the journal also has a change that is
+undone a moment later."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ IPSEC_WORDS: Final = {
     **{0x10: "association added", 0x11: "association removed", 0x13: "policy added"},
     **{0x14: "policy removed", 0x1C: "associations removed", 0x1D: "policies removed"},
 }
-KEPT: Final = 200  # of the changes; all are counted
+KEPT: Final = 200  # how many changes are kept; all are counted
 IFLA_IFNAME, IFLA_MTU, TCA_KIND, RTA_OIF = 3, 4, 1, 4
 FRAMES: Final = {1: "address", 13: "queue", 41: "gso_max_size", 58: "gro_max_size"}  # IFLA_*
 IFF_UP: Final = 0x1
@@ -56,7 +56,7 @@ IFF_UP: Final = 0x1
 
 @dataclass(frozen=True)
 class Change:
-    """What changed: `place` is "<node>/<interface>" or the node."""
+    """A change. `place` is "<node>/<interface>" or the node."""
 
     at_s: float  # CLOCK_REALTIME when it was read
     place: str
@@ -70,7 +70,8 @@ class Journal:
     """Listens in some namespaces."""
 
     def __init__(self, pids: Mapping[str, int | None]) -> None:
-        """`pids`: node -> a process in its namespace (None: this one). NetworkError."""
+        """Listen from now on. `pids`: by node, a process in its namespace (None: this one). Raises
+        NetworkError."""
         self.changes: list[Change] = []
         self.count = 0
         self.missed = 0  # how often the kernel had more changes than it could keep
@@ -88,7 +89,7 @@ class Journal:
     def _listen(
         self, node: str, pid: int | None, to: tuple[int, tuple[int, ...]], hear: Hear
     ) -> None:
-        """Listen to what a kernel may not have: nf_tables, IPsec."""
+        """Listen to what a kernel may lack: nf_tables, IPsec."""
         with contextlib.suppress(NetworkError):
             self._open.append((node, netlink.open_socket(pid, *to), hear))
 
@@ -144,7 +145,7 @@ class Journal:
             self._note(node, f"IPsec: {word}")
 
     def _neighbour(self, node: str, kind: int, body: bytes) -> None:
-        """Those that are not fixed come and go."""
+        """Ignore neighbours that are not fixed: they come and go."""
         index, state = struct.unpack_from("=4xiH", body)
         if body[0] == socket.AF_INET and state & NUD_PERMANENT:
             word = "added" if kind == netlink.RTM_NEWNEIGH else "removed"
@@ -169,7 +170,7 @@ class Journal:
         if before is None:
             self._note(place, "interface added")
         elif before[0] != mtu:
-            self._note(place, f"MTU {before[0]} made {mtu}")
+            self._note(place, f"MTU {before[0]} changed to {mtu}")
         elif before[1] != now[1]:
             self._note(place, "set up" if now[1] else "set down")
         else:

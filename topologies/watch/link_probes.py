@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The delay of each impaired link, in each direction, measured with our own frames.
+"""Measure the delay of each impaired link, in each direction, with our own frames.
 
-A probe is sent out of the interface at one end of a link and seen at the interface at the other:
-the switches, the hosts' stacks and whatever else a path has are not part of what is measured. It
-carries an EtherType for local experiments and VLAN id 4095, which 802.1Q forbids on a wire, so that
-no flow of a switch matches it and no host takes it. Probes are for a network without traffic.
+A probe is sent out of the interface at one end of a link and seen at the interface at the other: so
+the measurement does not include switches, hosts' stacks or the rest of a path. It carries an
+EtherType for local experiments and VLAN id 4095, which 802.1Q forbids on a wire, so that no flow of
+a switch matches it and no host takes it. Use probes only in a network without traffic.
 
 One-way delay = the kernel's time stamp of its arrival - the time just before it was sent, both
-CLOCK_REALTIME of the one machine. What the machine adds only makes it longer, so the least of
-several is the link's.
+CLOCK_REALTIME of the one machine. The machine can only add to it, so the minimum of several is the
+link's delay.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ETHERTYPE: Final = 0x88B5  # IEEE 802: local experimental
 ETHERTYPE_VLAN: Final = 0x8100
 NO_VLAN: Final = 4095
 MAGIC: Final = b"Downpour link probe"
-_HEADER: Final = struct.Struct("!6s6sHHH19sHHQ")  # to the probe's direction, number and send time
+_HEADER: Final = struct.Struct("!6s6sHHH19sHHQ")  # up to direction, number and send time
 _PAYLOAD: Final = struct.Struct("!19sHHQ")
 LEAST_FRAME_BYTES: Final = 60
 _DESTINATION: Final = bytes.fromhex("02d000000002")
@@ -57,7 +57,7 @@ _FILTER: Final = (
 
 @dataclass(frozen=True)
 class LinkProbe:
-    """What the probes of one direction of a link met. Delays in ms, one way; None: none came."""
+    """The results of one direction's probes. Delays in ms, one way; None: no probe arrived."""
 
     link: str
     direction: str  # "forward" or "backward"
@@ -77,7 +77,7 @@ class LinkProbe:
 
 @dataclass(frozen=True)
 class Way:
-    """One direction: where its probes go out and come in, as indices of sockets."""
+    """One direction: where its probes leave and arrive, as indices of sockets."""
 
     link: str
     direction: str
@@ -98,8 +98,8 @@ def frame(way: int, number: int, sent_ns: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[int, int, int] | None:
-    """(way, number, send time) of a probe, with its tag or (as the kernel hands it over) without;
-    None of any other frame."""
+    """Return (way, number, send time) of a probe, with its tag or (as the kernel delivers it)
+    without; None for any other frame."""
     at = data.find(MAGIC)
     if at < 0 or len(data) < at + _PAYLOAD.size:
         return None
@@ -110,7 +110,7 @@ def parse(data: bytes) -> tuple[int, int, int] | None:
 def summarize(
     ways: Sequence[Way], delays_ns: Mapping[int, Sequence[int]], sent: int
 ) -> tuple[LinkProbe, ...]:
-    """`delays_ns`: by index of the direction, of the probes that came."""
+    """Return the results. `delays_ns`: by index of the direction, of the probes that arrived."""
     found = []
     for index, way in enumerate(ways):
         delays = sorted(d / 1e6 for d in delays_ns.get(index, ()))
@@ -139,9 +139,9 @@ def probe(
     probes: int = PROBES,
     interval_s: float = INTERVAL_S,
 ) -> tuple[LinkProbe, ...]:
-    """Probes both directions of all impaired links at once. `pids`: node -> a process in its
-    namespace; the ports of other nodes (switches) are in the caller's. Links `without` (cut ones)
-    are left out. NetworkError if an interface is not there."""
+    """Probe both directions of all impaired links at once. `pids`: by node, a process in its
+    namespace; the ports of other nodes (switches) are in the caller's. Links in `without` (cut
+    ones) are left out. Raises NetworkError if an interface is missing."""
     left_out = set(without)
     with ExitStack() as stack:
         sockets: list[socket.socket] = []
@@ -205,7 +205,7 @@ def _exchange(
 
 
 def _receive(one: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """(time of arrival, frame) of all that waits; not what the socket's own machine sent."""
+    """Yield (time of arrival, frame) of all waiting frames, except those that this side sent."""
     while True:
         try:
             data, ancillary, _, address = one.recvmsg(2048, 256, socket.MSG_DONTWAIT)
@@ -222,7 +222,7 @@ def _receive(one: socket.socket) -> Iterator[tuple[int, bytes]]:
 
 
 def _open(pid: int | None, interface: str) -> socket.socket:
-    """A packet socket at an interface, in the namespace of `pid` (None: here)."""
+    """Return a packet socket at an interface, in the namespace of `pid` (None: here)."""
     with nullcontext() if pid is None else namespace_of(pid):
         try:
             # No protocol yet: nothing is received before the filter is set.

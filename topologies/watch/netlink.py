@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Netlink messages: what the kernel has of interfaces, queues, routes and rules, asked
-without starting a program, and what it reports about changes."""
+"""Netlink messages: ask the kernel for interfaces, queues, routes and rules without starting a
+program, and read its reports of changes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _RECEIVE_BYTES: Final = 1 << 18
 
 
 def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, value) of netlink attributes. Raises ValueError on an impossible length."""
+    """Yield (type, value) of netlink attributes. Raises ValueError on an impossible length."""
     at = 0
     while at + _ATTRIBUTE.size <= len(data):
         length, kind = _ATTRIBUTE.unpack_from(data, at)
@@ -48,8 +48,8 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, body) of netlink messages. ValueError if one is malformed, OSError if the kernel
-    refuses."""
+    """Yield (type, body) of netlink messages. Raises ValueError if one is malformed, OSError if the
+    kernel refuses."""
     at = 0
     while at + MESSAGE.size <= len(data):
         length, kind, *_ = MESSAGE.unpack_from(data, at)
@@ -65,8 +65,8 @@ def messages(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def open_socket(pid: int | None, family: int, groups: tuple[int, ...] = ()) -> socket.socket:
-    """A netlink socket in the namespace of process `pid` (None: here), which hears of changes in
-    `groups`. NetworkError."""
+    """Return a netlink socket in the namespace of process `pid` (None: here) that receives changes
+    in `groups`. Raises NetworkError."""
 
     def opened() -> socket.socket:
         one = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, family)
@@ -89,7 +89,7 @@ def open_socket(pid: int | None, family: int, groups: tuple[int, ...] = ()) -> s
 
 
 def dump(one: socket.socket, kind: int, header: bytes) -> Iterator[bytes]:
-    """Ask for all of a kind; the bodies of the answers. OSError, ValueError."""
+    """Ask for all of a kind; yield the bodies of the answers. Raises OSError, ValueError."""
     length = MESSAGE.size + len(header)
     one.send(MESSAGE.pack(length, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + header)
     while True:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tcpdump wrote (pcap) -> one pcapng file (draft-ietf-opsawg-pcapng), which says what was
-captured where and how many frames were not. Pure: bytes in, bytes out."""
+"""Convert what tcpdump wrote (pcap) to one pcapng file (draft-ietf-opsawg-pcapng), which says what
+was captured where and how many frames were missed. Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the file says of where it comes from."""
+    """What the file says about its origin."""
 
     name: str
     description: str
@@ -40,8 +40,7 @@ class Interface:
 
 
 def frames(pcap: bytes) -> Iterator[Frame]:
-    """The frames of a pcap file. A last one that was cut off is left out; other bytes have
-    none."""
+    """Yield the frames of a pcap file, without a truncated last one; other bytes have none."""
     kind = _PCAP.get(pcap[:4])
     if kind is None:
         return
@@ -73,7 +72,7 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 def beginning(interface: Interface) -> bytes:
-    """The blocks before the frames."""
+    """Return the blocks before the frames."""
     end = _option(0, b"")
     section = struct.pack("<IHHq", BYTE_ORDER_MAGIC, 1, 0, -1) + _option(4, b"Downpour") + end
     described = (
@@ -87,7 +86,7 @@ def beginning(interface: Interface) -> bytes:
 
 
 def packet(frame: Frame) -> bytes:
-    """The block of a frame."""
+    """Return the block of a frame."""
     head = struct.pack(
         "<IIIII",
         0,
@@ -100,8 +99,8 @@ def packet(frame: Frame) -> bytes:
 
 
 def statistics(time_ns: int, received: int, dropped: int) -> bytes:
-    """The block behind the frames: how many came by, how many of them the kernel dropped because
-    nothing fetched them in time."""
+    """Return the block after the frames: how many passed, and how many of them the kernel dropped
+    because nothing fetched them in time."""
     body = struct.pack("<III", 0, time_ns >> 32, time_ns & 0xFFFFFFFF)
     body += _option(4, struct.pack("<Q", received)) + _option(7, struct.pack("<Q", dropped))
     return _block(STATISTICS, body + _option(0, b""))
@@ -110,7 +109,7 @@ def statistics(time_ns: int, received: int, dropped: int) -> bytes:
 def pcapng(
     pcaps: Iterable[bytes], interface: Interface, received: int, dropped: int
 ) -> Iterator[bytes]:
-    """The pcapng file, in pieces; `pcaps` are one capture's files in their order."""
+    """Yield the pcapng file in pieces; `pcaps` are one capture's files in their order."""
     yield beginning(interface)
     last_ns = 0
     for pcap in pcaps:

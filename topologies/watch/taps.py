@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sees a sample of the packets at interfaces of hosts, while they go about their business.
+"""Watch a sample of the packets at hosts' interfaces, without disturbing the hosts.
 
-A packet socket at each interface, with a filter that lets the sample pass (`flights`), writes into
-a ring that this process maps: no system call and no wake-up for a packet. The ring has the time of
-each; asking for time stamps of a socket instead would make the kernel stamp every packet of the
-machine. A packet that leaves is seen behind its queueing discipline, one that arrives before
-filters and firewall.
+A packet socket at each interface, with a filter that passes the sample (`flights`), writes into a
+ring that this process maps, with no system call and no wake-up per packet. The ring has the time of
+each packet; socket time stamps instead would make the kernel stamp every packet of the machine. The
+tap sees a departing packet after its queueing discipline, and an arriving packet before filters and
+firewall.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from topologies.watch.flights import NS, RUN, Flight, Flights, Station
 
 FRAME_BYTES: Final = 2048
 FRAMES: Final = 512
-PAGE_BYTES: Final = 65_536  # of the ring: a multiple of the machine's pages
+PAGE_BYTES: Final = 65_536  # of the ring: a multiple of the machine's page size
 
 # linux/if_packet.h, linux/filter.h
 ETH_P_ALL: Final = 0x0003
@@ -46,8 +46,8 @@ _SLL_PACKET_TYPE: Final = 32 + 10  # sockaddr_ll follows the header, aligned to 
 
 
 def sample_filter(period: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Classic BPF from the IPv4 header on: packets whose identification, modulo `period`, is below
-    `RUN`."""
+    """Return classic BPF, from the IPv4 header on, for packets whose identification, modulo
+    `period`, is below `RUN`."""
     return (
         (0x28, 0, 0, SKF_AD_PROTOCOL),
         (0x15, 0, 4, ETHERTYPE_IPV4),
@@ -63,7 +63,7 @@ class Ring:
     """The packets of one interface."""
 
     def __init__(self, pid: int, interface: str, period: int) -> None:
-        """`pid`: a process in the interface's namespace. NetworkError."""
+        """Open the tap. `pid`: a process in the interface's namespace. Raises NetworkError."""
         with namespace_of(pid):
             try:
                 self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_DGRAM, 0)
@@ -91,7 +91,7 @@ class Ring:
         one.bind((interface, ETH_P_ALL))
 
     def read(self) -> list[tuple[int, bool, bytes]]:
-        """(time in ns, leaves, packet) of all that came since the last call."""
+        """Return (time in ns, leaves, packet) of all packets since the last call."""
         found = []
         ring = self._ring
         for _ in range(FRAMES):
@@ -126,8 +126,9 @@ class Taps:
         period: int,
         make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
-        """`pids`: node -> a process in its namespace. `groups`: multicast address -> nodes that
-        are to get what is sent to it. `make_file`: for what is over (`Flights`). NetworkError."""
+        """Open the taps. `pids`: by node, a process in its namespace. `groups`: by multicast
+        address, the nodes that should get what is sent to it. `make_file`: for finished blocks
+        (`Flights`). Raises NetworkError."""
         self.period, self.stations = period, stations
         self._rings: list[Ring] = []
         try:
@@ -155,7 +156,7 @@ class Taps:
         self._flights.settle(time.time_ns())
 
     def close(self, patience_ms: Mapping[tuple[str, str, str], float]) -> tuple[list[Flight], int]:
-        """Stop; return what was seen, and how many packets were not (no room in a ring)."""
+        """Stop; return what was seen, and how many packets were missed (no room in a ring)."""
         self.look()
         flights = self._flights.close(time.time_ns(), patience_ms)
         return flights, self._close()
