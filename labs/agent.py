@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the lab's network is: builds it and runs commands and checks, one after the other.
+"""The agent, where the lab's network is: it builds the network, and runs commands and checks one
+after another.
 
-In a guest it stops time while no command runs: it looks for the next one without ever waiting, and
-only waiting (or looking at the clock) moves a guest's clock; the holder then stops the whole guest,
-so that nothing is computed either. So no time passes between commands, however late the holder is.
+In a guest it stops time while no command runs: it polls for the next one without ever waiting, and
+only waiting (or reading the clock) advances a guest's clock. The holder then stops the whole guest,
+so that it uses no processor either. So no time passes between commands, however late the holder is.
 
 Files of the exchange directory: `job.json` (what to build); `events` (lines of JSON: progress,
-ready, failed, from here); `commands/NUMBER.json`, `commands/NUMBER.interrupt` (from the holder: new
-names, because a guest may keep what it knows of an old one); `done/NUMBER.json` (answers); `out`,
-`err` (what commands print).
+ready, failed, from here); `commands/NUMBER.json`, `commands/NUMBER.interrupt` (from the holder,
+with new names, because a guest may cache what it knows of an old one); `done/NUMBER.json`
+(answers); `out`, `err` (what commands print).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.model.network import Network
 
 POLL_S: Final = 0.05  # how soon an interrupt is seen while a command runs
-IDLE_POLL_S: Final = 0.02  # native clock: how soon a command is seen
+IDLE_POLL_S: Final = 0.02  # on the native clock: how soon a command is seen
 SETTLE_S: Final = 1.0
 AFTER_LINE_S: Final = 0.1
 KIND: Final = "lab"
@@ -50,7 +51,7 @@ FAULTS: Final = (
 
 @dataclass(frozen=True)
 class Job:
-    """What the holder wants. `frozen`: time stands still between commands."""
+    """The holder's job. `frozen`: time stands still between commands."""
 
     folder: Path  # the lab's
     work: Path
@@ -72,8 +73,8 @@ class Job:
 
 
 def main(exchange: Path) -> int:
-    """Until it is ended by SIGTERM (or with its guest). Started by the holder, without the command
-    line's imports, which cost a guest seconds."""
+    """Serve until SIGTERM (or the guest's end). The holder starts this without the command line's
+    imports, which cost a guest seconds."""
 
     def say(kind: str, **values: Any) -> None:
         with (exchange / "events").open("a", encoding="utf-8") as file:
@@ -113,7 +114,7 @@ class _Interrupted(Exception):
 
 
 class Agent:
-    """Serves commands, one after the other; a context manager."""
+    """Serves commands one after another; a context manager."""
 
     def __init__(self, exchange: Path, job: Job, lab: Lab, emulated: Emulation) -> None:
         self._exchange, self._job, self._lab, self._emulated = exchange, job, lab, emulated
@@ -155,7 +156,7 @@ class Agent:
     # -- commands
 
     def prepare(self) -> None:
-        """What the lab wants done before the student comes. NetworkError."""
+        """Do what the lab prepares before the student starts. Raises NetworkError."""
         name = self._lab.spec.prepare
         if name is None:
             return
@@ -167,7 +168,7 @@ class Agent:
             raise NetworkError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
 
     def serve(self) -> None:
-        """Do one command after the other, forever."""
+        """Do one command after another, forever."""
         number = 1
         while True:
             command = self._next(number)
@@ -175,7 +176,7 @@ class Agent:
             number += 1
 
     def _next(self, number: int) -> dict[str, Any]:
-        """The next command. In a guest no time passes until there is one."""
+        """Return the next command. In a guest no time passes until there is one."""
         folder, name = self._exchange / "commands", f"{number}.json"
         while name not in os.listdir(folder):  # noqa: PTH208 - one system call that never fails
             if not self._job.frozen:
@@ -186,8 +187,8 @@ class Agent:
     def _do(self, number: int, command: dict[str, Any]) -> dict[str, Any]:
         if command["kind"] == "run":
             code = self._run(number, str(command["line"]))
-            # What is on its way arrives, as while somebody types the next line: else a frame could
-            # wait at a switch for that line.
+            # Let frames in transit arrive, as they would while somebody types the next line:
+            # otherwise a frame could wait at a switch for that line.
             time.sleep(AFTER_LINE_S)
             return {"code": code}
         # No time has passed since the student's last command, and a switch confirms a change before
@@ -213,7 +214,7 @@ class Agent:
         return {"results": [r.to_dict() for r in results]}
 
     def _progress(self, number: int, text: str) -> None:
-        """Before each check: here, where a check has mended what it broke, an interrupt counts."""
+        """Act on an interrupt before each check, when the last check has mended what it broke."""
         if self._interrupts(number):
             raise _Interrupted
         with (self._exchange / "events").open("a", encoding="utf-8") as file:
@@ -230,11 +231,11 @@ class Agent:
         return code
 
     def _interrupts(self, number: int) -> int:
-        """How often the student has pressed Ctrl-C in this command."""
+        """Return how often the student has pressed Ctrl-C during this command."""
         names = os.listdir(self._exchange / "commands")  # noqa: PTH208
         return sum(n.startswith(f"{number}.interrupt") for n in names)
 
-    # -- faults, asked for by labs/bin/fault
+    # -- faults, requested by labs/bin/fault
 
     def _serve_faults(self, wait_s: float = 0.0) -> None:
         ready, _, _ = select.select([self._faults], [], [], wait_s)
@@ -251,7 +252,7 @@ class Agent:
                 connection.sendall(f"1{error}\n".encode())
 
     def _fault(self, words: list[str]) -> str:
-        """Does it and says what was done. NetworkError."""
+        """Do it, and return what was done. Raises NetworkError."""
         lab = self._emulated
         match words:
             case ["cut", link]:
@@ -280,7 +281,7 @@ class Agent:
 
 
 def end(pid: int) -> None:
-    """SIGTERM to an agent on the native clock."""
+    """End on SIGTERM to an agent on the native clock."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
 

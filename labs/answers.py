@@ -30,9 +30,10 @@ class Answers:
 
 
 def read_answers(path: Path) -> Answers:
-    """Raises NoAnswer if there is no file, AnswerError for one that is not a list of answers."""
+    """Read the answers. Raises NoAnswer if there is no file, AnswerError for one that is not a list
+    of answers."""
     if not path.exists():
-        raise NoAnswer(f"{path}: there is no such file (make lab-reset puts it back)")
+        raise NoAnswer(f"{path}: there is no such file (make lab-reset restores it)")
     try:
         document = read_document(path, "lines 'name: value'")
     except TopologyErrors as error:

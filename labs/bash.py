@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 INTERRUPTED: Final = 130
-# An interrupt ends the program that runs and the line it is in; what runs behind `&` continues.
+# An interrupt ends the running program and its line; programs started with `&` continue.
 PRELUDE: Final = "trap 'return 130' INT\n"
 
 
 class Bash:
-    """Runs lines; what they print is appended to `out` and `err` of the exchange directory."""
+    """Runs lines; their output is appended to `out` and `err` of the exchange directory."""
 
     def __init__(
         self,
@@ -67,14 +67,14 @@ class Bash:
         script = self._exchange / f"line-{self._number}"
         script.write_text(line + "\n", encoding="utf-8")
         self._script = script
-        # Programs of the line do not hold the pipe: a background one would keep it open.
+        # Programs of the line do not inherit the pipe: a background one would keep it open.
         fd = self._status_fd
         self._write(f". {shlex.quote(str(script))} </dev/null {fd}>&-\n"
                     f"echo $? >&{fd}\n")  # fmt: skip
 
     def wait(self, seconds: float, other: socket.socket, serve: Callable[[], None]) -> int | None:
-        """The line's exit code; None: not yet, after at most `seconds`. What comes at `other` is
-        served meanwhile."""
+        """Return the line's exit code; None: not yet, after at most `seconds`. Meanwhile serve what
+        arrives at `other`."""
         watched = [self._status, self._ended, other.fileno()]
         ready, _, _ = select.select(watched, [], [], seconds)
         if other.fileno() in ready:
@@ -87,7 +87,7 @@ class Bash:
         if self._ended in ready:
             code = self._process.wait()
             self._script.unlink(missing_ok=True)
-            self._complain("the shell has ended; a new one is started: variables are gone")
+            self._complain("the shell has ended; a new one starts, without the variables")
             self._forget()
             self._start()
             return code if code >= 0 else 128 - code
@@ -98,7 +98,7 @@ class Bash:
             err.write(f"lab: {text}\n")
 
     def interrupt(self, *, hard: bool) -> None:
-        """As Ctrl-C does; `hard`: the shell itself is ended."""
+        """Interrupt the line, as Ctrl-C does; `hard`: end the shell itself."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL if hard else signal.SIGINT)
 

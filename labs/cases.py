@@ -44,20 +44,20 @@ from labs.workdir import LabError
 from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
 
-CASE_SEED: Final = "case_seed"  # the parameter of the lab that decides what is done
-HIDDEN: Final = ("verdict.json", "inventory.json", DONE)  # the inventory names what was changed
+CASE_SEED: Final = "case_seed"  # the lab's parameter that decides the fault
+HIDDEN: Final = ("verdict.json", "inventory.json", DONE)  # the inventory names the change
 TICK_S: Final = 0.1
 
 
 def cases_of(lab: Lab, student: str, receivers: Sequence[str]) -> dict[str, Mischief]:
-    """Case -> what is done in it, for this student."""
+    """Return the fault in each case, for this student."""
     seed = lab.parameters(student)[CASE_SEED]
     assert isinstance(seed, int)
     return mischief(seed, receivers)
 
 
 def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
-    """Runs it below `work`/runs/case-CASE and returns the cell's directory. Raises LabError,
+    """Run it below `work`/runs/case-CASE and return the cell's directory. Raises LabError,
     RunError, SpecErrors, UsageError; KeyboardInterrupt after cleaning up."""
     spec = load(file)
     if not isinstance(spec, ExperimentSpec):

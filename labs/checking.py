@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check is given and what it gives back; running all checks of a lab.
+"""What a check gets and returns, and how all checks of a lab run.
 
 A check is a function `NAME(context: Context) -> Outcome`, or it raises `Ends`. It looks at
 behaviour (what arrives, at which rate, what counters say) or at answers and files in the student's
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from labs.live import LiveNetwork
 
 EXIT_NOTHING = 2  # nothing was done yet
-# What a check expected of an answer, once it is wrong: the right one is not given away.
-NOT_TOLD: Final = "what your own files say; not told here"
+# What a check expected of a wrong answer: it does not give the right one away.
+NOT_TOLD: Final = "what your own files say (not shown here)"
 
 
 class Status(StrEnum):
@@ -39,7 +39,7 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check function returns. `hint`: a key of the check's `hints` in lab.yaml or ""."""
+    """What a check function returns. `hint`: a key of the check's `hints` in lab.yaml, or ""."""
 
     status: Status
     tried: str
@@ -59,12 +59,12 @@ def failed(tried: str, expected: str, found: str, hint: str) -> Outcome:
 
 
 def nothing(tried: str, expected: str, found: str, hint: str = "") -> Outcome:
-    """There is nothing to check yet."""
+    """Return the outcome that there is nothing to check yet."""
     return Outcome(Status.NOTHING, tried, expected, found, hint)
 
 
 class Ends(Exception):
-    """Raised in a check, or in what several checks share: the check ends with this outcome."""
+    """Raised in a check, or in code that several checks share: the check ends with this outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.found)
@@ -96,13 +96,13 @@ class Context:
         return self.network
 
     def integer(self, name: str) -> int:
-        """A parameter that is a whole number."""
+        """Return a parameter that is a whole number."""
         value = self.parameters[name]
         assert isinstance(value, int), name
         return value
 
     def word(self, name: str) -> str:
-        """A parameter as text; several are separated by blanks."""
+        """Return a parameter as text; several are separated by blanks."""
         value = self.parameters[name]
         return " ".join(value) if isinstance(value, list) else str(value)
 
@@ -112,12 +112,13 @@ class Context:
         return list(value) if isinstance(value, list) else [str(value)]
 
     def shown(self, text: str) -> str:
-        """With the student's values for $NAME, where NAME is a parameter in capitals."""
+        """Return the text with the student's values for $NAME, where NAME is a parameter in
+        capitals."""
         words = {n.upper(): word for n, word in as_words(self.parameters).items()}
         return string.Template(text).safe_substitute(words)
 
     def answer(self, name: str) -> Any:
-        """What the student wrote for `name` in answers.yaml. Raises NoAnswer if it is empty,
+        """Return what the student wrote for `name` in answers.yaml. Raises NoAnswer if it is empty,
         AnswerError if the file cannot be read or has no such key."""
         answers = read_answers(self.work / "answers.yaml")
         if name not in answers.values:
@@ -128,7 +129,7 @@ class Context:
         return value
 
     def number(self, name: str) -> float:
-        """A number that the student wrote. Raises NoAnswer, AnswerError."""
+        """Return a number that the student wrote. Raises NoAnswer, AnswerError."""
         value = self.answer(name)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             answers = read_answers(self.work / "answers.yaml")
@@ -141,11 +142,11 @@ CheckFunction = Callable[[Context], Outcome]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """An outcome with what lab.yaml says of its check; `hint` is the text now."""
+    """An outcome with what lab.yaml says about its check. Here `hint` is the text."""
 
     name: str
     title: str
-    points: int  # that it gives if it is passed
+    points: int  # that a passed check gives
     status: Status
     tried: str
     expected: str
@@ -169,21 +170,21 @@ class CheckResult:
 
 
 class CheckProblem(Exception):
-    """A lab's check is not as it should be (the lab's fault, not the student's)."""
+    """A lab's check has a mistake (the lab's fault, not the student's)."""
 
 
 NO_ANSWER_HINT: Final = "Fill in answers.yaml in your work directory."
 
 
 def load_checks(folder: Path) -> ModuleType:
-    """The lab's checks.py, read again. CheckProblem if it cannot be loaded."""
+    """Return the lab's checks.py, read again. Raises CheckProblem if it cannot be loaded."""
     path = folder / "checks.py"
     name = f"labs_checks_{folder.name.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise CheckProblem(f"{path}: found no Python module; valid: functions of checks")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     try:
         spec.loader.exec_module(module)
     except (OSError, SyntaxError, ImportError) as error:
@@ -192,7 +193,7 @@ def load_checks(folder: Path) -> ModuleType:
 
 
 def function_of(lab: Lab, check: CheckSpec, module: ModuleType) -> CheckFunction:
-    """The function that `check.function` names. CheckProblem if there is none."""
+    """Return the function that `check.function` names. Raises CheckProblem if there is none."""
     name = check.function.removeprefix("checks.")
     found = getattr(module, name, None)
     if not callable(found):
@@ -213,7 +214,7 @@ def run_checks(
     only: str | None = None,
     progress: Callable[[str], None] = _quiet,
 ) -> list[CheckResult]:
-    """All checks of the lab (or the one named `only`), in their order. CheckProblem."""
+    """Run all checks of the lab (or the one named `only`), in order. Raises CheckProblem."""
     parameters = lab.parameters(student)
     module = load_checks(lab.folder)
     results = []
@@ -256,14 +257,15 @@ def _result(lab: Lab, check: CheckSpec, function: CheckFunction, context: Contex
 
 
 def exit_code(results: list[CheckResult]) -> int:
-    """0 all passed, 1 some failed, 2 nothing to check."""
+    """Return the exit code: 0 all passed, 1 some failed, 2 nothing to check."""
     if all(r.status is Status.NOTHING for r in results):
         return EXIT_NOTHING
     return EXIT_OK if all(r.status is Status.PASSED for r in results) else EXIT_FAILED
 
 
 def as_text(results: list[CheckResult]) -> str:
-    """For people: what was tried, expected, found, a hint; then the score."""
+    """Return the report for people: what was tried, expected and found, with a hint; then the
+    score."""
     lines = []
     for r in results:
         mark = {Status.PASSED: "pass", Status.FAILED: "FAIL", Status.NOTHING: "none"}[r.status]

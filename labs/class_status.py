@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who of a class is where, and what runs: from home directories and the machine's processes.
+"""Report how far each student of a class is and what runs, from home directories and the machine's
+processes.
 
-Both are the students': files may be hostile, and a command line may say anything.
+Students control both: files may be hostile, and a command line may say anything.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Activity:
 
 
 def processes() -> Iterator[Process]:
-    """Yield the machine's processes, as far as they may be seen."""
+    """Yield the machine's processes, as far as they are visible."""
     now_s, ticks_per_s = time.clock_gettime(time.CLOCK_BOOTTIME), os.sysconf("SC_CLK_TCK")
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
@@ -80,7 +81,7 @@ def activity(process: Process) -> Activity | None:
 
 
 def _words_after(argv: Sequence[str], program: str) -> tuple[str, ...]:
-    """The words behind `-m PROGRAM`, or behind a script of that name; () without."""
+    """Return the words after `-m PROGRAM`, or after a script of that name; otherwise ()."""
     for i, word in enumerate(argv[:6]):
         if (word == program and i and argv[i - 1] == "-m") or (
             word.endswith(f"/bin/{program}") and i <= 1
@@ -104,7 +105,7 @@ def _login(uid: int) -> str:
 
 
 def work_directories(home: Path) -> list[Path]:
-    """Return the directories of labs in a home directory. Links are not followed. OSError."""
+    """Return the directories of labs in a home directory. Do not follow links. Raises OSError."""
     top = home / DIRECTORY
     if top.is_symlink():
         return []
@@ -153,7 +154,7 @@ def rows(homes: Iterable[Path], running: Iterable[Process], now: float) -> list[
 
 
 def _of(directory: Path, now: float) -> tuple[str, str, str, str]:
-    """Student, lab, score and when it was checked, as the files say."""
+    """Return student, lab, score and when it was checked, as the files say."""
     described: Any = None
     try:
         described = parsed_file(os.fsencode(directory / STATE))
@@ -181,7 +182,7 @@ def queue_text(places: int, found: Sequence[Ticket]) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time in its largest unit; "?" if it is not in the past."""
+    """Return a time in its largest unit; "?" if it is not in the past."""
     if not 0 <= seconds < 1000 * _DAY:
         return "?"
     for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
@@ -191,7 +192,7 @@ def _span(seconds: float) -> str:
 
 
 def homes_in(folder: Path) -> list[Path]:
-    """Return the directories in `folder`, links left out. LabError."""
+    """Return the directories in `folder`, without links. Raises LabError."""
     try:
         with os.scandir(folder) as entries:
             return [folder / e.name for e in entries if e.is_dir(follow_symlinks=False)]

@@ -32,7 +32,7 @@ app = group("Labs for a class.")
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from common.shell import termination_as_interrupt
     from labs.checking import CheckProblem
     from labs.session import SessionError
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(kw_only=True)
 class LabOptions:
-    """Which lab, and where its files are."""
+    """The lab, and where its files are."""
 
     number: Annotated[
         int, typer.Argument(parser=whole, metavar="N", help="The lab's number (see: lab list).")
@@ -94,7 +94,7 @@ def _directory(options: LabOptions) -> Path:
 
 
 def _work(lab: Lab, options: LabOptions) -> Work:
-    """Return the work directory of a lab that was started. LabError."""
+    """Return the work directory of a lab that was started. Raises LabError."""
     from labs.workdir import LabError, read_work
 
     directory = _directory(options)
@@ -109,7 +109,7 @@ def _work(lab: Lab, options: LabOptions) -> Work:
 
 @dataclass(kw_only=True)
 class StartOptions(LabOptions):
-    """Of `lab start`."""
+    """The options of `lab start`."""
 
     student: Annotated[
         str | None, typer.Option(metavar="NAME", help="Your name or number (default: your login).")
@@ -137,7 +137,7 @@ def start_command(options: StartOptions) -> int:
     print(f"handout: {lab.handout}")
     if lab.spec.kind == "network":
         if options.clock == "virtual":
-            ensure_kernel()  # here, where it can be seen how far it is
+            ensure_kernel()  # here, where the student sees its progress
         session.start(lab, work, options.clock, _say)
         print(f"next: make lab-shell N={lab.number}")
     print(f"check: make lab-check N={lab.number}")
@@ -161,7 +161,7 @@ def shell_command(options: LabOptions) -> int:
 
 @dataclass(kw_only=True)
 class RunOptions(LabOptions):
-    """Of `lab run`."""
+    """The options of `lab run`."""
 
     host: Annotated[str | None, typer.Option(metavar="HOST", help="Run it in this host.")] = None
     words: Annotated[list[str] | None, typer.Argument(metavar="COMMAND...")] = None
@@ -185,7 +185,7 @@ def run_command(options: RunOptions) -> int:
 
 @dataclass(kw_only=True)
 class CheckOptions(LabOptions):
-    """Of `lab check`."""
+    """The options of `lab check`."""
 
     only: Annotated[
         str | None,
@@ -280,7 +280,7 @@ def status_command() -> int:
 
 @dataclass(kw_only=True)
 class ClassStatusOptions:
-    """Of `class status`."""
+    """The options of `class status`."""
 
     homes: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="Directory with the students' home directories.")
@@ -302,7 +302,7 @@ def class_status_command(options: ClassStatusOptions) -> int:
 
 @dataclass(kw_only=True)
 class GradeOptions:
-    """Of `lab grade`."""
+    """The options of `lab grade`."""
 
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Directory with result files.")]
     output: Annotated[
@@ -343,7 +343,7 @@ def grade_command(options: GradeOptions) -> int:
 
 @dataclass(kw_only=True)
 class HandoutOptions:
-    """Of `lab handouts`."""
+    """The options of `lab handouts`."""
 
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory for the pages.")]
     solutions: Annotated[
@@ -363,7 +363,7 @@ def handouts_command(options: HandoutOptions) -> int:
 
 @dataclass(kw_only=True)
 class MeasureOptions(LabOptions, RunChoices):
-    """Of `lab measure`: those of `run`, for a file of the work directory."""
+    """The options of `lab measure`: those of `run`, for a file of the work directory."""
 
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="An experiment in the work directory.")
@@ -391,7 +391,7 @@ def measure_command(options: MeasureOptions) -> int:
 
 @dataclass(kw_only=True)
 class CaseOptions(LabOptions):
-    """Of `lab case`."""
+    """The options of `lab case`."""
 
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="An experiment in the work directory.")

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMTP messages of a capture, read without Wireshark: what checks compare a student's reading
-with.
+"""Read a capture's FMTP messages without Wireshark, so that checks can compare a student's reading.
 
 Reads pcapng as `topologies.watch.pcapng` writes it: Ethernet, perhaps a VLAN tag, IPv4, UDP and
 TCP.
@@ -32,13 +31,13 @@ MAX_KEY_BYTES: Final = 65_504
 
 
 class CaptureError(Exception):
-    """The file is no capture that can be read; the text says why."""
+    """The file is not a readable capture; the text says why."""
 
 
 @dataclass(frozen=True)
 class Message:
     """One FMTP message as it passed the tap. `source`, `destination`: IPv4 addresses; `length` is
-    the header's field: of a RETX_REQ the bytes wanted. `header`: its 12 bytes."""
+    the header's field; in a RETX_REQ it is the number of bytes wanted. `header`: its 12 bytes."""
 
     time_ns: int
     source: str
@@ -52,12 +51,12 @@ class Message:
 
 @dataclass
 class _Stream:
-    """One direction of a TCP connection: what came in order, and what came too early."""
+    """One direction of a TCP connection: what arrived in order, and what arrived too early."""
 
     expected: int | None = None
     early: dict[int, bytes] = field(default_factory=dict)
     text: bytes = b""
-    begun: bool = False  # the key exchange is behind
+    begun: bool = False  # the key exchange is over
     known: bool = False  # it is FMTP
 
 
@@ -65,8 +64,8 @@ Flow = tuple[str, int, str, int]
 
 
 def messages(path: Path) -> list[Message]:
-    """All FMTP messages of a capture in its order; a message by TCP has the time of the segment
-    that completed it. Raises CaptureError."""
+    """Return all FMTP messages of a capture, in its order. A message over TCP has the time of the
+    segment that completed it. Raises CaptureError."""
     streams: dict[Flow, _Stream] = {}
     found: list[Message] = []
     for time_ns, frame in frames(path):
@@ -75,7 +74,7 @@ def messages(path: Path) -> list[Message]:
 
 
 def frames(path: Path) -> Iterator[tuple[int, bytes]]:
-    """(time in ns, frame from its Ethernet header on). Raises CaptureError."""
+    """Yield (time in ns, frame from its Ethernet header on). Raises CaptureError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -150,7 +149,7 @@ def _message(time_ns: int, source: str, destination: str, text: bytes) -> Messag
 
 
 def _take(stream: _Stream, sequence: int, data: bytes) -> None:
-    """Adds a segment; what was there before counts once, a hole waits."""
+    """Add a segment. Bytes that came before count once; data after a hole waits."""
     if stream.expected is None or not data:
         return
     stream.early[sequence] = max(data, stream.early.get(sequence, b""), key=len)
@@ -188,7 +187,8 @@ def _parse(
 
 
 def _skip_key(stream: _Stream, back: _Stream | None) -> bool:
-    """Behind the key exchange? A connection is FMTP's if one side begins with a key."""
+    """Return whether the key exchange is over. A connection is FMTP's if one side begins with a
+    key."""
     offers = stream.text[4 : 4 + len(KEY_BEGINS)] == KEY_BEGINS
     stream.known = stream.known or offers or (back is not None and back.known)
     if not stream.known or len(stream.text) < 4:

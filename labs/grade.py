@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A class's result files to one CSV, with remarks on those that are not what they should be."""
+"""Collect a class's result files in one CSV, with remarks on those that are not as they should
+be."""
 
 from __future__ import annotations
 
@@ -35,8 +36,8 @@ COLUMNS: Final = (
 )  # fmt: skip
 CLOCKS: Final = ("native", "virtual", "none")
 MOST_NAMED: Final = 5  # files or checks in a remark
-# A spreadsheet computes a cell that begins so, some after white space, quotes or full-width signs;
-# where it separates by semicolons, a cell also begins after one.
+# A spreadsheet evaluates a cell that begins like this, some even after white space, quotes or
+# full-width signs. If it separates by semicolons, a cell also begins after one.
 _BEGINS: Final = r"[\s\u200b\ufeff\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _COMPUTED: Final = re.compile(rf"[\x00-\x1f\x7f]|\\x[01]|{_BEGINS}")
 _AFTER_SEPARATOR: Final = re.compile(rf"([;,|])({_BEGINS})")
@@ -95,7 +96,7 @@ def _judge_checks(submission: Submission, lab: Lab) -> None:
     for number, check in enumerate(values["checks"], start=1):
         name = check.get("name") if isinstance(check, dict) else None
         if not isinstance(name, str) or name not in specs:
-            problems.append(f"entry {number} is no check of lab {lab.number}")
+            problems.append(f"entry {number} is not a check of lab {lab.number}")
             continue
         listed[name] += 1
         problem = _problem_of(check, specs[name])
@@ -103,7 +104,7 @@ def _judge_checks(submission: Submission, lab: Lab) -> None:
             problems.append(f"check '{name}' does not count: {problem}")
         counts = not problem and check["status"] == Status.PASSED
         passed[name] = passed.get(name, True) and counts
-    problems += [f"check '{n}' is there {times} times" for n, times in listed.items() if times > 1]
+    problems += [f"check '{n}' occurs {times} times" for n, times in listed.items() if times > 1]
     if absent := [name for name in specs if name not in listed]:
         problems.append(f"without the checks {_some(absent)}")
     remarks += problems[:MOST_NAMED]
@@ -145,8 +146,8 @@ def _moment(seconds: float) -> str:
 
 # -- all files --------------------------------------------------------------------------------
 def compare(submissions: Sequence[Submission]) -> None:
-    """Copies among files of one lab: the same work directory, or the same content, under different
-    names; and several files of one student."""
+    """Find copies among files of one lab: the same work directory or the same content under
+    different names, and several files of one student."""
     by_identity: dict[Hashable, list[Submission]] = defaultdict(list)
     by_content: dict[Hashable, list[Submission]] = defaultdict(list)
     by_student: dict[Hashable, list[Submission]] = defaultdict(list)
@@ -181,12 +182,12 @@ def _some(names: Iterable[str], number: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class Again:
-    """Run the checks again; `receipts`: where what they find goes, signed with the key."""
+    """Run the checks again. `receipts`: the directory for their signed findings."""
 
     receipts: Path | None = None
 
     def judge(self, submission: Submission, lab: Lab, key: bytes | None) -> None:
-        """Check one submission again, and remark if that gives something else. LabError."""
+        """Check one submission again, and add a remark if the result differs. Raises LabError."""
         print(f"checking {submission.file} again", file=sys.stderr, flush=True)
         submission.rerun = "no"
         try:
@@ -206,7 +207,7 @@ class Again:
 def write_receipt(
     directory: Path, submission: Submission, lab: Lab, found: Rerun, key: bytes
 ) -> Path:
-    """Write a result file of what the instructor's checks found, signed. LabError."""
+    """Write a signed result file of what the instructor's checks found. Raises LabError."""
     values = {
         **submission.values,
         "title": lab.spec.title,
@@ -220,7 +221,7 @@ def write_receipt(
         "files_sha256": found.files_sha256,
     }
     values["digest"] = digest_of(values, key)
-    # By the file's place, not by the student's name: two may say the same name.
+    # By the file's place, not by the student's name: two files may claim the same name.
     name = hashlib.sha256(submission.path).hexdigest()[:16]
     path = directory / name / f"result-{lab.number}.json"
     try:
@@ -232,7 +233,7 @@ def write_receipt(
 
 
 def graded(folder: Path, key: bytes | None, again: Again | None = None) -> list[Submission]:
-    """All result files below `folder`, judged. LabError if there is none."""
+    """Return all result files below `folder`, judged. Raises LabError if there is none."""
     submissions = [read(found) for found in find_files(folder)]
     if not submissions:
         valid = "a folder with some, which lab check writes"
@@ -273,7 +274,7 @@ def row(submission: Submission) -> dict[str, object]:
 
 
 def plain(text: str) -> str:
-    """Return `text` so that no spreadsheet computes it, nor what follows a separator in it."""
+    """Return `text` so that no spreadsheet evaluates it, or what follows a separator in it."""
     inside = _AFTER_SEPARATOR.sub(r"\1'\2", text)
     return f"'{inside}" if _COMPUTED.match(text) else inside
 
@@ -285,7 +286,8 @@ def grade(
     screen: TextIO,
     again: Again | None = None,
 ) -> int:
-    """Writes the CSV (to `screen` without `output`). 0; 1 if a file has a remark. LabError."""
+    """Write the CSV (to `screen` without `output`). Return 0, or 1 if a file has a remark. Raises
+    LabError."""
     submissions = graded(folder, key, again)
     text = io.StringIO()
     columns = COLUMNS if again is None else (*COLUMNS[:-1], "rerun", COLUMNS[-1])
@@ -302,7 +304,8 @@ def grade(
 
 
 def _write(output: Path, text: str) -> None:
-    """Only the instructor can read it. Through a file whose name no student can guess."""
+    """Write a file that only the instructor can read, through a file whose name no student can
+    guess."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{output.name[:100]}.", dir=output.parent)
         temporary = Path(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handouts as HTML: one page for each lab that needs no other file."""
+"""Render handouts as HTML: one page for each lab, which needs no other file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ table { border-collapse: collapse } td, th { border: 1px solid #bbb; padding: .2
 
 
 def page(title: str, markdown: str) -> str:
-    """One HTML page. Raw HTML in the Markdown is shown, not obeyed; other handouts are pages."""
+    """Return one HTML page. Raw HTML in the Markdown is shown, not interpreted; links to other
+    handouts lead to their pages."""
     linked = OTHER_HANDOUT.sub(r"](lab-\1.html)", markdown)
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
@@ -41,12 +42,13 @@ def page(title: str, markdown: str) -> str:
 
 
 def notes_of(lab: Lab) -> Path:
-    """The instructor's notes; they are not there where only the labs were handed out."""
+    """Return the instructor's notes, which are missing where only the labs were handed out."""
     return ROOM / "solutions" / lab.folder.name / "notes.md"
 
 
 def write_all(directory: Path, *, solutions: bool = False) -> list[Path]:
-    """lab-N.html of each lab and, with `solutions`, notes-N.html. Returns them. LabError."""
+    """Write lab-N.html of each lab and, with `solutions`, notes-N.html; return them. Raises
+    LabError."""
     written = []
     try:
         directory.mkdir(parents=True, exist_ok=True)

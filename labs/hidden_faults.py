@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes wrong behind a run's back in lab 8: which, where and how much follows from a seed
-(pure); and the program that does it, in the guest, beside the cell and unknown to it.
+"""The hidden faults of lab 8. Their kind, place and amount follow from a seed (pure). The program
+that causes them runs in the guest, beside the cell and unknown to it.
 
-`python -m labs.hidden_faults MISCHIEF NETWORK CELL`: waits until the replay has begun, and does it.
+`python -m labs.hidden_faults MISCHIEF NETWORK CELL`: waits until the replay has begun, and causes
+the fault.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 CASES: Final = ("a", "b", "c")
 SENDER: Final = "sender"
 EVERYWHERE: Final = "everywhere"
-DONE: Final = "behind.json"  # in the cell's directory: that it was done, and not what
+DONE: Final = "behind.json"  # in the cell's directory: says that it was done, not what
 BEGUN: Final = "counters-start.json"  # written when the replay begins
 AFTER_S: Final = 2.0
 
-# How much, by kind: the unit of the student's answer.
+# The amounts by kind, in the unit of the student's answer.
 AMOUNTS: Final[dict[Kind, tuple[int, ...]]] = {
     "none": (0,),
     "delay": (10, 15, 25, 40),  # ms more, in each direction
@@ -53,7 +54,7 @@ class Mischief:
 
 
 def mischief(seed: int, receivers: Sequence[str]) -> dict[str, Mischief]:
-    """Case -> what is done in it: three different kinds. Follows from `seed` alone."""
+    """Return the fault in each case: three different kinds, which follow from `seed` alone."""
     found = {}
     left: list[Kind] = list(KINDS)
     for case in CASES:
@@ -72,7 +73,7 @@ def mischief(seed: int, receivers: Sequence[str]) -> dict[str, Mischief]:
 
 # -- in the guest ------------------------------------------------------------------------------
 def process_of(node: str) -> int:
-    """A process in the node's namespace: Mininet's shell there. LookupError."""
+    """Return a process in the node's namespace: Mininet's shell there. Raises LookupError."""
     words = f"mininet:{node}".encode()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
@@ -84,7 +85,7 @@ def process_of(node: str) -> int:
 
 
 def delay_commands(network: Network, receiver: str, more_ms: int) -> list[list[str]]:
-    """In `wire`: the hand-off link of the receiver's rack is longer in both directions."""
+    """Lengthen the hand-off link of the receiver's rack in both directions, in `wire`."""
     rack = network.segment_of(receiver).edge_switch
     commands = []
     for d in wire_plan.plan(network, "netem").directions:
@@ -115,8 +116,8 @@ def rule_command(nic: str, every: int) -> list[str]:
 
 
 def filter_commands(nic: str, mask: int) -> list[list[str]]:
-    """A filter that no counter of drops knows: FMTP blocks whose number has none of `mask`'s bits,
-    by the low bits of offset / 8 (1448 = 8 x 181, and 181 is odd)."""
+    """Return a filter that no drop counter shows. It drops FMTP blocks whose number has none of
+    `mask`'s bits, by the low bits of offset / 8 (1448 = 8 x 181, and 181 is odd)."""
     program = [
         "48 0 0 23",  # protocol
         "21 0 5 17",
@@ -137,7 +138,7 @@ def filter_commands(nic: str, mask: int) -> list[list[str]]:
 
 
 def path_nic(node: int, address: str) -> str:
-    """The interface of process `node`'s namespace that has the address."""
+    """Return the interface with the address in the namespace of process `node`."""
     for entry in json.loads(check(in_node(node, ["ip", "-j", "address", "show"]))):
         if any(a.get("local") == address for a in entry.get("addr_info", [])):
             return str(entry["ifname"])
@@ -145,7 +146,7 @@ def path_nic(node: int, address: str) -> str:
 
 
 def do(found: Mischief, network: Network) -> None:
-    """LookupError, LabError if it cannot be done."""
+    """Cause the fault. Raises LookupError, LabError if that is impossible."""
     if found.kind == "none":
         return
     if found.kind == "clock":
@@ -171,7 +172,8 @@ def do(found: Mischief, network: Network) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """In the guest: arguments are the mischief, the network's file and the cell's directory."""
+    """Run in the guest. The arguments are the mischief, the network's file and the cell's
+    directory."""
     what, network, out = argv
     found = Mischief(**json.loads(what))
     described = Network.from_json(Path(network).read_text())
@@ -181,14 +183,14 @@ def main(argv: Sequence[str]) -> int:
     problem = ""
     try:
         do(found, described)
-    except Exception as error:  # the starter must know
+    except Exception as error:  # the starter must learn of it
         problem = f"{type(error).__name__}: {error}"
     write_json(Path(out) / DONE, {"problem": problem})
     return 0
 
 
 def argv_of(found: Mischief, python: str, network: Path, out: Path) -> list[str]:
-    """How `main` is started."""
+    """Return the command that starts `main`."""
     return [python, "-m", "labs.hidden_faults", json.dumps(asdict(found)), str(network), str(out)]
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process in the background that holds a lab's network: a guest that is stopped while no
-command runs, or (native clock) a process of this machine. Clients come over a Unix socket, a
-connection for each request: one line of JSON; answers are lines of JSON, `done` or `failed` last.
+"""The background process that holds a lab's network: a guest that stops while no command runs, or
+(native clock) a process of this machine. Clients connect to a Unix socket, once for each request,
+which is one line of JSON. Answers are lines of JSON, with `done` or `failed` last.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from virtual.guest import (
 from virtual.kernel_build import ensure_kernel
 
 STATE, LOCK, SOCKET = "state.json", "lock", "socket"
-NATIVE_EXCHANGE: Final = "downpour-lab-"  # a directory in the state's: found again after a SIGKILL
+NATIVE_EXCHANGE: Final = "downpour-lab-"  # below STATE's: found after a SIGKILL
 POLL_S: Final = 0.005
-HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is looked after
+HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is checked
 START_LIMIT_S: Final = 600.0
 IDLE_LIMIT_S: Final = 12 * 3600.0
 STOP_S: Final = 20.0
-STALL_S: Final = 60.0  # real time without progress of a running guest: something spins in it
+STALL_S: Final = 60.0  # real time without progress in a running guest: something spins in it
 
 
 class Ended(Exception):
@@ -57,7 +57,7 @@ class Ended(Exception):
 
 
 class Backend(Protocol):
-    """Where the agent runs."""
+    """The place where the agent runs."""
 
     exchange: Path
 
@@ -78,13 +78,13 @@ class Backend(Protocol):
 
 
 def remove_leftovers(state: Path) -> None:
-    """Remove what a holder that was killed left; call it with the lock."""
+    """Remove what a killed holder left. Call it with the lock."""
     for old in state.glob(f"{NATIVE_EXCHANGE}*"):
         shutil.rmtree(old, ignore_errors=True)
 
 
 def fill_exchange(exchange: Path, job: agent.Job) -> None:
-    """Write the files through which the agent is spoken to."""
+    """Write the files for the exchange with the agent."""
     (exchange / "job.json").write_text(job.to_json(), encoding="utf-8")
     for name in ("commands", "done"):
         (exchange / name).mkdir()
@@ -93,7 +93,7 @@ def fill_exchange(exchange: Path, job: agent.Job) -> None:
 
 
 class VirtualBackend:
-    """A guest. The student's work directory is at the same place in it."""
+    """A guest. The student's work directory has the same path in it."""
 
     def __init__(self, lab: Lab, work: Work) -> None:
         inside = CHECKOUT / lab.folder.relative_to(ROOT)
@@ -202,7 +202,7 @@ class NativeBackend:
 
 
 def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManager[str]]:
-    """An address of `path` that is short whatever its length: sockets' have at most 107 bytes."""
+    """Return a context with a short address of `path`: a socket's address has at most 107 bytes."""
 
     @contextmanager
     def address() -> Iterator[str]:
@@ -216,7 +216,7 @@ def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManag
 
 
 def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int) -> int:
-    """The process in the background. Says on `report_fd` how far it is (lines of JSON)."""
+    """Run the background process. Report its progress on `report_fd` (lines of JSON)."""
 
     report = background_process.reporter(report_fd)
     try:
@@ -316,7 +316,7 @@ class Holder:
         )
 
     def serve(self) -> None:
-        """Serve commands until none came for IDLE_LIMIT_S. Raises Ended."""
+        """Serve commands until none arrives for IDLE_LIMIT_S. Raises Ended."""
         while True:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._listener, selectors.EVENT_READ)
@@ -343,7 +343,7 @@ class Holder:
         return self._backend.now_s() - self._zero_s
 
     def _command(self, connection: socket.socket, request: dict[str, Any]) -> None:
-        """Lets time pass until the command has ended."""
+        """Let time pass until the command has ended."""
         self._number += 1
         commands = self._backend.exchange / "commands"
         write_json(commands / f"{self._number}.json", request)
@@ -380,7 +380,7 @@ class Holder:
             client.send({"progress": event.get("text", "")})
 
     def _refuse_others(self) -> None:
-        """Who comes while a command runs."""
+        """Serve a client that connects while a command runs."""
         self._listener.settimeout(0)
         try:
             other, _ = self._listener.accept()
@@ -390,12 +390,12 @@ class Holder:
             self._listener.settimeout(None)
         with other, contextlib.suppress(OSError):
             other.settimeout(1.0)
-            _read_line(other)  # what was not read would reset the connection
+            _read_line(other)  # unread data would reset the connection
             _send(other, {"failed": "another command runs in this lab; wait, or end it (Ctrl-C)"})
 
 
 class _Client:
-    """The client that waits for a command. When it is gone, Ctrl-C ends the command."""
+    """Serve the client that waits for a command. If it is gone, end the command as Ctrl-C does."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -437,7 +437,7 @@ def _send(connection: socket.socket, value: dict[str, Any]) -> None:
 
 
 def _read_line(connection: socket.socket) -> dict[str, Any] | None:
-    """A request; None: there is none."""
+    """Return a request; None: there is none."""
     data = b""
     try:
         while not data.endswith(b"\n"):

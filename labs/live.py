@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What checks may do with a live network: send numbered datagrams from a host, see which arrive at
-others and with which VLAN tags they cross the links meanwhile.
+"""Let checks use a live network: send numbered datagrams from a host, and see which arrive at
+others and with which VLAN tags they cross the links.
 
-Everything is in the process that made the network; sockets are opened in the hosts' namespaces.
+Everything runs in the process that made the network; it opens sockets in the hosts' namespaces.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from topologies.model.network import (
 UDP_PORT: Final = 7070
 MAGIC: Final = b"DPLAB\0"
 _PAYLOAD: Final = struct.Struct("!6sHIq")  # magic, stream, number, time sent in ns
-HEADER_BYTES: Final = 14 + 20 + 8  # Ethernet, IPv4, UDP: without tag and FCS
+HEADER_BYTES: Final = 14 + 20 + 8  # Ethernet, IPv4, UDP; without tag and FCS
 LEAST_PAYLOAD_BYTES: Final = _PAYLOAD.size
 ETH_P_ALL, ETHERTYPE_IPV4, ETHERTYPE_VLAN = 0x0003, 0x0800, 0x8100
 PACKET_OUTGOING: Final = 4
@@ -67,7 +67,7 @@ class Seen:
     tags: Mapping[tuple[str, str], Counter[int]] = field(default_factory=dict)
 
     def received(self, host: str) -> int:
-        """Different datagrams."""
+        """Return how many different datagrams a host received."""
         return len({a.number for a in self.arrivals[host]})
 
     def doubled(self, host: str) -> int:
@@ -79,17 +79,18 @@ class Seen:
         return self.sent - self.received(host)
 
     def frames(self, a: str, b: str) -> int:
-        """That left the link from a to b."""
+        """Return how many frames left the link from a to b."""
         return sum(self.tags[a, b].values())
 
     def gap_ms(self, host: str) -> float:
-        """The longest time between two arrivals (each datagram once); of none: the whole time."""
+        """Return the longest time between two arrivals (each datagram once); with none, the whole
+        time."""
         times = [a.arrived_ns for a in self.arrivals[host]]
         return max((b - a for a, b in zip(times, times[1:], strict=False)), default=0) / 1e6
 
     def rate_bps(self, host: str, frame_bytes: int, after_s: float = 0.0) -> float:
-        """With frames of `frame_bytes`, between the first and the last arrival of those that
-        arrived later than `after_s` after the beginning."""
+        """Return the rate with frames of `frame_bytes`, between the first and the last of the
+        arrivals later than `after_s` after the beginning."""
         times = [
             a.arrived_ns
             for a in self.arrivals[host]
@@ -122,7 +123,8 @@ def ipv4_checksum(header: bytes) -> int:
 
 
 def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> bytes:
-    """An Ethernet frame of `nic` (tagged with `vlan`, None: untagged) of a datagram to `group`."""
+    """Return an Ethernet frame from `nic` (tagged with `vlan`, None: untagged) with a datagram to
+    `group`."""
     to = ipaddress.IPv4Address(group)
     low = (int(to) & 0x7FFFFF).to_bytes(3, "big")
     macs = bytes.fromhex("01005e") + low + bytes.fromhex(nic.mac.replace(":", ""))
@@ -137,12 +139,12 @@ def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> byte
 
 @dataclass(frozen=True)
 class Traffic:
-    """What is sent: `count` datagrams, one each `interval_s` (0: a burst), in frames of
+    """A stream to send: `count` datagrams, one every `interval_s` (0: a burst), in frames of
     `frame_bytes` (without tag and FCS).
 
-    `watch`: directions of links whose frames are counted; `events`: what is called so many seconds
-    after the first datagram, beside the stream; `settle_s`: how long, beyond the links' delays, to
-    wait for what is still on its way.
+    `watch`: directions of links whose frames are counted; `events`: calls to make, each with its
+    seconds after the first datagram; `settle_s`: how long, beyond the links' delays, to wait for
+    frames in transit.
     """
 
     count: int
@@ -155,7 +157,7 @@ class Traffic:
 
 
 class LiveNetwork:
-    """The network of a lab that is up. `emulation`: all that topologies can do with it."""
+    """The network of a running lab. `emulation`: all that topologies can do with it."""
 
     def __init__(self, emulation: Emulation) -> None:
         self.emulation = emulation
@@ -163,13 +165,14 @@ class LiveNetwork:
 
     @property
     def network(self) -> Network:
-        """Return what the network is."""
+        """Return the network's description."""
         return self.emulation.network
 
-    # -- looking
+    # -- observation
 
     def link(self, a: str, b: str) -> tuple[Link, Port, Port]:
-        """The link between two nodes, its port at `a` and its port at `b`. NetworkError."""
+        """Return the link between two nodes, its port at `a` and its port at `b`. Raises
+        NetworkError."""
         for link in self.network.links:
             for here, there in ((link.a, link.b), (link.b, link.a)):
                 if (here.node, there.node) == (a, b):
@@ -177,7 +180,7 @@ class LiveNetwork:
         raise NetworkError(f"no link between {a} and {b}")
 
     def delay_ms(self) -> float:
-        """More than any path takes."""
+        """Return a time longer than any path takes."""
         return sum(k.forward.delay_ms for k in self.network.links)
 
     def ofctl(self, *words: str) -> str:
@@ -189,7 +192,7 @@ class LiveNetwork:
         return self.emulation.counters()
 
     def ping(self, source: str, address: str, count: int = PINGS) -> int:
-        """Answers received."""
+        """Return the number of answers received."""
         argv = ["ping", "-n", "-q", "-c", str(count), "-i", "0.2", "-W", "2", address]
         done = self.emulation.run(source, argv, timeout_s=60, check=False)
         for line in done.stdout.splitlines():
@@ -198,9 +201,10 @@ class LiveNetwork:
         return 0
 
     def all_answer(self, source: str, hosts: Sequence[str]) -> tuple[bool, str]:
-        """PINGS pings from `source` to each host: whether all were answered, and in words."""
+        """Send PINGS pings from `source` to each host; return whether all were answered, and the
+        result in words."""
         answers = {h: self.ping(source, self.network.host(h).nic1.ip) for h in hosts}
-        found = ", ".join(f"{counted(n, 'answer')} of {h}" for h, n in answers.items())
+        found = ", ".join(f"{counted(n, 'answer')} from {h}" for h, n in answers.items())
         return all(n == PINGS for n in answers.values()), found
 
     # -- streams
@@ -208,7 +212,7 @@ class LiveNetwork:
     def stream(
         self, sender: str, receivers: Sequence[str], traffic: Traffic, *, past_queues: bool = False
     ) -> Seen:
-        """Send numbered datagrams to the lane's multicast group and say what arrived.
+        """Send numbered datagrams to the lane's multicast group, and return what arrived.
 
         They go through the sender's stack and its queues; `past_queues`: as frames at its NIC.
         Raises NetworkError.
@@ -225,8 +229,8 @@ class LiveNetwork:
         receivers: Sequence[str],
         traffic: Traffic,
     ) -> Seen:
-        """As `stream`, of frames with VLAN id `vlan` that come to switch `at` from the link to
-        `neighbour`, a switch. NetworkError."""
+        """Do as `stream`, with frames of VLAN id `vlan` that enter switch `at` from the link to
+        `neighbour`, a switch. Raises NetworkError."""
         source = self._link_sender(neighbour, at, vlan)
         return self._stream(source, receivers, traffic)
 
@@ -312,14 +316,14 @@ class LiveNetwork:
         with namespace_of(self.emulation.pids[host]):
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with one:
-            # What waits in queues of the host counts against the socket that sent it.
+            # Frames that wait in the host's queues count against the socket that sent them.
             one.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
             one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
             yield lambda data: _ignoring_full(lambda: one.sendto(data, to))
 
     @contextmanager
     def _nic_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
-        """Frames at the NIC itself, with the segment's tag where hosts tag."""
+        """Send frames at the NIC itself, with the segment's tag where hosts tag."""
         source = self.network.host(host)
         tag = None if self.emulation.facts.edge_tags else self.network.segment_of(host, lane).vlan
         group = self.network.group_of(lane)
@@ -329,7 +333,7 @@ class LiveNetwork:
 
     @contextmanager
     def _link_sender(self, a: str, b: str, vlan: int) -> Iterator[Callable[[bytes], None]]:
-        """Frames as the publisher's, into the link from switch a to b."""
+        """Send frames like the publisher's into the link from switch a to b."""
         _, port, _ = self.link(a, b)
         nic, group = self.network.publisher.nic1, self.network.multicast_group
         with self._frames_at(self.emulation.pids.get(a), port.interface) as send:
@@ -347,13 +351,13 @@ class LiveNetwork:
 
 
 def _ignoring_full(send: Callable[[], object]) -> None:
-    """A full queue loses the datagram; that it did not arrive is seen."""
+    """Send a datagram. A full queue loses it, which the receivers' counts show."""
     with contextlib.suppress(BlockingIOError, OSError):
         send()
 
 
 class _Loop:
-    """Takes what arrives at sockets until a time."""
+    """Collect what arrives at sockets, until a given time."""
 
     def __init__(self, stream: int) -> None:
         self._stream = stream
@@ -417,7 +421,8 @@ def _arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
 
 
 def tag_of(frame: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """The VLAN id of a frame from a packet socket: the kernel may have taken the tag out of it."""
+    """Return the VLAN id of a frame from a packet socket: the kernel may have removed the tag from
+    the frame."""
     for level, kind, value in ancillary:
         if level == SOL_PACKET and kind == PACKET_AUXDATA and len(value) >= _AUXDATA.size:
             status, _, _, _, _, tci, _ = _AUXDATA.unpack_from(value)

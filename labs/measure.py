@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour lab measure N FILE.yaml [options]`: an experiment of the student's work directory.
+"""`downpour lab measure N FILE.yaml [options]`: run an experiment of the student's work directory.
 
 It is `downpour run` with the student's seed, in virtual time unless asked otherwise, with results
 below `runs/` of the work directory.
@@ -19,7 +19,8 @@ SEED = "seed"  # the parameter of a lab that decides trace and losses
 
 
 def begun(number: int, directory: Path | None) -> tuple[Lab, Work]:
-    """The lab and the student's work directory. LabErrors, LabError if it was not started."""
+    """Return the lab and the student's work directory. Raises LabErrors, or LabError if it was not
+    started."""
     lab = find_lab(number)
     place = (directory or default_directory(number)).absolute()
     work = read_work(place)
@@ -32,7 +33,7 @@ def begun(number: int, directory: Path | None) -> tuple[Lab, Work]:
 
 
 def prepare(number: int, directory: Path | None, file: str, options: RunChoices) -> None:
-    """Make `options` those of the student: seed and results of the work directory, and go there.
+    """Set the student's seed and the work directory's results in `options`, and go there.
 
     Raises LabErrors, LabError.
     """

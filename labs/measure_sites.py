@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify` at a lab's prompt: ping and iperf3 to every host, asked beside found."""
+"""`verify` at a lab's prompt: ping and iperf3 to every host, requested beside measured values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ RATE = "5Mbps"
 
 
 def main(words: list[str], environment: Mapping[str, str]) -> int:
-    """Measure every host over its own path, and print the table. 1: not as asked."""
+    """Measure every host over its own path, and print the table. Return 1 if something is not as
+    asked."""
     parser = argparse.ArgumentParser(prog="verify", description=__doc__)
     parser.add_argument("--rate", default=RATE, help=f"of the path (default {RATE})")
     parser.add_argument("--seconds", type=int, default=3, help="of each iperf3 test (default 3)")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prediction.yaml: what a student wrote down before measuring. The file's time shows whether it
-was before; a student who wants to can set it."""
+"""prediction.yaml: what a student wrote down before measuring. The file's time shows whether that
+is so; a student who wants to can forge it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "prediction.yaml"
 
 
 def predicted(work: Path, name: str) -> float:
-    """The number behind `name`. Raises NoAnswer if there is none, AnswerError."""
+    """Return the number for `name`. Raises NoAnswer if there is none, AnswerError."""
     answers = read_answers(work / NAME)
     if name not in answers.values:
         raise AnswerError(f"{answers.file}: found no '{name}'; valid: a line '{name}: ...'")
@@ -29,15 +29,15 @@ def predicted(work: Path, name: str) -> float:
 
 
 def late_s(work: Path, begun: float) -> float:
-    """By how many seconds the file was written after `begun` (epoch), 0 if before."""
+    """Return how many seconds after `begun` (epoch) the file was written; 0 if before."""
     return max(0.0, (work / NAME).stat().st_mtime - begun)
 
 
 def predicted_first(
     context: Context, names: Iterable[str], find: Callable[[], Mapping[Any, CellOfRun]]
 ) -> Outcome:
-    """Check that the predictions `names` are there and older than the cells that `find` returns;
-    it may raise Missing or RunProblem. NoAnswer, AnswerError: as for `predicted`."""
+    """Check that the predictions `names` exist and are older than the cells that `find` returns;
+    `find` may raise Missing or RunProblem. Raises NoAnswer, AnswerError like `predicted`."""
     tried, expected = "the time of prediction.yaml, and of your run", "a prediction, then a run"
     for name in names:
         predicted(context.work, name)

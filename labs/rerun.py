@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The checks again, by the instructor, from the work directories that students handed in.
+"""Run the checks again, for the instructor, on the work directories that students handed in.
 
 A student can write any result file. What the checks find here is the instructor's own finding, and
 a receipt signed with the instructor's key says so. The files are copied first, regular ones only;
-the checks run in their own process with limits: whatever is in the files ends that process at
-worst.
+the checks run in their own process with limits, so that hostile files can at worst end that
+process.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from labs.workdir import STATE, is_aside
 MAX_FILES: Final = 20_000
 MAX_BYTES: Final = 1_000_000_000
 MAX_DEPTH: Final = 20
-LEFT_OUT: Final = (".check",)  # what the check of lab 6 has measured at the student's
+LEFT_OUT: Final = (".check",)  # what the check of lab 6 measured on the student's machine
 LIMIT_S: Final = {"files": 300, "guest": 1800}
 LIMIT_BYTES: Final = 4 << 30  # of memory; a guest has its own limit
 WRITES_BYTES: Final = {"files": 2 << 30, "guest": 64 << 30}  # a guest's memory is a file
@@ -45,7 +45,8 @@ class CannotRerun(Exception):
 
 @dataclass(frozen=True)
 class Rerun:
-    """What the checks found. `files_sha256`: of all files that they looked at, with their names."""
+    """What the checks found. `files_sha256`: the digest of all files that they read, with their
+    names."""
 
     results: tuple[CheckResult, ...]
     files_sha256: str
@@ -118,7 +119,7 @@ def _copy(source: Path, target: Path) -> str:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Yield regular files, relative to the folder, in one order; not recursive."""
+    """Yield regular files, relative to the folder, in a fixed order; not recursive."""
     waiting = [Path()]
     while waiting:
         below = waiting.pop()
@@ -136,7 +137,7 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def _check_owner(copy: Path, submission: Submission) -> None:
-    """Raise CannotRerun unless the work directory is that of the result file."""
+    """Raise CannotRerun unless the work directory belongs to the result file."""
     try:
         raw = json.loads((copy / STATE).read_bytes())
         found = (raw["lab"], raw["student"])
@@ -184,7 +185,7 @@ def _limit(lab: Lab) -> None:
 
 
 def results_of(lab: Lab, student: str, work: Path) -> list[CheckResult]:
-    """Run all checks; one that cannot cope with the files has failed."""
+    """Run all checks; a check that cannot handle the files has failed."""
     found = []
     for check in lab.spec.checks:
         try:
@@ -209,7 +210,7 @@ def results_of(lab: Lab, student: str, work: Path) -> list[CheckResult]:
 
 
 def _as_raw(result: CheckResult) -> dict[str, Any]:
-    """Return the result with texts that can be written anywhere."""
+    """Return the result with texts that are safe to write anywhere."""
     return {k: _text(v) if isinstance(v, str) else v for k, v in result.to_dict().items()}
 
 
@@ -218,7 +219,7 @@ def _text(text: str) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print the results of LAB STUDENT DIRECTORY as JSON. For `_checked` alone."""
+    """Print the results of LAB STUDENT DIRECTORY as JSON. Only `_checked` calls this."""
     number, student, work = words
     lab = find_lab(int(number))
     _limit(lab)

@@ -2,9 +2,9 @@
 """Result files: what a student hands in, with a digest that shows later changes.
 
 `digest` is SHA-256 over the canonical JSON of all other values (sorted, no white space, UTF-8).
-Anybody can compute it again, so it shows accidents and changes by hand, not a change by somebody
-who reads this page. With a key (`DOWNPOUR_LABS_KEY`: a file of the instructor's) it is
-HMAC-SHA-256, which only holders of the key can make.
+Anybody can recompute it, so it shows accidents and casual edits, but not a change by somebody who
+reads this page. With a key (`DOWNPOUR_LABS_KEY`: the instructor's file) it is HMAC-SHA-256, which
+only holders of the key can make.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ LEAST_KEY_BYTES: Final = 16
 
 
 def canonical(values: Mapping[str, Any]) -> bytes:
-    """What the digest is of: all but `digest`."""
+    """Return what the digest covers: everything except `digest`."""
     kept = {k: v for k, v in values.items() if k != "digest"}
     return json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def digest_of(values: Mapping[str, Any], key: bytes | None) -> str:
-    """Hexadecimal, with the algorithm before it."""
+    """Return the digest in hexadecimal, after the algorithm's name."""
     text = canonical(values)
     if key is None:
         return "sha256:" + hashlib.sha256(text).hexdigest()
@@ -48,7 +48,7 @@ def parameters_digest(parameters: Mapping[str, Value]) -> str:
 
 
 def read_key(path: Path) -> bytes:
-    """The instructor's key: the bytes of a file. LabError."""
+    """Return the instructor's key: the bytes of a file. Raises LabError."""
     try:
         key = path.read_bytes().strip()
     except OSError as error:
@@ -61,7 +61,7 @@ def read_key(path: Path) -> bytes:
 def result_of(
     lab: Lab, work: Work, results: Sequence[CheckResult], clock: str, now: float
 ) -> dict[str, Any]:
-    """All of a result file but the digest. `now`: epoch, seconds."""
+    """Return all of a result file except the digest. `now`: epoch, seconds."""
     parameters = lab.parameters(work.student)
     checks = [r.to_dict() for r in results]
     return {
@@ -84,7 +84,7 @@ def result_of(
 def write_result(
     lab: Lab, work: Work, results: Sequence[CheckResult], clock: str, key: bytes | None
 ) -> Path:
-    """result-N.json in the work directory. LabError."""
+    """Write result-N.json in the work directory. Raises LabError."""
     values = result_of(lab, work, results, clock, time.time())
     values["digest"] = digest_of(values, key)
     path = work.directory / f"result-{lab.number}.json"

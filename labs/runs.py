@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A student's own runs, as checks look at them: found in the work directory, and vetted (seed,
-files as the run wrote them); and the check that all are there."""
+"""Find a student's own runs in the work directory for checks, and vet them (seed, files as the run
+wrote them); check that all exist."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunProblem(Exception):
 
 
 class Missing(Exception):
-    """Runs that were not made yet; the text names them."""
+    """Runs that do not exist yet; the text names them."""
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class CellOfRun:
 
     @property
     def shown(self) -> str:
-        """The cell's place, from the runs' directory on."""
+        """Return the cell's place below the runs' directory."""
         return str(self.path.relative_to(self.run.parents[1]))
 
     def metrics(self) -> dict[str, float]:
-        """What the parsers compute from the cell's logs now; metrics without a value are left out.
-        Raises RunProblem."""
+        """Return what the parsers compute from the cell's logs now, without metrics that have no
+        value. Raises RunProblem."""
         try:
             found: CellMetrics = summarize(load_cell(self.path))
         except (BadFile, OSError) as error:
@@ -60,7 +60,7 @@ class CellOfRun:
 
 
 def complete_runs(work: Path, experiment: str) -> list[Path]:
-    """The runs of an experiment that have results, the newest first."""
+    """Return the runs of an experiment that have results, the newest first."""
     return sorted(
         {p.parents[2] for p in (work / RUNS / experiment).glob("[0-9]*/cells/*/cell.json")},
         reverse=True,
@@ -68,7 +68,7 @@ def complete_runs(work: Path, experiment: str) -> list[Path]:
 
 
 def cells(work: Path, experiment: str) -> list[CellOfRun]:
-    """All complete cells of the experiment, of the newest run first. Raises RunProblem."""
+    """Return all complete cells of the experiment, the newest run's first. Raises RunProblem."""
     found = []
     for run in complete_runs(work, experiment):
         for path in sorted(p.parent for p in run.glob("cells/[!.]*/cell.json")):
@@ -85,7 +85,7 @@ def cells(work: Path, experiment: str) -> list[CellOfRun]:
 
 
 def newest(found: list[CellOfRun], factors: Mapping[str, Any]) -> CellOfRun | None:
-    """The first of the cells that has all these levels."""
+    """Return the first of the cells that has all these levels."""
     for cell in found:
         if all(cell.factors.get(name) == level for name, level in factors.items()):
             return cell
@@ -93,13 +93,13 @@ def newest(found: list[CellOfRun], factors: Mapping[str, Any]) -> CellOfRun | No
 
 
 def wrong_with(cell: CellOfRun, **wanted: Any) -> list[str]:
-    """What is wrong with a cell: files that are not as the run wrote them, a verdict that is not to
-    be trusted, and keys of cell.json that have another value than `wanted`."""
+    """Return what is wrong with a cell: files that are not as the run wrote them, an invalid
+    verdict, and keys of cell.json with a value other than `wanted`."""
     problems = []
     try:
         expected = digests.read(cell.path)
         changed = digests.compare(cell.path, digests.cell_files(cell.path), expected)
-        # What a student writes beside the evidence does no harm.
+        # Files that a student adds beside the evidence do no harm.
         changed = [text for text in changed if not text.startswith("extra: ")]
         problems += [f"{cell.shown}: {text}" for text in changed[:3]]
     except digests.NoDigests as error:
@@ -121,7 +121,7 @@ def all_there(
     wrong: Callable[[Context, CellOfRun], list[str]],
 ) -> Outcome:
     """Check that all cells of a lab exist and are the student's. `find` returns them, or raises
-    Missing or RunProblem; `wrong` says what a cell has that the lab did not ask for."""
+    Missing or RunProblem; `wrong` returns what a cell has that the lab did not ask for."""
     try:
         found = find()
     except Missing as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client's side of a lab's network: start it, run commands and checks in it, end it."""
+"""The client of a lab's network: start it, run commands and checks in it, end it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NotRunning(SessionError):
 
 
 def state_root() -> Path:
-    """Of this user; it must not last longer than the machine runs."""
+    """Return this user's state directory, which must not survive a reboot."""
     if given := os.environ.get("XDG_RUNTIME_DIR"):
         return Path(given) / "downpour-labs"
     return cache_directory() / "labs"
@@ -55,8 +55,8 @@ def state_directory(number: int) -> Path:
 
 
 def read_state(number: int) -> dict[str, Any] | None:
-    """What the holder of the lab says of itself; None: it is not up. What a dead one left behind
-    is removed."""
+    """Return what the lab's holder says about itself; None: it is not up. Remove what a dead holder
+    left."""
     directory = state_directory(number)
     state: dict[str, Any] = {}
     try:
@@ -77,13 +77,14 @@ def read_state(number: int) -> dict[str, Any] | None:
 
 
 def line_of(words: Sequence[str], host: str | None) -> str:
-    """A line for the lab's shell. One word is taken as a whole line, as `ssh` does."""
+    """Return a line for the lab's shell. A single word is a whole line, as for `ssh`."""
     line = words[0] if len(words) == 1 else shlex.join(words)
     return line if host is None else f"@{host} bash -c {shlex.quote(line)}"
 
 
 def start(lab: Lab, work: Work, clock: str, say: Callable[[str], None]) -> None:
-    """Brings the lab's network up in the background; returns when it is ready. SessionError."""
+    """Bring the lab's network up in the background; return when it is ready. Raises
+    SessionError."""
     running = read_state(lab.number)
     if running is not None:
         if running["work"] != str(work.directory):
@@ -135,7 +136,7 @@ def connect(lab: Lab, work: Work) -> Connection:
 
 
 def stop(lab: Lab, work: Work) -> str | None:
-    """Ends the network; the clock it had, None if it was not up. SessionError."""
+    """End the network; return the clock it had, None if it was not up. Raises SessionError."""
     state = read_state(lab.number)
     if state is None:
         _end_starting(lab, work)
@@ -170,7 +171,7 @@ def _end_starting(lab: Lab, work: Work) -> None:
 
 
 def status() -> list[str]:
-    """A line for each lab of this user that is up."""
+    """Return a line for each running lab of this user."""
     lines = []
     root = state_root()
     for path in sorted(root.iterdir()) if root.is_dir() else ():
@@ -185,7 +186,7 @@ def status() -> list[str]:
 
 @contextmanager
 def _interrupts_sent(connection: socket.socket) -> Iterator[None]:
-    """A Ctrl-C goes to the command; the third one raises KeyboardInterrupt here."""
+    """Pass Ctrl-C to the command; the third one raises KeyboardInterrupt here."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -207,19 +208,19 @@ def _interrupts_sent(connection: socket.socket) -> Iterator[None]:
 
 
 class Connection:
-    """To the holder of a lab that is up; each request has its own socket."""
+    """A connection to the holder of a running lab; each request has its own socket."""
 
     def __init__(self, number: int, clock: str) -> None:
         self.number, self.clock = number, clock
         self.now_s = 0.0  # the lab's time when the last request had ended
 
     def hello(self) -> None:
-        """Asks for the time. SessionError."""
+        """Ask for the time. Raises SessionError."""
         self._request({"kind": "hello"}, lambda _: None)
 
     def run(self, line: str, out: BinaryIO, err: BinaryIO) -> int:
-        """Runs a line in the lab's shell and copies what it prints. Its exit code. A Ctrl-C
-        interrupts the line, a second one ends its shell. SessionError."""
+        """Run a line in the lab's shell, copy its output, and return its exit code. Ctrl-C
+        interrupts the line, a second one ends its shell. Raises SessionError."""
 
         def show(answer: dict[str, Any]) -> None:
             for name, stream in (("out", out), ("err", err)):
@@ -244,7 +245,7 @@ class Connection:
     def _request(
         self, request: dict[str, Any], show: Callable[[dict[str, Any]], None]
     ) -> dict[str, Any]:
-        """The last answer; the others go to `show`."""
+        """Return the last answer; the others go to `show`."""
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
             ExitStack() as stack,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prompt of a lab: lines go to the lab's shell; its time passes only while one runs."""
+"""The prompt of a lab. Lines go to the lab's shell, and its time passes only while a line runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def prompt(number: int, now_s: float, clock: str) -> str:
 
 
 def is_complete(text: str) -> bool:
-    """Return whether bash would run the text, not wait for more: a quote, `do` or <<end is open."""
+    """Return whether bash would run the text; otherwise a quote, `do` or <<end is still open."""
     if (len(text) - len(text.rstrip("\\"))) % 2:
         return False
     done = subprocess.run(
@@ -50,7 +50,7 @@ def is_complete(text: str) -> bool:
 
 
 def whole_command(line: str, more: Callable[[], str]) -> str:
-    """Return the line with those that complete it. `more` may raise EOFError: that is all."""
+    """Return the line with the lines that complete it. `more` may raise EOFError: no more lines."""
     text = line
     with contextlib.suppress(EOFError):
         while not is_complete(text):
@@ -59,8 +59,8 @@ def whole_command(line: str, more: Callable[[], str]) -> str:
 
 
 def shell(lab: Lab, connection: Connection) -> int:
-    """Until end of file or `exit`. Exit code: 0, or that of the last line if it is not a terminal
-    that lines come from. SessionError."""
+    """Serve lines until end of file or `exit`. Return 0, or the last line's exit code if the lines
+    do not come from a terminal. Raises SessionError."""
     connection.hello()
     history = cache_directory() / "lab-history"
     if not sys.stdin.isatty():

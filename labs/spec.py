@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `lab.yaml` may say, and its reading with every mistake at once (`file:line: found ...`)."""
+"""What `lab.yaml` may contain, and its reader, which reports every mistake at once (`file:line:
+found ...`)."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ class Parameter(Block):
         return self
 
     def value(self, seed: int) -> Value:
-        """The value that follows from `seed` (a large number)."""
+        """Return the value that follows from `seed` (a large number)."""
         if self.integer is not None:
             least, most = self.integer
             return least + self.step * (seed % ((most - least) // self.step + 1))
@@ -96,13 +97,13 @@ class LabSpec(Block):
     minutes: Annotated[int, Field(ge=10, le=300)]
     aim: Text
     kind: Literal["network", "measuring"]
-    # Network labs: a topology file of the lab's folder, in which ${parameter} is filled in, and
-    # what holds when the student starts.
+    # Network labs: a topology file of the lab's folder, in which ${parameter} is filled in, and the
+    # state when the student starts.
     topology: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.yaml$")] | None = None
     controller: Literal["running", "none"] = "running"
-    # Shell lines that are run in the network before the student comes.
+    # Shell lines that run in the network before the student starts.
     prepare: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.sh$")] | None = None
-    # Whether the checks can be run again from the work directory: by files, with a guest, or not.
+    # Whether the checks can run again from the work directory: with files, with a guest, or not.
     rerun: Literal["no", "files", "guest"] = "no"
     memory_mb: Annotated[int, Field(ge=256, le=4000)] = 700
     parameters: dict[Name, Parameter] = {}
@@ -153,18 +154,18 @@ class Lab:
 
 
 def _seed(student: str, lab: int, name: str) -> int:
-    """A large number that depends on all three and on nothing else."""
+    """Return a large number that depends on all three and on nothing else."""
     text = "\0".join((student, str(lab), name))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 
 
 def as_words(parameters: Mapping[str, Value]) -> dict[str, str]:
-    """As text: for templates, and in capitals as environment variables."""
+    """Return the values as text: for templates, and in capitals as environment variables."""
     return {n: " ".join(v) if isinstance(v, list) else str(v) for n, v in parameters.items()}
 
 
 def load_lab(folder: Path) -> Lab:
-    """Reads and checks `folder`/lab.yaml. LabErrors with all mistakes."""
+    """Read and check `folder`/lab.yaml. Raises LabErrors with all mistakes."""
     document = read_document(folder / "lab.yaml", "a lab")
     spec: LabSpec | None = None
     try:
@@ -196,7 +197,7 @@ def _report(document: Document, problem: Any) -> None:
 
 
 def _files(document: Document, spec: LabSpec, folder: Path) -> None:
-    """What the file refers to is beside it."""
+    """Check that what the file refers to is beside it."""
     match = FOLDER.match(folder.name)
     if match is None or int(match[1]) != spec.lab:
         valid = f"the number in the folder's name, '{folder.name}' (N-name)"
@@ -211,7 +212,7 @@ def _files(document: Document, spec: LabSpec, folder: Path) -> None:
 
 
 def folders(room: Path = ROOM) -> dict[int, Path]:
-    """Number -> folder, of all folders `N-name` with a lab.yaml."""
+    """Return the folder by number, of all folders `N-name` with a lab.yaml."""
     found = {}
     for path in room.iterdir():
         if (match := FOLDER.match(path.name)) and (path / "lab.yaml").is_file():
@@ -220,12 +221,13 @@ def folders(room: Path = ROOM) -> dict[int, Path]:
 
 
 def all_labs(room: Path = ROOM) -> list[Lab]:
-    """In the order of their numbers. LabErrors."""
+    """Return all labs in the order of their numbers. Raises LabErrors."""
     return [load_lab(folder) for folder in folders(room).values()]
 
 
 def find_lab(number: int, room: Path = ROOM) -> Lab:
-    """LabErrors if there is none of that number, or its files have mistakes."""
+    """Return the lab of that number. Raises LabErrors if there is none, or its files have
+    mistakes."""
     known = folders(room)
     if number not in known:
         valid = ", ".join(map(str, known)) or "none: there are no labs"

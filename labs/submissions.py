@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what students hand in: files that may be hostile. A bad one is reported as such, never
-raised.
+"""Read what students hand in: files that may be hostile. A bad file is reported, never raised.
 
 Names become text that can be printed: bytes that are not UTF-8 and control characters are escaped.
 """
@@ -47,7 +46,7 @@ _KINDS: Final = (
 
 @dataclass
 class Submission:
-    """A result file. `values` is empty if it could not be read; `remarks` if nothing is wrong."""
+    """A result file. `values` is empty if it could not be read, `remarks` if nothing is wrong."""
 
     file: str
     path: bytes = b""
@@ -57,13 +56,13 @@ class Submission:
     score: int = 0  # points of the checks that count
     points: int = 0  # that the lab gives
     passed: int = 0  # checks that count
-    rerun: str = ""  # what the checks gave when they were run again: points, or "no"
+    rerun: str = ""  # the points when the checks ran again, or "no"
     remarks: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A name that is a submission's. `problem`: why it cannot be one."""
+    """A candidate submission. `problem`: why it cannot be one."""
 
     path: bytes
     name: str  # below the folder, to be shown
@@ -71,13 +70,14 @@ class Found:
 
 
 def shown(text: object) -> str:
-    """Return a text of a student's on one line, cut; what cannot be printed is escaped."""
+    """Return a student's text on one line, truncated, with unprintable characters escaped."""
     escaped = "".join(map(_escaped, str(text)[: MAX_SHOWN + 1]))
     return escaped if len(escaped) <= MAX_SHOWN else f"{escaped[: MAX_SHOWN - 3]}..."
 
 
 def _escaped(character: str) -> str:
-    """Line ends, control and formatting characters, lone surrogates and unassigned ones."""
+    """Escape line ends, control and formatting characters, lone surrogates and unassigned
+    characters."""
     if unicodedata.category(character)[0] != "C" and character not in "\u2028\u2029":
         return character
     code = ord(character)
@@ -91,8 +91,8 @@ def name_text(name: bytes) -> str:
 
 # -- finding ----------------------------------------------------------------------------------
 def find_files(folder: Path) -> list[Found]:
-    """All result-N.json below `folder`, and other .json in it itself (submission systems rename
-    files), of whatever kind; directories that cannot be listed. LabError."""
+    """Return all result-N.json below `folder`, other .json directly in it (submission systems
+    rename files), of any file type, and directories that cannot be listed. Raises LabError."""
     if not _can_be_listed(folder):
         raise LabError(f"found '{name_text(os.fsencode(folder))}'; valid: a directory with "
                        "result files that you may read")  # fmt: skip
@@ -108,7 +108,7 @@ def _can_be_listed(folder: Path) -> bool:
 
 
 def _walk(folder: bytes) -> Iterator[Found]:
-    """Links are not followed. Not recursive: directories may be nested a thousand deep."""
+    """Do not follow links. Not recursive, as directories may be nested a thousand deep."""
     waiting = [folder]
     while waiting:
         directory = waiting.pop()
@@ -147,7 +147,7 @@ def _is_named(name: bytes, *, top: bool) -> bool:
 
 # -- reading ----------------------------------------------------------------------------------
 def read(found: Found) -> Submission:
-    """A file that no check wrote gets a remark."""
+    """Read a file; one that no check wrote gets a remark."""
     submission = Submission(found.name, found.path)
     try:
         if found.problem:
@@ -169,14 +169,14 @@ def read(found: Found) -> Submission:
 
 
 def parsed_file(path: bytes) -> object:
-    """Return the JSON of a file that may be hostile. OSError, ValueError, RecursionError."""
+    """Return the JSON of a file that may be hostile. Raises OSError, ValueError, RecursionError."""
     values = _parsed(_bytes_of(path))
     _look_through(values)
     return values
 
 
 def _bytes_of(path: bytes) -> bytes:
-    """Raises OSError or ValueError, also for what is not a regular file; never waits."""
+    """Read a file. Raises OSError or ValueError, also if it is not a regular file; never waits."""
     _check_kind(os.lstat(path).st_mode)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
@@ -233,7 +233,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _look_through(value: object) -> None:
-    """Refuse what is nested too deep, and text that is not Unicode. ValueError."""
+    """Refuse deep nesting, and text that is not Unicode. Raises ValueError."""
     level = [value]
     for _ in range(MAX_DEPTH):
         following: list[object] = []
@@ -264,4 +264,4 @@ def _check_fields(values: dict[str, Any]) -> None:
         value = values.get(key)
         negative = isinstance(value, (int, float)) and value < 0
         if not isinstance(value, kinds) or isinstance(value, bool) or negative:
-            raise ValueError(f"no proper '{key}'")
+            raise ValueError(f"no valid '{key}'")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The student's work directory: whose it is, the start state of its files, putting it back."""
+"""The student's work directory: its owner, its start state, and how to restore that."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STUDENT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._@+-]{0,63}")
 
 
 class LabError(Exception):
-    """A user's mistake, or a lab that cannot go on; the text is for the user."""
+    """A user's mistake, or a lab that cannot continue; the text is for the user."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """A work directory as its `.lab.json` says. `identity`: random, made when the directory was; it
-    goes into each result, so that a copied result file is noticed."""
+    """A work directory as its `.lab.json` says. `identity`: random, created with the directory.
+    Each result has it, so that a copied result file is noticed."""
 
     directory: Path
     lab: int
@@ -52,7 +52,8 @@ def default_student() -> str:
 
 
 def read_work(directory: Path) -> Work | None:
-    """None if there is none. LabError if its file cannot be read."""
+    """Return the work directory; None if there is none. Raises LabError if its file cannot be
+    read."""
     path = directory / STATE
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -70,8 +71,8 @@ def read_work(directory: Path) -> Work | None:
 
 
 def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, bool]:
-    """The lab's work directory, made with the start state if it is not there: (it, is it new).
-    LabError if it is another lab's or another student's."""
+    """Return (the lab's work directory, whether it is new), created in the start state if it does
+    not exist. Raises LabError if it is another lab's or another student's."""
     if student is not None and not STUDENT.fullmatch(student):
         raise LabError(f"found STUDENT '{student}'; valid: 1 to 64 letters, digits, ' ._@+-'")
     if any(c.isspace() or c == "," for c in str(directory)):
@@ -97,7 +98,7 @@ def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, boo
         put_start(lab, work)
         _write(work)
     except BaseException as error:
-        _take_back(directory, there)  # or the next try would find a directory that is not empty
+        _take_back(directory, there)  # so that the next try finds it empty
         if isinstance(error, OSError):
             raise LabError(os_error_text(error)) from None
         raise
@@ -105,7 +106,7 @@ def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, boo
 
 
 def _take_back(directory: Path, there: bool) -> None:
-    """Remove what a start that failed put into the directory, which was empty if it was there."""
+    """Remove what a failed start put into the directory, which was empty or absent before."""
     for path in directory.glob("*"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -122,8 +123,8 @@ def _write(work: Work) -> None:
 
 
 def put_start(lab: Lab, work: Work) -> None:
-    """The files of the start state, and parameters.yaml. Files named X.template are filled in:
-    ${name} is the student's parameter of this name, $$ a dollar sign."""
+    """Create the files of the start state, and parameters.yaml. Files named X.template are filled
+    in: ${name} is the student's parameter of this name, $$ a dollar sign."""
     parameters = lab.parameters(work.student)
     write_parameters(lab, work.directory, work.student, parameters)
     start = lab.folder / "start"
@@ -143,7 +144,7 @@ def put_start(lab: Lab, work: Work) -> None:
 
 
 def filled(text: str, parameters: dict[str, Value], file: str) -> str:
-    """LabError for a ${name} that is not a parameter."""
+    """Fill in a template. Raises LabError for a ${name} that is not a parameter."""
     try:
         return string.Template(text).substitute(as_words(parameters))
     except (KeyError, ValueError) as error:
@@ -152,8 +153,8 @@ def filled(text: str, parameters: dict[str, Value], file: str) -> str:
 
 
 def write_parameters(lab: Lab, directory: Path, student: str, parameters: dict[str, Value]) -> None:
-    """parameters.yaml, for people and programs."""
-    lines = [f"# Lab {lab.number}: your own values. Changing them here changes nothing.",
+    """Write parameters.yaml, for people and programs."""
+    lines = [f"# Lab {lab.number}: your own values. Changing them here has no effect.",
              f'student: "{student}"']  # fmt: skip
     for name, value in parameters.items():
         text = " ".join(lab.spec.parameters[name].text.split())
@@ -163,8 +164,8 @@ def write_parameters(lab: Lab, directory: Path, student: str, parameters: dict[s
 
 
 def set_aside(work: Work) -> Path | None:
-    """Moves all of the student's files into `before-TIME` of the work directory; earlier ones stay.
-    Returns it, None if there was nothing."""
+    """Move all of the student's files into `before-TIME` of the work directory; earlier ones stay.
+    Return it; None if there was nothing."""
     keep = {STATE}
     mine = [p for p in work.directory.iterdir() if p.name not in keep and not _is_aside(p)]
     if not mine:
@@ -190,7 +191,7 @@ def is_aside(name: bytes) -> bool:
 
 
 def reset_files(lab: Lab, work: Work) -> Path | None:
-    """The start state again. Nothing of the student's is deleted: returns where it is now."""
+    """Restore the start state. No file of the student's is deleted: return where they are now."""
     try:
         aside = set_aside(work)
         put_start(lab, work)

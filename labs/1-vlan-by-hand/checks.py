@@ -13,7 +13,7 @@ from labs.live import UNTAGGED, LiveNetwork, Seen, Traffic
 
 FRAMES: Final = 30
 ATTEMPTS: Final = 5
-STRANGE_VLAN: Final = 150  # no student's: theirs begin below
+STRANGE_VLAN: Final = 150  # above all ids that students get
 HOSTS: Final = ("east", "west", "north")
 LAST: Final = {"east": ("c2", "sw-east"), "west": ("c3", "sw-west"), "north": ("c3", "sw-north")}
 INTO_CORE: Final = ("sw-south", "c1")
@@ -27,7 +27,7 @@ def stream(live: LiveNetwork) -> Seen:
 
 
 def tags(found: Counter[int]) -> str:
-    """In words."""
+    """Return the counts in words."""
     if not found:
         return "no frame"
     names = {UNTAGGED: "no tag"}
@@ -106,10 +106,11 @@ def one_copy(context: Context) -> Outcome:
 
 
 def groups_grow(live: LiveNetwork, frame_bytes: int = 200) -> list[tuple[int, int, list[int]]]:
-    """(packets, bytes, packets of each bucket) by which the groups of c1 grow for FRAMES frames."""
+    """Return by how much (packets, bytes, packets of each bucket) the groups of c1 grow for FRAMES
+    frames."""
     before = live.counters()["groups"]
     live.stream("pub", ("east",), Traffic(FRAMES, frame_bytes=frame_bytes))
-    time.sleep(1)  # what the datapath counts reaches the group within a second
+    time.sleep(1)  # the datapath's counts reach the group within a second
     after = live.counters()["groups"]
     grown = []
     for name, record in after.items():
@@ -145,7 +146,7 @@ def strangers(context: Context) -> Outcome:
     """Check that frames with a foreign VLAN id do not leave c1."""
     live = context.live
     tried = f"{FRAMES} datagrams from the publisher's port with VLAN id {STRANGE_VLAN}"
-    expected = "no frame of them leaves c1"
+    expected = "none of these frames leaves c1"
     if not stream(live).received("east"):
         return failed(tried, expected, "not tried: nothing arrives at east yet", "nothing")
     seen = live.inject("c1", "sw-south", STRANGE_VLAN, HOSTS, Traffic(FRAMES, watch=CORE))
@@ -160,7 +161,7 @@ def strangers(context: Context) -> Outcome:
 def back(context: Context) -> Outcome:
     """Check that pings from pub to the receivers are answered."""
     answered, found = context.live.all_answer("pub", ("east", "west"))
-    tried, expected = "3 pings from pub to east and to west", "3 answers of each"
+    tried, expected = "3 pings from pub to east and to west", "3 answers from each"
     if answered:
         return passed(tried, expected, found)
     return failed(tried, expected, found, "no-way")
@@ -177,7 +178,7 @@ def bytes_counted(context: Context) -> Outcome:
             return failed(tried, "a group that counts them", "none", "no-group")
         if any(g[0] == FRAMES for g in busy):
             break
-        # A host asked for an address meanwhile (ARP).
+        # Meanwhile a host asked for an address (ARP).
     packets, size_counted, _ = min(busy)
     each = size_counted / packets
     expected, found = f"your answer: {answer:g}", f"{each:g} bytes for each frame"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 10: layers that fit a line, one layer too many where leaves take effect late, the same with a
-wave, and a limit that gives TCP the rest. From the logs of the student's own runs."""
+wave, and a limit that leaves the rest to TCP. It reads the logs of the student's own runs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CHOSEN: Final = "chosen"
 KINDS: Final = ("static", "m2c")
 LATENCIES_MS: Final = (0, 3000)
 LATE_S: Final = 3
-FACTOR: Final = 0.75  # what a slot leaves of a rate
+FACTOR: Final = 0.75  # the share of a rate that a slot leaves
 SLOT_S: Final = 10
 FRAME_BYTES: Final = 1518
 FILE_BYTES: Final = 4_000_000
 PREDICTIONS: Final = ("layers_that_fit", "excess_packets", "halved_after_s")
-# What a cell must be apart from what varies: both files can be edited.
+# What a cell must have besides the factors: students can edit both files.
 SETTINGS: Final = {
     "file_bytes": FILE_BYTES,
     "background_flows": 1,
@@ -39,7 +39,7 @@ def line_packets_per_s(context: Context) -> float:
 
 
 def packets_per_s(layers: int) -> float:
-    """Return the rate of the base and so many layers above it, each 4/3 of the one below."""
+    """Return the rate of the base and `layers` layers above it, each 4/3 of the one below."""
     return float(sum(FACTOR**-i for i in range(layers + 1)))
 
 
@@ -92,7 +92,7 @@ def halved(context: Context) -> Outcome:
 
 # -- runs --------------------------------------------------------------------------------------
 def measured(context: Context) -> dict[tuple[str, int], CellOfRun]:
-    """The newest cell of each kind and latency. Raises Missing, RunProblem."""
+    """Return the newest cell of each kind and latency. Raises Missing, RunProblem."""
     there, found = cells(context.work, LAYERS), {}
     for kind in KINDS:
         for latency_ms in LATENCIES_MS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 2: what the path that the student asked for does with datagrams."""
+"""Lab 2: what the student's path does with datagrams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from labs.checking import Context, Outcome, failed, passed
 from labs.live import LiveNetwork, Seen, Traffic
 
 PATH: Final = "lesson"
-FEED: Final = "NGRID"  # whose path the servers of step 8 make
+FEED: Final = "NGRID"  # the feed whose path the servers of step 8 create
 FRAMES: Final = 30
 HOSTS: Final = ("north", "west", "east", "lake")
 SWITCH_OF: Final = {"north": "c2", "west": "c3", "east": "c4", "lake": "c4"}
@@ -23,7 +23,7 @@ LAST: Final = tuple((switch, f"sw-{host}") for host, switch in SWITCH_OF.items()
 SENT: Final = f"{FRAMES} numbered datagrams from pub to the group"
 OFFERED: Final = 2.0  # times the rate
 SECONDS: Final = 3.0
-SETTLED_S: Final = 1.0  # when the meter's burst is used up
+SETTLED_S: Final = 1.0  # after which the meter's burst is used up
 FRAME_BYTES: Final = 1000
 TOLERANCE: Final = 0.05
 TOO_FAST_BPS: Final = 60_000_000
@@ -120,7 +120,7 @@ def rate(context: Context) -> Outcome:
     if abs(got / asked - 1) <= TOLERANCE:
         return passed(tried, expected, found)
     if not seen.lost(host):
-        # A meter of a rate that is far too large does not cut anything either.
+        # A meter with far too large a rate drops nothing either.
         limited = any(m for m in context.live.counters()["meters"] if m.startswith("c1/"))
         return failed(tried, expected, found, "units" if limited else "unlimited")
     return failed(tried, expected, found, "units" if got < asked / 5 else "other")
@@ -130,7 +130,7 @@ def back(context: Context) -> Outcome:
     """Check that pings from pub to the leaves are answered."""
     mine = context.words("leaves")
     answered, found = context.live.all_answer("pub", mine)
-    tried, expected = f"3 pings from pub to {' and to '.join(mine)}", "3 answers of each"
+    tried, expected = f"3 pings from pub to {' and to '.join(mine)}", "3 answers from each"
     if answered:
         return passed(tried, expected, found)
     return failed(tried, expected, found, "no-way")
@@ -143,7 +143,7 @@ def vlan(context: Context) -> Outcome:
     switch = SWITCH_OF[first]
     seen = stream(context.live)
     ids = sorted({v for (_, b), found in seen.tags.items() if b == switch for v in found})
-    tried = f"{SENT}, and read their tags where they come to {switch}"
+    tried = f"{SENT}, and read their tags where they enter {switch}"
     expected = f"your answer: VLAN id {answer:g}"
     if not ids:
         return failed(tried, expected, "no frame", "nothing")
@@ -182,7 +182,7 @@ def refusal(context: Context) -> Outcome:
 
 
 def subscription(context: Context) -> Outcome:
-    """Check that the servers made a path with the first leaf, and that leaf's own interface."""
+    """Check that the servers created a path with the first leaf, and that leaf's own interface."""
     first = context.words("leaves")[0]
     live = context.live
     root, ends = endpoints_of(live.network, lane=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 3: what the student's meter and shaper let through."""
+"""Lab 3: what the student's meter and shaper let pass."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from labs.live import Seen, Traffic
 FRAME_BYTES: Final = 1000
 SECONDS: Final = 3.0
 SETTLED_S: Final = 1.5  # a bucket of a second's worth is used up at twice the rate after one
-REFILL_S: Final = 5.0  # silence that fills a bucket, and lets a queue at pub run empty
+REFILL_S: Final = 5.0  # silence that fills a bucket and empties a queue at pub
 TOLERANCE: Final = 0.05
 TIMES: Final = 4
 SHAPED_FRAMES: Final = 900  # half of them wait at pub: less than the 1000 that its queue holds
-BURST_FRAMES: Final = 100  # of the question of the delay
+BURST_FRAMES: Final = 100  # for the question about the delay
 LEAST_SHAPED: Final = 0.8  # of the meter's rate
-DROPPED_TOLERANCE: Final = 5  # natively a burst takes milliseconds, in which the bucket fills
+DROPPED_TOLERANCE: Final = 5  # natively a burst takes milliseconds, during which the bucket fills
 DELAY_TOLERANCE: Final = 0.05
 
 
 def _offer(context: Context, *, past_queues: bool, frames: int | None = None) -> Seen:
-    """Twice the meter's rate, for SECONDS or `frames`."""
+    """Return a stream of twice the meter's rate, for SECONDS or `frames`."""
     interval_s = FRAME_BYTES * 8 / (2000 * context.integer("meter_kbps"))
     time.sleep(REFILL_S)
     return context.live.stream(
@@ -51,14 +51,14 @@ def _burst(context: Context, frames: int, *, past_queues: bool) -> Seen:
 
 
 def _is_metered(context: Context) -> bool:
-    """Some of twice the rate is lost when nothing shapes it."""
+    """Return whether some of twice the rate is lost when nothing shapes it."""
     return _offer(context, past_queues=True).lost("east") > 0
 
 
 def path(context: Context) -> Outcome:
     """Check that the path carries frames at all."""
     seen = context.live.stream("pub", ("east",), Traffic(20, interval_s=0.05))
-    tried, expected = "20 small datagrams from pub, one each 50 ms", "20 at east"
+    tried, expected = "20 small datagrams from pub, one every 50 ms", "20 at east"
     found = f"{seen.received('east')} at east"
     if seen.received("east") == 20:
         return passed(tried, expected, found)
@@ -83,10 +83,10 @@ def meter_rate(context: Context) -> Outcome:
 
 
 def burst_passes(context: Context) -> Outcome:
-    """Check that the meter lets the burst asked for through."""
+    """Check that the meter passes the requested burst."""
     frames = context.integer("burst_frames")
     tried = f"{frames} frames of {FRAME_BYTES} bytes at once, past all queues of pub"
-    expected = f"all {frames} at east, and a meter that limits what comes for longer"
+    expected = f"all {frames} at east, and a meter that limits longer traffic"
     got = _burst(context, frames, past_queues=True).received("east")
     if got < frames:
         return failed(tried, expected, f"{got} at east", "small")
@@ -110,7 +110,7 @@ def burst_bounded(context: Context) -> Outcome:
 def shaped(context: Context) -> Outcome:
     """Check that the student's shaper saves frames that the meter would drop."""
     asked = context.integer("meter_kbps") * 1000
-    tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
+    tried = f"a program at pub sends {SHAPED_FRAMES} frames at {2 * asked / 1e6:g} Mbit/s"
     expected = "all frames at east, later, and fewer than that without HTB"
     seen = _offer(context, past_queues=False, frames=SHAPED_FRAMES)
     lost = seen.lost("east")
@@ -122,7 +122,7 @@ def shaped(context: Context) -> Outcome:
     if not past.lost("east"):
         return failed(tried, expected, found, "no-meter")
     if lost:
-        # Without a shaper as many are lost as past all queues.
+        # Without a shaper, as many are lost as past all queues.
         hint = "no-shaper" if lost > 0.9 * past.lost("east") else "dropped"
         return failed(tried, expected, found, hint)
     return passed(tried, expected, found)
@@ -131,7 +131,7 @@ def shaped(context: Context) -> Outcome:
 def shaped_rate(context: Context) -> Outcome:
     """Check that the shaper uses the rate that the meter allows."""
     asked = context.integer("meter_kbps") * 1000
-    tried = f"a program at pub sends {SHAPED_FRAMES} frames with {2 * asked / 1e6:g} Mbit/s"
+    tried = f"a program at pub sends {SHAPED_FRAMES} frames at {2 * asked / 1e6:g} Mbit/s"
     expected = f"{LEAST_SHAPED:.0%} to 100 % of {asked / 1e6:g} Mbit/s at east"
     seen = _offer(context, past_queues=False, frames=SHAPED_FRAMES)
     got = seen.rate_bps("east", FRAME_BYTES, 0.5)

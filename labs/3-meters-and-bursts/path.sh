@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# The path that is there at the beginning: pub to east and back, no meter.
+# The initial path: from pub to east and back, without a meter.
 port() { ports "$1" | awk -v to="$2" '$4 == to { print $2 }'; }
 of() { ovs-ofctl -O OpenFlow13 "$@"; }
 id() { echo "set_field:$((0x1000 | $1))->vlan_vid"; }

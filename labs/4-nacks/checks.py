@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 4: what a student reads in Wireshark, against three paths of our own: the capture read
-by `labs.fmtp_capture`, the hash that decides which datagrams a receiver loses, the programs' logs.
+"""Lab 4: compare what a student reads in Wireshark with three sources of our own: the capture as
+`labs.fmtp_capture` reads it, the hash that decides which datagrams a receiver loses, and the
+programs' logs.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ _DATAGRAMS = re.compile(r"FMTP (?:sender|receiver):.*? datagrams=(\d+)")
 
 @dataclass(frozen=True)
 class Reading:
-    """What a capture says. `addresses`: host -> its address on the path."""
+    """A capture's content. `addresses`: each host's address on the path."""
 
     cell: CellOfRun
     messages: tuple[Message, ...]
     addresses: dict[str, str]
 
     def of(self, kind: int, *, source: str = "", destination: str = "") -> list[Message]:
-        """Messages of a kind, from or to a host."""
+        """Return messages of a kind, from or to a host."""
         return [
             m
             for m in self.messages
@@ -56,7 +57,7 @@ class Reading:
 
 
 def cell_of(context: Context, parameter: str) -> CellOfRun:
-    """The newest cell with the student's loss. Raises Missing, RunProblem."""
+    """Return the newest cell with the student's loss. Raises Missing, RunProblem."""
     loss = context.integer(parameter) / 100
     found = newest(cells(context.work, EXPERIMENT), {"loss": loss, "protocol": "ldm7"})
     if found is None:
@@ -70,7 +71,7 @@ def _read(path: Path, _changed: float) -> tuple[Message, ...]:
 
 
 def reading(context: Context) -> Reading:
-    """The capture of the first run. Raises Missing, RunProblem, CaptureError."""
+    """Return the capture of the first run. Raises Missing, RunProblem, CaptureError."""
     there = cells(context.work, EXPERIMENT)
     loss = context.integer("loss_percent") / 100
     with_capture = [cell for cell in there if (cell.path / CAPTURE).is_file()]
@@ -84,7 +85,7 @@ def reading(context: Context) -> Reading:
 
 
 def lost_by_hash(found: Reading, host: str) -> int:
-    """How many of the multicast datagrams this host loses, by the rule that decides it."""
+    """Return how many of the multicast datagrams this host loses, by the rule that decides it."""
     seed = loss_model.loss_seed(int(found.cell.described["seed"]), host)
     p = float(found.cell.described["loss"])
     return sum(
@@ -105,7 +106,7 @@ def in_ms(begin: Message, end: Message) -> float:
 
 
 def number(value: float) -> str:
-    """Return a number as text, with separators of thousands."""
+    """Return a number as text, with thousands separators."""
     return f"{value:,.10g}"
 
 
@@ -113,7 +114,7 @@ READ: Final = "reading your capture with our own program"
 
 
 def captured(context: Context) -> Reading:
-    """As `reading`. Raises Ends: there is nothing to check without a capture."""
+    """Return the same as `reading`. Raises Ends: without a capture there is nothing to check."""
     try:
         return reading(context)
     except (Missing, RunProblem, CaptureError) as error:
@@ -146,7 +147,7 @@ def capture(context: Context) -> Outcome:
 
 
 def datagrams(cell: CellOfRun, host: str) -> int:
-    """What the program at `host` says it sent or got."""
+    """Return how many datagrams the program at `host` says that it sent or received."""
     text = (cell.path / f"logs/{host}.ldmd.log").read_text(errors="replace")
     return sum(int(n) for n in _DATAGRAMS.findall(text))
 
@@ -190,7 +191,7 @@ def lost(context: Context) -> Outcome:
 
 
 def asked(context: Context) -> Outcome:
-    """Check the answer: for how many blocks one receiver asked."""
+    """Check the answer: how many blocks one receiver asked for."""
     host = context.word("receiver")
     tried = f"{READ}: RETX_REQ from {host}"
     found = captured(context)
@@ -234,7 +235,7 @@ def first(context: Context) -> Outcome:
     rtt_ms = found.cell.described["rtt_ms"][host]
     expected = (
         f"product {request.index}, offset {request.seq}; asked after {right[0]:.3f} ms "
-        f"(a round trip has {rtt_ms:g}), answered {right[1]:.3f} ms later"
+        f"(a round trip takes {rtt_ms:g}), answered {right[1]:.3f} ms later"
     )
     said = f"product {yours[0]:g}, offset {yours[1]:g}; {times[0]:g} ms, {times[1]:g} ms"
     if yours != (request.index, request.seq):
@@ -289,7 +290,7 @@ def overhead(context: Context) -> Outcome:
 
 
 def shares_whole(cell: CellOfRun) -> dict[str, tuple[int, int]]:
-    """Host -> (deliveries without a repair, all deliveries by FMTP), by its log."""
+    """Return by host (deliveries without a repair, all deliveries by FMTP), from its log."""
     found = {}
     for host in cell.described["subscribers"]:
         text = (cell.path / f"logs/{host}.ldmd.log").read_text(errors="replace")
@@ -305,7 +306,7 @@ def whole_percent(cell: CellOfRun) -> float:
 
 
 def sizes_of(cell: CellOfRun) -> list[int]:
-    """Bytes of the products that were sent: the run's trace."""
+    """Return the bytes of the products that were sent, from the run's trace."""
     (trace,) = cell.run.glob("trace*.txt")
     return [int(line.split()[0]) for line in trace.read_text().splitlines()]
 
@@ -328,7 +329,7 @@ def prediction(context: Context) -> Outcome:
         return failed(tried, NOT_TOLD, text, "after")
     p = context.integer("more_loss_percent") / 100
     blocks = [math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell)]
-    # Few products come in 6 s of some streams: chance may be further off than a good prediction.
+    # Some streams have few products in 6 s, so chance may be further off than a good prediction.
     formula = 100 * statistics.fmean((1 - p) ** n for n in blocks)
     if abs(yours - right) <= tolerance or abs(yours - formula) <= tolerance / 2:
         return passed(tried, f"{expected}; or {formula:.1f} % by the formula", said)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 5: a student's table of bandwidths, plot, slope and prediction against the sender's counters
-(the student's came from sar), of the student's own runs."""
+"""Lab 5: compare a student's table of bandwidths, plot, slope and prediction with the sender's
+counters in the student's own runs. The student's values came from sar."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ Bandwidths = dict[tuple[str, int], float]  # (protocol, receivers) -> Mbit/s
 
 
 def measured(context: Context, receivers: tuple[int, ...]) -> dict[tuple[str, int], CellOfRun]:
-    """The newest cell of each protocol and number of receivers. Raises Missing, RunProblem."""
+    """Return the newest cell of each protocol and number of receivers. Raises Missing,
+    RunProblem."""
     there = cells(context.work, EXPERIMENT)
     found = {
         (p, m): newest(there, {"protocol": p, "receivers": m}) for p in PROTOCOLS for m in receivers
@@ -43,8 +44,8 @@ def measured(context: Context, receivers: tuple[int, ...]) -> dict[tuple[str, in
 
 
 def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
-    """What the sender's interface sent, by the kernel's counters before and after the replay, over
-    the seconds of the trace."""
+    """Return what the sender's interface sent, by the kernel's counters before and after the
+    replay, divided by the seconds of the trace."""
     start, end = (
         json.loads((cell.path / f"counters-{when}.json").read_text()) for when in ("start", "end")
     )
@@ -54,7 +55,8 @@ def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
 
 
 def by_counters(context: Context, tried: str) -> Bandwidths:
-    """From the six runs with few receivers. Raises Ends: there is nothing to check without them."""
+    """Return the values of the six runs with few receivers. Raises Ends: without them there is
+    nothing to check."""
     try:
         return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, FEW).items()}
     except (Missing, RunProblem) as error:
@@ -62,12 +64,12 @@ def by_counters(context: Context, tried: str) -> Bandwidths:
 
 
 def rate_mbit_per_s(context: Context) -> float:
-    """r of the six runs, which are there."""
+    """Return r of the six runs, which exist."""
     return float(next(iter(measured(context, FEW).values())).factors["rate_bps"]) / 1e6
 
 
 def line_of(bandwidths: Bandwidths, protocol: str) -> tuple[float, float]:
-    """(slope, intercept) of the straight line through a protocol's points."""
+    """Return (slope, intercept) of the straight line through a protocol's points."""
     points = sorted((m, value) for (p, m), value in bandwidths.items() if p == protocol)
     slope, intercept = statistics.linear_regression(*zip(*points, strict=True))
     return slope, intercept
@@ -126,7 +128,7 @@ def table(context: Context) -> Outcome:
 
 
 def hint_of(ratios: list[float], tolerance: float) -> str:
-    """Which mistake explains the table's values over the counters'."""
+    """Return the mistake that explains the ratio of the table's values to the counters'."""
     known = {"twice": 2.0, "kilo": 1000 / 1024, "bits": 1 / 8}
     for hint, ratio in known.items():
         if all(math.isclose(r, ratio, rel_tol=tolerance) for r in ratios):
@@ -135,7 +137,7 @@ def hint_of(ratios: list[float], tolerance: float) -> str:
 
 
 def read_table(path: Path) -> Bandwidths:
-    """Raises ValueError, whose text says where."""
+    """Read the table. Raises ValueError, whose text says where."""
     found: Bandwidths = {}
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
@@ -153,8 +155,8 @@ def read_table(path: Path) -> Bandwidths:
 
 def plot(context: Context) -> Outcome:
     """Check that bandwidth.png was drawn from bandwidth.csv."""
-    tried = "looking which table bandwidth.png was drawn from"
-    expected = "the bandwidth.csv that lies beside it"
+    tried = "checking which table bandwidth.png was drawn from"
+    expected = "the bandwidth.csv beside it"
     picture, csv_file = context.work / "bandwidth.png", context.work / "bandwidth.csv"
     if not picture.exists():
         return nothing(tried, expected, "no bandwidth.png", "none")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 6: a student's timers, run in virtual time beside those they are held against, and what the
-student read from the sweep."""
+"""Lab 6: a student's timers, run in virtual time beside the timers to compare them with, and what
+the student read from the sweep."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shown(timers: Timers) -> str:
 
 
 def cells_of(work: Path, name: str, wanted: Sequence[Timers]) -> dict[Timers, CellOfRun]:
-    """The newest cell of each pair of timers. Raises Missing, RunProblem."""
+    """Return the newest cell of each pair of timers. Raises Missing, RunProblem."""
     there = cells(work, name)
     found = {t: newest(there, {"f_snd": t[0], "f_rcv": t[1]}) for t in wanted}
     if missing := [shown(t) for t, cell in found.items() if cell is None]:
@@ -68,7 +68,7 @@ def sweep(context: Context) -> Outcome:
 
 def reading(context: Context) -> Outcome:
     """Check the three values that the student read from the sweep."""
-    tried = "computing the three values from your sweep's logs once more"
+    tried = "computing the three values again from your sweep's logs"
     try:
         found = {t: c.metrics() for t, c in cells_of(context.work, SWEEP, SWEPT).items()}
     except (Missing, RunProblem) as error:
@@ -105,7 +105,7 @@ def near(value: float, others: Sequence[float], tolerance: float) -> bool:
 
 
 def sizes_bytes(context: Context) -> list[int]:
-    """From the files of the stream, as the lab gives it."""
+    """Return tau_snd of files of the stream, as the lab gives it."""
     text = (context.lab.folder / "start/stream.txt").read_text()
     return [int(line.split()[0]) for line in text.splitlines()]
 
@@ -143,18 +143,18 @@ def tau(context: Context) -> Outcome:
 
 # -- the student's choice ----------------------------------------------------------------------
 def chosen(context: Context) -> tuple[ExperimentSpec, ExperimentSpec]:
-    """(the student's, as it was given). Raises SpecErrors, RunProblem."""
+    """Return (the student's experiment, the given one). Raises SpecErrors, RunProblem."""
     start = context.lab.folder / "start/chosen.yaml.template"
     place = context.work / OWN_RUNS
     place.mkdir(exist_ok=True)
     given = place / "given.yaml"
     text = filled(start.read_text(), dict(context.parameters), str(start))
-    # Both name the same stream: what a file names is relative to the file.
+    # Both name the same stream: names in a file are relative to the file.
     stream = context.work.absolute() / "stream.txt"
     given.write_text(text.replace("stream.txt", str(stream)))
     found = load(context.work / "chosen.yaml"), load(given)
     if not all(isinstance(spec, ExperimentSpec) for spec in found):
-        raise RunProblem("chosen.yaml: found an experiment of another kind; valid: as it was")
+        raise RunProblem("chosen.yaml: found an experiment of another kind; valid: the given kind")
     return found  # type: ignore[return-value]
 
 
@@ -172,7 +172,7 @@ def timers_of(spec: ExperimentSpec) -> Timers:
 
 
 def own_choice(context: Context) -> Timers:
-    """The student's timers. Raises Ends: why they cannot be judged."""
+    """Return the student's timers. Raises Ends, which says why they cannot be judged."""
     tried, expected = "reading chosen.yaml", "the given conditions, with your own timers"
     try:
         yours, given = chosen(context)
@@ -195,8 +195,8 @@ def conditions(context: Context) -> Outcome:
 
 
 def compared(timers: Timers) -> dict[str, Timers]:
-    """What is measured: the choice, the same f_snd with the paper's f_rcv, half the f_snd (which
-    must stay above f_rcv)."""
+    """Return what to measure: the choice, the same f_snd with the paper's f_rcv, and half the f_snd
+    (which must stay above f_rcv)."""
     f_snd, f_rcv = timers
     found = {"yours": timers}
     # The paper's f_rcv needs a larger f_snd; what it does to latency does not depend on f_snd.
@@ -207,7 +207,8 @@ def compared(timers: Timers) -> dict[str, Timers]:
 
 
 def measured(context: Context, timers: Timers) -> dict[str, Mapping[str, float]]:
-    """The metrics of all that is compared; measured unless it was. Raises RunProblem."""
+    """Return the metrics of all that is compared; measure what was not measured yet. Raises
+    RunProblem."""
     wanted = compared(timers)
 
     def there(pair: Timers) -> CellOfRun | None:
@@ -227,7 +228,7 @@ def measured(context: Context, timers: Timers) -> dict[str, Mapping[str, float]]
 
 
 def measure(context: Context, pairs: Sequence[Timers]) -> None:
-    """Runs these pairs under the student's conditions, in virtual time. Raises RunProblem."""
+    """Run these pairs under the student's conditions, in virtual time. Raises RunProblem."""
     start = context.lab.folder / "start/chosen.yaml.template"
     text = filled(start.read_text(), dict(context.parameters), str(start))
     factors = re.search(r"^factors:\n((?:  .*\n)+)", text, re.M)
@@ -255,8 +256,8 @@ def measure(context: Context, pairs: Sequence[Timers]) -> None:
 
 
 def judged(context: Context) -> tuple[Timers, dict[str, Mapping[str, float]]]:
-    """The student's timers and the metrics of all that is compared. Raises Ends: there is nothing
-    to judge."""
+    """Return the student's timers and the metrics of all that is compared. Raises Ends: there is
+    nothing to judge."""
     try:
         timers = own_choice(context)
     except Ends as end:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 7: the checks break the network themselves, look, and mend it."""
+"""Lab 7: the checks break the network, observe it, and mend it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERVAL_S: Final = 0.001
 CUT_AT_S: Final = 0.3
 DARK_S: Final = 1.5  # from the cut to the end of the stream
 FAILOVER_MS: Final = {"virtual": 20.0, "native": 100.0}  # a busy machine is late
-SETTLE_S: Final = 2.0  # for the controller to see mended links, and to lay the path as before
+SETTLE_S: Final = 2.0  # for the controller to see mended links and restore the path
 
 
 def service(live: LiveNetwork) -> PathClient:
@@ -34,7 +34,7 @@ def stream(
     seconds: float = 0.2,
     events: tuple[tuple[float, Callable[[], None]], ...] = (),
 ) -> Seen:
-    """Send a datagram each INTERVAL_S from pub to east on a lane, with events on the way."""
+    """Send a datagram every INTERVAL_S from pub to east on a lane, with events meanwhile."""
     return live.stream(
         "pub",
         ("east",),
@@ -49,7 +49,7 @@ def stream(
 
 
 def used_link(seen: Seen) -> str | None:
-    """The link of c1 that carried the stream."""
+    """Return the link of c1 that carried the stream."""
     a, b = max(FROM_C1, key=lambda way: seen.frames(*way))
     return f"{a}:{b}" if seen.frames(a, b) else None
 
@@ -69,7 +69,7 @@ def _answers(live: LiveNetwork) -> bool:
 
 
 def start_controller(live: LiveNetwork) -> None:
-    """Waits until its switches are connected and nothing is re-routed any more."""
+    """Wait until its switches are connected and re-routing has ended."""
     live.emulation.start_controller("core")
     time.sleep(SETTLE_S)
 
@@ -89,7 +89,7 @@ def whole(context: Context) -> Outcome:
 
 
 def with_cut(live: LiveNetwork, lane: int, *, silent: bool) -> tuple[str | None, Seen]:
-    """The link of c1 that the lane uses is cut in the middle of a stream; it is mended then."""
+    """Cut the link of c1 that the lane uses in the middle of a stream; then mend it."""
     link = used_link(stream(live, lane=lane))
     if link is None:
         return None, stream(live, lane=lane)
@@ -108,7 +108,7 @@ def gap(context: Context) -> Outcome:
     answer = context.number(str(context.arguments["answer"]))
     silent = bool(context.arguments["silent"])
     how = "silently cut" if silent else "cut"
-    tried = f"one datagram each ms on feed; {how} the link it uses after {CUT_AT_S:g} s"
+    tried = f"one datagram every ms on feed; {how} the link it uses after {CUT_AT_S:g} s"
     expected = f"your answer: {answer:g} ms without one"
     if not is_whole(live):
         return failed(tried, expected, "not tried", "not-whole")
@@ -128,7 +128,7 @@ def killed(context: Context) -> Outcome:
     """Check the answer: how many datagrams a killed controller costs."""
     live = context.live
     answer = context.number("lost_by_kill")
-    tried = "1000 datagrams on feed, one each 2 ms; killed the controller after 0.5 s"
+    tried = "1000 datagrams on feed, one every 2 ms; killed the controller after 0.5 s"
     expected = f"your answer: {answer:g} lost"
     if not is_whole(live):
         return failed(tried, expected, "not tried", "not-whole")
@@ -156,7 +156,7 @@ def nobody_repairs(context: Context) -> Outcome:
     """Check the answer: does a path come back without a controller?"""
     live = context.live
     answer = yes_or_no(context, "comes_back_without_controller")
-    tried = f"killed the controller, cut the link that feed uses, looked for {DARK_S:g} s"
+    tried = f"killed the controller, cut the link that feed uses, watched for {DARK_S:g} s"
     expected = f"your answer: {'it comes back' if answer else 'it stays dark'}"
     if not is_whole(live):
         return failed(tried, expected, "not tried", "not-whole")
@@ -173,7 +173,7 @@ def nobody_repairs(context: Context) -> Outcome:
 
 
 def arrives_late(seen: Seen) -> bool:
-    """Datagrams arrive at the end of a stream with a cut too."""
+    """Return whether datagrams still arrive at the end of a stream with a cut."""
     return any(a.number >= seen.sent - 200 for a in seen.arrivals["east"])
 
 
@@ -195,7 +195,7 @@ def by_hand(context: Context) -> Outcome:
 def protected(context: Context) -> Outcome:
     """Check that the path on lane 2 survives a cut without a controller."""
     live = context.live
-    tried = "killed the controller; one datagram each ms on lane 2; cut the link of c1 that it uses"
+    tried = "killed the controller; one datagram every ms on lane 2; cut c1's link that it uses"
     most_ms = FAILOVER_MS[live.emulation.facts.clock]
     expected = f"at most {most_ms:g} ms without one, none twice"
     before = stream(live, lane=2)
@@ -234,7 +234,7 @@ def protected(context: Context) -> Outcome:
 def silent_failover(context: Context) -> Outcome:
     """Check the answer: does fast failover notice a silent cut?"""
     answer = yes_or_no(context, "failover_survives_silent_cut")
-    tried = "cut silently the link of c1 that lane 2 uses"
+    tried = "silently cut the link of c1 that lane 2 uses"
     expected = f"your answer: {'it goes on' if answer else 'it stays dark'}"
     try:
         link, seen = with_cut(context.live, 2, silent=True)

@@ -25,7 +25,7 @@ from labs.runs import CellOfRun, RunProblem, cells, wrong_with
 EXPERIMENT: Final = "truth"
 RECEIVERS: Final = 4
 NIC_LOSS: Final = "on the way to the receiver's NIC"
-EVIDENCE: Final[dict[Kind, str]] = {  # which hint leads to a kind's evidence
+EVIDENCE: Final[dict[Kind, str]] = {  # the hint that leads to a kind's evidence
     "none": "nothing-done",
     "delay": "link",
     "rate": "sender",
@@ -37,7 +37,7 @@ EVIDENCE: Final[dict[Kind, str]] = {  # which hint leads to a kind's evidence
 
 
 def of_seed(context: Context, parameter: str) -> list[CellOfRun]:
-    """The student's clean runs of this seed in virtual time, the newest first. Raises
+    """Return the student's clean runs of this seed in virtual time, the newest first. Raises
     RunProblem."""
     wanted = {"seed": context.integer(parameter), "clock": "virtual"}
     found = cells(context.work, EXPERIMENT)
@@ -161,7 +161,7 @@ def case(context: Context, name: str) -> Outcome:
         return passed(tried, "none", said)
     if where != done.place and not (where == described["publisher"] and done.place == SENDER):
         return failed(tried, NOT_TOLD, said, "place")
-    # What is read is exact; a delay or a step is also shown with what is measured on top.
+    # Values read from files are exact; a delay or a step also comes with measured additions.
     close = math.isclose(amount, right, rel_tol=0.02)
     if not close:
         return failed(tried, NOT_TOLD, said, "amount")
@@ -169,7 +169,7 @@ def case(context: Context, name: str) -> Outcome:
 
 
 def amount_of(done: Mischief, ran: CellOfRun) -> float:
-    """In the unit of the answer: of a filter the datagrams that it took."""
+    """Return the amount in the answer's unit: for a filter, the datagrams that it dropped."""
     if done.kind != "filter":
         return float(done.amount)
     losses = json.loads((ran.path / "losses.json").read_text())
@@ -178,7 +178,7 @@ def amount_of(done: Mischief, ran: CellOfRun) -> float:
 
 # -- the clocks --------------------------------------------------------------------------------
 def clocks(context: Context) -> Outcome:
-    """Check the answers about native figures beside those of virtual time."""
+    """Check the answers about native and virtual-time figures."""
     tried = "the recorded figures of start/native.csv"
     path = context.lab.folder / "start/native.csv"
     with path.open(newline="") as file:

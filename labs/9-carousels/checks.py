@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 9: listening times that a student predicts by Fcast's formula and then measures, a choice of
-k, and a periodic loss that hurts a fixed order. All from the logs of the student's own runs."""
+"""Lab 9: listening times that a student predicts with Fcast's formula and then measures, a choice
+of k, and a periodic loss that hurts a fixed order. It reads the logs of the student's own runs."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ READ_K: Final = 32
 SYMBOL_BYTES: Final = 1024
 PERIODIC_K: Final = 32
 ORDERS: Final = ("sequential", "shuffle")
-REPEATS: Final = 2  # of each order: one may be lucky
+REPEATS: Final = 2  # runs of each order, since one may be lucky
 CLOSE: Final = 0.005  # of two computed values
-# What a cell's carousel must be, beside what varies: chosen.yaml and periodic.yaml are edited.
+# What a cell's carousel must have besides the factors: students edit chosen.yaml and periodic.yaml.
 CAROUSEL: Final = {
     "symbol_bytes": SYMBOL_BYTES,
     "fec": "rs",
@@ -75,7 +75,7 @@ def wrong_of_file(context: Context, cell: CellOfRun) -> list[str]:
 def cells_with(
     context: Context, experiment: str, factor: str, levels: tuple[int, ...]
 ) -> dict[int, CellOfRun]:
-    """The newest cell of each level. Raises Missing, RunProblem."""
+    """Return the newest cell of each level. Raises Missing, RunProblem."""
     there = cells(context.work, experiment)
     found = {level: newest(there, {factor: level}) for level in levels}
     if missing := [f"{factor} = {level}" for level, cell in found.items() if cell is None]:
@@ -99,7 +99,7 @@ def formula(context: Context) -> Outcome:
 
 def mistake(answer: float, k: int, right: float, share_lost: float) -> str:
     """Return the hint for a value that is not the formula's."""
-    # The mean of one group of any k is that of the bound.
+    # One group has the same mean for every k, the bound's.
     for hint, value in (("ideal", 1 / (1 - share_lost)), ("symbols", k * right)):
         if math.isclose(answer, value, rel_tol=CLOSE):
             return hint
@@ -121,8 +121,8 @@ def runs(context: Context) -> Outcome:
 
 
 def at_one_receiver(cell: CellOfRun, host: str) -> tuple[float, float, float]:
-    """For one receiver, in files: (datagrams that passed, that arrived, symbols that it needed).
-    Raises RunProblem."""
+    """Return for one receiver, in files: (datagrams that passed, that arrived, symbols that it
+    needed). Raises RunProblem."""
     data = load_cell(cell.path).carousel
     stats = data.receivers.get(host) if data is not None else None
     symbols = source_symbols(data, cell.described["parameters"]["file_bytes"]) if data else None
@@ -135,7 +135,7 @@ def at_one_receiver(cell: CellOfRun, host: str) -> tuple[float, float, float]:
 def reading(context: Context) -> Outcome:
     """Check the listening time of one receiver, and how far k = 200 is from the formula."""
     host = context.word("receiver")
-    tried = f"the log of {host} with k = {READ_K}, and all logs with k = {WRAPS}, once more"
+    tried = f"the log of {host} with k = {READ_K}, and all logs with k = {WRAPS}, read again"
     try:
         found = cells_with(context, SWEEP, "k", (READ_K, WRAPS))
         passing, came, needed = at_one_receiver(found[READ_K], host)
@@ -163,12 +163,12 @@ def reading(context: Context) -> Outcome:
 
 # -- the choice of k ---------------------------------------------------------------------------
 def choice_of(context: Context) -> int:
-    """The student's k. Raises NoAnswer, AnswerError."""
+    """Return the student's k. Raises NoAnswer, AnswerError."""
     return round(context.number("chosen_k"))
 
 
 def limit(context: Context) -> float:
-    """Return the longest listening time that the lab lets pass, in files."""
+    """Return the longest listening time that the lab accepts, in files."""
     return float(context.arguments["over_ideal"]) / (1 - loss(context))
 
 
@@ -193,7 +193,8 @@ def choice(context: Context) -> Outcome:
     found = measured_with(context, k, tried, expected)
     if found <= most:
         return passed(tried, expected, f"{found:.3f} files")
-    # Receivers need more symbols of a group than there are: the carousel begins again before.
+    # Receivers need more symbols of a group than it has, so the carousel starts over before they
+    # finish.
     begins_again = k * by_formula(context, k) > RS_SYMBOLS
     return failed(tried, expected, f"{found:.3f} files", "large" if begins_again else "small")
 
@@ -224,7 +225,7 @@ def thrift(context: Context) -> Outcome:
 
 # -- periodic loss -----------------------------------------------------------------------------
 def groups_of(context: Context) -> int:
-    """Return how many groups the file has that meets periodic losses."""
+    """Return how many groups the file with periodic losses has."""
     return math.ceil(symbols_of(context.integer("periodic_bytes")) / PERIODIC_K)
 
 
@@ -240,7 +241,8 @@ def groups(context: Context) -> Outcome:
 
 
 def with_order(context: Context, order: str, period: int) -> list[CellOfRun]:
-    """The newest cell of each repeat with this order and period. Raises Missing, RunProblem."""
+    """Return the newest cell of each repeat with this order and period. Raises Missing,
+    RunProblem."""
     there = cells(context.work, PERIODIC)
     found = []
     for repeat in range(REPEATS):
@@ -256,7 +258,7 @@ def periodic(context: Context) -> Outcome:
     """Check that the student's period hurts the fixed order more than the random one."""
     period, least = round(context.number("periodic_loss")), float(context.arguments["at_least"])
     tried = f"your runs of periodic.yaml with loss_period {period}"
-    expected = f"sequential listens {least:g} times as long as shuffle, or longer"
+    expected = f"sequential listens at least {least:g} times as long as shuffle"
     if period < 1 / float(context.arguments["most_loss"]):
         return failed(tried, "a rarer loss", f"one datagram of {period}", "often")
     asked = {"file_bytes": context.integer("periodic_bytes"), "k": PERIODIC_K, "m": 2}

@@ -357,11 +357,11 @@ def passing(**values: Any) -> dict[str, Any]:
 
 
 SCORES: dict[str, tuple[list[Any], int, str]] = {
-    "20 times": ([passing()] * 20, FIRST.points, f"check '{FIRST.name}' is there 20 times"),
+    "20 times": ([passing()] * 20, FIRST.points, f"check '{FIRST.name}' occurs 20 times"),
     "passed and failed": (
-        [passing(), passing(status="failed", score=0)], 0, f"check '{FIRST.name}' is there 2 times"
+        [passing(), passing(status="failed", score=0)], 0, f"check '{FIRST.name}' occurs 2 times"
     ),
-    "unknown": ([passing(name="gift")], 0, "entry 1 is no check of lab 1"),
+    "unknown": ([passing(name="gift")], 0, "entry 1 is not a check of lab 1"),
     "more points": ([passing(points=100, score=100)], 0, f"points 100; valid: {FIRST.points}"),
     "points as text": ([passing(points=str(FIRST.points))], 0, "does not count: found points"),
     "points as float": ([passing(points=float(FIRST.points))], 0, "not count: found points"),
@@ -394,7 +394,7 @@ def test_a_key_does_not_make_a_forged_score_count(folder: Path) -> None:
     forged(folder, KEY, checks=[passing()] * 20, score=100)
     (other,) = (row for row in rows(folder, KEY) if row["student"] == "eve")
     assert (other["score"], other["digest"]) == (str(FIRST.points), "ok with key")
-    assert "is there 20 times" in other["remarks"]
+    assert "occurs 20 times" in other["remarks"]
 
 
 def test_a_class_of_copies_makes_no_table_that_fills_the_disk(tmp_path: Path) -> None:

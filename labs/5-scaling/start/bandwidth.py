@@ -1,4 +1,4 @@
-"""Your reading of sar's logs: writes bandwidth.csv. Run it by
+"""Your reader of sar's logs: writes bandwidth.csv. Run it with
 
 python3 ~/downpour-labs/5/bandwidth.py
 """
@@ -18,7 +18,7 @@ def sent_bytes(sar_log: Path, interface: str) -> float:
     00:00:20        IFACE   rxpck/s   txpck/s    rxkB/s    txkB/s   rxcmp/s   txcmp/s ...
     00:00:21     vlan1101     12.00   1013.00      0.93   1402.16      0.00      0.00 ...
 
-    Its last lines begin with "Average:" and count what was counted before.
+    Its last lines begin with "Average:" and repeat what was counted before.
     """
     raise NotImplementedError("yours to write, about five lines (step 3)")
 

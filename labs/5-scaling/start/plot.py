@@ -1,4 +1,4 @@
-"""Draws bandwidth.png from bandwidth.csv; needs matplotlib, which the checkout's .venv has. The
+"""Draw bandwidth.png from bandwidth.csv. Needs matplotlib, which the checkout's .venv has. The
 picture says which table it was drawn from, so that an old one is noticed."""
 
 import csv

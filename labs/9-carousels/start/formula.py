@@ -1,4 +1,4 @@
-"""Fcast's formula: the mean listening time to a carousel, in files. Run it by
+"""Fcast's formula: the mean listening time to a carousel, in files. Run it with
 
 python3 ~/downpour-labs/9/formula.py FILE_BYTES LOSS_PERCENT
 """
@@ -10,12 +10,13 @@ SYMBOL_BYTES = 1024
 
 
 def group_complete(k: int, x: int, loss: float) -> float:
-    """pg(k + x): the probability that of the k + x symbols of a group that were sent, k came."""
+    """Return pg(k + x): the probability that k of the k + x symbols of a group that were sent
+    arrive."""
     return sum(comb(k + x, i) * loss**i * (1 - loss) ** (k + x - i) for i in range(x + 1))
 
 
 def expected_files(k: int, groups: int, loss: float) -> float:
-    """The mean of (k + x) / k, when the file is complete as soon as all its groups are."""
+    """Return the mean of (k + x) / k, when the file is complete as soon as all its groups are."""
     raise NotImplementedError("yours to write, about six lines (step 2)")
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The instructor's answers to lab 4, by tshark and the logs alone:
+"""The instructor's answers to lab 4, from tshark and the logs alone:
 
     .venv/bin/python labs/solutions/4-nacks/solution.py WORK
 
-prints the lines of answers.yaml for the student whose work directory it is, once both runs are
-there.
+prints the lines of answers.yaml for the student of that work directory, once both runs exist.
 """
 
 import json
@@ -24,7 +23,7 @@ FIELDS = ("frame.time_epoch", "ip.src", "ip.dst", "fmtpv3.flags", "fmtpv3.prodin
 
 
 def messages(capture: Path) -> list[tuple[float, str, str, int, int, int, int]]:
-    """(seconds, from, to, type, product, offset, length) of each FMTP message."""
+    """Return (seconds, from, to, type, product, offset, length) of each FMTP message."""
     argv = ["tshark", "-X", f"lua_script:{DISSECTOR}", "-r", str(capture), "-Y", "fmtpv3.flags"]
     for field in FIELDS:
         argv += ["-e", field]

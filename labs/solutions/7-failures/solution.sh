@@ -5,7 +5,7 @@ of() { ovs-ofctl -O OpenFlow13 "$@"; }
 id() { echo "set_field:$((0x1000 | $1))->vlan_vid"; }
 set_answer() { sed -i "s/^$1:.*/$1: $2/" answers.yaml; }
 gap() { sed -n 's/.*longest time without one: \([0-9.]*\) ms.*/\1/p' "$1"; }
-# The first link of feed now: after a cut it stays where it was led to.
+# The current first link of feed: after a cut the path stays on its new route.
 used() { curl -s --unix-socket "$REST" http://lab/v1/paths/feed | python3 -c "import json,sys; print(['c1:'+e['to'] for e in json.load(sys.stdin)['edges'] if e['from']=='c1'][0])"; }
 
 # Steps 3 and 4: the gap after a cut.
@@ -35,7 +35,7 @@ cat dead.txt
 if grep -q nothing dead.txt; then set_answer comes_back_without_controller no; else set_answer comes_back_without_controller yes; fi
 fault mend $link; fault start-controller; sleep 3
 
-# Step 7: a path by hand on lane 2, with fast failover at c1. Groups beyond 0xffffff are nobody else's.
+# Step 7: a path by hand on lane 2, with fast failover at c1. Nobody else uses groups beyond 0xffffff.
 south=$(port c1 sw-south); to_c2=$(port c1 c2); to_c3=$(port c1 c3); east=$(port c4 sw-east)
 of add-group c1 "group_id=0x1000001,type=ff,bucket=watch_port:$to_c2,actions=$(id 2900),output:$to_c2,bucket=watch_port:$to_c3,actions=$(id 2901),output:$to_c3"
 of add-flow c1 "priority=5000,in_port=$south,dl_vlan=$((VLAN_PUB + 1)),actions=group:0x1000001"
