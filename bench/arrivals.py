@@ -17,7 +17,7 @@ SMALL_BYTES: Final = 100_000  # the largest "small" product: three quarters of N
 
 @dataclass(frozen=True)
 class Arrival:
-    """A file appears `time_s` after the stream's begin."""
+    """A file that appears `time_s` after the stream's start."""
 
     name: str
     size_bytes: int
@@ -39,7 +39,7 @@ def _sizes(job: Job, rng: np.random.Generator) -> list[int]:
 
 
 def arrivals(job: Job) -> list[Arrival]:
-    """A Poisson process whose mean rate offers `offered_bps`."""
+    """Return a Poisson process whose mean rate offers `offered_bps`."""
     rng = np.random.default_rng(job.seed)
     sizes = _sizes(job, rng)
     mean_gap_s = sum(sizes) * 8 / len(sizes) / job.offered_bps

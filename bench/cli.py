@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that measure beside peers: print tables, can be interrupted and resumed."""
+"""The commands that compare Downpour's tools with their peers. They print tables, and a run can be
+interrupted and resumed."""
 
 from __future__ import annotations
 
@@ -37,12 +38,12 @@ POLL_S: Final = 0.2
 
 
 class UsageError(Exception):
-    """What was asked cannot be; the text says what can."""
+    """The request is impossible; the text says what is valid."""
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     try:
         with termination_as_interrupt():
             yield
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(kw_only=True)
 class RunOptions:
-    """Of `bench run`."""
+    """The options of `bench run`."""
 
     only: Annotated[
         str, typer.Option(metavar="SECTION,...", help=f"Of: {', '.join(SECTIONS)}.")
@@ -74,7 +75,7 @@ class RunOptions:
     ] = 5
     clock: Annotated[
         Literal["auto", "native", "virtual"],
-        typer.Option(help="Of shaped, stream, small; auto: virtual if there is a kernel for it."),
+        typer.Option(help="Clock of shaped, stream, small; auto: virtual if its kernel is built."),
     ] = "auto"
     jobs: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="Parallel guests (0: one per core).")
@@ -88,7 +89,7 @@ class RunOptions:
 
 @dataclass(kw_only=True)
 class ReportOptions:
-    """Of `bench report`."""
+    """The options of `bench report`."""
 
     directory: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="Default: the newest run.", show_default=False)
@@ -99,7 +100,7 @@ class ReportOptions:
 
 
 def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
-    """Return the names asked for, with commas or blanks between them. UsageError."""
+    """Return the requested names, which commas or blanks separate. Raises UsageError."""
     names = text.replace(",", " ").split() or list(valid)
     for name in names:
         if name not in valid:
@@ -108,14 +109,14 @@ def chosen(text: str, valid: Sequence[str], what: str) -> list[str]:
 
 
 def clock_of(asked: str, kernel: Kernel | None) -> Clock:
-    """Return the clock of what may run on either. UsageError."""
+    """Return the clock of sections that may run on either. Raises UsageError."""
     if asked == "virtual" and kernel is None:
         raise UsageError("found no kernel for virtual time; valid: after make virtual-kernel")
     return "native" if asked == "native" or kernel is None else "virtual"
 
 
 def plan(options: RunOptions, kernel: Kernel | None, build: Path) -> list[Job]:
-    """Return the jobs to run. UsageError."""
+    """Return the jobs to run. Raises UsageError."""
     sections = chosen(options.only, SECTIONS, "section")
     names = chosen(options.tools, list(BY_NAME), "tool")
     clock = clock_of(options.clock, kernel)
@@ -136,7 +137,7 @@ def plan(options: RunOptions, kernel: Kernel | None, build: Path) -> list[Job]:
 
 
 class Runner:
-    """Native jobs one at a time; those in virtual time as many at once as there are cores."""
+    """Run native jobs one at a time, and jobs in virtual time one per core."""
 
     def __init__(self, store: Store, jobs: Sequence[Job], guests: int) -> None:
         self.store, self.guests = store, guests
@@ -154,7 +155,7 @@ class Runner:
         return both and len(self.running) < self.guests
 
     def run(self) -> None:
-        """Run all jobs; those that run are stopped when this ends."""
+        """Run all jobs. When this ends, stop those that still run."""
         from bench.job_process import JobProcess
 
         try:
@@ -187,7 +188,7 @@ class Runner:
 
 
 def words(result: dict[str, object]) -> str:
-    """A result in short."""
+    """Return a result in short."""
     if result["status"] != "ok":
         return f"FAILED: {result.get('reason')}"
     if "goodput_bps" in result:
@@ -268,7 +269,7 @@ def report_command(options: ReportOptions) -> int:
 
 @dataclass(kw_only=True)
 class OutlookOptions:
-    """Of `bench outlook`."""
+    """The options of `bench outlook`."""
 
 
 @command(app, "outlook", told=told)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting a job's process: here, or as the only command of a guest in virtual time."""
+"""Start a job's process: here, or as the only command of a guest in virtual time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STOP_S: Final = 20.0
 
 
 def main_job(job_file: Path, result_file: Path, build: Path) -> int:
-    """`python -m bench job`: in its own namespace, which is removed at the end."""
+    """Run `python -m bench job` in its own namespace, and remove that at the end."""
     job = job_from(json.loads(job_file.read_text()))
     run_id = lifecycle.new_run_id("bench")
     _go_before_others()
@@ -45,8 +45,8 @@ def main_job(job_file: Path, result_file: Path, build: Path) -> int:
 
 
 def _go_before_others() -> None:
-    """A short measurement beside whatever else the machine does: this process, its children and
-    its session's scheduling group get the highest ordinary priority. The same for all tools."""
+    """Give this process, its children and its session's scheduling group the highest ordinary
+    priority, since the machine may also do other work. All tools get the same."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
 
 
 def main_guest(job_file: Path, result_file: Path) -> int:
-    """`python -m bench guest`: the same in a guest."""
+    """Run `python -m bench guest`: the same in a guest."""
     job = job_from(json.loads(job_file.read_text()))
     with termination_as_interrupt():
         _write(result_file, run_virtual(job, ensure_kernel()))
@@ -68,13 +68,13 @@ def main_guest(job_file: Path, result_file: Path) -> int:
 
 
 def guest_memory_bytes(job: Job) -> int:
-    """Programs and their buffers, and every receiver's copy of a file."""
+    """Return the memory for programs and their buffers, and every receiver's copy of a file."""
     files = job.size_bytes * (job.receivers + 2) if job.kind == "file" else 1_000_000_000
     return 1_000_000_000 + 60_000_000 * job.receivers + files
 
 
 def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
-    """In a guest: the same program, from the same checkout."""
+    """Run the same program in a guest, from the same checkout."""
 
     def prepare(exchange: Path) -> None:
         (exchange / "job.json").write_text(job.key)
@@ -104,7 +104,7 @@ def run_virtual(job: Job, kernel: Kernel) -> dict[str, Any]:
 
 
 class JobProcess:
-    """A job in its own process. `stop` ends it; its network, or its guest, goes with it."""
+    """A job in its own process. `stop` ends it with its network or guest."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -128,7 +128,7 @@ class JobProcess:
             )
 
     def poll(self) -> dict[str, Any] | None:
-        """The result once there is one."""
+        """Return the result once there is one."""
         spent_s = time.monotonic() - self._began
         if self._process.poll() is None and spent_s < LIMIT_S:
             return None
@@ -151,7 +151,7 @@ class JobProcess:
         self._directory.cleanup()
 
     def _end(self) -> None:
-        """It removes its network at SIGTERM; only one that does not is killed."""
+        """Send SIGTERM, at which it removes its network; kill it only if it does not end."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

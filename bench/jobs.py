@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured: sections -> cells -> jobs. A job is one run of one tool. Pure."""
+"""The measurements: sections have cells, and cells have jobs. A job is one run of one tool.
+Pure."""
 
 from __future__ import annotations
 
@@ -32,23 +33,23 @@ class Job:
     rate_bps: int = 0
     loss: float = 0.0
     delay_ms: float = 0.0  # one way
-    size_bytes: int = 0  # of a file; of a stream: mean
+    size_bytes: int = 0  # of a file; in a stream, the mean
     files: int = 1
     offered_bps: int = 0  # of a stream
     sizes: str = "log-normal"  # of a stream: log-normal, or ngrid (products of at most 100 kB)
-    offload: bool = True  # segmentation left to the receiving side of the veth
+    offload: bool = True  # segmentation happens on the receiving side of the veth
     repeat: int = 0
 
     @property
     def seed(self) -> int:
-        """Seed of a file's bytes, sizes, arrivals and, in virtual time, losses: the same for all
-        tools and conditions of a section."""
+        """Return the seed of a file's bytes, sizes, arrivals and, in virtual time, losses. It is
+        the same for all tools and conditions of a section."""
         text = f"downpour bench {self.section} {self.repeat}"
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big")
 
     @property
     def cell(self) -> str:
-        """The conditions, in words: rows of a table have this in common."""
+        """Return the conditions in words, which the rows of a table share."""
         if self.kind == "queue":
             return "in memory"
         if self.kind == "paths":
@@ -67,7 +68,7 @@ class Job:
 
     @property
     def key(self) -> str:
-        """What a result is found by when a run is resumed."""
+        """Return the key of a result, by which a resumed run finds it."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def to_dict(self) -> dict[str, Any]:
@@ -81,7 +82,8 @@ def job_from(data: dict[str, Any]) -> Job:
 
 
 def cells_of(section: str, clock: Clock) -> list[Job]:
-    """Every cell of a section as a job without a tool. `clock`: of what may run in virtual time."""
+    """Return every cell of a section as a job without a tool. `clock`: of sections that may run in
+    virtual time."""
     if section not in _CELLS:
         raise ValueError(f"found section '{section}'; valid: {', '.join(SECTIONS)}")
     return list(_CELLS[section](clock))
@@ -151,8 +153,8 @@ _CELLS: Final[dict[str, Callable[[Clock], Iterable[Job]]]] = {
 def jobs_of(
     cells: Sequence[Job], tools: Mapping[str, Sequence[str]], repeats: int
 ) -> Iterator[Job]:
-    """Repeats outermost, tools innermost: what is compared runs side by side in time.
-    `tools`: section -> names."""
+    """Return all jobs, repeats outermost and tools innermost, so that jobs to compare run close in
+    time. `tools`: names by section."""
     for repeat in range(repeats):
         for cell in cells:
             for tool in tools[cell.section]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as the tables of docs/results/benchmarks.md. Pure."""
+"""Print results as the tables of docs/results/benchmarks.md. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _words(delay_ms: float, loss: float) -> str:
 
 
 def _runs(row: Row) -> str:
-    """Empty for the five that are asked for."""
+    """Return how many runs there are; empty for the five requested."""
     failed = f" of {row.runs + len(row.failures)}" if row.failures else ""
     return "" if row.runs == 5 and not failed else f" [{row.runs}{failed}]"
 
@@ -40,7 +40,7 @@ def _lines(
     columns: Sequence[tuple[float, float]],
     text: Callable[[Row], str],
 ) -> list[list[str]]:
-    """A line per tool, a cell per column: what was not measured is empty."""
+    """Return a line per tool with a cell per column, empty where nothing was measured."""
     out = []
     for tool in sorted({row.job.tool for row in found}, key=_ORDER.__getitem__):
         at = {(r.job.delay_ms, r.job.loss): r for r in found if r.job.tool == tool}

@@ -36,7 +36,7 @@ NETEM_PACKETS: Final = 1_000_000  # its queue, far above what 25 ms hold
 
 
 def receiver_ip(index: int) -> str:
-    """For receivers 0, 1, ...; up to 1000 of them."""
+    """Return the address of receiver 0, 1, ..., up to 999."""
     return f"10.77.{(index + 2) // 256}.{(index + 2) % 256}"
 
 
@@ -52,7 +52,7 @@ def _new_namespace() -> None:
 
 
 def htb_commands(rate_bps: int) -> list[list[str]]:
-    """One class for everything the sender sends."""
+    """Return the commands of one class for everything that the sender sends."""
     rate = ["rate", f"{rate_bps}bit", "ceil", f"{rate_bps}bit", "quantum", "1514"]
     leaf = ["parent", "1:1", "handle", "11:", "bfifo", "limit", str(QUEUE_BYTES)]
     return [
@@ -71,8 +71,8 @@ def loss_command(loss: float) -> list[str]:
 
 
 def parse_htb_bytes(text: str) -> int:
-    """Bytes that the root HTB sent, from `tc -j -s qdisc show`; a segmented packet counts with
-    the headers of all its segments."""
+    """Return the bytes that the root HTB sent, from `tc -j -s qdisc show`. A segmented packet
+    counts with the headers of all its segments."""
     for qdisc in json.loads(text):
         if qdisc.get("kind") == "htb":
             return int(qdisc["bytes"])
@@ -89,7 +89,7 @@ def parse_tx_bytes(text: str, interface: str) -> int:
 
 
 class Network:
-    """Hosts 0 (the sender) to N. Everything goes when this process ends."""
+    """Hosts 0 (the sender) to N. Everything ends with this process."""
 
     def __init__(self, job: Job, directory: Path) -> None:
         self.job = job
@@ -170,7 +170,7 @@ class Network:
         self._read_back()
 
     def _read_back(self) -> None:
-        """End the run if a setting differs: emulators ignore impossible values."""
+        """End the run if a setting differs, since emulators ignore impossible values."""
         job = self.job
         if job.loss:
             for i in range(1, len(self._holders)):
@@ -189,7 +189,7 @@ class Network:
                 raise NetworkError(f"port 1 has no delay, tc says: {text.strip()}")
 
     def sent_bytes(self) -> int:
-        """What the sender's NIC has sent."""
+        """Return what the sender's NIC has sent."""
         if self.job.rate_bps:
             command = ["tc", "-j", "-s", "qdisc", "show", "dev", "eth0"]
             return parse_htb_bytes(check(in_node(self.pid(0), command)))
@@ -204,7 +204,7 @@ class Network:
         stdout: IO[bytes],
         stderr: IO[bytes],
     ) -> subprocess.Popen[bytes]:
-        """A program in a host; it does not outlive this process."""
+        """Start a program in a host; it does not outlive this process."""
         with_parent = die_with_parent()
         namespace = os.open(f"/proc/{self.pid(host)}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What FMTP's sender sends for a thousand receivers and more: measured on a simulated network by
-fmtp/tests/outlook.c, fitted against m and p, extrapolated. Pure, but for `simulate`.
+"""Predict what FMTP's sender sends for a thousand receivers and more: fmtp/tests/outlook.c measures
+it on a simulated network; this module fits it against m and p, and extrapolates. Pure except
+`simulate`.
 
 The fit is cost = a + b x by least squares of relative errors. x is for each way of repair:
 - by unicast, and by the lost blocks again: m p, what all receivers lose together;
@@ -26,7 +27,7 @@ Repair = Literal["unicast", "blocks", "parity"]
 REPAIRS: Final[tuple[Repair, ...]] = ("unicast", "blocks", "parity")
 RECEIVERS: Final = (1, 4, 16, 64, 256, 1000)
 LOSSES: Final = (0.001, 0.01, 0.05)
-HELD_OUT: Final = 1000  # measured, but predicted from the smaller groups first
+HELD_OUT: Final = 1000  # measured, but first predicted from the smaller groups
 FAR: Final = 10_000
 PRODUCTS: Final = 20
 SIZE_BYTES: Final = 153_000  # the mean of the papers' hour
@@ -84,7 +85,7 @@ def term(repair: Repair, receivers: int, loss: float) -> float:
 
 
 def fit(samples: Sequence[Sample]) -> Fit:
-    """Fit the samples of one way of repair. ValueError: fewer than 3."""
+    """Fit the samples of one way of repair. Raises ValueError for fewer than 3."""
     if len(samples) < 3:
         raise ValueError(f"found {len(samples)} samples; valid: 3 or more")
     cost = np.array([s.cost for s in samples])
@@ -103,7 +104,7 @@ def command(build: Path, repair: Repair, receivers: int, loss: float) -> list[st
 
 
 def sample_of(repair: Repair, loss: float, printed: str) -> Sample:
-    """Return what a simulation printed. ValueError: something is missing."""
+    """Return what a simulation printed. Raises ValueError if something is missing."""
     try:
         words = {name: int(value) for name, value in (w.split("=") for w in printed.split())}
         lasts_s = 8 * words["product_bytes"] / STREAM_BPS
@@ -115,7 +116,7 @@ def sample_of(repair: Repair, loss: float, printed: str) -> Sample:
 
 
 def simulate(build: Path) -> Iterator[Sample]:
-    """Run all simulations, small groups first. CalledProcessError."""
+    """Run all simulations, small groups first. Raises CalledProcessError."""
     for receivers in RECEIVERS:
         for loss in LOSSES:
             for repair in REPAIRS:

@@ -26,12 +26,12 @@ ACCESS_PORT: Final = 100
 REGIONS: Final = range(2, 11)
 SITES_EACH: Final = 10
 NEAR: Final = "s11"  # in the tree from the first leaf on
-FAR: Final = "s12"  # in no tree but while it is measured
+FAR: Final = "s12"  # in a tree only while it is measured
 SWITCHES: Final = tuple(f"s{n}" for n in range(1, 101))
 
 
 def _sites() -> Iterator[tuple[int, int]]:
-    """(switch of a region, switch of a site)"""
+    """Return (switch of a region, switch of a site)."""
     for index in range(len(REGIONS) * SITES_EACH):
         yield REGIONS[index // SITES_EACH], 11 + index
 
@@ -77,15 +77,15 @@ def network() -> Network:
 
 
 def endpoint(switch: str, number: int) -> Endpoint:
-    """The `number`th endpoint of a switch (from 0), with a host behind it."""
+    """Return the `number`th endpoint of a switch (from 0), with a host behind it."""
     vlan = 3000 + number
     mac = f"02:00:{int(switch[1:]):02x}:00:{number >> 8:02x}:{number & 255:02x}"
     return Endpoint.of(switch, ACCESS_PORT, vlan, [mac])
 
 
 def leaves(first: int = 0) -> Iterator[Endpoint]:
-    """Without end, over all sites but NEAR's and FAR's in turn; endpoints from the `first` of each
-    site on."""
+    """Yield endpoints without end, over all sites except NEAR's and FAR's in turn, from the `first`
+    of each site on."""
     sites = [f"s{site}" for _, site in _sites() if f"s{site}" not in (NEAR, FAR)]
     number = first
     while True:

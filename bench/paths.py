@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service: how long one more leaf takes, and how long all switches together.
+"""Measure the path service: how long one more leaf takes, and how long all switches together.
 
 Requests go by REST over a Unix socket and are answered when all switches have confirmed; the store
 is a file. `fake`: the service in this process, whose switches confirm as soon as the messages for
@@ -51,7 +51,7 @@ class Failed(Exception):
 
 
 class Client:
-    """REST without the whole path in every answer."""
+    """A client whose answers do not have the whole path."""
 
     def __init__(self, socket_path: Path) -> None:
         self._http = httpx.Client(
@@ -66,7 +66,7 @@ class Client:
         self._http.close()
 
     def _request(self, method: str, url: str, body: Mapping[str, Any] | None = None) -> float:
-        """How long it took, in seconds."""
+        """Return how long a call took, in seconds."""
         began = time.perf_counter()
         answer = self._http.request(method, url, json=body)
         took_s = time.perf_counter() - began
@@ -84,7 +84,7 @@ class Client:
         return self._request("POST", f"/v1/paths/{name}/leaves", _json_of(leaf))
 
     def fill(self, name: str, root: Endpoint, leaves: Sequence[Endpoint]) -> None:
-        """Many leaves by one change: a hold, and its commit."""
+        """Add many leaves in one change: a hold, and its commit."""
         path = {"name": name, "root": _json_of(root), "rate_bps": RATE_BPS}
         path["leaves"] = [_json_of(leaf) for leaf in leaves]
         hold_id = str(uuid.uuid4())
@@ -97,7 +97,7 @@ class Client:
         return self._request("DELETE", f"/v1/paths/{name}/leaves/{place}")
 
     def ready(self) -> bool:
-        """All switches hold what they should."""
+        """Return whether all switches hold what they should."""
         try:
             switches = self._http.get("/v1/health").json()["switches"]
         except httpx.HTTPError:
@@ -123,8 +123,9 @@ class Backend:
 
 
 def measure(backend: Backend) -> dict[str, Any]:
-    """Seconds: `join_N_s` and `leave_N_s` of a leaf where the tree is, `branch_N_s` of one that
-    needs a new branch (two phases), as the Nth leaf; `reconcile_same_s`, `reconcile_empty_s`."""
+    """Measure, in seconds: `join_N_s` and `leave_N_s` of a leaf where the tree is, `branch_N_s` of
+    one that needs a new branch (two phases), as the Nth leaf; `reconcile_same_s`,
+    `reconcile_empty_s`."""
     client, result = backend.client, {}
     client.create("p", endpoint("s1", 0))
     client.add("p", endpoint(NEAR, 0))
@@ -223,7 +224,7 @@ def fake(work: Path) -> Iterator[Backend]:
 
 
 def _bridges(net_port: int) -> list[str]:
-    """Arguments of one ovs-vsctl. Access ports are patch ports to nowhere."""
+    """Return the arguments of one ovs-vsctl. Access ports are patch ports to nowhere."""
     arguments: list[str] = []
     for number, switch in enumerate(SWITCHES, 1):
         arguments += ["--", "add-br", switch, "--", "set", "bridge", switch]
@@ -353,7 +354,7 @@ BACKENDS: Final = {"paths-fake": fake, "paths-ovs": ovs}
 
 
 def run_paths(tool: str, work: Path) -> dict[str, Any]:
-    """The result of a job of this section."""
+    """Return the result of a job of this section."""
     try:
         with BACKENDS[tool](work) as backend:
             return {"status": "ok", **measure(backend)}

@@ -26,7 +26,7 @@ from protocols.files import same_bytes
 from protocols.session import Session, SessionError
 from protocols.watch import Watch
 
-IDLE_LIMIT_S: Final = 60.0  # without an arrival: the tool has given up
+IDLE_LIMIT_S: Final = 60.0  # without an arrival until the tool counts as stuck
 TICK_S: Final = 0.25
 BATCH_POLL_S: Final = 0.01  # has the batch ended?
 
@@ -36,7 +36,8 @@ class RunFailed(Exception):
 
 
 def limit_s(job: Job) -> float:
-    """Limit of the timed part: 20 times what the file takes at the link's rate or at 200 Mbit/s."""
+    """Return the limit of the timed part: 20 times what the file takes at the link's rate or at 200
+    Mbit/s."""
     total = job.size_bytes * job.files if job.kind == "file" else 0
     return 60 + 20 * total * 8 / (job.rate_bps or 200_000_000)
 
@@ -47,7 +48,7 @@ def write_source(path: Path, size: int, seed: int) -> None:
 
 
 class Run:
-    """A job while it runs."""
+    """A running job."""
 
     def __init__(self, job: Job, network: Network, build: Path, work: Path) -> None:
         self.job, self.network = job, network
@@ -91,14 +92,14 @@ class Run:
         end = began + limit_s(self.job)
         while True:
             for i, name in self.watch.wait(TICK_S):
-                # A receiver that finds it wrong removes it again.
+                # A receiver removes a wrong file again.
                 with contextlib.suppress(FileNotFoundError):
                     size_bytes = (self.setup.inbox(i) / name).stat().st_size
                     if name != "file" or size_bytes != self.job.size_bytes:
                         continue
                     self.times[i, name] = time.monotonic()
             complete = len(self.times) == self.job.receivers
-            # A session may still write: its last word counts.
+            # A session may still write; its last line counts.
             if complete and not self.session.is_sending:
                 return
             self.session.check_alive()
@@ -221,7 +222,8 @@ class Run:
         }
 
     def _printed(self) -> list[str]:
-        """Wait until all programs have ended; what each receiver printed. Raises RunFailed."""
+        """Wait until all programs have ended; return what each receiver printed. Raises
+        RunFailed."""
         for program in self.session.programs:
             if not program.wait(limit_s(self.job)):
                 raise RunFailed(f"{program.log.stem} did not end; {self.session.complaint()}")
@@ -229,7 +231,7 @@ class Run:
         return [program.printed() for program in self.session.receivers]
 
     def measure(self) -> dict[str, Any]:
-        """Measure the job in the way that suits its tool and kind."""
+        """Measure the job as its tool and kind require."""
         if self.tool.kind == "bare":
             return self.bare()
         if self.tool.kind == "iperf3":
@@ -237,7 +239,7 @@ class Run:
         return self.stream() if self.job.kind == "stream" else self.transfer()
 
     def finish(self) -> dict[str, Any]:
-        """Ends all programs. What our own tools report at their end is kept."""
+        """End all programs. Keep what our own tools report at their end."""
         self.session.stop()
         self.watch.close()
         ends = (*self.session.senders[:1], *self.session.receivers[:1])
@@ -246,13 +248,13 @@ class Run:
 
 
 def last_report(text: str) -> str:
-    """The run's line of fmtp-send, fmtp-recv, fcast-send or fcast-recv."""
+    """Return the run's line of fmtp-send, fmtp-recv, fcast-send or fcast-recv."""
     lines = [line for line in text.splitlines() if line.startswith(("products=", "files="))]
     return lines[-1] if lines else ""
 
 
 def parse_bare(text: str) -> tuple[float, int]:
-    """Seconds and bytes that a receiver of bare datagrams counted."""
+    """Return the seconds and bytes that a receiver of bare datagrams counted."""
     match = re.search(r"seconds=([0-9.]+) bytes=(\d+)", text)
     if match is None:
         raise RunFailed(f"found '{text.strip()[:200]}'; valid: seconds=N bytes=N")
@@ -260,7 +262,7 @@ def parse_bare(text: str) -> tuple[float, int]:
 
 
 def parse_iperf3(text: str) -> tuple[float, int]:
-    """Seconds and bytes that an iperf3 server received."""
+    """Return the seconds and bytes that an iperf3 server received."""
     try:
         received = json.loads(text)["end"]["sum_received"]
         return float(received["seconds"]), int(received["bytes"])
@@ -269,7 +271,7 @@ def parse_iperf3(text: str) -> tuple[float, int]:
 
 
 def parse_rates(text: str) -> dict[str, float]:
-    """NAME_per_s=VALUE words of bench-queue."""
+    """Return the NAME_per_s=VALUE words of bench-queue."""
     return {name: float(value) for name, value in re.findall(r"(\w+_per_s)=([0-9.]+)", text)}
 
 
@@ -284,8 +286,8 @@ def run_queue(job: Job, build: Path, work: Path) -> dict[str, Any]:
 
 
 def run_job(job: Job, build: Path, work: Path) -> dict[str, Any]:
-    """The job's result: status "ok" with its figures, or "failed" with the reason. The calling
-    process is in its own namespace."""
+    """Return the job's result: status "ok" with its figures, or "failed" with the reason. The
+    calling process is in its own namespace."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     if job.kind == "queue":

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """The nearest rank: the smallest value that at least `fraction` of all do not exceed.
-    0 values: not a number."""
+    """Return the nearest rank: the smallest value that at least `fraction` of all do not exceed.
+    Without values: not a number."""
     if not values:
         return math.nan
     ordered = sorted(values)
@@ -17,7 +17,7 @@ def percentile(values: Sequence[float], fraction: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value, or the mean of the two middle ones."""
+    """Return the middle value, or the mean of the two middle ones."""
     if not values:
         return math.nan
     ordered = sorted(values)

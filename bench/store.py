@@ -20,8 +20,8 @@ Result = tuple[Job, dict[str, Any]]
 
 
 def parse_results(text: str) -> list[Result]:
-    """Lines of results.jsonl. A last line without an end (a killed run) is left out; of a job that
-    was run twice the later result counts."""
+    """Return the lines of results.jsonl, without an unfinished last line (of a killed run). If a
+    job ran twice, the later result counts."""
     found: dict[str, Result] = {}
     for line in text.splitlines(keepends=True):
         if line.endswith("\n"):
@@ -48,7 +48,7 @@ class Store:
             out.write(line + "\n")
 
     def write(self, name: str, text: str) -> None:
-        """Write a file whole, or not at all."""
+        """Write a file completely, or not at all."""
         temporary = self.directory / f".{name}.partial"
         temporary.write_text(text, encoding="utf-8")
         temporary.rename(self.directory / name)
@@ -80,7 +80,7 @@ def not_installed(build: Path) -> dict[str, list[str]]:
 
 
 def manifest(root: Path, build: Path) -> dict[str, Any]:
-    """Where and with what the figures were measured."""
+    """Return where and with what the figures were measured."""
     packages = sorted({tool.adapter.package for tool in TOOLS} - {"", flute.CRATE})
     show = ["dpkg-query", "-W", "-f", "${Package} ${Version}\n", *packages]
     return {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results -> medians -> tables and the comparison with the targets. Pure."""
+"""Compute medians from results, then tables and the comparison with the targets. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _leading(result: dict[str, Any]) -> float:
 
 
 def rows(results: Iterable[Result]) -> list[Row]:
-    """In the order of first appearance."""
+    """Return the rows in order of first appearance."""
     groups: dict[tuple[str, str, str, str], list[Result]] = {}
     for job, result in results:
         groups.setdefault((job.section, job.clock, job.cell, job.tool), []).append((job, result))
@@ -70,7 +70,8 @@ def _mbps(value: float) -> str:
 
 
 def cpu_per_gb(job: Job, values: dict[str, float]) -> float:
-    """CPU seconds of sender and receivers per delivered GB (all receivers' files counted)."""
+    """Return the CPU seconds of sender and receivers per delivered GB (counting all receivers'
+    files)."""
     cpu = values["cpu_sender_s"] + values["cpu_receivers_s"]
     fraction = values.get("delivered_fraction", 1.0)
     return cpu / (job.size_bytes * job.receivers * fraction / 1e9)
@@ -160,12 +161,12 @@ _NOTES: Final = {
 
 
 def title(tool: str) -> str:
-    """Return how a tool is called in tables."""
+    """Return a tool's name in tables."""
     return BY_NAME[tool].title if tool in BY_NAME else tool
 
 
 def text_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Columns aligned; the first to the left, others to the right."""
+    """Return aligned columns: the first to the left, others to the right."""
     widths = [max(len(line[i]) for line in (head, *lines)) for i in range(len(head))]
     out = []
     for line in (head, *lines):
@@ -179,7 +180,7 @@ def text_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _ratio(row: Row, ours: Row | None) -> str:
-    """Goodput (or median delay, or inserts) of Downpour's tool over this one's."""
+    """Return the goodput (or median delay, or inserts) of Downpour's tool over this one's."""
     if ours is None or row is ours or not row.runs or not ours.runs:
         return ""
     name = next((n for n in ("p50_s", "goodput_bps", "inserts_1000_per_s") if n in row.values), "")

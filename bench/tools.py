@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured in which section: protocols (`protocols/`), ceilings, queues, paths."""
+"""The tools of each section: protocols (`protocols/`), ceilings, queues, paths."""
 
 from __future__ import annotations
 
@@ -18,14 +18,13 @@ GROUP_IP: Final = "239.192.77.1"
 PORT: Final = 38800
 INTERFACE: Final = "eth0"
 PROGRESS: Final = "progress"
-# A protocol is fed as its adapter says; or nothing is kept (the ceilings); or there is no network
-# at all (queue), or no file (paths).
+# An adapter feeds a protocol; ceilings keep nothing; queue has no network, and paths no file.
 Kind = Literal["protocol", "bare", "iperf3", "queue", "paths"]
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A program, or several, behind an adapter, and in which sections it takes part."""
+    """One or more programs behind an adapter, and the sections that they take part in."""
 
     adapter: Adapter
     sections: frozenset[str]
@@ -33,12 +32,12 @@ class Tool:
 
     @property
     def name(self) -> str:
-        """Return what --tools calls it."""
+        """Return its name for --tools."""
         return self.adapter.name
 
     @property
     def title(self) -> str:
-        """Return what tables call it."""
+        """Return its name in tables."""
         return self.adapter.title
 
 
@@ -132,7 +131,7 @@ _BLAST: Final = frozenset({"blast"})
 
 
 def _interop(code: str, scheme: flute.Scheme, *fec: str) -> list[Tool]:
-    """Each program with the other project's, as the codes of both are."""
+    """Return each program paired with the other project's, for the codes of both."""
     theirs = flute.commands(scheme, INTEROP_BLOCK)
     options = ("--protocol", "flute", "--variant", "rizzo")
     ours = fcast.commands(*options, sending=("--k", str(INTEROP_BLOCK), *fec))
@@ -157,7 +156,8 @@ def _interop(code: str, scheme: flute.Scheme, *fec: str) -> list[Tool]:
 
 
 def _mac(level: int, title: str) -> Tool:
-    """What protection costs: `fmtp` is the default, AES-GMAC between our own programs."""
+    """Return tools that show the cost of protection. `fmtp` is the default, AES-GMAC between our
+    own programs."""
     adapter = fmtp.variant(
         f"fmtp-mac{level}", f"the same, {title}", fmtp.FMTP.repairs, "--mac", str(level)
     )

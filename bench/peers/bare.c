@@ -8,10 +8,10 @@
  *   bench-bare recv group=IP:PORT interface=IP progress=FILE slot=I bytes=N gro=0|1 rcvbuf=BYTES
  *                   [keep=PATH]
  *
- * The receivers count in shared memory (`progress`) how far the stream has come to them, and the
- * sender stays at most `window` bytes before the slowest: a feedback that costs no packet, so that
- * what is measured is the most a reliable transport could reach. window=0: no feedback; what the
- * receivers' buffers cannot take is lost.
+ * The receivers count in shared memory (`progress`) how much of the stream has reached them, and
+ * the sender stays at most `window` bytes ahead of the slowest. This feedback costs no packet, so
+ * the result is the most that a reliable transport could reach. window=0: no feedback; what does
+ * not fit the receivers' buffers is lost.
  *
  * With `keep` a receiver copies the bytes into a file, as a transfer does; else they go nowhere.
  * A datagram begins with 12 bytes: its offset in the stream (8, big-endian) and 4 unused ones.
@@ -45,7 +45,7 @@ struct header {
 } __attribute__((packed));
 
 struct place {                /* of one receiver; a cache line each */
-    _Atomic uint64_t reached; /* the stream has come this far */
+    _Atomic uint64_t reached; /* the stream has reached it up to here */
     _Atomic uint64_t ready;
     uint8_t rest[48];
 };

@@ -7,10 +7,10 @@
  *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES unicast=0
  *
  * proactive: parity packets sent with each block (of the `parity` there are for repair). The
- * interface is eth0, or interface=NAME. unicast: a receiver asks the sender alone for what it
- * misses, where the network carries its packets to no group. The sender ends when standard input
- * has ended and every receiver (nodes first_node ...) has acknowledged the last file, or after ten
- * rounds of asking for it.
+ * interface is eth0, or interface=NAME. unicast: a receiver asks only the sender for what it
+ * misses, where the network does not carry its packets to a group. The sender ends when standard
+ * input has ended and every receiver (nodes first_node ...) has acknowledged the last file, or
+ * after ten rounds of asking for it.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The functions of libnorm that are used here (NRL's NORM, RFC 5740). Its own header declares two
- * functions with C++ references, so that C programs cannot include it; all symbols have C linkage.
+ * functions with C++ references, so C programs cannot include it; all symbols have C linkage.
  */
 #ifndef BENCH_NORM_API_H
 #define BENCH_NORM_API_H

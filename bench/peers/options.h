@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Command lines of the bench's programs: `NAME=VALUE` words, every one of them needed or with a
+ * Command lines of the bench's programs: `NAME=VALUE` words, each required or with a
  * default; a wrong or unknown one ends the program with exit code 2 and one line that quotes it.
  */
 #ifndef BENCH_OPTIONS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench-queue: products per second into and out of a store of 64 MB whose oldest make room.
+ * bench-queue: products per second into and out of a store of 64 MB that discards the oldest.
  *
  *   bench-queue pq|file|lmdb directory=DIR
  *

@@ -5,8 +5,8 @@
  *   bench-tcp send listen=IP:PORT receivers=N        paths on standard input, one per line
  *   bench-tcp recv server=IP:PORT directory=DIR
  *
- * The sender says "N receivers connected" on stderr and reads paths then; each connection sends
- * them one after the other at its own pace, and closes when standard input has ended. On the
+ * The sender says "N receivers connected" on stderr and then reads paths; each connection sends
+ * them one after another at its own pace, and closes when standard input has ended. On the
  * wire a file is: name length (u32), size (u64), both big-endian, name, bytes.
  */
 #include <arpa/inet.h>
@@ -72,7 +72,7 @@ static void send_file(int fd, const char *path)
         if (sendfile(fd, in, &at, (size_t)(st.st_size - at)) < 0 && errno != EINTR)
             die("send: %s", strerror(errno));
     close(in);
-    /* Whatever was held back by MSG_MORE goes now. */
+    /* Send what MSG_MORE has held back. */
     setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
 }
