@@ -22,10 +22,12 @@ from topologies.emulate import background_process, lifecycle, marks
 from topologies.emulate.emulation import Emulation, open_emulation
 from topologies.emulate.emulation_state import controllers_of, emulation_state, pids_of
 from topologies.emulate.foreign_controller import ControllerAddress, Foreign, check_answers
+from topologies.emulate.host_names import with_names
 from topologies.emulate.lifecycle import KIND_UP, RunState
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
 
+ASKED_FILE = "asked.json"  # the network that `up` was asked for
 STOP_TIMEOUT_S = 15.0
 HEALTH_PERIOD_S = 2.0
 ENDING_S = 3.0  # how long to wait for a run that another process removes
@@ -103,7 +105,7 @@ def up(
         directory = lifecycle.announce(run_id, kind=KIND_UP, topology=topology)
         stack.callback(lifecycle.purge, run_id)
         _refuse_second([other for other in own_networks() if _is_before(other, run_id)])
-        network_file = directory / "asked.json"
+        network_file = directory / ASKED_FILE
         network_file.write_text(network.to_json(), encoding="utf-8")
         failure = background_process.start(
             [
@@ -386,4 +388,9 @@ def shell_command(
         "OVS_LOGDIR": ovs,
         "PS1": f"{host}:\\w\\$ ",
     }
-    return ["mnexec", "-a", str(pid), *(argv or ["bash", "--norc"])], environment
+    words = (argv[1:] if argv[:1] == ["--"] else argv) or ["bash", "--norc"]
+    asked = marks.state_directory(chosen) / ASKED_FILE
+    if asked.exists():
+        network = Network.from_json(asked.read_text(encoding="utf-8"))
+        words = with_names(words, network, asked.parent)
+    return ["mnexec", "-a", str(pid), *words], environment

@@ -118,6 +118,10 @@ def test_up_status_shell_down_and_down_again(before: Before) -> None:
     assert run_id in status and "4 of 4 switches connected" in status
     shell = cli("shell", "wsu1", "--", "ping", "-c", "1", "10.20.0.2")
     assert shell.returncode == 0 and "1 received" in shell.stdout
+    named = cli("shell", "wsu1", "--", "sh", "-c", "ping -c 1 umass && getent hosts umass.path")
+    assert named.returncode == 0 and "(10.20.0.2)" in named.stdout, named.stderr
+    assert named.stdout.split()[-2:] == ["10.10.1.1", "umass.path"]
+    assert "umass" not in Path("/etc/hosts").read_text()
     nobody = cli("shell", "nobody")
     assert nobody.returncode == 2 and "found host 'nobody'; valid: umass, wsu1" in nobody.stderr
     nothing = cli("capture", "wsu1:nobody")
