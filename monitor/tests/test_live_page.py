@@ -19,7 +19,7 @@ from common.http.server import BUSY_MAX, bounded
 from monitor.api import make_app
 from monitor.news import News
 from monitor.running import RunningRun, Shown, Waiting
-from parsers.tests.browser import browser, program
+from parsers.tests.browser import axe_source, browser, program
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
 CELL = SyntheticCell("ldm7", m=2, duration_s=20)
@@ -161,5 +161,7 @@ def test_the_page_follows_a_run_without_asking_again(growing: Growing, tmp_path:
         growing.path.rename(growing.path.parent / "20261124T000000Z")
         wait("document.getElementById('verdict').textContent.includes('FAITHFUL')")
         assert tab.evaluate(arrived) == CELL.products
+        axe = axe_source()
+        assert axe is None or tab.axe(axe) == []
         asked = tab.evaluate("performance.getEntriesByType('resource').map(e => e.name)")
         assert [name for name in asked if "events" not in name] == []

@@ -103,7 +103,7 @@
       charts.push(D.multiple(metric(name).label, metric(name).unit, sorted, axis,
         (c) => { choose(c); $("cell").scrollIntoView(); }));
       if (charts.length === 1) D.put($("legend"), sorted.length > 1 ? sorted.map((l, i) =>
-        D.el("span", { class: `key c${i}` }, l.name)) : null);
+        D.key(`chosen c${i}`, l.name)) : null);
     }
     D.put($("multiples"), charts);
     D.put($("claims"), board.claims.length ? D.table("Claims of the paper", ["Claim", "Here",
@@ -164,10 +164,10 @@
     const size = { width: Math.max(340, Math.min(1040, holder.clientWidth || 1040)), height: 300 };
     const picture = D.seriesChart(d, view.metric, series, window_(), chosen, now(), cell.events,
       size);
-    const names = chosen.map((r, i) => D.el("span", { class: `key c${i % 4}` }, d.hosts[r]));
+    const names = chosen.map((r, i) => D.key(`chosen c${i % 4}`, d.hosts[r]));
     D.put(holder, D.figure(D.seriesSentence(d, view.metric, series), D.el("div", {}, picture,
-      D.el("p", { class: "keys" }, D.el("span", { class: "key m" }, "median receiver"),
-        D.el("span", { class: "key b" }, "10–90 % of the receivers"), names)),
+      D.el("p", { class: "keys" }, D.key("median", "median receiver"),
+        D.key("band", "10–90 % of the receivers"), names)),
     () => D.table(D.SERIES[view.metric].label, ["Until", "10 %", "Median", "90 %", ...chosen.map(
       (r) => d.hosts[r])], series.median.map((v, i) => [D.clock((i + 1) * series.width),
       ...[series.low[i], v, series.high[i], ...chosen.map((r) => series.rows[r][i])].map((w) =>
@@ -207,15 +207,17 @@
     D.put($("events"), cell.events.filter((e) => e.at_s >= 0).slice(0, 12).map((e) => D.el("button",
       { type: "button", onclick: () => goto(e.at_s) }, `${D.clock(e.at_s)}: ${e.text}`)));
     const product = view.product ?? (d.n ? D.nearest(d, t) : null);
-    if (cell.network) {
+    $("h-tree").hidden = !cell.network;
+    if (!cell.network) D.put($("tree"));
+    else {
       const [picture, sentence] = D.treeChart(cell.network, d, t, product);
       D.put($("tree"), D.figure(sentence, D.el("div", { class: "scroll", tabindex: "0",
-        role: "region", "aria-label": "Network" }, picture), () => D.table("Links", ["Link",
+        role: "group", "aria-label": "Network" }, picture), () => D.table("Links", ["Link",
         "Load", "Lost"], cell.network.edges.map((e) => [`${e.a} – ${e.b}`, D.show(e.bps, "bit/s",
         "not counted"), D.show(100 * e.lost_share, "%")]))));
     }
     const flying = D.flying(d, t, 8);
-    D.put($("flying"), D.el("h4", {}, `On their way: ${flying.count} products`),
+    D.put($("flying"), D.el(cell.network ? "h4" : "h3", {}, `On their way: ${flying.count} products`),
       D.el("ol", { class: "bars" }, flying.latest.map((f) => D.el("li", {}, D.el("button",
         { type: "button", onclick: () => { view.product = f.i; drawHeat(); drawTime();
           writeFragment(); } }, d.idents[f.i]), D.el("progress", { max: d.m, value: f.there,

@@ -15,10 +15,26 @@ D.el = (name, attributes = {}, ...children) => {
 };
 D.el.svg = new Set(["svg", "g", "path", "rect", "circle", "line", "text", "polyline", "polygon",
   "title", "defs", "pattern"]);
-D.put = (node, ...children) => { node.replaceChildren(...children.flat(9).filter((c) => c)); };
+// What a reader opened stays open, and the focus stays where it was, when a part is drawn again.
+D.named = (node) => node.getAttribute("aria-label") ?? node.textContent;
+D.put = (node, ...children) => {
+  const focus = document.activeElement, held = focus !== node && node.contains(focus);
+  const opened = (what) => [...node.querySelectorAll(what)].map(D.named);
+  const tables = opened("button[aria-expanded=true]").length && [...node.querySelectorAll(
+    "button[aria-expanded]")].map((b) => b.getAttribute("aria-expanded"));
+  const folds = opened("details[open] > summary");
+  node.replaceChildren(...children.flat(9).filter((c) => c));
+  if (tables) [...node.querySelectorAll("button[aria-expanded]")].forEach((b, i) => {
+    if (tables[i] === "true") b.click();
+  });
+  for (const s of folds.length ? node.querySelectorAll("details > summary") : [])
+    if (folds.includes(s.textContent)) s.parentNode.open = true;
+  if (held) [...node.querySelectorAll(focus.tagName)].find((o) => D.named(o) === D.named(focus))
+    ?.focus({ preventScroll: true });
+};
 
 D.table = (caption, header, rows, left = 1) => D.el("div",
-  { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
+  { class: "scroll", tabindex: "0", role: "group", "aria-label": caption },
   D.el("table", {}, D.el("caption", {}, caption),
     D.el("thead", {}, D.el("tr", {}, header.map((h, i) =>
       D.el("th", { scope: "col", class: i < left ? "left" : null }, h)))),
@@ -37,6 +53,11 @@ D.figure = (sentence, picture, makeTable) => {
     } }, "Table");
   return D.el("figure", {}, picture, D.el("figcaption", {}, sentence, " ", button), holder);
 };
+
+// A line or band of a legend, as the chart draws it.
+D.key = (kind, text) => D.el("span", { class: "key" }, D.el("svg", { width: 34, height: 10,
+  "aria-hidden": "true" }, D.el("path", { class: kind, d: kind === "band" ? "M0 0h34v10h-34Z"
+  : "M0 5h34" })), " ", text);
 
 D.ticks = (low, high, count = 5) => {
   if (!(high > low)) return [low];
@@ -210,6 +231,9 @@ D.multiple = (title, unit, lines, xLabel, onPick) => {
       % 4}`, cx: x(p.x), cy: y(p.y), r: 5, tabindex: "0", role: "button",
       "aria-label": `${line.name}, ${xLabel} ${D.digits(p.x)}: ${D.show(p.y, unit)}`,
       onclick: () => onPick(p.cell),
-      onkeydown: (e) => { if (e.key === "Enter") onPick(p.cell); } },
+      onkeydown: (e) => {
+        if (e.key !== "Enter" && e.key !== " ") return;
+        e.preventDefault(); e.stopPropagation(); onPick(p.cell);
+      } },
     D.el("title", {}, `${line.name}: ${D.show(p.y, unit)}`)))))));
 };

@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from common.places import ROOT
+
 PROGRAMS = (
     "chromium-headless-shell",
     "chromium",
@@ -38,6 +40,7 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+AXE = ROOT / ".venv/share/downpour-test/axe.min.js"  # ansible/roles/testtools
 ANSWER_S = 120.0  # a busy machine may be slow; normally milliseconds
 
 
@@ -55,6 +58,11 @@ def program() -> str | None:
         if done.returncode == 0:
             return path
     return None
+
+
+def axe_source() -> str | None:
+    """Return the text of axe-core, which finds violations of accessibility; None: not here."""
+    return AXE.read_text(encoding="utf-8") if AXE.is_file() else None
 
 
 class Browser:
@@ -121,8 +129,10 @@ class Browser:
             self.events.append(self._receive())
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of a JavaScript expression in the page; a promise is waited for."""
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         if "exceptionDetails" in answer:
             raise BrowserError(f"{expression}: {answer['exceptionDetails']}")
         return answer["result"].get("value")
@@ -134,13 +144,37 @@ class Browser:
             width=width, height=height, deviceScaleFactor=1, mobile=False,
         )  # fmt: skip
 
-    def media(self, scheme: str = "light", medium: str = "screen") -> None:
+    def media(
+        self, scheme: str = "light", medium: str = "screen", *, forced_colours: bool = False
+    ) -> None:
         """`scheme`: light or dark; `medium`: screen or print."""
+        features = {
+            "prefers-color-scheme": scheme,
+            "forced-colors": "active" if forced_colours else "none",
+        }
         self.call(
             "Emulation.setEmulatedMedia",
             media=medium,
-            features=[{"name": "prefers-color-scheme", "value": scheme}],
+            features=[{"name": name, "value": value} for name, value in features.items()],
         )
+
+    def press(self, key: str, code: int, *, shift: bool = False) -> None:
+        """Press a key and let it go. `code`: its virtual key code."""
+        text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
+        event = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
+        typed = {"text": text} if text else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **event, **typed)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **event)
+
+    def axe(self, source: str) -> list[str]:
+        """Violations of accessibility that axe-core (its `source`) finds: rule, element, remedy."""
+        self.evaluate(f"{source}\n;0")
+        found = self.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{rule['id']}: {node['html'][:120]}: {node['failureSummary'][:200]}"
+            for rule in found["violations"]
+            for node in rule["nodes"]
+        ]
 
     def screenshot(self, *, whole: bool = True, height: int = 0) -> bytes:
         """PNG of the whole page, of its first `height` pixels, or of what the window shows."""

@@ -39,13 +39,6 @@ def opened(tab: Browser, page: Path, fragment: str = "") -> None:
         time.sleep(0.05)
 
 
-def press(tab: Browser, key: str, code: int) -> None:
-    text = key if len(key) == 1 else ""
-    tab.call("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code,
-             **({"text": text} if text else {}))  # fmt: skip
-    tab.call("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
-
-
 def fragment(tab: Browser) -> dict[str, str]:
     text = tab.evaluate("location.hash").removeprefix("#")
     return dict(part.split("=") for part in text.split("&") if part)
@@ -76,19 +69,19 @@ def test_keys_move_and_the_fragment_brings_the_view_back(tab: Browser, run: Path
     tab.resize(1280)
     page = run / "report/dashboard.html"
     opened(tab, page)
-    press(tab, ".", 190)
-    press(tab, "]", 221)
-    press(tab, "+", 187)
+    tab.press(".", 190)
+    tab.press("]", 221)
+    tab.press("+", 187)
     seen = fragment(tab)
     assert seen["product"] == "0" and seen["hosts"] and float(seen["to"]) > float(seen["from"])
     opened(tab, page, "#" + "&".join(f"{k}={v}" for k, v in seen.items()))
     assert tab.evaluate("document.querySelectorAll('#product table').length") == 1
     assert tab.evaluate("document.querySelectorAll('.pick[aria-pressed=true]').length") == 1
-    press(tab, "?", 191)
+    tab.press("?", 191)
     assert tab.evaluate("document.getElementById('help').open") is True
-    press(tab, "Escape", 27)
+    tab.press("Escape", 27)
     assert tab.evaluate("document.getElementById('help').open") is False
-    press(tab, "Tab", 9)
+    tab.press("Tab", 9)
     assert tab.evaluate("document.activeElement.tagName") in ("BUTTON", "A", "SUMMARY", "INPUT")
 
 

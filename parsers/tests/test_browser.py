@@ -83,7 +83,7 @@ def test_report_in_a_browser(tab: Browser, page: Path, width: int) -> None:
     )
     # Every link inside the page leads somewhere, and every region can be scrolled by keyboard.
     links = tab.evaluate("[...document.querySelectorAll('nav a')].map(a => a.textContent)")
-    assert set(titles) < set(links)  # some sections are folded
+    assert set(titles) <= set(links)
     targets = "[...document.querySelectorAll('nav a')].filter(a => !document.querySelector(a.hash))"
     assert tab.evaluate(f"{targets}.length") == 0
     assert tab.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.tabIndex == 0)")
@@ -142,6 +142,5 @@ def test_report_of_a_sweep_in_a_browser(tab: Browser, sweep_page: Path, width: i
     assert tab.evaluate(f"{seen}.length") == 0
     # A keyboard opens them.
     tab.evaluate("document.querySelector('summary').focus()")
-    for kind in ("keyDown", "keyUp"):
-        tab.call("Input.dispatchKeyEvent", type=kind, key="Enter", code="Enter", text="\r")
+    tab.press("Enter", 13)
     assert tab.evaluate("document.querySelectorAll('details[open]').length") == 1
