@@ -39,6 +39,7 @@ StoreFile = Annotated[
 @contextmanager
 def told() -> Iterator[None]:
     """Make one line and an exit code of what goes wrong in a command."""
+    from monitor.parquet import ParquetError
     from monitor.push import PushError
     from monitor.sources import SourceError
     from monitor.store import StoreError, StoreRoomError
@@ -49,7 +50,7 @@ def told() -> Iterator[None]:
         raise Failure(str(error), EXIT_FAILED) from error
     except StoreRoomError as error:
         raise Failure(str(error), EXIT_FAILED) from error
-    except (SourceError, StoreError) as error:
+    except (ParquetError, SourceError, StoreError) as error:
         raise Failure(str(error), EXIT_USAGE) from error
     except BrokenPipeError:
         raise
@@ -66,7 +67,7 @@ class ImportOptions:
         typer.Argument(
             metavar="RUN|FILE...",
             help="A run, a cell, its counters.jsonl or minutes.txt, lines of rtstats, OpenMetrics "
-            "text with time stamps, or CSV.",
+            "text with time stamps, CSV, or Parquet.",
         ),
     ]
     store: StoreFile = Path("monitor.db")
@@ -145,20 +146,27 @@ class ExportOptions:
     store: StoreFile = Path("monitor.db")
     source: SourceName = None
     format: Annotated[
-        Literal["openmetrics", "csv"],
-        typer.Option(help="openmetrics: for Prometheus and VictoriaMetrics."),
+        Literal["openmetrics", "csv", "parquet"],
+        typer.Option(
+            help="openmetrics: for Prometheus and VictoriaMetrics; parquet: for pandas and the "
+            "like, needs the extra parquet."
+        ),
     ] = "openmetrics"
 
 
 @command(app, "export", told=told)
 def export_command(options: ExportOptions) -> int:
     """Print a recording."""
-    from monitor import openmetrics, table
+    from monitor import openmetrics, parquet, table
 
+    if options.format == "parquet" and sys.stdout.isatty():
+        raise Failure("found a terminal; valid: a file or a pipe (> FILE)", EXIT_USAGE)
     with _opened(options.store) as store:
         recording = store.recording(_source(store, options.source).id)
     if options.format == "csv":
         table.write(recording, sys.stdout)
+    elif options.format == "parquet":
+        sys.stdout.buffer.write(parquet.content(recording))
     else:
         sys.stdout.writelines(openmetrics.lines(recording))
     return EXIT_OK

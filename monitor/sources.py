@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads runs, cells, samples, OpenMetrics and CSV as recordings with names."""
+"""Reads runs, cells, samples, OpenMetrics, CSV and Parquet as recordings with names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from monitor import openmetrics, samples, table
+from monitor import openmetrics, parquet, samples, table
 from monitor.recording import Recording
 from monitor.records import MOST_LINE, Records
 
@@ -51,15 +51,17 @@ def regular(path: Path, valid: str = "a file of --qlog") -> Path:
 
 
 def _file(path: Path) -> Recording:
-    regular(path, ".jsonl, .csv or OpenMetrics")
+    regular(path, ".jsonl, .csv, .parquet or OpenMetrics")
     try:
+        if path.suffix == ".parquet":
+            return parquet.read(path)
         with path.open(encoding="utf-8", newline="") as file:
             if path.suffix == ".csv":
                 return table.read(file)
             if path.suffix == ".jsonl":
                 return samples.read(file.read())
             return openmetrics.read(file)
-    except (table.TableError, openmetrics.TextError) as error:
+    except (table.TableError, openmetrics.TextError, parquet.ParquetError) as error:
         raise SourceError(f"{path}: {error}") from None
     except UnicodeDecodeError:
         raise SourceError(f"{path}: found bytes that are not text") from None
@@ -104,7 +106,7 @@ def recordings(path: Path) -> Iterator[tuple[str, str, Recording]]:
     if not cells:
         raise SourceError(
             f"{path}: found no {SAMPLES}; valid: a run made with --monitor, one of its "
-            "cells, or a file .jsonl, .csv or OpenMetrics"
+            "cells, or a file .jsonl, .csv, .parquet or OpenMetrics"
         )
     for cell in cells:
         yield _name(path, cell), _clock(cell), _file(cell / SAMPLES)
