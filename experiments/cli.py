@@ -61,14 +61,14 @@ EXIT_CODES: Final = (
     "invalid; 130 interrupted"
 )
 
-SHOWN_TRACES: Final = 10  # of a plan: each takes a fifth of a second to generate
+SHOWN_TRACES: Final = 10  # in a plan: each takes a fifth of a second to generate
 
 app = group("Run experiments and report them.")
 
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from common.shell import NetworkError
     from experiments.design.spec import SpecErrors, UsageError
     from experiments.runs.runner import RunError
@@ -389,7 +389,7 @@ def _run_planned(
 
 
 def _captures(options: RunChoices, planned: Sequence[Planned]) -> Captures:
-    """What to capture and sample. Raises UsageError."""
+    """Return what to capture and sample. Raises UsageError."""
     from experiments.cells.captures import Captures, problems
     from experiments.cells.sysstat import SAMPLES
     from experiments.design.spec import UsageError
@@ -404,7 +404,7 @@ def _captures(options: RunChoices, planned: Sequence[Planned]) -> Captures:
 
 
 def _until(name: str, options: RunChoices) -> Until | None:
-    """Return when a run ends that adds repeats; None for one that does not."""
+    """Return when a run that adds repeats ends; None for a run that does not."""
     from experiments.design.spec import UsageError, at_level, find, load
     from experiments.runs.until_decided import BUDGET_S, Until
 
@@ -417,7 +417,7 @@ def _until(name: str, options: RunChoices) -> Until | None:
 
 
 def _conclude(run: Path) -> None:
-    """Print what the run found, last of all."""
+    """Print what the run found, after everything else."""
     from parsers.report.brief import BRIEF_FILE, Brief, shown_brief
 
     file = run / "report" / BRIEF_FILE
@@ -431,12 +431,12 @@ def _conclude(run: Path) -> None:
 
 
 def _judge(result: RunResult) -> int:
-    """The exit code, and on stderr why it is not 0."""
+    """Return the exit code, and say on stderr why it is not 0."""
     from experiments.cells.run_directory import FAILED
 
     code = EXIT_OK
     for name in result.invalid:
-        _shout(f"{name}: verdict INVALID: its figures are not to be trusted")
+        _shout(f"{name}: verdict INVALID: do not trust its figures")
         for line in _failed_checks(result.path / "cells" / name / "verdict.json"):
             _shout(f"  {line}")
         code = EXIT_INVALID

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Accepted bands of a run's metrics, kept in their own file, and what a run makes of them.
+"""Accepted bands of a run's metrics, kept in their own file, and how a run compares with them.
 
-`bands/NAME.yaml` belongs to the experiment NAME. A band with both ends holds a measured value, one
-with a single end is a demand. Pure but for `load`.
+`bands/NAME.yaml` belongs to the experiment NAME. A band with both ends holds a measured value; one
+with a single end is a demand. Pure except `load`.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SHOWN_DIGITS: Final = 7
 
 
 class Band(Block):
-    """What one metric may be, at every cell it is about. Without `unit`, the ends are in the
-    metric's SI unit (parsers/base/metric_units.py)."""
+    """The values that one metric may have, at every cell that it covers. Without `unit`, the ends
+    are in the metric's SI unit (parsers/base/metric_units.py)."""
 
     metric: MetricName
     protocol: Protocol | Literal["all"] = "all"
     clock: Clocks = "any"
     duration_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = Field(
-        default=None, description="of runs of this length of the trace only"
+        default=None, description="applies only to runs of this length of the trace"
     )
     low: Finite | None = None
     high: Finite | None = None
@@ -97,8 +97,8 @@ class BandsFile(Block):
 
 @dataclass(frozen=True)
 class Finding:
-    """A band at one cell; `cell` is "-" where no cell is what the band is about. `found` is in the
-    band's unit. `text`: why the band is as it is, or why there is no value."""
+    """A band at one cell; `cell` is "-" if the band covers no cell. `found` is in the band's unit.
+    `text`: the reason for the band, or for the missing value."""
 
     cell: str
     band: Band
@@ -252,6 +252,6 @@ def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share
 
 
 def _scalar(value: float) -> int | float | ScalarFloat:
-    """As few digits as show the value to SHOWN_DIGITS."""
+    """Return as few digits as show the value to SHOWN_DIGITS."""
     short = float(number(value))
     return int(short) if short.is_integer() else short

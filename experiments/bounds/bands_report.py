@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What CI systems show of a run held against its bands: a table, JUnit XML, Markdown. Pure."""
+"""Report a run against its bands for CI systems: a table, JUnit XML, Markdown. Pure."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ MARKS: Final[Mapping[Status, str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run, or why there is none, beside its bands."""
+    """A run, or the reason that it is missing, beside its bands."""
 
     experiment: str
     findings: tuple[Finding, ...] = ()
-    problem: str = ""  # why the run failed; empty: it was
-    facts: Mapping[str, str] = field(default_factory=dict)  # what the reader needs to know of it
+    problem: str = ""  # why the run failed; empty: it did not
+    facts: Mapping[str, str] = field(default_factory=dict)  # what the reader needs to know about it
     failed: Mapping[str, str] = field(default_factory=dict)  # cell without a result -> why
     started: str = ""  # ISO 8601, UTC
     took_s: float = 0.0
@@ -36,12 +36,12 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Return whether the run was made, no cell failed and every band holds."""
+        """Return whether the run succeeded, no cell failed and every band holds."""
         return not (self.problem or self.failed or self.offending) and bool(self.findings)
 
     @property
     def asked(self) -> tuple[Finding, ...]:
-        """Return the findings of bands that this run is asked for."""
+        """Return the findings of bands that apply to this run."""
         return tuple(f for f in self.findings if f.status != "not asked")
 
     @property
@@ -63,12 +63,12 @@ class Outcome:
 
     @property
     def errors(self) -> dict[str, str]:
-        """Return why the run, or cells of it, could not be made."""
+        """Return why the run, or some of its cells, failed."""
         return {**self.failed, **({"run": self.problem} if self.problem else {})}
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Plain text, one line per band and cell."""
+    """Return plain text, one line per band and cell."""
     rows = [("", "cell", "metric", "band", "found", "why")]
     rows += [
         (MARKS[f.status], f.cell, f.band.name, str(f.band), f.found_text, f.text) for f in findings
@@ -82,9 +82,8 @@ def table(findings: Sequence[Finding]) -> str:
 
 
 def junit(outcome: Outcome) -> str:
-    """JUnit XML: one suite, a test case per band and cell (not of bands that were not asked: a
-    skipped test asks to be looked at). A run or a cell that could not be made is a case with an
-    error."""
+    """Return JUnit XML: one suite with a test case per band and cell. Bands that do not apply are
+    left out, as a skipped test asks for attention. A failed run or cell is a case with an error."""
     root = ET.Element("testsuites")
     suite = ET.SubElement(
         root,
@@ -124,12 +123,13 @@ def _first_line(text: str) -> str:
 
 
 def _xml_safe(text: str) -> str:
-    """Without the control characters that XML 1.0 has no way to write."""
+    """Return the text without the control characters that XML 1.0 cannot represent."""
     return "".join(c for c in text if c in "\t\n\r" or ord(c) >= 0x20)
 
 
 def markdown(outcome: Outcome) -> str:
-    """GitHub-flavoured: a headline, the facts, the offending metrics, then every band."""
+    """Return GitHub-flavoured Markdown: a headline, the facts, the offending metrics, then every
+    band."""
     lines = [f"## {'✅' if outcome.ok else '❌'} {outcome.headline}", ""]
     if outcome.facts:
         lines += [" · ".join(f"{k}: {_cell(v)}" for k, v in outcome.facts.items()), ""]

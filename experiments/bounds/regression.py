@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour regression [NAME]`: a run held against the accepted bands of its metrics.
 
-Exit codes: 0 every metric is within its band; 1 one is not, or the run failed; 2 bad
-usage or input; 3 only verdicts are outside, and others took this machine's processors. What is
-written for CI systems is complete or absent.
+Exit codes: 0 every metric is within its band; 1 one is not, or the run failed; 2 bad usage or
+input; 3 only verdicts are outside, and others took this machine's processors. Files for CI systems
+are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from virtual.kernel_build import KernelError, find_kernel
 
 METRICS: Final = "metrics.json"
 FAILED_LOGS: Final = "logs of failed cells"
-# Checks of the verdict that others make fail when they compute. What one process of the run takes,
+# Checks of the verdict that fail when other programs compute. What one process of the run takes,
 # settings, counts and contents are not among them.
 LATE: Final = frozenset(
     {
@@ -62,7 +62,7 @@ OWN_SHARE: Final = 0.60
 
 
 def main(options: RegressionOptions) -> int:
-    """Raises UsageError, SpecErrors, OSError as `cli.main` reports them."""
+    """Run the command. Raises UsageError, SpecErrors, OSError, which `cli.main` reports."""
     path = options.bands if options.bands is not None else bands.path_of(options.name)
     file = bands.load(path)
     proposal: Path | None = options.update_bands
@@ -77,7 +77,7 @@ def main(options: RegressionOptions) -> int:
     try:
         run = options.run if options.run is not None else _make(options)
         failed = _failed(run)
-        if failed and not (run / METRICS).exists():  # no cell has a result: these are the reasons
+        if failed and not (run / METRICS).exists():  # no cell has a result, for these reasons
             outcome = Outcome(options.name, facts=_places(run, path), failed=failed)
         else:
             found = bands.judge(file.bands, _metrics(run))
@@ -90,7 +90,7 @@ def main(options: RegressionOptions) -> int:
     _tell(outcome, options)
     if proposal is not None and not outcome.problem:
         if why := undecided(run, failed):
-            valid = "a run whose cells all ended and can be trusted"
+            valid = "a run whose cells all ended with a valid verdict"
             print(f"*** --update-bands: found {why}; valid: {valid}", file=sys.stderr)
         else:
             _propose(proposal, path, file.bands, outcome, options.tolerance)
@@ -103,8 +103,8 @@ def main(options: RegressionOptions) -> int:
 
 
 def undecided(run: Path, failed: Iterable[str]) -> str:
-    """Return why a run cannot give bands: cells that failed, or whose verdict is invalid, whatever
-    the bands say of them. Empty: it can. Raises RunError."""
+    """Return why a run cannot give bands: cells that failed or have an invalid verdict, whatever
+    the bands say about them. Empty: it can. Raises RunError."""
     found = [f"{cell} failed" for cell in sorted(failed)]
     for cell, measured in sorted(_metrics(run)["cells"].items()):
         if measured.get("values", {}).get("verdict_invalid", {}).get("value") == 1:
@@ -148,7 +148,7 @@ def _taken(cell: Path) -> str:
 
 # -- the run ----------------------------------------------------------------------------------
 def _make(options: RegressionOptions) -> Path:
-    """Runs the experiment. Raises RunError, NetworkError, SpecErrors or UsageError."""
+    """Run the experiment. Raises RunError, NetworkError, SpecErrors or UsageError."""
     asked = options.clock
     if asked == "auto":
         try:
@@ -178,7 +178,7 @@ def _make(options: RegressionOptions) -> Path:
 
 
 def _metrics(run: Path) -> Mapping[str, Any]:
-    """Raises RunError where the run has none."""
+    """Return the run's metrics. Raises RunError if it has none."""
     path = run / METRICS
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -193,7 +193,7 @@ def _metrics(run: Path) -> Mapping[str, Any]:
 
 
 def _failed(run: Path) -> dict[str, str]:
-    """Cells of a run that have no result, by its manifest, and why."""
+    """Return the cells of a run that have no result, by its manifest, and why."""
     try:
         manifest = json.loads((run / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -210,7 +210,7 @@ def _facts(run: Path, path: Path) -> dict[str, str]:
 
 
 def _places(run: Path, path: Path) -> dict[str, str]:
-    """Return what is where: bands, the run, and what failed cells left."""
+    """Return where things are: bands, the run, and what failed cells left."""
     found = {"bands": _shown(path), "run": _shown(run)}
     logs = (run / FAILED).resolve()
     if not logs.is_dir():

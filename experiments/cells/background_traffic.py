@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic of others: long TCP flows by iperf3 over the links that the path crosses.
+"""Competing traffic: long TCP flows of iperf3 over the links that the path crosses.
 
 They have their own path without a guarantee, on the second lane: NICs and access links of
 their own at the publisher's and the subscribers' sites, the same links beyond the edge switches.
@@ -23,7 +23,7 @@ from topologies.model.network import Network
 
 PATH: Final = "background"
 PORT: Final = 5201
-LEAD_S: Final = 3  # before the replay: slow start is over, and not counted
+LEAD_S: Final = 3  # before the replay, so that slow start is over and not counted
 START_S: Final = 30.0  # for servers to listen, and for addresses to be resolved
 END_S: Final = 120.0  # for clients to end after their time
 POLL_S: Final = 0.05
@@ -36,7 +36,7 @@ class BackgroundError(Exception):
 
 
 def shares(flows: int, hosts: Sequence[str]) -> dict[str, int]:
-    """Flows of each host that has some: dealt out in turn."""
+    """Return the flows of each host that has some, dealt out in turn."""
     counts = dict.fromkeys(hosts, 0)
     for number in range(flows):
         counts[hosts[number % len(hosts)]] += 1
@@ -63,8 +63,8 @@ def make_path(
     hosts: Iterable[str],
     channels: Channels | None = None,
 ) -> None:
-    """Make the path on which others send: best effort (rate 0), on the second lane, to the segments
-    of these hosts. BackgroundError."""
+    """Create the path for competing traffic: best effort (rate 0), on the second lane, to the
+    segments of these hosts. Raises BackgroundError."""
     root, leaves = endpoints_of(network, BACKGROUND_LANE)
     segments = {network.segment_of(host, BACKGROUND_LANE).name for host in hosts}
     try:
@@ -100,7 +100,7 @@ class Background:
         self._logs: Path | None = None
 
     def start(self, logs: Path, seconds: float) -> None:
-        """Makes their path and starts them; returns when slow start is over. BackgroundError,
+        """Create their path and start them; return when slow start is over. Raises BackgroundError,
         NetworkError."""
         self._logs = logs
         make_path(self._emulation, self._network, self._shares)
@@ -123,7 +123,7 @@ class Background:
         time.sleep(LEAD_S)
 
     def finish(self) -> None:
-        """Waits until all flows have ended and their reports are written. BackgroundError."""
+        """Wait until all flows have ended and their reports are written. Raises BackgroundError."""
         assert self._logs is not None
         for host, client in self._clients.items():
             try:
@@ -136,7 +136,7 @@ class Background:
         self.stop()
 
     def stop(self) -> None:
-        """Ends what still runs. Idempotent."""
+        """End what still runs. Idempotent."""
         for process in (*self._clients.values(), *self._servers.values()):
             if process.poll() is None:
                 process.terminate()
@@ -146,7 +146,7 @@ class Background:
         return self._network.host(host).path_nic(BACKGROUND_LANE).ip
 
     def _resolve(self, address: str) -> None:
-        """Addresses are resolved before anything is measured."""
+        """Resolve addresses before anything is measured."""
         publisher = self._network.publisher.name
         deadline = time.monotonic() + START_S
         ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures of links while a cell runs: what is asked for, and what is left in the cell's directory:
-`captures/<link>.pcapng`, and `captures.json`, which says what each of them misses."""
+"""Capture links while a cell runs. The cell's directory gets `captures/<link>.pcapng`, and
+`captures.json`, which says what each capture misses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from topologies.watch.capture import (
     tap_of,
 )
 
-if TYPE_CHECKING:  # it brings Mininet, which a plan does without
+if TYPE_CHECKING:  # it imports Mininet, which a plan does not need
     from topologies.emulate.emulation import Emulation
 
 
@@ -37,8 +37,8 @@ class CapturesJson(TypedDict):
 
 @dataclass(frozen=True)
 class Captures:
-    """`snap_bytes`: of each frame (0: all). `samples`: what sysstat records beside the publisher's
-    sar (sysstat.py). They are not part of what determines a cell."""
+    """`snap_bytes`: of each frame (0: all). `samples`: what sysstat records besides the publisher's
+    sar (sysstat.py). They do not determine a cell."""
 
     links: tuple[str, ...] = ()
     limit_bytes: int = DEFAULT_LIMIT_BYTES
@@ -64,8 +64,8 @@ NO_CAPTURES = Captures()
 
 
 def problems(captures: Captures, networks: Iterable[Network]) -> list[str]:
-    """Return what is wrong with what is asked for. A link must be in the network of one cell at
-    least: the number of receivers may be a factor."""
+    """Return what is wrong with the request. A link must be in the network of at least one cell,
+    since the number of receivers may be a factor."""
     if not captures.links:
         return []
     found = []
@@ -98,7 +98,7 @@ class Capturing:
         self._absent: list[dict[str, str]] = []
 
     def start(self) -> None:
-        """Returns when all capture. NetworkError."""
+        """Start, and return when all capture. Raises NetworkError."""
         for name in dict.fromkeys(self._asked.links):
             try:
                 tap_of(self._emulation.network, name)
@@ -117,7 +117,7 @@ class Capturing:
         await_listening(self._running)
 
     def stop(self) -> None:
-        """Ends them and writes captures.json; nothing if nothing was asked for. Idempotent."""
+        """End them and write captures.json; do nothing if nothing was requested. Idempotent."""
         running, self._running = self._running, []
         if not running and not self._absent:
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cell whose file a carousel sends (protocol fcast): receivers tune in, download, drop out.
 
-It has a replay's network, rates, losses and watching; fcast-send and fcast-recv replace ldmd."""
+It has a replay's network, rates, losses and monitoring; fcast-send and fcast-recv replace ldmd."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from experiments.design import carousel
 from experiments.design.shaping import Setting
 from protocols.adapter import Setup
 
-JOIN_S: Final = 1.0  # until those who tune in before the first symbol are heard of
-TURN_POLL_S: Final = 0.02  # what the sender sends on after the last receiver has left
-SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
+JOIN_S: Final = 1.0  # until receivers that tune in before the first symbol have reported
+TURN_POLL_S: Final = 0.02  # how long the sender continues after the last receiver has left
+SETTLE_S: Final = 1.0  # beyond the longest round trip: frames in transit
 
 
 class CarouselRun(FilesRun):
@@ -34,7 +34,7 @@ class CarouselRun(FilesRun):
 
     @property
     def needs_disk(self) -> bool:
-        """Return whether the receivers' disk is slowed down; memory never is."""
+        """Return whether the receivers' disk is slowed down (memory never is)."""
         return self.cell.carousel.disk_iops > 0
 
     @property
@@ -62,7 +62,7 @@ class CarouselRun(FilesRun):
         self.throttle = self._slow_down()
 
     def _slow_down(self) -> Throttle | None:
-        """Limit the writes that the receivers' disk takes; None: it takes what it can."""
+        """Limit the writes of the receivers' disk; None: no limit."""
         asked = self.cell.carousel.disk_iops
         if not asked:
             return None
@@ -101,7 +101,7 @@ class CarouselRun(FilesRun):
         time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
 
     def _turn(self, begin: float, waiting: list[str]) -> None:
-        """Let those tune in who come later, until all have the file or the time is over."""
+        """Let later receivers tune in, until all have the file or the time is over."""
         most_s = self.cell.duration_s + self.cell.drain_timeout_s
         told = 0.0
         while (now_s := time.time() - begin) <= most_s:
@@ -144,7 +144,7 @@ class CarouselRun(FilesRun):
         return carousel.receive_argv(self.cell.carousel, self.setup, receiver, directory)
 
     def log_name(self, host: str) -> str:
-        """Return what the log of a host's program is called, without `.log`."""
+        """Return the name of a host's program's log, without `.log`."""
         kind = self.cell.protocol
         return f"{kind}-send" if host == self.publisher else f"{host}.{kind}-recv"
 
@@ -163,7 +163,7 @@ class CarouselRun(FilesRun):
             self.daemons[host] = self.emulation.popen(host, argv, stdout=text, stderr=text)
 
     def check_daemons(self) -> None:
-        """Check that the network and the sender go on, and that no receiver failed."""
+        """Check that the network and the sender still run, and that no receiver failed."""
         if problems := self.emulation.health():
             raise CellError("; ".join(problems))
         for host, process in self.daemons.items():
@@ -174,7 +174,7 @@ class CarouselRun(FilesRun):
             raise CellError(f"{name} ended with {code}:\n{tail(self.logs / f'{name}.log')}")
 
     def end_daemons(self) -> None:
-        """End the sender first: it says goodbye to those who still listen."""
+        """End the sender first: it tells receivers that still listen."""
         running: dict[str, subprocess.Popen[bytes]] = dict(self.daemons)
         if (sender := running.pop(self.publisher, None)) is not None:
             self.end(sender, signal.SIGTERM)
@@ -186,7 +186,7 @@ class CarouselRun(FilesRun):
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:
-        """Digest, size and name of the file, recomputed from the bytes at every host."""
+        """Write digest, size and name of the file, recomputed from the bytes at every host."""
         for host in (self.publisher, *self.subscribers):
             file = self._file(host)
             line = ""

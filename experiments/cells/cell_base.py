@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every kind of cell does on a running network: LDM servers, queues, samples, round trips, and
-what is written down of it."""
+"""What every kind of cell does on a running network: run LDM servers, set queues, take samples,
+measure round trips, and write the results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
 EVENTS: Final = "events"  # in a cell: a folder for each daemon
-LISTS_S: Final = 30.0  # for lists of products that are made as they come
+LISTS_S: Final = 30.0  # for lists of products that are written as products arrive
 END_S: Final = 15.0  # for a program to end after SIGTERM
 PINGS: Final = 6
 POLL_S: Final = 0.2
@@ -50,7 +50,7 @@ Step = tuple[str, Callable[[], None]]
 
 
 class CommonJson(TypedDict):
-    """What cell.json says of every kind of cell."""
+    """What cell.json says about every kind of cell."""
 
     cell: str
     experiment: str
@@ -79,7 +79,7 @@ class CommonJson(TypedDict):
 
 
 class CellError(Exception):
-    """The cell cannot go on; the text says why."""
+    """The cell cannot continue; the text says why."""
 
 
 def emit(event: Event) -> None:
@@ -89,7 +89,7 @@ def emit(event: Event) -> None:
 
 
 def phase(text: str) -> None:
-    """Begin a phase: afresh in virtual time. Tell the runner."""
+    """Begin a phase, and tell the runner."""
     begin_afresh()
     emit({"event": "phase", "text": text})
 
@@ -111,7 +111,7 @@ def progress(
 
 
 class CellBase:
-    """A cell on a running network. What it learns it leaves in the cell's directory `out`."""
+    """A cell on a running network. It leaves its results in the cell's directory `out`."""
 
     def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
         self.job, self.cell, self.network, self.emulation, self.out = (
@@ -158,7 +158,8 @@ class CellBase:
         raise NotImplementedError
 
     def finish(self) -> tuple[str, bool]:
-        """cell.json and verdict.json; (verdict, all products identical)."""
+        """Write cell.json and verdict.json; return (verdict, whether all products are
+        identical)."""
         raise NotImplementedError
 
     # -- the network itself -------------------------------------------------------------------
@@ -167,21 +168,21 @@ class CellBase:
         self.fidelity.probe_links("before")
 
     def expect_of_queues(self) -> None:
-        """Leave what the controllers set for a guarantee by queues to them."""
+        """Leave settings of queues that guarantee rates to the controllers."""
         if self.cell.guarantee == "queues":
             self.fidelity.asked.free |= self.emulation.outlet_places()
-        if self.cell.conditions.aqm == "fq-codel":  # it shows a class for each flow that waits
+        if self.cell.conditions.aqm == "fq-codel":  # it shows a class for each waiting flow
             self.fidelity.asked.free |= self.emulation.flow_classes()
 
     def look_again(self, lanes: Mapping[str, int]) -> None:
-        """After the replay: settings, links' delays, and round trips of `lanes`."""
+        """Read settings, links' delays, and round trips of `lanes` after the replay."""
         self.fidelity.read_again()
         self.fidelity.probe_links("after")
         self.rtt_after_ms = self.measure_round_trips(lanes)
 
     def measure_round_trips(self, lanes: Mapping[str, int]) -> dict[str, float]:
-        """Smallest of a few pings over the path, from each subscriber on its lane. Shows that the
-        path carries, and is evidence that its delays are the asked ones."""
+        """Return the minimum of a few pings over the path, from each subscriber on its lane. It
+        shows that the path works, and is evidence that its delays are as asked."""
         publisher = self.network.publisher
         pings = ["ping", "-n", "-q", "-c", str(PINGS), "-i", "0.2", "-W", "2"]
         running = {
@@ -213,7 +214,8 @@ class CellBase:
     # -- shaping ------------------------------------------------------------------------------
     def shape_feed(self, feed: Feed) -> list[list[str]]:
         """Set the publisher's two queues of a feed, on the NIC of its lane; return the commands.
-        What the kernel then has goes to `settings`. ldmd's are looked at when it has started."""
+        What the kernel then has goes to `settings`. ldmd's queues are checked once it has
+        started."""
         nic = self.emulation.nic1_of(self.publisher, feed.lane)
         self.fidelity.asked.things |= shaping.htb_things(f"{self.publisher}/{nic}")
         if self.cell.ldmd_shapes:
@@ -249,7 +251,7 @@ class CellBase:
         )
 
     def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
-        """Add what `read` finds of the publisher's settings to `settings`; ask it again after the
+        """Add what `read` finds of the publisher's settings to `settings`; call it again after the
         replay."""
         where = f"{self.publisher} {label}".strip()
 
@@ -268,7 +270,7 @@ class CellBase:
             raise CellError(f"{name}: {' '.join(argv)}: {done.stderr.strip()}")
 
     def start_daemon(self, name: str, host: str, conf: str, port: int = configs.LDM_PORT) -> None:
-        """ldmd at `host`. `name`: of its queue, log and configuration file."""
+        """Start ldmd at `host`. `name`: of its queue, log and configuration file."""
         path = self.work / f"{name}.ldmd.conf"
         write_text(path, conf)
         shutil.copy(path, self.logs / path.name)
@@ -278,7 +280,7 @@ class CellBase:
         if events is not None:
             events.mkdir(parents=True, exist_ok=True)
         argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path, events)
-        # What goes past the log (a missing library, a sanitizer) must not be lost.
+        # Keep output outside the log, such as a missing library's or a sanitizer's.
         with log.with_suffix(".stderr").open("ab") as errors:
             self.daemons[name] = self.emulation.popen(
                 host, argv, stdout=errors, stderr=errors, env=self.clock_of(host)
@@ -302,7 +304,7 @@ class CellBase:
         return found
 
     def check_daemons(self) -> None:
-        """Nothing that must run has ended."""
+        """Check that nothing that must run has ended."""
         if problems := self.emulation.health():
             raise CellError("; ".join(problems))
         for name, process in self.followers.items():
@@ -317,7 +319,8 @@ class CellBase:
                 )
 
     def end_daemons(self) -> None:
-        """Subscribers first: none sees its publisher go. Their last lines are statistics."""
+        """End subscribers first, so that none loses its publisher. Their last lines are
+        statistics."""
         subscribers = [name for name in self.daemons if name != self.publisher]
         for name in subscribers:
             if self.daemons[name].poll() is None:
@@ -334,8 +337,8 @@ class CellBase:
 
     # -- samples ------------------------------------------------------------------------------
     def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
-        """sysstat's programs, ps and the shapers at the publisher, and what the emulation does,
-        until `stack` ends. `shapers`: log's name -> interface and class ("": the root qdisc)."""
+        """Sample sysstat's programs, ps and the shapers at the publisher, and the emulation itself,
+        until `stack` ends. `shapers`: by log's name, interface and class ("": the root qdisc)."""
         most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
         sysstat = Sysstat(self.emulation, self.logs, self.job.samples, self._daemon_pids, self.end)
         stack.callback(sysstat.stop)
@@ -373,7 +376,8 @@ class CellBase:
         return "" if found is None else samplers.shaper_line(ShaperSample(time.time(), *found))
 
     def save_state(self) -> None:
-        """state/: flows, groups, meters, queueing disciplines and settings before the replay."""
+        """Write state/: flows, groups, meters, queueing disciplines and settings before the
+        replay."""
         folder = self.out / "state"
         folder.mkdir()
         for name, text in self.emulation.dumps().items():
@@ -391,8 +395,8 @@ class CellBase:
 
     # -- results ------------------------------------------------------------------------------
     def list_queues(self, lists: Sequence[tuple[str, str, str | None]]) -> None:
-        """Digest, size and name of every product, recomputed from the bytes. `lists`: name of the
-        list, of the queue, and the feed (None: all)."""
+        """List digest, size and name of every product, recomputed from the bytes. `lists`: names of
+        the list and the queue, and the feed (None: all)."""
         running: dict[str, subprocess.Popen[bytes]] = {}
         for name, queue, feed in lists:
             argv = ldm.pqcat_list_argv(self.job.build, self.queue(queue), feed)
@@ -417,12 +421,13 @@ class CellBase:
             raise CellError(f"pqcat of {name} ended with {process.returncode}: {errors}")
 
     def follow_queue(self, name: str) -> None:
-        """Lists the products of a queue as they come: one that does not hold the whole replay."""
+        """List the products of a queue as they arrive, for a queue that does not hold the whole
+        replay."""
         argv = ldm.pqcat_follow_argv(self.job.build, self.queue(name))
         self.followers[name] = self._list_to_file(name, argv)
 
     def end_followers(self, products: int) -> None:
-        """Gives the lists time to become complete: `products` lines each."""
+        """Wait until the lists are complete: `products` lines each."""
         counters = {n: LineCounter(self.product_list(n), ("",)) for n in self.followers}
         deadline = time.monotonic() + LISTS_S
         while any(c.poll() < products for c in counters.values()) and time.monotonic() < deadline:
@@ -447,7 +452,7 @@ class CellBase:
                 errors.unlink()
 
     def common_json(self) -> CommonJson:
-        """Return what cell.json says of every kind of cell, but for the times of its steps."""
+        """Return what cell.json says about every kind of cell, except the times of its steps."""
         cell, network = self.cell, self.network
         return {
             "cell": cell.cell,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a running cell reads in the programs' logs."""
+"""Read the programs' logs while a cell runs."""
 
 from __future__ import annotations
 

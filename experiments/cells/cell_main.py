@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell, in its own process: brings the network up, runs it, takes the network down.
+"""Run one cell in its own process: bring the network up, run the cell, take the network down.
 
 `python -m experiments cell JOB.json OUT_DIR` enters the run's network namespace and writes the
 cell's directory. Progress goes to stdout, one JSON object per line: {"event": "phase", "text"},
@@ -39,9 +39,9 @@ from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
 
-# What runs a cell whose path is its protocol's own kind.
+# The class of a cell whose path is its protocol's own kind.
 OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
-# What runs any other cell with one feed, by how its protocol learns of products.
+# The class of any other cell with one feed, by how its protocol learns of products.
 RUNS: Final[Mapping[Feed, type[CellRun]]] = {
     "ldm": CellRun,
     "carousel": CarouselRun,
@@ -87,16 +87,16 @@ def run_cell(job: Job, out: Path) -> Event:
             capturing.stop()
             run.save_description(entered.state_dir)
         verdict, identical = run.finish()
-        # Nothing is missing at a cell that judges what is.
+        # A cell that judges missing products reports none.
         lacking = identical and not run.drained
         return {"event": "done", "verdict": verdict, "identical": identical, "lacking": lacking}
 
 
 def main(job_path: Path, out: Path, errors: IO[str]) -> int:
-    """0 if the cell ran (whatever its verdict), 1 if it could not."""
+    """Return 0 if the cell ran (whatever its verdict), 1 if it could not."""
 
     def end(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)  # closes the lab on the way out
+        raise SystemExit(128 + number)  # takes the network down on the way out
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
@@ -115,7 +115,7 @@ def main(job_path: Path, out: Path, errors: IO[str]) -> int:
 
         known = os_error_text(error) if isinstance(error, OSError) else str(error)
         emit({"event": "error", "text": f"{type(error).__name__}: {known}"})
-        with contextlib.suppress(OSError):  # the disk may be what is full
+        with contextlib.suppress(OSError):  # the cause may be a full disk
             traceback.print_exc(file=errors)
         return 1
     emit(done)

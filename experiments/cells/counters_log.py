@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples the counters pages of a cell's ldmd processes into `logs/counters.jsonl`.
+"""Sample the counters pages of a cell's ldmd processes into `logs/counters.jsonl`.
 
 A line is a JSON object. A series is announced once, by `series` (its number), `name`, `kind`,
 `decimals`, `labels` and `help`. A sample has `time_us` (since 1970, by the cell's clock) and
@@ -32,7 +32,7 @@ def series_of(page: Page, host: str) -> Iterator[tuple[Key, Column, int]]:
 
 
 class CountersLog:
-    """What the log has had so far. `queues`: the folder of the product queues, HOST.pq each."""
+    """The log's state so far. `queues`: the folder of the product queues, HOST.pq each."""
 
     def __init__(self, queues: Path) -> None:
         self._queues = queues

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the counters pages of ldmd's processes (`common/c/stats_page.h`): bytes -> `Page`.
+"""Parse the counters pages of ldmd's processes (`common/c/stats_page.h`) into `Page`.
 
 A page describes itself. It is checked like any input; a `PageError` is one line.
 """
@@ -52,7 +52,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that are in use. `torn`: how many were left out because they were being written."""
+    """The rows in use. `torn`: how many were left out because they were being written."""
 
     name: str
     columns: tuple[Column, ...]
@@ -111,7 +111,7 @@ def _table(data: bytes, before: bytes, at: int, of_page: dict[str, str]) -> Tabl
 
 
 def parse(data: bytes, before: bytes | None = None) -> Page:
-    """Return what the bytes of a page say. PageError.
+    """Parse the bytes of a page. Raises PageError.
 
     `before`: what was read just before. A row that is the same in both is whole: the kernel may
     copy the octets of one reading in any order, its two marks notwithstanding."""
@@ -140,7 +140,8 @@ def parse(data: bytes, before: bytes | None = None) -> Page:
 
 
 def load(path: Path) -> Page:
-    """Return the page of a file, read again while a row is being written. PageError, OSError."""
+    """Return the page of a file; read it again while a row is being written. Raises PageError,
+    OSError."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb", buffering=0) as file:
         data = os.pread(file.fileno(), MOST_BYTES + 1, 0)

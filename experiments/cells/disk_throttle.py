@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slow disk: how many writes a second some programs may make, by a control group of the kernel.
+"""Simulate a slow disk: a control group of the kernel limits the writes a second of some programs.
 
-cgroup v1 (`blkio`) or v2 (`io`). Each direct write counts as one, whatever its size and place:
-the limit models a disk whose seeks take the time.
+cgroup v1 (`blkio`) or v2 (`io`). Each direct write counts as one, whatever its size and place, so
+the limit models a disk whose time goes into seeks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _V1, _V2 = "blkio.throttle.write_iops_device", "io.max"
 
 
 class DiskError(Exception):
-    """No disk can be slowed down here; the text says why and what would be valid."""
+    """The disk cannot be slowed down here; the text says why and what would be valid."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Throttle:
     device: str  # major:minor
 
     def limit(self, writes_per_s: int) -> None:
-        """Make the group with its limit. Raises DiskError."""
+        """Create the group with its limit. Raises DiskError."""
         value = f"{writes_per_s}" if self.file == _V1 else f"wiops={writes_per_s}"
         try:
             if self.file == _V2:
@@ -65,7 +65,7 @@ class Throttle:
 def find(
     where: Path, name: str, mounts: str | None = None, devices: Path = BLOCK_DEVICES
 ) -> Throttle:
-    """Return the throttle `name` for the disk of `where`; nothing is made yet.
+    """Return the throttle `name` for the disk of `where`; create nothing yet.
 
     `mounts`: as /proc/mounts has them, which is read if it is None. Raises DiskError."""
     device = disk_of(where, devices)

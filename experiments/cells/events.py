@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell's process tells the runner: one JSON object per line of its standard output."""
+"""The events that a cell's process reports to the runner: one JSON object per line of its standard
+output."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ class Event(TypedDict, total=False):
     elapsed_s: float  # of the replay
     products: int  # of the trace
     inserted: int
-    delivered: int  # at the receiver that has fewest
+    delivered: int  # at the receiver with the fewest
     subscriptions: int  # where subscribers join and leave
     draining: bool  # all is inserted
     # done
     verdict: str
     identical: bool
-    lacking: bool  # a protocol that may miss products did
+    lacking: bool  # a protocol that may miss products has missed some
 
 
 class Phase(TypedDict):
@@ -32,6 +33,6 @@ class Phase(TypedDict):
 
 
 class GuestPhase(Phase):
-    """The same of a guest, which has its own clock."""
+    """The same for a guest, which has its own clock."""
 
     virtual_s: float

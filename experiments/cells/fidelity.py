@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured of the emulation itself, before, during and after a cell's replay: evidence for
-the verdict, in files of the cell's directory (docs/reference/contracts.md)."""
+"""Measure the emulation itself before, during and after a cell's replay: evidence for the verdict,
+in files of the cell's directory (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 
 HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
-# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer of
-# a cell of 10 s would be its worst hundredth.
+# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer
+# would be the worst hundredth of a cell of 10 s.
 LAG_INTERVAL_US: Final = 100_000
 HOSTLAG_END_S: Final = 15.0
 
@@ -43,19 +43,19 @@ class Fidelity:
         self.asked = Asked()  # of the inventory and of packets on their way
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
-        """Return what `reader` finds of the experiment's settings; ask it again after the
+        """Return what `reader` finds of the experiment's settings; call it again after the
         replay."""
         self._readers.append(reader)
         return list(reader())
 
     def probe_links(self, when: str) -> None:
-        """link-probes.json: the delays of all impaired links `when` ("before" or "after" the
+        """Write link-probes.json: the delays of all impaired links `when` ("before" or "after" the
         replay), while nothing else is sent."""
         self._probes[when] = [p.to_dict() for p in self._emulation.probe_links()]
         write_json(self._out / "link-probes.json", self._probes)
 
     def read_again(self) -> None:
-        """links-end.json, shaping-end.json: the settings after the replay."""
+        """Write links-end.json and shaping-end.json: the settings after the replay."""
         links = [dataclasses.asdict(r) for r in self._emulation.read_links()]
         write_json(self._out / "links-end.json", links)
         settings = [s.to_dict() for reader in self._readers for s in reader()]
@@ -63,10 +63,10 @@ class Fidelity:
 
     # -- during the replay --------------------------------------------------------------------
     def watch(self, stack: ExitStack, *, long_run: bool, at_s: Sequence[float] = ()) -> None:
-        """Queues and sockets (queues.json), the scheduling lag in each host and its clocks
-        (host-lag.json), processors and processes (load.json; not in virtual time, where none
-        computes for any time), settings (inventory.json; looked at `at_s` after now too) and
-        packets on their way (flights.json) until `stack` ends."""
+        """Watch until `stack` ends: queues and sockets (queues.json), the scheduling lag in each
+        host and its clocks (host-lag.json), processors and processes (load.json; not in virtual
+        time, where computing takes no time), settings (inventory.json; also read `at_s` from now)
+        and packets in transit (flights.json)."""
         lags = self._start_lags()
         stack.callback(self._end_lags, lags)
         if self._emulation.facts.clock == "native":
@@ -75,7 +75,7 @@ class Fidelity:
             stack.callback(self._write_load, start, places)
         self._watch_queues(stack, long_run=long_run)
         surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
-        # Beginning to watch made timers late: of few timers, one would be the worst 1 %.
+        # Starting to watch makes timers late, and of few timers one would be the worst 1 %.
         for process in lags.values():
             process.send_signal(signal.SIGUSR1)
 

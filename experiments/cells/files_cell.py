@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What cells have in common whose products are files that other programs than ldmd carry: a
-replay's network, rates, losses and watching."""
+"""The base of cells whose products are files that programs other than ldmd carry: a replay's
+network, rates, losses and monitoring."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FilesRun(CellRun):
         super().end_all()
 
     def _expect(self) -> None:
-        """Say what the network must show while files are on their way; programs come and go."""
+        """Note what the network must show while files are in transit; programs come and go."""
         self.expect_of_queues()
         asked, cell = self.fidelity.asked, self.cell
         multicast = registry.get(cell.protocol).multicast

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the runner hands over to a cell's process: a file, JOB.json."""
+"""The runner's job for a cell's process: a file, JOB.json."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MONITORED: Final = ("counters", "minutes")  # samples of a cell with a monitor
 
 @dataclass(frozen=True)
 class Job:
-    """What the parent hands over in addition to the cell itself."""
+    """What the parent passes in addition to the cell itself."""
 
     cell: CellSpec
     run_id: str
@@ -36,7 +36,7 @@ class Job:
 
     @property
     def samples(self) -> frozenset[str]:
-        """Return what the cell records beside the publisher's sar (sysstat.py)."""
+        """Return what the cell records besides the publisher's sar (sysstat.py)."""
         watched = MONITORED if self.cell.conditions.monitor == "on" else ()
         return frozenset((*self.captures.samples, *watched))
 

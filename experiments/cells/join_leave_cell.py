@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One cell whose subscribers join and leave: several feeds, each with its own path, which the
-publisher's ldmd makes, extends and prunes as subscriptions come and go. All that the cell itself
-does to a path is to start and to end ldmd at a subscriber."""
+publisher's ldmd makes, extends and prunes as subscriptions come and go. The cell itself only starts
+and ends ldmd at subscribers."""
 
 from __future__ import annotations
 
@@ -102,14 +102,15 @@ class JoinLeaveRun(CellBase):
             ("subscribing those who stay", self.subscribe_stayers),
             ("measuring round trips", self.measure),
             (REPLAYING, self.replay),
-            # The script decides who has a branch: paths-end.json says which, no ping.
+            # The script decides who has a branch, so paths-end.json shows it and no ping can.
             ("looking at the network again", lambda: self.look_again({})),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
         )
 
     def queue(self, name: str) -> Path:
-        """In its own directory: beside it ldmd keeps what it remembers of its sessions."""
+        """Return its queue's file, in its own directory: beside it ldmd keeps what it remembers
+        about its sessions."""
         return self.queues / name / "products.pq"
 
     # -- set-up -------------------------------------------------------------------------------
@@ -154,7 +155,8 @@ class JoinLeaveRun(CellBase):
         return commands
 
     def _shapers(self) -> dict[str, tuple[str, str]]:
-        """Log's name -> interface and class, of each feed's multicast and of a shared NIC."""
+        """Return by log's name the interface and class, of each feed's multicast and of a shared
+        NIC."""
         if self.plan.lanes == "nics":
             return {
                 f"shaper.{feed.name}.log": (
@@ -204,7 +206,7 @@ class JoinLeaveRun(CellBase):
         self.save_paths("paths-start.json")
 
     def measure(self) -> None:
-        """Over the branches of those who stay: those of the others come and go."""
+        """Measure over the branches of those who stay; the others' come and go."""
         lanes = {f.name: f.lane for f in self.plan.feeds}
         self.rtt_measured_ms = self.measure_round_trips(
             {e.subscriber: lanes[e.feed] for e in self.plan.script if e.at_s == 0}
@@ -224,7 +226,7 @@ class JoinLeaveRun(CellBase):
 
     # -- the script ---------------------------------------------------------------------------
     def _do(self, event: Event) -> None:
-        """A join, a leave or a kill, and its line in events.json."""
+        """Do a join, a leave or a kill, and write its line in events.json."""
         subscription = self.subscriptions[event.subscriber, event.feed]
         name = subscription.name
         self.events.append({**dataclasses.asdict(event), "time_s": time.time()})
@@ -247,14 +249,14 @@ class JoinLeaveRun(CellBase):
         self.ending.append(process)
 
     def _await_ended(self) -> None:
-        """A subscription's queue and ports must be free again."""
+        """Wait until a subscription's queue and ports are free again."""
         for process in self.ending:
             self.end(process, signal.SIGTERM)
         self.ending.clear()
 
     # -- replay -------------------------------------------------------------------------------
     def replay(self) -> None:
-        """Samples the sender, replays all traces, follows the script, waits for the products."""
+        """Sample the sender, replay all traces, follow the script, and wait for the products."""
         every = samplers.interval_s(self.plan.duration_s)
         self.save_state()
         self.expect_of_queues()
@@ -349,7 +351,7 @@ class JoinLeaveRun(CellBase):
         self._await_ended()
 
     def _last_product(self, subscription: Subscription) -> str:
-        """What the line of the feed's last product ends with, at a subscriber."""
+        """Return the end of the line of the feed's last product, at a subscriber."""
         return f" {subscription.feed.name}.{subscription.products - 1:06d}"
 
     def _check_inserts(self, inserts: list[subprocess.Popen[bytes]]) -> None:

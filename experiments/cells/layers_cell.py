@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cell whose file layered multicast sends (protocol m2c): a carousel's cell, whose path has a
-group for each channel that receivers join by IGMP."""
+group for each channel. Receivers join channels by IGMP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class LayersRun(CarouselRun):
         return layers.receive_argv(self.cell.layers, self.setup, receiver, directory)
 
     def _expect(self) -> None:
-        """Say what the network must show: channels come and go with those who join them."""
+        """Note what the network must show: channels come and go with their receivers."""
         super()._expect()
         self.fidelity.asked.free |= {"flow", "group"}
 

@@ -3,7 +3,7 @@
 control network to a monitor, whose pqact writes them to `monitor/minutes.txt` of the cell.
 
 The monitor runs at the control network's router, which every host reaches, so the network is the
-same with it and without. What it writes is for `downpour monitor import`.
+same with and without it. `downpour monitor import` reads its output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver that cannot keep up: its ldmd is stopped for a part of each second (SIGSTOP), so
-that what arrives waits in its UDP buffer, and what does not fit is lost there (DRFSM21 2.1)."""
+"""Simulate a receiver that cannot keep up: its ldmd stops for a part of each second (SIGSTOP), so
+that datagrams wait in its UDP buffer, and those that do not fit are lost there (DRFSM21 2.1)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLERANCE_MS: Final[dict[Clock, float]] = {"native": 10.0, "virtual": 0.1}
 
 
 def programs(ancestor: int) -> list[int]:
-    """Return `ancestor` and what descends from it."""
+    """Return `ancestor` and its descendants."""
     found = samplers.descendants(ancestor)
     if found is None:
         argv = ["ps", "-e", "-o", "pid,ppid"]
@@ -34,7 +34,7 @@ def programs(ancestor: int) -> list[int]:
 
 
 def send_all(pids: list[int], number: signal.Signals) -> list[int]:
-    """Send a signal to processes; return those that were there."""
+    """Send a signal to processes; return those that existed."""
     reached = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -64,7 +64,7 @@ class Stop:
             self._found_s = time.monotonic() - begin
 
     def stop(self) -> None:
-        """Let the programs run on."""
+        """Let the programs continue."""
         self._ending.set()
         self._thread.join()
 
@@ -97,7 +97,7 @@ class Pauses:
             due += PERIOD_S
 
     def stop(self) -> None:
-        """End the pauses; the programs run on."""
+        """End the pauses; the programs continue."""
         self._ending.set()
         self._thread.join()
 

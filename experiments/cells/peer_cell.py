@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cell whose products a protocol's own programs send as files (`protocols/`).
 
-It has a replay's network, rates, losses and watching. The cell's process writes each product as a
-file when the trace says so, and notes when a receiver has it, byte for byte the same.
+It has a replay's network, rates, losses and monitoring. The cell's process writes each product as a
+file when the trace says so, and notes when a receiver has an identical copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from topologies.model.network import Network
 AHEAD_BYTES: Final = 100_000_000  # of products that are written before they are due
 TICK_S: Final = 0.2
 BATCH_POLL_S: Final = 0.01  # has a batch ended?
-SETTLE_S: Final = 1.0  # beyond the longest round trip: frames on their way
+SETTLE_S: Final = 1.0  # beyond the longest round trip: frames in transit
 IDLE_S: Final = 30.0  # without an arrival, after the last product was sent: the rest is missing
 
 
@@ -130,7 +130,7 @@ class PeerRun(FilesRun):
         time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
 
     def _wait_s(self, begin: float, first_us: int) -> float:
-        """Return how long to wait for an arrival; products are written in what is left of it."""
+        """Return how long to wait for an arrival; the rest of the time is for writing products."""
         assert self._session is not None
         self._write_ahead()
         wait_s = BATCH_POLL_S if self._session.is_sending else TICK_S
@@ -155,7 +155,7 @@ class PeerRun(FilesRun):
                 return
 
     def _collect(self, wait_s: float) -> bool:
-        """Note what has arrived within the time, and remove it. True: something has."""
+        """Note what has arrived within the time, and remove it. Return whether something has."""
         assert self._session is not None
         setup = self._session.setup
         found = False
@@ -214,7 +214,7 @@ class PeerRun(FilesRun):
             self._session.stop()
 
     def check_daemons(self) -> None:
-        """Have `_tell` look after the programs."""
+        """Make `_tell` check the programs."""
 
     # -- results ------------------------------------------------------------------------------
     def list_products(self) -> None:

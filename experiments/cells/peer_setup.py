@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell tells a protocol's adapter."""
+"""Set up a protocol's adapter for a cell."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cell keeps its product queues: in memory when they fit, else on disk.
+"""Choose where a cell keeps its product queues: in memory when they fit, else on disk.
 
 A queue on disk is written back while the cell runs, and on a virtual machine the delays of the
 emulated links suffer: in runs of 60 s with m = 8 and p = 1 % the worst hundredth of a link's frames
@@ -27,10 +27,10 @@ def memory_free_bytes() -> int:
 
 
 def choose(needed_bytes: int, run_id: str, work: Path, *, keep: bool) -> tuple[Path, str]:
-    """(directory for the queues, where that is: "memory", or "disk" and why).
+    """Return (directory for the queues, "memory", or "disk" and why).
 
     `keep`: the queues must outlive the run, so they go to `work` on disk. The directory in memory
-    is one of the run's own, which `topologies.emulate.lifecycle.purge` removes with the rest of it.
+    belongs to the run: `topologies.emulate.lifecycle.purge` removes it with the rest.
     """
     if keep:
         return work, "disk (they are kept)"

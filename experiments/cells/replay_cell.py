@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell of the papers' experiments: one feed, all subscribers from the start to the end, by LDM7
-or by LDM6. Replays, waits, collects, judges."""
+"""A cell of the papers' experiments: one feed over LDM7 or LDM6, with all subscribers from the
+start to the end. It replays, waits, collects and judges."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ TCP_ECN: Final = "net.ipv4.tcp_ecn"
 
 
 class CellRun(CellBase):
-    """The cell on a running network. Every step leaves what it learnt in the cell's directory."""
+    """The cell on a running network. Every step leaves its results in the cell's directory."""
 
     def __init__(self, job: Job, network: Network, emulation: Emulation, out: Path) -> None:
         super().__init__(job, network, emulation, out)
@@ -102,7 +102,7 @@ class CellRun(CellBase):
                 ("measuring round trips", self.measure),
             )
         else:
-            # The loss injected for LDM6 would hit pings too.
+            # The loss injected for LDM6 would also hit pings.
             prepare = (
                 ("creating the path", self.make_path),
                 ("looking at the path", self.check_path),
@@ -162,7 +162,7 @@ class CellRun(CellBase):
         """Read settings, delays and round trips again, after the replay."""
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
-        # The loss injected for LDM6 hits pings too; and no path moves back to a mended link.
+        # The loss injected for LDM6 also hits pings, and no path moves back to a mended link.
         lossless = self.cell.is_multicast or self.cell.loss == 0
         hosts = self.multicast if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
@@ -219,7 +219,7 @@ class CellRun(CellBase):
         udp_only = cell.is_multicast
         if cell.bursts and self.loss_of[host] > 0:
             return self._inject_bursts(host, nic, udp_only)
-        # What arrives is counted without loss too: nothing else may take any of it.
+        # Arrivals are counted even without loss, to show that nothing else drops any.
         commands = [shaping.arrival_command(nic, udp_only)]
         self.run(host, commands[0])
         if cell.loss_period:
@@ -243,8 +243,8 @@ class CellRun(CellBase):
         return command
 
     def _drop_packets(self, host: str, nic: str, udp_only: bool) -> tuple[list[str], str | None]:
-        """Add the rule that drops packets; return its command and its BPF program. Where the
-        kernel has no bpf match it draws the packets at random (program None)."""
+        """Add the rule that drops packets; return its command and its BPF program. If the kernel
+        has no bpf match, it draws the packets at random (program None)."""
         cell, loss = self.cell, self.loss_of[host]
         program: str | None = None
         model = loss_model.in_force(cell.loss_model, registry.get(cell.protocol).distinct)
@@ -276,7 +276,7 @@ class CellRun(CellBase):
         )
 
     def _inject_bursts(self, host: str, nic: str, udp_only: bool) -> list[str]:
-        """The same, of losses in bursts; their rules are in `loss/<host>.rules`."""
+        """Do the same for losses in bursts; their rules are in `loss/<host>.rules`."""
         cell, loss = self.cell, self.loss_of[host]
         seed = loss_model.loss_seed(cell.seed, host)
         asked = burst_loss.rules(
@@ -301,8 +301,8 @@ class CellRun(CellBase):
         return [" ".join(command)]
 
     def _congestion_control(self) -> str:
-        """Sets the first asked algorithm that every host's namespace takes. What is in force, with
-        CTCP's window or why it is not CTCP."""
+        """Set the first requested algorithm that every host's namespace accepts. Return the
+        algorithm in force, with CTCP's window or the reason that it is not CTCP."""
         hosts = [self.publisher, *self.subscribers]
         show = ["sysctl", "-n", "net.ipv4.tcp_congestion_control"]
         note = ""
@@ -321,7 +321,7 @@ class CellRun(CellBase):
         return " and ".join(sorted({self.run(host, show).strip() for host in hosts})) + note
 
     def _ask_for_marks(self) -> None:
-        """Have TCP ask for explicit congestion notification (RFC 3168) at every host."""
+        """Make TCP request explicit congestion notification (RFC 3168) at every host."""
         for host in (self.publisher, *self.subscribers):
             self.run(host, ["sysctl", "-q", "-w", f"{TCP_ECN}=1"])
             self.fidelity.asked.things[f"{host} sysctl ipv4/tcp_ecn"] = "1"
@@ -412,7 +412,7 @@ class CellRun(CellBase):
 
     # -- replay -------------------------------------------------------------------------------
     def replay(self) -> None:
-        """Samples the sender, replays the trace, waits until all products are everywhere."""
+        """Sample the sender, replay the trace, and wait until all products are everywhere."""
         every = samplers.interval_s(self.cell.duration_s)
         self.save_state()
         self._expect()
@@ -432,7 +432,7 @@ class CellRun(CellBase):
                 raise CellError(str(error)) from None
 
     def _expect(self) -> None:
-        """Say what the network must show while the replay runs, besides its plan."""
+        """Note what the network must show while the replay runs, besides its plan."""
         cell, asked = self.cell, self.fidelity.asked
         self.expect_of_queues()
         ldm7 = cell.protocol == "ldm7"
@@ -443,11 +443,11 @@ class CellRun(CellBase):
             asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
             if self.monitor is not None and host in self.multicast:
                 asked.things[f"{host} programs"] += ", 1 x rtstats"
-        if cell.pauses_first:  # a look may find them standing still
+        if cell.pauses_first:  # a look may find them stopped
             asked.free.add(f"{self.subscribers[0]} scheduling")
 
     def _insert_with_pauses(self) -> None:
-        """Replay, while the first receiver's programs are stopped for a part of each second."""
+        """Replay, while the first receiver's programs stop for a part of each second."""
         if not self.cell.pauses_first:
             self._insert_and_wait()
             return

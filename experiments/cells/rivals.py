@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What competes with a cell's path besides long TCP flows: another session of layered multicast, or
+"""Competitors of a cell's path besides long TCP flows: another session of layered multicast, or
 many short TCP connections. They use the second lane, as `background_traffic` explains."""
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from protocols.adapter import Setup, Station
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
-FILE_BYTES: Final = 20_000_000  # of the other session, again and again
-START_S: Final = 20.0  # before the replay: the session has found its rate
+FILE_BYTES: Final = 20_000_000  # of the other session, repeated
+START_S: Final = 20.0  # before the replay, so that the session has found its rate
 LISTEN_S: Final = 30.0
 END_S: Final = 15.0
 SHORT_PORT: Final = 5300
@@ -59,11 +59,11 @@ class Rival:
         self._running: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Start it. BackgroundError, NetworkError."""
+        """Start it. Raises BackgroundError, NetworkError."""
         raise NotImplementedError
 
     def stop(self) -> None:
-        """End what still runs, the last started first. Idempotent."""
+        """End what still runs, in reverse order of starting. Idempotent."""
         for process in reversed(self._running):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ class Rival:
                 process.wait()
 
     def popen(self, host: str, argv: Sequence[str], log: str) -> subprocess.Popen[bytes]:
-        """Start a program; what it says goes to a log."""
+        """Start a program; its output goes to a log."""
         path = self.place.logs / log
         with path.open("ab") as text:
             process = self.place.emulation.popen(host, argv, stdout=text, stderr=text)
@@ -92,7 +92,7 @@ class Rival:
 
 
 class Session(Rival):
-    """Another session of layered multicast with one receiver, who stays."""
+    """Another session of layered multicast with one receiver, which stays."""
 
     def start(self) -> None:
         """Start sender and receiver, and let the receiver find its rate."""
@@ -129,7 +129,7 @@ class Session(Rival):
 
 
 class ShortFlows(Rival):
-    """TCP connections that bring a few bytes each, from the publisher to the first subscriber."""
+    """TCP connections that carry a few bytes each, from the publisher to the first subscriber."""
 
     def start(self) -> None:
         """Start the server, and the client that connects as planned."""
@@ -153,7 +153,7 @@ class ShortFlows(Rival):
 
 
 def rivals_of(place: Place) -> tuple[Rival, ...]:
-    """Return what competes besides long TCP flows."""
+    """Return the competitors besides long TCP flows."""
     rivals = place.cell.rivals
     return (
         *([Session(place)] if rivals.sessions else []),

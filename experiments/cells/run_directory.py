@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run directories: complete or absent. A run is written as `.<stamp>.partial` and renamed last;
-so is each of its cells. Nothing reads a partial one except `--resume`, which takes over its
-complete cells, and only when the process that makes it is gone: `.<stamp>.lock` is locked till
-then."""
+"""Run directories, which appear only when they are complete. A run is written as `.<stamp>.partial`
+and renamed last; so is each of its cells. Only `--resume` reads a partial one: it takes over
+complete cells once the process that made it is gone. `.<stamp>.lock` is locked until then."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ SET_ASIDE: Final = "set-aside"
 
 
 class RunDirectory:
-    """One run being made: `path` is the partial directory until `complete()`."""
+    """A run in progress: `path` is the partial directory until `complete()`."""
 
     def __init__(self, root: Path, experiment: str, now: datetime.datetime) -> None:
         self.parent = root / experiment
@@ -41,7 +40,7 @@ class RunDirectory:
 
     @property
     def final(self) -> Path:
-        """Return the run's directory once it is complete: the one that messages name."""
+        """Return the run's final directory, which messages name."""
         return self.parent / self.stamp
 
     def _exists(self, stamp: str) -> bool:
@@ -54,11 +53,12 @@ class RunDirectory:
 
     @property
     def work(self) -> Path:
-        """Queues and configuration files of the running cell; removed with it."""
+        """Return the directory of the running cell's queues and configuration files, removed with
+        it."""
         return self.path / "work"
 
     def partial_cell(self, cell: str) -> Path:
-        """Empty directory in which the cell's process writes."""
+        """Return the empty directory in which the cell's process writes."""
         path = self.cells / f".{cell}{PARTIAL}"
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir()
@@ -71,7 +71,7 @@ class RunDirectory:
         return target
 
     def keep_failed(self, cell: str) -> Path:
-        """Moves what a cell that failed left to failed/<cell>/attempt-<number>."""
+        """Move what a failed cell left to failed/<cell>/attempt-<number>."""
         folder = self.path / FAILED / cell
         folder.mkdir(parents=True, exist_ok=True)
         target = folder / f"attempt-{1 + sum(1 for _ in folder.iterdir())}"
@@ -79,7 +79,7 @@ class RunDirectory:
         return target
 
     def set_aside(self, cell: str) -> Path:
-        """Moves a complete cell out of the results, to set-aside/<cell>.<number>."""
+        """Move a complete cell out of the results, to set-aside/<cell>.<number>."""
         folder = self.path / SET_ASIDE
         folder.mkdir(exist_ok=True)
         number = 1
@@ -89,7 +89,7 @@ class RunDirectory:
         return target
 
     def take_back(self, cell: str) -> Path:
-        """Moves the cell that was set aside last among the results again."""
+        """Move the cell that was set aside last back among the results."""
         number = 1
         while (self.path / SET_ASIDE / f"{cell}.{number + 1}").exists():
             number += 1
@@ -113,14 +113,14 @@ class RunDirectory:
         self.path = target
         latest = self.parent / "latest"
         temporary = self.parent / f".latest.{os.getpid()}"
-        with contextlib.suppress(PermissionError):  # a guest may make no links on its host
+        with contextlib.suppress(PermissionError):  # a guest cannot make links on its host
             temporary.symlink_to(self.stamp)
             temporary.replace(latest)
         return target
 
     def abandon(self) -> bool:
-        """After an interruption: keeps complete cells for --resume and what failed ones left, else
-        removes everything. True if complete cells were kept."""
+        """Clean up after an interruption: keep complete cells for --resume and what failed ones
+        left, else remove everything. Return whether complete cells were kept."""
         self.remove_work()
         for path in self.cells.glob(f".*{PARTIAL}"):
             shutil.rmtree(path, ignore_errors=True)
@@ -152,7 +152,7 @@ def is_being_made(partial: Path) -> bool:
 
 
 def partial_runs(root: Path, experiment: str) -> list[Path]:
-    """Partial run directories whose making has ended, the newest first."""
+    """Return partial run directories whose process has ended, the newest first."""
     found = sorted((root / experiment).glob(f".*{PARTIAL}"), reverse=True)
     return [path for path in found if not is_being_made(path)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is sampled at the sender while products are on their way: its processes and its shaper."""
+"""Sample the sender while products are in transit: its processes and its shaper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_RUN_S: Final = 1800.0
 
 def interval_s(duration_s: float) -> int:
     """Return the seconds between samples: 1 in short runs, 60 in long ones, as in the papers.
-    NetworkError."""
+    Raises NetworkError."""
     return round(looking.every_s(60 if duration_s >= LONG_RUN_S else 1))
 
 
@@ -46,8 +46,8 @@ def family(lines: Iterable[str], ancestor: int) -> list[str]:
 
 
 def descendants(ancestor: int, proc: Path = Path("/proc")) -> list[int] | None:
-    """`ancestor` and what descends from it, in order of their numbers; None if this kernel does
-    not list the children of a task."""
+    """Return `ancestor` and its descendants, in order of their ids; None if this kernel does not
+    list a task's children."""
     if not (proc / f"{ancestor}/task/{ancestor}/children").exists():
         return None
     wanted, queue = {ancestor}, [ancestor]
@@ -61,9 +61,9 @@ def descendants(ancestor: int, proc: Path = Path("/proc")) -> list[int] | None:
 
 
 def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
-    """Time a process has been on a CPU, in ns; None if it ended or is a zombie.
+    """Return the time a process has been on a CPU, in ns; None if it ended or is a zombie.
 
-    /proc/PID/schedstat is about the first thread only, so this is the sum over PID's threads. A
+    /proc/PID/schedstat covers only the first thread, so this is the sum over PID's threads. A
     kernel without schedstat gives utime + stime of /proc/PID/stat, in clock ticks.
     """
     home = proc / str(pid)
@@ -71,7 +71,7 @@ def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
     seen = False
     try:
         fields = (home / "stat").read_text().rpartition(")")[2].split()
-        if fields[0] in "ZX":  # its threads, and what they used, are gone from /proc
+        if fields[0] in "ZX":  # its threads and their times are gone from /proc
             return None
         for thread in (home / "task").iterdir():
             try:
@@ -87,7 +87,8 @@ def run_time_ns(pid: int, proc: Path = Path("/proc")) -> int | None:
 
 
 def cpu_block(ps_lines: Iterable[str], proc: Path = Path("/proc")) -> str:
-    """`@ <epoch_s>` and `pid name ns` for each process of these lines of `ps` (PS_COLUMNS)."""
+    """Return `@ <epoch_s>` and `pid name ns` for each process of these lines of `ps`
+    (PS_COLUMNS)."""
     lines = [f"@ {time.time():.3f}"]
     for line in ps_lines:
         words = line.split(None, 7)
@@ -103,7 +104,8 @@ def process_blocks(ancestor: int) -> tuple[str, str]:
     The papers used ps; it cuts a process's share to 0.1 % of a core, which cpu.log does not.
     """
     now = time.time()
-    # Only these (-q): ps would read some files of every process of the machine, every second.
+    # Only these (-q): otherwise ps would read some files of every process of the machine, every
+    # second.
     processes = descendants(ancestor)
     which = ["-e"] if processes is None else ["-q", ",".join(map(str, processes))]
     argv = ["ps", *which, "-o", PS_COLUMNS, "--cols", "400"]
@@ -114,8 +116,8 @@ def process_blocks(ancestor: int) -> tuple[str, str]:
 
 
 def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:
-    """(sent bytes, backlog bytes) of one class in `tc -s class show`, or of the root qdisc in
-    `tc -s qdisc show` (classid None)."""
+    """Return (sent bytes, backlog bytes) of one class in `tc -s class show`, or of the root qdisc
+    in `tc -s qdisc show` (classid None)."""
     start = rf"class htb {re.escape(classid)} " if classid else r"qdisc tbf \S+ root "
     found = re.search(
         rf"^{start}.*?Sent (\d+) bytes.*?backlog (\d+)([KMG]?)b", text, re.MULTILINE | re.DOTALL
@@ -127,7 +129,7 @@ def parse_shaper(text: str, classid: str | None) -> tuple[int, int] | None:
 
 
 class Repeater:
-    """A thread that calls `action` every `interval_s` seconds. A call that fails is left out."""
+    """A thread that calls `action` every `interval_s` seconds. A failed call is left out."""
 
     def __init__(self, name: str, interval_s: float, action: Callable[[], None]) -> None:
         self._interval_s = interval_s
@@ -176,5 +178,5 @@ class Sampler(Repeater):
 
 
 def shaper_line(sample: ShaperSample) -> str:
-    """Return the line of shaper.log that says this sample."""
+    """Return this sample's line of shaper.log."""
     return f"{sample.time_s:.6f} {sample.sent_bytes} {sample.backlog_bytes}\n"

@@ -5,7 +5,7 @@
     short_flows.py fetch IP PORT PLAN.json  connects when the plan says so; a line for each:
                                             seconds since the start, bytes, seconds it took
 
-It uses the standard library alone, as it is started in a host by its path.
+It uses only the standard library, as it is started in a host by its path.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ async def _fetch(address: str, port: int, plan: list[tuple[float, int]]) -> None
 
 
 def main(words: list[str]) -> None:
-    """Run as the words say."""
+    """Run the command of these words."""
     what, address, port, *rest = words
     if what == "serve":
         asyncio.run(_serve(address, int(port)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every interface is set to and how packets fare, watched from before the first product to
-after the last: inventory.json and flights.json of the cell's directory."""
+"""Watch every interface's settings and how packets fare, from before the first product to after the
+last: inventory.json and flights.json of the cell's directory."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from topologies.watch.taps import Taps
 TAP_INTERVAL_S: Final = 0.2
 FEWEST_LOOKS, MOST_LOOKS = 2, 12  # at random moments
 S_PER_LOOK: Final = 30.0
-PAUSE_S: Final = 0.01  # between the programs of a look while products are on their way
-PATIENCE_MS: Final = 1000.0  # beyond what a packet may be on its way
+PAUSE_S: Final = 0.01  # between the programs of a look while products are in transit
+PATIENCE_MS: Final = 1000.0  # beyond a packet's longest time in transit
 
 
 def moments(seed: int, duration_s: float) -> list[float]:
@@ -42,7 +42,7 @@ def moments(seed: int, duration_s: float) -> list[float]:
 
 
 def _tapped(emulation: Emulation, host: str) -> str:
-    """The interface behind which nothing waits: of VLANs under one HTB, the NIC itself."""
+    """Return the interface after which nothing waits: with VLANs under one HTB, the NIC itself."""
     if shares_nics(emulation.network):
         return emulation.network.host(host).nic1.interface
     return emulation.nic1_of(host)
@@ -50,11 +50,11 @@ def _tapped(emulation: Emulation, host: str) -> str:
 
 @dataclass
 class Asked:
-    """What the experiment itself set: things of the inventory, and the places left to others."""
+    """The experiment's own settings: things of the inventory, and the places left to others."""
 
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)
-    rate_bps: float = 100e6  # what leaves the sender's NIC1 at most
+    rate_bps: float = 100e6  # the maximum that leaves the sender's NIC1
     groups: dict[str, Collection[str]] = field(default_factory=dict)  # address -> all its receivers
 
 
@@ -62,12 +62,12 @@ PART: Final = "flights.part"  # of flights.json, in a run of more than some minu
 
 
 class Surveillance:
-    """From its making to `close`."""
+    """Watches from its creation to `close`."""
 
     def __init__(
         self, emulation: Emulation, out: Path, asked: Asked, at_s: Sequence[float]
     ) -> None:
-        """`at_s`: when to look, counted from now. NetworkError."""
+        """Start to watch. `at_s`: when to look, counted from now. Raises NetworkError."""
         self._emulation, self._out, self._asked = emulation, out, asked
         self._looks: list[dict[str, object]] = []
         self._begin = time.time()

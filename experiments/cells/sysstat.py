@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sysstat records while products are on their way, as its own tools read it afterwards.
+"""Record with sysstat while products are in transit; its own tools read the records afterwards.
 
-sar at the publisher is always there, as text and as a binary file (`sar -f`, `sadf`). On request
-(`--sample`) there is sar at every host of the cell, and pidstat of the cell's programs. What ldmd's
-processes count themselves (`--sample counters`) is read by `counters_log`; `--sample minutes` is
-`minute_records`.
+sar always runs at the publisher, and writes text and a binary file (`sar -f`, `sadf`). On request
+(`--sample`), sar runs at every host of the cell, and pidstat for the cell's programs.
+`counters_log` reads the counters of ldmd's processes (`--sample counters`); `minute_records` does
+`--sample minutes`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from experiments.cells.samplers import Repeater, descendants
 
-if TYPE_CHECKING:  # it brings Mininet, which a plan does without
+if TYPE_CHECKING:  # it imports Mininet, which a plan does not need
     from topologies.emulate.emulation import Emulation
 
 Sample = Literal["hosts", "pidstat", "counters", "minutes", "events"]
 SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)
 ENVIRONMENT: Final = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
-# The programs of a cell by their commands' names; lines of other runs' are taken out at the end.
+# The programs of a cell by their commands' names; lines of other runs' programs are removed at the
+# end.
 PROGRAMS: Final = "ldmd|mldm|up6|up7|down6|down7|pqact|pqinsert|rtstats"
 End = Callable[[subprocess.Popen[bytes], signal.Signals], None]
 
@@ -71,7 +72,7 @@ class Sysstat:
         self._look: Repeater | None = None
 
     def start(self, publisher: str, hosts: Iterable[str], every: int, count: int) -> None:
-        """Start all that is asked for. NetworkError."""
+        """Start all that was requested. Raises NetworkError."""
         self._sar(publisher, "sar", every, count)
         if "hosts" in self._samples:
             for host in hosts:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several feeds under one HTB on the NIC that they share (DRFSM21 4): the tree, its commands and
-their reading back, and what a feed gets. Pure.
+"""Put several feeds under one HTB on the NIC that they share (DRFSM21 4): the tree, its commands,
+reading it back, and what a feed gets. Pure.
 
     1:       htb
     1:100      the NIC: rate = ceil = total
@@ -8,7 +8,7 @@ their reading back, and what a feed gets. Pure.
     1:12         feed of lane 1, everything else: rate r_uc, ceil
     1:21         feed of lane 2, multicast ...
 
-A class sends at its rate whatever the others do. With a ceil above it, it also borrows what the
+A class sends at its rate whatever the others do. With a higher ceil, it also borrows what the
 others leave of the total; `quantum` shares that out in proportion to the rates.
 """
 
@@ -61,13 +61,13 @@ def unicast_class(lane: int) -> str:
 
 
 def total_bps(feeds: Sequence[Feed]) -> int:
-    """Return the rate of the NIC: what is guaranteed to all feeds, no more."""
+    """Return the rate of the NIC: the sum of all feeds' guarantees."""
     return sum(feed.r_mc_bps + feed.r_uc_bps for feed in feeds)
 
 
 def path_bps(feed: Feed, total: int) -> int:
     """Return the most that a feed can send, which its path must carry: both queues at their ceil,
-    at most the NIC's total. Paths do not share what they reserve."""
+    at most the NIC's total. Paths do not share reservations."""
     borrowed = 2 * feed.ceil_bps if feed.ceil_bps else 0
     return max(feed.r_mc_bps + feed.r_uc_bps, min(borrowed, total))
 
@@ -96,8 +96,8 @@ def leaves(
 
 
 def commands(interface: str, queues: Sequence[Leaf], total: int) -> list[list[str]]:
-    """Return the commands that make the tree. What matches no filter (ARP) goes to the last class
-    of the first feed."""
+    """Return the commands that make the tree. Frames that match no filter (ARP) go to the last
+    class of the first feed."""
     dev = ["dev", interface]
     default = queues[1].classid.removeprefix(ROOT)
     rates = ["rate", f"{total}bit", "ceil", f"{total}bit", "quantum", str(QUANTUM_BYTES)]
@@ -132,7 +132,7 @@ def things(place: str, queues: Sequence[Leaf]) -> dict[str, str]:
 def read_back(
     qdiscs: str, classes: str, filters: str, queues: Sequence[Leaf], total: int
 ) -> list[Setting]:
-    """Compare what the kernel has with `commands`. The texts: of `tc -j ... show`."""
+    """Compare what the kernel has with `commands`. The texts are those of `tc -j ... show`."""
     shown: list[dict[str, Any]] = json.loads(qdiscs or "[]")
     root: dict[str, Any] = next((q for q in shown if q.get("root")), {})
     limits = {q.get("parent"): q.get("options", {}).get("limit") for q in shown}
@@ -157,7 +157,7 @@ def _rates(
 
 
 def _destinations(text: str) -> dict[str, str]:
-    """Class -> the destinations that a u32 filter sends to it."""
+    """Return by class the destinations that a u32 filter sends to it."""
     ways: dict[str, str] = {}
     for entry in json.loads(text or "[]"):
         options = entry.get("options", {})
@@ -170,8 +170,8 @@ def _destinations(text: str) -> dict[str, str]:
 
 
 def share_bps(queues: Sequence[Leaf], busy: Sequence[str], total: int) -> dict[str, float]:
-    """Return what each of the `busy` classes gets when the others are idle: its rate, and of the
-    rest of the total a share in proportion to its quantum, up to its ceil."""
+    """Return what each of the `busy` classes gets when the others are idle: its rate, and a share
+    of the rest of the total in proportion to its quantum, up to its ceil."""
     active = [q for q in queues if q.classid in busy]
     got = {q.classid: float(q.rate_bps) for q in active}
     left = total - sum(got.values())

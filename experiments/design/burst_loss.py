@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss in bursts (Gilbert-Elliott) that can be replayed: which packets, and how iptables does it.
+"""Replayable loss in bursts (Gilbert-Elliott): which packets are lost, and how iptables does it.
 
 The channel has two states; in the bad one every packet is lost. Its path is drawn beforehand, from
-a seed, on a circle of 65,536 packets: lost packets and bursts in exactly the asked numbers, bursts
-and gaps otherwise at random, so that both have geometric lengths, as the states of a Markov chain
-have that is conditioned on its stationary shares. A packet's place on the circle is the
-identification of its IPv4 header, which Linux counts up by one for each packet of a connected
-socket: the datagrams of FMTP's sender, and the segments of a TCP connection with their
-repetitions. So nothing in the kernel holds a state, and bursts are of consecutive packets of a
-flow, whatever it carries. Where a flow begins on the circle is the kernel's random choice: it
-repeats in virtual time; natively the same bursts meet other packets.
+a seed, on a circle of 65,536 packets: lost packets and bursts in exactly the requested numbers,
+with bursts and gaps otherwise random. Both have geometric lengths, like the states of a Markov
+chain conditioned on its stationary shares. A packet's place on the circle is the identification of
+its IPv4 header, which Linux counts up by one for each packet of a connected socket: the datagrams
+of FMTP's sender, and the segments of a TCP connection, retransmissions included. So nothing in the
+kernel holds a state, and bursts hit consecutive packets of a flow, whatever it carries. The kernel
+chooses at random where a flow begins on the circle. In virtual time the choice repeats; natively
+the same bursts hit other packets.
 
 Rules: INPUT counts what arrives and jumps to chain `dp-burst`, whose classic BPF programs hold the
-bursts; what they match goes to `dp-lost`, which counts the first packets of bursts and drops.
-Identification 0 is in no burst: packets outside of flows have it (SYN-ACK, RST).
+bursts; what they match goes to `dp-lost`, which counts the first packets of bursts and drops. No
+burst has identification 0, which packets outside of flows have (SYN-ACK, RST).
 """
 
 from __future__ import annotations
@@ -47,17 +47,18 @@ from experiments.design.spec import UsageError
 
 CIRCLE: Final = 65_536  # values of IPv4's identification
 IDENTIFICATION_OFFSET: Final = 4
-BURSTS_MIN: Final = 4  # fewer are no sample of a length
-BURSTS_MAX: Final = 4_000  # 134 programs; each packet runs through them
+BURSTS_MIN: Final = 4  # fewer are too small a sample of lengths
+BURSTS_MAX: Final = 4_000  # 134 programs, each of which sees every packet
 BURST_CHAIN: Final = "dp-burst"
 LOST_CHAIN: Final = "dp-lost"
-# Packets of other flows on the NIC, e.g. a control connection's: they may hit or miss a burst.
+# Packets of other flows on the NIC, e.g. of a control connection, may hit or miss a burst.
 SLACK_PACKETS: Final = 4
 
 
 @dataclass(frozen=True)
 class Burst:
-    """Packets with the identifications `first` to `first` + `packets` - 1 are lost."""
+    """A burst, in which packets with the identifications `first` to `first` + `packets` - 1 are
+    lost."""
 
     first: int
     packets: int
@@ -65,7 +66,7 @@ class Burst:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Least and most that a number of consecutive packets can meet, wherever they begin."""
+    """The least and the most that a number of consecutive packets can meet, wherever they begin."""
 
     lost: tuple[int, int]
     bursts: tuple[int, int]
@@ -84,7 +85,7 @@ class Pattern:
 
     @property
     def mean_packets(self) -> float:
-        """Mean length of a burst."""
+        """Return the mean length of a burst."""
         return self.lost / len(self.bursts)
 
     def is_lost(self, identification: int) -> bool:
@@ -103,7 +104,7 @@ class Pattern:
 
 
 def _windows(marks: np.ndarray[tuple[int], np.dtype[np.int64]], length: int) -> tuple[int, int]:
-    """Least and most marks in `length` consecutive places of the circle."""
+    """Return the least and the most marks in `length` consecutive places of the circle."""
     turns, rest = divmod(length, CIRCLE)
     sums = np.concatenate(([0], np.cumsum(np.concatenate((marks, marks[:rest])))))
     within = sums[rest : rest + CIRCLE] - sums[:CIRCLE]
@@ -112,8 +113,8 @@ def _windows(marks: np.ndarray[tuple[int], np.dtype[np.int64]], length: int) -> 
 
 
 def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
-    """Bursts of `burst_packets` packets on average that lose the share `p`. Raises ValueError if
-    the circle has no room for them, or they are too few or too many."""
+    """Return bursts of `burst_packets` packets on average that lose the share `p`. Raises
+    ValueError if the circle has no room for them, or if they are too few or too many."""
     lost = round(p * CIRCLE)
     count = round(lost / burst_packets)
     if burst_packets <= 1 or not 0 < p < 1:
@@ -129,7 +130,7 @@ def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
     rng = random.Random(f"downpour burst {seed} {p!r} {burst_packets!r}")
     lengths = _composition(lost, count, rng)
     gaps = _composition(CIRCLE - lost, count, rng)
-    # The circle's place 0 is anywhere in the first gap.
+    # Place 0 of the circle may be anywhere in the first gap.
     at = 1 + int(rng.random() * max(1, gaps[0] - 1))
     bursts = []
     for length, gap in zip(lengths, [*gaps[1:], 0], strict=True):
@@ -139,7 +140,7 @@ def pattern(p: float, burst_packets: float, seed: int) -> Pattern:
 
 
 def check(cells: Iterable[CellSpec]) -> None:
-    """Raises UsageError if losses cannot come in the bursts that a cell asks for."""
+    """Check that losses can come in a cell's bursts. Raises UsageError."""
     asked = {
         (p, c.loss_burst_packets): c for c in cells if c.bursts for p in (c.p_i or (c.loss,)) if p
     }
@@ -151,7 +152,7 @@ def check(cells: Iterable[CellSpec]) -> None:
 
 
 def _composition(total: int, parts: int, rng: random.Random) -> list[int]:
-    """`total` as a sum of `parts` positive numbers, each such sum as likely as any other."""
+    """Return `total` as a sum of `parts` positive numbers, with every such sum equally likely."""
     cuts: set[int] = set()
     while len(cuts) < parts - 1:
         cuts.add(1 + int(rng.random() * (total - 1)))
@@ -161,13 +162,13 @@ def _composition(total: int, parts: int, rng: random.Random) -> list[int]:
 
 # -- programs ---------------------------------------------------------------------------------
 def loss_programs(found: Pattern) -> list[str]:
-    """Programs that match the packets of the bursts, each for the next of them in order."""
+    """Return programs that match the packets of the bursts, each for the next bursts in order."""
     most = (MAX_INSTRUCTIONS - 3) // 2
     return [program_text(_within(part)) for part in _parts(found.bursts, most)]
 
 
 def begin_programs(found: Pattern) -> list[str]:
-    """Programs that match the first packet of each burst."""
+    """Return programs that match the first packet of each burst."""
     return [program_text(_begins(part)) for part in _parts(found.bursts, MAX_INSTRUCTIONS - 3)]
 
 
@@ -176,8 +177,8 @@ def _parts(bursts: Sequence[Burst], most: int) -> list[Sequence[Burst]]:
 
 
 def _within(bursts: Sequence[Burst]) -> list[Instruction]:
-    """Compares with the edges in order: before a burst's first packet there is no match, before
-    its end there is."""
+    """Return a program that compares with the edges in order: before a burst's first packet there
+    is no match, before its end there is."""
     edges = [edge for b in bursts for edge in (b.first, b.first + b.packets)]
     keep, match = len(edges), len(edges) + 1  # counted from the first comparison
     compare = [
@@ -202,7 +203,7 @@ SAVE: Final = ("iptables-save", "-t", "filter")
 
 
 def rules(found: Pattern, interface: str, udp_only: bool) -> str:
-    """Input of iptables-restore for one receiver."""
+    """Return the input of iptables-restore for one receiver."""
     chosen = " ".join(selection(interface, udp_only))
 
     def bpf(program: str) -> str:
@@ -254,7 +255,7 @@ def read_back(text: str, host: str, asked: str, p: float, burst_packets: float) 
 
 
 def _burst_tolerance(p: float, burst_packets: float) -> float:
-    """Bursts are whole: their number is rounded, and with it their mean length."""
+    """Return the tolerance: the number of bursts is rounded, and so is their mean length."""
     count = max(1, round(p * CIRCLE / burst_packets))
     return burst_packets * 0.6 / count + 0.6 / count
 
@@ -279,6 +280,6 @@ def _digest(found: Sequence[_Rule]) -> str:
 
 
 def _bursts_of(program: Sequence[Instruction]) -> list[tuple[int, int]]:
-    """(first, end) of the bursts in a program of `loss_programs`."""
+    """Return (first, end) of the bursts in a program of `loss_programs`."""
     edges = [i.k for i in program if i.code == JGE]
     return list(zip(edges[::2], edges[1::2], strict=False))

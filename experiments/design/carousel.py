@@ -15,10 +15,10 @@ from protocols.adapter import Setup
 
 PORT: Final = 38800
 TTL: Final = 16
-TSI: Final = 1  # of the session: a random one would change what is lost
+TSI: Final = 1  # the session's: a random one would change which packets are lost
 DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # percent, of fcast-send
 RS_K, RS_SYMBOLS = 200, 255  # of a block
-PIECE_BYTES: Final = 1 << 20  # of whole words of the generator: the pieces are those of one draw
+PIECE_BYTES: Final = 1 << 20  # of whole words of the generator, so that pieces equal one draw
 NAME: Final = "file"  # of the file, at the sender and at receivers
 
 
@@ -31,17 +31,17 @@ class Carousel:
     k: int  # source symbols of a block at most; 0: fcast-send's default
     order: str
     symbol_bytes: int
-    overhead_percent: int  # 0: as `overhead_of` says
-    tune_in_s: float  # mean time between receivers that tune in; 0: all before the first symbol
+    overhead_percent: int  # 0: as `overhead_of` computes
+    tune_in_s: float  # mean time between receivers tuning in; 0: all before the first symbol
     storage: str = "in-place"  # as fcast-recv has it
     crowd: int = 4  # blocks of a write, with the schemes of MSR-TR-99-14
     io: str = "cached"
-    disk_iops: int = 0  # writes a second that the receivers' disk takes; 0: what it can
+    disk_iops: int = 0  # writes a second of the receivers' disk; 0: no limit
 
 
 def overhead_of(carousel: Carousel) -> int:
-    """Return how many repair symbols there are for 100 source symbols. A Reed-Solomon carousel that
-    ran out of them would begin again with symbols that receivers have."""
+    """Return how many repair symbols there are for 100 source symbols. A Reed-Solomon carousel
+    without any left would start over with symbols that receivers have."""
     if carousel.overhead_percent or carousel.fec != "rs":
         return carousel.overhead_percent or DEFAULT_OVERHEAD
     k = carousel.k or RS_K
@@ -86,6 +86,6 @@ def send_argv(
 
 
 def receive_argv(carousel: Carousel, setup: Setup, receiver: int, directory: Path) -> list[str]:
-    """Return a receiver's command line: it leaves when it has the file."""
+    """Return the command line of a receiver, which leaves when it has the file."""
     options = ["--storage", carousel.storage, "--io", carousel.io, "--crowd", str(carousel.crowd)]
     return fcast.receive_argv(setup, receiver, directory, options)

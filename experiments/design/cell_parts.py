@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of a cell that its parameters decide by themselves."""
+"""The parts of a cell that follow from its parameters alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.design.parameters import Parameters
 
 
 class Buffers(TypedDict):
-    """Bytes, and products, of queues and socket buffers."""
+    """Sizes of queues and socket buffers, in bytes and products."""
 
     b_mc_bytes: int
     b_uc_bytes: int
@@ -46,7 +46,7 @@ class ByReceiver(TypedDict):
 
 
 def by_receiver(fixed: Parameters, m: int) -> ByReceiver:
-    """Return what parameters say of each receiver, of the first m."""
+    """Return what parameters say about each of the first m receivers."""
     return {
         "p_i": fixed.p_i and fixed.p_i[:m],
         "rtt_i_ms": fixed.rtt_i_ms and fixed.rtt_i_ms[:m],
@@ -68,7 +68,7 @@ def conditions(fixed: Parameters, m: int) -> Conditions:
 
 
 def layers(fixed: Parameters) -> Layers:
-    """Return what layered multicast is given."""
+    """Return the settings of layered multicast."""
     return Layers(
         cc=fixed.cc,
         leave_latency_ms=fixed.leave_latency_ms,
@@ -79,12 +79,12 @@ def layers(fixed: Parameters) -> Layers:
 
 
 def rivals(fixed: Parameters) -> Rivals:
-    """Return what competes."""
+    """Return the competitors."""
     return Rivals(fixed.background_tcp, fixed.rival_sessions, fixed.short_flows_per_min)
 
 
 def carousel(fixed: Parameters) -> Carousel:
-    """Return what a carousel is given."""
+    """Return the settings of a carousel."""
     return Carousel(
         file_bytes=fixed.file_bytes or 0,
         fec=fixed.fec,

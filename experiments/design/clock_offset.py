@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A receiver whose clock is off (DRFSM21 eq. 7): the environment that makes its programs read
-another time of day, and its reading back. Pure."""
+another time of day, and how to read it back. Pure."""
 
 from __future__ import annotations
 

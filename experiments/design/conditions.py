@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cell's surroundings do: queues that manage themselves, marks instead of losses, the
-congestion control of TCP, a first receiver that is worse off than the others, and a monitor that
-watches. Pure."""
+"""The conditions of a cell: managed queues, marks instead of losses, TCP's congestion control, a
+first receiver that is worse off than the others, and a monitor. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ VALID: Final = (
 
 @dataclass(frozen=True)
 class Handicap:
-    """What the first receiver has instead of what the others have. `kind` empty: nothing."""
+    """How the first receiver differs from the others. `kind` empty: not at all."""
 
     kind: str = ""
     size: float = 0.0
@@ -50,7 +49,7 @@ class Handicap:
 
 
 def handicap(text: str) -> Handicap:
-    """Read a level of `first_receiver`. ValueError: what is valid."""
+    """Read a level of `first_receiver`. Raises ValueError, which says what is valid."""
     found = FIRST.fullmatch(text)
     if found is None or (found[1] and int(found[2]) > MOST[found[1]]):
         raise ValueError(VALID)
@@ -59,7 +58,7 @@ def handicap(text: str) -> Handicap:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Of a cell."""
+    """The conditions of a cell."""
 
     aqm: str = "fifo"
     ecn: str = "drop"
@@ -70,7 +69,7 @@ class Conditions:
 
     @property
     def first(self) -> Handicap:
-        """Return what the first receiver has of its own."""
+        """Return the first receiver's own conditions."""
         return handicap(self.first_receiver)
 
     def to_dict(self) -> dict[str, object]:

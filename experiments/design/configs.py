@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Configuration files of ldmd for one cell: pure. `protocols/ldm.py` has the command lines.
+"""Configuration files of ldmd for one cell. Pure. `protocols/ldm.py` has the command lines.
 
 LDM's own connections (subscription, backstop) run over NIC2, the routed control network; FMTP and
 LDM6's data run over NIC1, the path: the papers ran both protocols over the same VLAN.
@@ -40,7 +40,7 @@ def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = No
         f"SET fmtp.b_rcv_bytes {b_rcv_bytes or cell.b_rcv_bytes}",
         *([f"SET fmtp.b_snd_bytes {cell.b_snd_bytes}"] if cell.b_snd_bytes else []),
         f"SET fmtp.ttl {TTL}",
-        "SET ldm7.fallback 0",  # what is measured arrives by LDM7 or not at all
+        "SET ldm7.fallback 0",  # measured products arrive over LDM7 or not at all
         f"SET fmtp.repair {cell.repair}",
         f"SET fmtp.mac_level {cell.mac_level}",
         "SET ldm7.verify_md5 0",  # as the papers' subscribers
@@ -54,7 +54,7 @@ def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = No
 
 
 def relay_lines(network: Network, cell: CellSpec, host: str, feed: Feed) -> list[str]:
-    """Return the entries that let in those that ask `host` by LDM6."""
+    """Return the entries that admit the hosts that ask `host` over LDM6."""
     hosts = cell.subscribing(h.name for h in network.subscribers)
     clients = [h for h, upstream in cell.upstreams(hosts).items() if upstream == host]
     return [_allow([feed], network.host(h).nic2.ip) for h in clients]
@@ -68,13 +68,14 @@ def unicast_conf(cell: CellSpec, feed: Feed, upstream: Host) -> str:
 
 
 def _with(lines: Sequence[str], more: Mapping[str, str]) -> list[str]:
-    """The lines, with further settings in the place of those of the same name."""
+    """Return the lines, with further settings replacing those of the same name."""
     kept = [line for line in lines if line.split()[1] not in more]
     return [*kept, *(f"SET {name} {value}" for name, value in more.items())]
 
 
 def _allow(feeds: Iterable[Feed], address: str) -> str:
-    """An entry that lets this address in and no other (expressions have at most 255 bytes)."""
+    """Return an entry that admits this address and no other (expressions have at most 255
+    bytes)."""
     names = "|".join(feed.name for feed in feeds)
     return f'ALLOW {names} "^{address.replace(".", "[.]")}$"'
 
@@ -95,8 +96,8 @@ def publisher_conf(
     roots: Mapping[str, Endpoint],
     service: Path,
 ) -> str:
-    """ldmd's file at the publisher. `roots`: its endpoint at the path service by feed; `service`:
-    the socket of the path service, which ldmd asks for the paths of its feeds."""
+    """Return ldmd's file at the publisher. `roots`: its endpoint at the path service by feed;
+    `service`: the socket of the path service, which ldmd asks for the paths of its feeds."""
     publisher, feeds = network.publisher, cell.feeds
     subscribers = [
         network.host(name) for name in cell.subscribing(h.name for h in network.subscribers)
@@ -118,8 +119,8 @@ def publisher_conf(
 
 
 def queue_settings(cell: CellSpec, nic: str, build: Path) -> str:
-    """Return the lines by which the publisher's ldmd makes the queues of its interface; none where
-    the cell makes them. The interface is there: the network's, with a tag or without."""
+    """Return the lines that make the publisher's ldmd set the queues of its interface; none if the
+    cell sets them. The interface already exists: the network's, with or without a tag."""
     if not cell.ldmd_shapes:
         return ""
     settings = {
@@ -134,7 +135,8 @@ def queue_settings(cell: CellSpec, nic: str, build: Path) -> str:
 def subscriber_conf(
     network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
 ) -> str:
-    """ldmd's file at a subscriber of `feed`. `leaf`: its segment's endpoint at the path service."""
+    """Return ldmd's file at a subscriber of `feed`. `leaf`: its segment's endpoint at the path
+    service."""
     upstream = f"{ldm_address(network.publisher, cell)}:{LDM_PORT}"
     if cell.protocol == "ldm6":
         return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an experiment to its cells: pure, nothing is started here.
+"""Expand an experiment to its cells. Pure: starts nothing.
 
 A cell is one combination of factor levels and one repeat: one network, one replay, one set of
 logs. Cells that differ only in the protocol get the same seed, hence the same trace and the same
@@ -119,13 +119,13 @@ class CellSpec:
     repair: str  # unicast, multicast
     mac_level: str
     feed: str  # LDM's feed type, of a cell with one feed
-    trace: str  # what the trace is called among the levels of its factor; "": no factor
+    trace: str  # the trace's name among the levels of its factor; "": no factor
     p_i: tuple[float, ...] | None  # by receiver; None: `loss` at all
     rtt_i_ms: tuple[float, ...] | None
     rate_i_bps: tuple[int, ...] | None
     without_multicast: int  # the last of the m receivers
     ldm6_from: str  # publisher, relays
-    sender_bps: int  # what LDM6's bucket passes at most; 0: its rate
+    sender_bps: int  # the maximum that LDM6's bucket passes; 0: its rate
     pull_path: str  # nic1, nic2
     queue_i_bytes: int  # of the links of rate_i_bps; 0: 50 ms at their rate
     settings: Mapping[str, str]  # further ones of ldmd.conf
@@ -152,7 +152,7 @@ class CellSpec:
 
     @property
     def backlog_s(self) -> float | None:
-        """Return how far back a first subscription asks for products; None: as far as LDM does."""
+        """Return how far back a first subscription requests products; None: as far as LDM does."""
         return None
 
     @property
@@ -162,7 +162,7 @@ class CellSpec:
 
     @property
     def pauses_first(self) -> bool:
-        """Return whether the first receiver's programs are stopped, at times or once."""
+        """Return whether the first receiver's programs are stopped, repeatedly or once."""
         return bool(self.pause_ms or self.conditions.first.stop_s)
 
     @property
@@ -172,7 +172,7 @@ class CellSpec:
 
     @property
     def shaped_bps(self) -> int:
-        """Rate of the sender's queue that carries the products."""
+        """Return the rate of the sender's queue that carries the products."""
         if self.is_multicast:
             return self.r_mc_bps
         return min(self.ldm6_bps, self.sender_bps or self.ldm6_bps)
@@ -189,14 +189,14 @@ class CellSpec:
         return registry.get(self.protocol).multicast
 
     def tbf_limit_bytes(self, max_rtt_ms: float) -> int:
-        """Limit of LDM6's token bucket filter. A rate that all share is the path's: its queue is
-        the path's, too (DRFSM21 5.1)."""
+        """Return the limit of LDM6's token bucket filter. A rate that all share is the path's, and
+        so is its queue (DRFSM21 5.1)."""
         if self.ldm6_rate == "shared":
             return self.b_mc_bytes
         return tbf_limit_bytes(self.m * self.r_bps, max_rtt_ms, self.m)
 
     def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
-        """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by the host; {} if all
+        """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by host; {} if all
         receivers are alike. `hosts`: those that take part, in order."""
         own: dict[str, float] = dict(zip(hosts, getattr(self, what) or (), strict=False))
         first = self.conditions.first
@@ -208,7 +208,7 @@ class CellSpec:
 
     @property
     def others_loss(self) -> float:
-        """Return the loss of receivers that have none of their own."""
+        """Return the loss of receivers without their own value."""
         return float(self.factors.get("loss", self.loss))
 
     def b_rcv_of(self, hosts: Sequence[str]) -> dict[str, int]:
@@ -217,7 +217,7 @@ class CellSpec:
         return dict(zip(hosts, given, strict=False))
 
     def clock_offsets_ms(self, hosts: Sequence[str]) -> dict[str, float]:
-        """Return by how much the clocks of receivers' programs are off, of those that are."""
+        """Return by how much the clocks of receivers' programs are off, for those that are."""
         own = self.by_receiver(hosts, "clock_offset_i_ms")
         offsets = {host: own.get(host, self.clock_offset_ms) for host in hosts}
         return {host: offset for host, offset in offsets.items() if offset}
@@ -227,7 +227,7 @@ class CellSpec:
         return list(hosts[: len(hosts) - self.without_multicast])
 
     def upstreams(self, hosts: Sequence[str]) -> dict[str, str | None]:
-        """Return which host each receiver without multicast asks by LDM6; None: the publisher."""
+        """Return which host each receiver without multicast asks over LDM6; None: the publisher."""
         served = self.multicast_of(hosts)
         rest = hosts[len(served) :]
         if self.ldm6_from == "publisher":
@@ -236,7 +236,7 @@ class CellSpec:
 
     @property
     def trace_key(self) -> str:
-        """Return what the run's manifest calls the cell's trace: its seed, and its level."""
+        """Return the name of the cell's trace in the run's manifest: its seed, and its level."""
         if self.carousel.file_bytes:
             return f"{self.seed}-file{self.carousel.file_bytes}"
         return f"{self.seed}-{self.trace}" if self.trace else str(self.seed)
@@ -247,12 +247,12 @@ class CellSpec:
         return self.loss > 0 and self.loss_burst_packets > 1
 
     def subscribing(self, hosts: Iterable[str]) -> list[str]:
-        """Who takes part, of the topology's subscribers."""
+        """Return which of the topology's subscribers take part."""
         return list(self.subscribers) if self.subscribers is not None else [*hosts][: self.m]
 
     @property
     def queue_count(self) -> int:
-        """Product queues of subscribers."""
+        """Return the number of subscribers' product queues."""
         return self.m
 
     def to_dict(self) -> dict[str, object]:
@@ -266,7 +266,7 @@ class CellSpec:
 
     @staticmethod
     def _tuples(raw: dict[str, Any]) -> dict[str, Any]:
-        """What JSON has as lists, and as an object."""
+        """Convert what JSON has as lists, and as an object."""
         names = (
             *("subscribers", "tcp_congestion_control", "p_i", "rtt_i_ms", "rate_i_bps"),
             "clock_offset_i_ms",
@@ -285,14 +285,14 @@ class CellSpec:
         }
 
     def digest(self, trace_text: str) -> str:
-        """Identifies what is run: a finished cell with the same digest need not run again."""
+        """Return a digest of what runs: a finished cell with the same digest need not run again."""
         text = json.dumps(self.to_dict(), sort_keys=True) + trace_text
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
-    """ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; then what else varies, e.g. -fsnd500-rtt10;
-    -n2 for the second of several repeats."""
+    """Return a name like ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; then what else varies,
+    e.g. -fsnd500-rtt10; -n2 for the second of several repeats."""
     base = (
         f"{factors['protocol']}-m{factors['receivers']}"
         f"-r{float(factors['rate_bps']) / 1e6:g}-p{float(factors['loss']) * 100:g}"
@@ -326,14 +326,14 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
         }
         for combination in itertools.product(*lists.values()):
             levels = dict(zip(lists, combination, strict=True))
-            # A parameter may have no level of its own: the topology's round trips.
+            # A parameter may have no value, such as the topology's round trips.
             ordered = {n: levels[n] for n in (*BASE_FACTORS, *varied) if levels[n] is not None}
             found.setdefault(cell_name(ordered, 0, 1), ordered)
     return list(found.values())
 
 
 def _levels(spec: ExperimentSpec, block: Factors, name: str) -> tuple[Scalar, ...]:
-    """Return the levels of a factor in a block, or the one that the experiment has instead."""
+    """Return the levels of a factor in a block, or the experiment's value."""
     given: tuple[Scalar, ...] = getattr(block, name) or ()
     if name == "trace":
         return tuple(trace_label(str(trace)) for trace in given or (spec.trace,))
@@ -350,7 +350,7 @@ def traces_by_label(spec: Spec) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Combination:
-    """What sets a cell apart from the others of its experiment."""
+    """What distinguishes a cell from the others of its experiment."""
 
     cell: str
     factors: Mapping[str, Scalar]  # all of them, by name
@@ -371,7 +371,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class Rates:
-    """The sender's rates and its path's, of all feeds together."""
+    """The rates of the sender and its path, for all feeds together."""
 
     r_mc_bps: int
     r_uc_bps: int
@@ -382,8 +382,8 @@ class Rates:
 def build_cell(
     spec: Spec, level: str | None, chosen: Combination, fixed: Parameters, rates: Rates
 ) -> CellSpec:
-    """Return the cell of a combination. `level`: the one that `spec` is at. `fixed`: the
-    parameters, with the combination's factors in their place."""
+    """Return the cell of a combination. `level`: that of `spec`. `fixed`: the parameters, with the
+    combination's factors in their place."""
     return CellSpec(
         cell=chosen.cell,
         experiment=spec.name,
@@ -448,8 +448,8 @@ def _mean_loss(chosen: Combination, fixed: Parameters) -> float:
 
 def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
     """Return the rates of a cell with one feed. Table II: r_vn >= r_mc + r_uc (LDM7), >= m x r
-    (LDM6). The headroom keeps the path's meter, which counts VLAN tags too, from dropping what
-    the sender's tc lets pass."""
+    (LDM6). The headroom keeps the path's meter, which also counts VLAN tags, from dropping what the
+    sender's tc passes."""
     r_mc, r_uc = round(fixed.r_mc * r_bps), round(fixed.r_uc * r_bps)
     ldm6_bps = m * r_bps if fixed.ldm6_rate == "per-receiver" else r_bps
     needed = r_mc + r_uc if registry.get(protocol).multicast else ldm6_bps
@@ -459,8 +459,8 @@ def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
 
 def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:
     """Return the cells in the order of the file: repeat by repeat, protocols next to each other. A
-    seed depends on the repeat only, so that all levels are compared on the same trace and losses.
-    `level`: the one that `spec` is at."""
+    seed depends only on the repeat, so that all levels are compared on the same trace and losses.
+    `level`: that of `spec`."""
     hosts = spec.parameters.subscribers
     cells = []
     for repeat, factors in itertools.product(range(spec.repeats), levels_of(spec)):
@@ -493,32 +493,33 @@ def receiver_queue_slots(trace_products: int) -> int:
 
 
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """Space the cell's queues reserve, and a margin."""
+    """Return the space that the cell's queues reserve, and a margin."""
     # With several feeds each queue holds its own: together as much as one that holds all.
     receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
     return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
 
 
 def queues_written_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """Return the most that is written to the cell's queues and to the sender's traffic control."""
+    """Return the maximum written to the cell's queues and the sender's traffic control."""
     receiver = min(trace_bytes, receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes))
     waiting = min(trace_bytes, cell.b_snd_bytes) * PACKET_MEMORY_FACTOR
     return min(trace_bytes, cell.q_snd_bytes) + cell.m * receiver + waiting
 
 
 def seconds_estimated(cell: CellSpec) -> float:
-    """Time a cell takes when the replay drains at once."""
+    """Return the time that a cell takes when the replay drains at once."""
     return SETUP_S + SETUP_PER_HOST_S * (cell.m + 1) + cell.duration_s + FINISH_S
 
 
 def seconds_limit(cell: CellSpec) -> float:
-    """After this the cell's process is ended: nothing it waits for takes longer."""
+    """Return the time after which the cell's process is ended: nothing that it waits for takes
+    longer."""
     return 180.0 + 10.0 * cell.m + cell.duration_s * 1.5 + cell.drain_timeout_s
 
 
 def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
-    """Real time a cell takes in a guest with its own core: start and end, the samplers of each
-    virtual second, and the packets that reach receivers."""
+    """Return the real time that a cell takes in a guest with its own core: start and end, the
+    samplers of each virtual second, and the packets that reach receivers."""
     packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
     sessions = VIRTUAL_SESSION_S * cell.session_count
     start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
@@ -527,21 +528,22 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
 
 
 def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
-    """After this real time a cell's guest is ended: a machine of a tenth of the speed does it."""
+    """Return the real time after which a cell's guest is ended: enough for a machine of a tenth of
+    the speed."""
     return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
 
 
 def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float, m: int) -> int:
-    """Limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
-    (MPUP16 V-B); at least two of the least windows of each receiver, since what does not
-    fit is dropped."""
+    """Return the limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
+    (MPUP16 V-B); at least two minimum windows of each receiver, since what does not fit is
+    dropped."""
     least = 2 * m * LEAST_WINDOW_PACKETS * SEGMENT_FRAME_BYTES
     return max(least, round(2 * rate_bps * max_rtt_ms / 1000 / 8))
 
 
 def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:
     """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2. At least TCP's initial window: with
-    less than two segments on their way each waits for a delayed acknowledgement."""
+    fewer than two segments in flight, each waits for a delayed acknowledgement."""
     least = LEAST_WINDOW_PACKETS * TCP_PAYLOAD_BYTES
     return max(least, round(factor * r_uc_bps * max_rtt_ms / 1000 / 8))
 

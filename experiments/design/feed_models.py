@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generators of hours of other feeds, `trace: model:NAME`, from what is published of them.
+"""Generators of hours of other feeds, `trace: model:NAME`, from published figures.
 
 | name | published | source |
 |---|---|---|
@@ -8,8 +8,8 @@
 | nexrad3 | 90,171.375 products and 1,803.479 MB in the mean hour | IDD17 |
 | ngrid-2020 | 45,703 products; sizes and gaps: median, interquartile range | DRFSM21 4, 5.3 |
 
-IDD17 is a status report (docs/references.md): the volumes that a server of Unidata got, averaged
-over a day's hours. Its highest hours (21,436, 7,704 and 2,402 MB) are not modelled.
+IDD17 is a status report (docs/references.md): the volumes that a server of Unidata received,
+averaged over a day's hours. Its highest hours (21,436, 7,704 and 2,402 MB) are not modelled.
 
 Nothing else is published, so the rest is assumed:
 
@@ -59,7 +59,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class MeanHour:
-    """What IDD17 has of a feed: means over the hours of a day."""
+    """IDD17's figures for a feed: means over the hours of a day."""
 
     products: float
     volume_mb: float
@@ -90,7 +90,7 @@ class MeanHour:
 
 @dataclass(frozen=True)
 class Quartiles:
-    """What DRFSM21 has of an hour."""
+    """DRFSM21's figures for an hour."""
 
     count: int
     size_median: float

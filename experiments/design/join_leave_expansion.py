@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an experiment file of `kind: join-leave` to its cells: pure, nothing is started here."""
+"""Expand an experiment file of `kind: join-leave` to its cells. Pure: starts nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JoinLeaveCell(CellSpec):
 
     @property
     def subscriptions(self) -> tuple[tuple[str, str], ...]:
-        """(subscriber, feed) of all that are ever subscribed, in order of their first join."""
+        """Return (subscriber, feed) of all that ever subscribe, in order of their first join."""
         return tuple(dict.fromkeys((e.subscriber, e.feed) for e in self.script))
 
     @classmethod
@@ -95,7 +95,7 @@ def expand(
     spec: JoinLeaveSpec, subscribers: Sequence[str], level: str | None = None
 ) -> tuple[JoinLeaveCell, ...]:
     """Return a cell for each combination of the factors' levels and each repeat, with its own
-    script. `level`: the one that `spec` is at."""
+    script. `level`: that of `spec`."""
     varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
     # A leaver's products must stay in its queue until it is judged.
     fixed = spec.parameters.model_copy(update={"q_rcv": None})
@@ -125,7 +125,7 @@ def _rates(feeds: Sequence[Feed]) -> Rates:
 def _combination(
     spec: JoinLeaveSpec, m: int, changed: Mapping[str, Scalar], repeat: int
 ) -> Combination:
-    """Return what sets a cell apart; `changed`: the levels of its factors."""
+    """Return what distinguishes a cell; `changed`: the levels of its factors."""
     changed = {n: v if not isinstance(v, bool) else str(v).lower() for n, v in changed.items()}
     name = [
         f"{JOIN_LEAVE}-m{m}-f{len(spec.feeds)}",
@@ -162,8 +162,9 @@ def _script(
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
     """Return the traces of all feeds in one text, each behind a line of `SECTION` and its name.
-    Each feed has its own generated hour, or all have the given file. UsageError if the publisher's
-    queue does not hold them: what subscribers have is compared with it at the end."""
+    Each feed has its own generated hour, or all have the given file. Raises UsageError if the
+    publisher's queue does not hold them, since it is compared with the subscribers' products at the
+    end."""
     parts = [
         _scaled(trace_input.prepare(spec.trace, cell.duration_s, _seed(cell, feed)), feed)
         for feed in cell.feeds
@@ -199,7 +200,7 @@ def _seed(cell: JoinLeaveCell, feed: Feed) -> int:
 
 
 def _scaled(trace: ReplayTrace, feed: Feed) -> ReplayTrace:
-    """Sizes times the feed's factor, at least a byte."""
+    """Return sizes times the feed's factor, at least a byte."""
     rows = [line.split(" ", 1) for line in trace.text.splitlines()]
     sizes = [max(1, round(int(size) * feed.size_factor)) for size, _ in rows]
     return ReplayTrace(
@@ -213,7 +214,7 @@ def _scaled(trace: ReplayTrace, feed: Feed) -> ReplayTrace:
 
 
 def traces_of(text: str) -> Mapping[str, str]:
-    """Feed -> its trace, from the text that `prepare` made."""
+    """Return the trace by feed, from the text that `prepare` made."""
     found: dict[str, str] = {}
     for part in text.split(SECTION)[1:]:
         name, _, lines = part.partition("\n")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who joins and leaves which feed when: a script from a seed. Pure.
+"""A script of who joins and leaves which feed when, from a seed. Pure.
 
 One subscriber of each feed stays from before the first product to the end. Every other subscriber
-is a visitor of every feed: away and subscribed in turn, for times that are exponentially
-distributed above a least one. Some visitors are subscribed when the run ends.
+is a visitor of every feed: alternately away and subscribed, for times that are exponentially
+distributed above a minimum. Some visitors are subscribed when the run ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-FULL_S: Final = 600.0  # the length of a run that the means of a file are for
+FULL_S: Final = 600.0  # the length of a run to which a file's means apply
 LEAST_SHARE: Final = 0.25  # shorter runs shorten the means, to this share at most
 LEAST_SESSION_S: Final = (
     4.0  # long enough to subscribe over the longest round trip and get products
@@ -25,7 +25,7 @@ What = Literal["join", "leave", "kill"]
 
 @dataclass(frozen=True, order=True)
 class Event:
-    """What is done `at_s` seconds after the first product's insertion; 0: before it."""
+    """An action `at_s` seconds after the first product's insertion; 0: before it."""
 
     at_s: float
     what: What
@@ -34,7 +34,8 @@ class Event:
 
 
 def stayers(subscribers: Sequence[str], feeds: Sequence[str]) -> dict[str, str]:
-    """Feed -> the subscriber who stays. Another one for each feed, as far as there are."""
+    """Return by feed the subscriber who stays: a different one for each feed, as far as there are
+    enough."""
     return {feed: subscribers[i % len(subscribers)] for i, feed in enumerate(feeds)}
 
 
@@ -81,7 +82,7 @@ def _time(rng: random.Random, least_s: float, mean_s: float) -> float:
 
 
 def _with_kills(events: Sequence[Event], killed: float) -> tuple[Event, ...]:
-    """Of the leaves, in order of time, the first and then every (1 / killed)-th is a kill."""
+    """Make kills of the leaves: in order of time, the first and then every (1 / killed)-th."""
     found: list[Event] = []
     leaves = 0
     for event in events:

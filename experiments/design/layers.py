@@ -47,7 +47,7 @@ class Rivals:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The core links' rate and queue instead of the topology's; paths reserve nothing then."""
+    """The core links' rate and queue instead of the topology's; then paths reserve nothing."""
 
     rate_bps: int = 0  # 0: as the topology has it
     packets: int = 25
@@ -85,7 +85,7 @@ def receive_argv(layers: Layers, setup: Setup, receiver: int, directory: Path) -
 
 
 def listen_argv(layers: Layers, setup: Setup, receiver: int) -> list[str]:
-    """Return the command line of a receiver who stays and keeps nothing."""
+    """Return the command line of a receiver that stays and keeps nothing."""
     return [*receive_argv(layers, setup, receiver, Path())[:-1], "--listen"]
 
 

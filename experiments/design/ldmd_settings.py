@@ -18,7 +18,7 @@ MAX_TEXT_BYTES: Final = 255
 
 @dataclass(frozen=True)
 class Setting:
-    """One setting: what its values are. `words`: the values, or those besides numbers."""
+    """One setting and its values. `words`: the values, or those besides numbers."""
 
     kind: Kind
     valid: str
@@ -115,7 +115,7 @@ FREE: Final = tuple(name for name, s in SETTINGS.items() if not s.instead)
 
 
 def checked(name: str, value: object) -> str:
-    """Return a value as ldmd.conf has it. ValueError: what would be valid."""
+    """Return a value as ldmd.conf has it. Raises ValueError, which says what would be valid."""
     setting = SETTINGS[name]
     text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     if isinstance(value, bool) or not _fits(name, setting, text):
@@ -129,7 +129,7 @@ def _fits(name: str, setting: Setting, text: str) -> bool:
     if setting.kind == "word":
         return re.fullmatch(r"[A-Za-z0-9_-]{1,15}", text) is not None
     if setting.kind == "text":
-        # One word of a line: what would begin a comment or another word is refused.
+        # One word of a line: refuse characters that would begin a comment or another word.
         return re.fullmatch(rf"[^\s\"#\x00]{{1,{MAX_TEXT_BYTES}}}", text) is not None
     try:
         number = float(text)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packet loss that can be replayed: which packets a receiver loses is a function of a seed.
+"""Replayable packet loss: a seed decides which packets a receiver loses.
 
 A rule `iptables -m bpf` runs a classic BPF program over each packet. The program computes a 32-bit
-hash of the words that identify the packet and of the receiver's seed, and the packet is lost if
-the hash is below p x 2^32. No state, no die: the same packet is lost whenever and wherever the run
-is repeated, and a greater p loses the same packets and more. `is_lost` is the same function in
-Python, so that it can be computed which packets a run loses.
+hash of the words that identify the packet and of the receiver's seed, and the packet is lost if the
+hash is below p x 2^32. It needs no state and no die: the same packet is lost whenever and wherever
+the run is repeated, and a greater p loses the same packets and more. `is_lost` is the same function
+in Python, which computes the packets that a run loses.
 
 What identifies a packet (offsets from the IPv4 header, big-endian words):
 - always the first word, which holds the total length;
@@ -61,13 +61,13 @@ JEQ: Final = 0x15
 JGE: Final = 0x35
 RET: Final = 0x06
 TAX: Final = 0x07
-# How many instructions follow a label decides a jump; names below stand for places.
+# A jump depends on how many instructions follow its label; the names below stand for places.
 ALIKE: Final = "random (a hash would take every repeat of a datagram: they begin alike)"
 _JUMPS: Final = (JEQ, JGE, JA)
 
 
 class Instruction(NamedTuple):
-    """struct sock_filter: jumps count from the next instruction."""
+    """A struct sock_filter: jumps count from the next instruction."""
 
     code: int
     jt: int
@@ -87,12 +87,13 @@ class _Line:
 
 
 def in_force(asked: str, distinct: bool) -> str:
-    """Return the model for datagrams that a hash distinguishes, or not (`Adapter.distinct`)."""
+    """Return the model, depending on whether a hash distinguishes datagrams
+    (`Adapter.distinct`)."""
     return ALIKE if asked == "hash" and not distinct else asked
 
 
 def loss_seed(cell_seed: int, host: str) -> int:
-    """64 bits for one receiver of one cell: cells of one seed lose the same packets."""
+    """Return 64 bits for one receiver of one cell: cells of one seed lose the same packets."""
     digest = hashlib.sha256(f"downpour loss {cell_seed} {host}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
 
@@ -106,7 +107,7 @@ def threshold(p: float) -> int:
 
 
 def _fold(offsets: Sequence[int]) -> list[_Line]:
-    """A = h: h = (h xor word) x C for each word."""
+    """Return instructions for A = h: h = (h xor word) x C for each word."""
     lines: list[_Line] = []
     for offset in offsets:
         lines += [_Line(TAX), _Line(LD_WORD, offset), _Line(XOR_X), _Line(MUL, POLYNOMIAL)]
@@ -179,7 +180,7 @@ def program(p: float, seed: int) -> str:
 
 
 def program_text(found: Sequence[Instruction]) -> str:
-    """Instructions as iptables takes them: "N,code jt jf k,..."."""
+    """Return instructions in iptables' format: "N,code jt jf k,..."."""
     return ",".join([str(len(found)), *(f"{i.code} {i.jt} {i.jf} {i.k}" for i in found)])
 
 
@@ -192,7 +193,7 @@ def parse_program(text: str) -> tuple[Instruction, ...] | None:
 
 
 def probability_of(found: Sequence[Instruction]) -> float | None:
-    """Return the p of a program of `program`, which its last comparison says. None without one."""
+    """Return the p of a program of `program`, from its last comparison; None without one."""
     thresholds = [i.k for i in found if i.code == JGE]
     return thresholds[-1] / 2**32 if thresholds else None
 
@@ -214,7 +215,7 @@ def identity(packet: bytes) -> tuple[int, ...]:
 
 
 def hash_of(words: Sequence[int], seed: int) -> int:
-    """32 bits of the identifying words and the seed."""
+    """Return 32 bits of the identifying words and the seed."""
     h = seed >> 32 & MASK
     for word in words:
         h = (h ^ word) * POLYNOMIAL & MASK
@@ -224,13 +225,13 @@ def hash_of(words: Sequence[int], seed: int) -> int:
 
 
 def is_lost(packet: bytes, p: float, seed: int) -> bool:
-    """Does the receiver of `seed` lose this packet (from the IPv4 header on)?"""
+    """Return whether the receiver of `seed` loses this packet (from the IPv4 header on)."""
     return hash_of(identity(packet), seed) < threshold(p)
 
 
 def udp_is_lost(payload: bytes, p: float, seed: int) -> bool:
-    """The same for a UDP datagram (IPv4, type of service 0) by its payload of 12 bytes or more:
-    for FMTP the message from its header on, of which the length and 12 bytes count."""
+    """Return the same for a UDP datagram (IPv4, type of service 0) by its payload of 12 bytes or
+    more: for FMTP, the message from its header on, whose length and first 12 bytes count."""
     if len(payload) < 12:
         raise ValueError(f"found {len(payload)} bytes of payload; valid: at least 12")
     first = 0x4500_0000 | 28 + len(payload)
@@ -239,7 +240,7 @@ def udp_is_lost(payload: bytes, p: float, seed: int) -> bool:
 
 
 def not_replayable(refusal: str) -> str:
-    """Why the loss is random although `hash` was requested, from what iptables says."""
+    """Return why the loss is random although `hash` was requested, from iptables' message."""
     return f"not replayable: the kernel has no bpf match ({' '.join(refusal.split())})"
 
 

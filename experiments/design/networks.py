@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a cell: its topology with as many receivers as take part."""
+"""The network of a cell: its topology with the receivers that take part."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Networks:
         self._changed: dict[tuple[object, ...], Network] = {}
 
     def of(self, cell: CellSpec) -> Network:
-        """With the round trip that the cell asks for, and a lane for competing flows if it has
-        some. Raises TopologyErrors, or UsageError if the topology cannot be that."""
+        """Return the network with the cell's round trip, and a lane for competing flows if it has
+        some. Raises TopologyErrors, or UsageError if the topology does not allow it."""
         lanes = BACKGROUND_LANE if cell.has_rivals else 1
         key = (cell.topology, cell.m, cell.subscribers, lanes)
         if key not in self._found:
@@ -68,7 +68,7 @@ class Networks:
 
 
 def _rival_of(cell: CellSpec) -> str:
-    """Say which of the cell's rivals there are."""
+    """Say which rivals the cell has."""
     if cell.background_flows:
         return f"background_flows: found {cell.background_flows}"
     if cell.rivals.sessions:
@@ -106,7 +106,8 @@ def _with_lists(network: Network, cell: CellSpec) -> Network:
 
 
 def with_rtt(network: Network, rtt_ms: float | None) -> Network:
-    """None: as the topology has it. Raises UsageError if it is impossible."""
+    """Return the network with the cell's round trip; None: the topology's. Raises UsageError if it
+    is impossible."""
     if rtt_ms is None:
         return network
     try:
@@ -139,15 +140,15 @@ def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, 
 def _generated(
     path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]
 ) -> Network:
-    """Return the network with m receivers, or with as few more as the wanted ones are among.
+    """Return the network with m receivers, or with as few more as include the wanted ones.
 
-    More receivers always include those of fewer, so the number is searched by halves.
+    More receivers always include fewer ones, so this is a binary search.
     """
     smallest = load(path, {RECEIVERS: m, **more})
     if wanted is None or set(wanted) <= set(_names(smallest)):
         return smallest
     found: Network | None = None
-    largest, low, high = smallest, m, 0  # `high`: enough, or more than there can be; 0: unknown
+    largest, low, high = smallest, m, 0  # `high`: enough, or more than possible; 0: unknown
     while not high or high - low > 1:
         count = (low + high) // 2 if high else 2 * low
         try:

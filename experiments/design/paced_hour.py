@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A generated NGRID-like hour whose source has a ceiling, as the real one's has.
+"""Generate an NGRID-like hour whose source has a maximum rate, like the real one's.
 
-The real hour came over an upstream that was paced: products of 0.5 MB and more are 8 x size / gap =
-26.9 Mbit/s apart in the median, and no minute exceeds 26.7 Mbit/s. `trace_model` draws gaps and
-sizes without it; its minutes reach 31 to 59 Mbit/s, and a queue at 60 Mbit/s gives its products 14
+The real hour came from a paced upstream: products of 0.5 MB and more are 8 x size / gap = 26.9
+Mbit/s apart in the median, and no minute exceeds 26.7 Mbit/s. `trace_model` draws gaps and sizes
+without it; its minutes reach 31 to 59 Mbit/s, and a queue at 60 Mbit/s gives its products 14
 instead of 21 Mbit/s.
 
 Here what `trace_model` draws is offered to a first-in, first-out server, and a product is created
-when the server is done with it. The hour is a circle: what is left at its end is there at its
+when the server is done with it. The hour is a circle: what is left at its end waits at its
 beginning, so that it ends after an hour. The constants were chosen on seeds 1 to 17, 2053, 2099 and
 7 so that every statistic of `STATISTICS` is within two standard deviations of the real hour.
 """
@@ -55,7 +55,7 @@ def generate_paced_hour(seed: int) -> list[Arrival]:
 
 
 def _served(offered_s: Floats, service_s: Floats, busy_until_s: float) -> Floats:
-    """When a server is done with each, one after the other."""
+    """Return when a server is done with each, one after another."""
     free, done = busy_until_s, np.empty_like(offered_s)
     for i, (at, takes) in enumerate(zip(offered_s.tolist(), service_s.tolist(), strict=True)):
         free = max(free, at) + takes
@@ -65,8 +65,8 @@ def _served(offered_s: Floats, service_s: Floats, busy_until_s: float) -> Floats
 
 @dataclass(frozen=True)
 class Statistic:
-    """One property of an hour. `real`: of the papers' hour, worked out from its trace by
-    `statistics`. `spread`: the standard deviation over its six windows of ten minutes."""
+    """One property of an hour. `real`: of the papers' hour, which `statistics` computed from its
+    trace. `spread`: the standard deviation over its six windows of ten minutes."""
 
     name: str
     unit: str
@@ -116,14 +116,14 @@ def statistics(sizes: Floats, times_s: Floats) -> list[float]:
 
 
 def rates_mbps(sizes: Floats, times_s: Floats, seconds: float) -> Floats:
-    """Offered load in each piece of the hour of so many seconds."""
+    """Return the offered load in each piece of the hour, of `seconds` each."""
     count = int(HOUR_S / seconds)
     at = np.minimum((times_s / seconds).astype(np.int64), count - 1)
     return np.bincount(at, weights=sizes, minlength=count) * 8 / seconds / 1e6
 
 
 def hurst(rates: Floats) -> float:
-    """Hurst exponent by the variance of means over 1 to 128 values."""
+    """Return the Hurst exponent by the variance of means over 1 to 128 values."""
     lengths = [2**k for k in range(8)]
     variances = [
         np.log(rates[: len(rates) // m * m].reshape(-1, m).mean(axis=1).var()) for m in lengths
@@ -132,8 +132,8 @@ def hurst(rates: Floats) -> float:
 
 
 def queue_throughput_mbps(sizes: Floats, times_s: Floats, rate_bps: float) -> float:
-    """Mean over file-sets of G of sum of sizes / sum of latencies, if products leave one after the
-    other at a rate: what an experiment measures, but for what protocols add."""
+    """Return the mean over file-sets of G of sum of sizes / sum of latencies, if products leave one
+    after another at a rate: what an experiment measures, without what protocols add."""
     done = _served(times_s, HEADERS * 8 * sizes / rate_bps, 0.0)
     latency = done - times_s + ONE_WAY_S
     sets: list[float] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment varies and what it fixes, by the symbols of MPUP16 Tables I and II."""
+"""An experiment's factors and parameters, by the symbols of MPUP16 Tables I and II."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _no_truth(value: object) -> object:
     return value
 
 
-NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone takes true for 1
+NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone accepts true as 1
 
 Protocol = Annotated[str, BeforeValidator(_known_protocol)]
 MAX_RECEIVERS = 200
@@ -134,7 +134,7 @@ def _wrong(valid: str) -> PydanticCustomError:
 
 
 def trace_label(trace: str) -> str:
-    """Return what a trace is called among the levels of the factor: of a file, its stem."""
+    """Return a trace's name among the levels of the factor: a file's is its stem."""
     label = re.sub(r"[^a-z0-9-]+", "-", Path(trace).stem.lower()).strip("-")
     label = label.removeprefix("trace-")  # of a run's copy
     return (label if label[:1].isalpha() else f"t-{label}".rstrip("-"))[:32]
@@ -147,8 +147,8 @@ class Block(BaseModel):
 
 
 class Factors(Block):
-    """What varies; a cell is run for each combination of levels. A factor with the name of a
-    parameter takes that parameter's place."""
+    """What varies; a cell runs for each combination of levels. A factor with a parameter's name
+    takes that parameter's place."""
 
     protocol: tuple[Protocol, ...] = Field(min_length=1, description="names of protocols")
     receivers: tuple[Receivers, ...] = Field(min_length=1, description="number of receivers m")

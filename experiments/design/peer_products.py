@@ -13,7 +13,7 @@ from parsers.read.trace import parse_any_trace
 class PeerProduct:
     """A product of the trace."""
 
-    name: str  # FEED.000000 on, as pqinsert calls them; a plain file name
+    name: str  # FEED.000000 and so on, as pqinsert names them; a plain file name
     number: int
     size_bytes: int
     time_us: int  # of the trace

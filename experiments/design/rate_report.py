@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour rate-for`: the least rate for a trace, or one that is given, and what it gives, in
-words."""
+"""`downpour rate-for`: report the least rate for a trace, or a given rate, and what it achieves."""
 
 from __future__ import annotations
 
@@ -28,13 +27,13 @@ from parsers.read.trace import parse_trace
 _TIME: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?) ?(ms|s|min)?", re.ASCII)
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 TIMES: Final = "a time above 0: seconds, or a number with ms, s or min, e.g. 5s"
-BESIDE: Final = (0.5, 0.8, 1.25, 2.0)  # other rates that are shown, as multiples
+BESIDE: Final = (0.5, 0.8, 1.25, 2.0)  # other rates to show, as multiples
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the command line asks for, as text where it has units. `rate_bps`: this rate, not the
-    least. `loss`: also the share of files that FMTP delivers."""
+    """The command line's request, as text where it has units. `rate_bps`: this rate instead of the
+    least. `loss`: also report the share of files that FMTP delivers."""
 
     latency: str | None = None
     buffer_bytes: int | None = None
@@ -54,7 +53,7 @@ def seconds_of(text: str, option: str = "--latency") -> float:
 
 
 def repairs_of(asked: Asked) -> Repairs | None:
-    """Return what `delivery_ratio` needs; None: no loss is given. Raises UsageError."""
+    """Return what `delivery_ratio` needs; None without a loss. Raises UsageError."""
     if asked.loss is None:
         return None
     valid = "a probability below 1, or a percentage, e.g. 1%"

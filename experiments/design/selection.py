@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which of an experiment's cells are run, and in which order: pure."""
+"""Select an experiment's cells to run, and their order. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _level(cell: CellSpec, name: str) -> Scalar | None:
 
 
 def _levels(cells: Sequence[CellSpec], name: str) -> list[Scalar]:
-    """All levels of a factor among the cells."""
+    """Return all levels of a factor among the cells."""
     known = list(dict.fromkeys(v for c in cells if (v := _level(c, name)) is not None))
     if not known:
         names = [*dict.fromkeys(n for cell in cells for n in cell.factors), REPEAT]
@@ -73,7 +73,7 @@ def _levels(cells: Sequence[CellSpec], name: str) -> list[Scalar]:
 
 
 def _read(name: str, text: str, known: Sequence[Scalar], expression: str) -> Scalar:
-    """A level as it is written in an experiment file; it must be one of the known."""
+    """Return a level from its text in an experiment file; it must be a known one."""
     level: Scalar | None = None
     value: object = text
     try:
@@ -97,8 +97,9 @@ def _read(name: str, text: str, known: Sequence[Scalar], expression: str) -> Sca
 
 
 def ordered(items: Sequence[T], order: Order, seed: int) -> list[T]:
-    """In which order cells are run. random: what drifts while a sweep runs (a machine that gets
-    warm, a neighbour that begins to work) then falls on no factor; the same seed gives the same."""
+    """Return the cells in the order to run. random: drifts during a sweep (a machine that warms up,
+    a neighbour that becomes busy) then do not coincide with a factor. The same seed gives the same
+    order."""
     found = list(items)
     if order == "random":
         random.Random(f"downpour order of cells {seed}").shuffle(found)

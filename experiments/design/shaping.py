@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sender's traffic control and the receivers' packet loss: commands and their reading back.
+"""The sender's traffic control and the receivers' packet loss: commands, and reading them back.
 
 MPUP16 V-B and the authors' deployment scripts: for LDM7 an HTB root with two leaf classes
 (multicast, everything else), rate = ceil, so nothing is borrowed, each with a bfifo; for LDM6 one
-TBF. Every value is given to tc in bits per second and bytes: its `mbit` is 10^6 but its `mb` is
-2^20, which the papers' "600 MB" leaves open. Pure: commands are argument lists, outputs are texts.
+TBF. tc gets every value in bits per second and bytes: its `mbit` is 10^6 but its `mb` is 2^20, and
+the papers' "600 MB" could be either. Pure: commands are argument lists, outputs are texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from experiments.design import loss_model
 from experiments.design.expansion import TBF_BURST_BYTES
 
 # The kernel keeps the probability in 1/2^31.
-TC_TIME_UNIT_S: Final = 1e-6  # in which tc says how long TBF's burst takes at the rate
+TC_TIME_UNIT_S: Final = 1e-6  # tc's unit for how long TBF's burst takes at the rate
 LIMIT_TOLERANCE_BYTES: Final = 2048  # TBF's limit comes back as a latency in whole microseconds
 PROBABILITY_TOLERANCE: Final = 1e-6
 HASH_TOLERANCE: Final = 2.0**-32
@@ -35,7 +35,7 @@ HASH_TOLERANCE: Final = 2.0**-32
 
 @dataclass(frozen=True)
 class Setting:
-    """One value: what was asked and what the kernel says. None: it says nothing of the kind."""
+    """One value: what was asked and what the kernel says. None: the kernel has no such value."""
 
     name: str
     asked: float | str
@@ -62,7 +62,8 @@ def htb_commands(
     b_mc_bytes: int,
     b_uc_bytes: int,
 ) -> list[list[str]]:
-    """LDM7's two queues. `quantum` only silences a warning: it shares out what is borrowed."""
+    """Return the commands of LDM7's two queues. `quantum` only silences a warning: it shares out
+    borrowed rate."""
     dev = ["dev", interface]
     commands = [["tc", "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "2"]]
     for classid, rate, handle, limit in (
@@ -83,7 +84,7 @@ def htb_commands(
 
 
 def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[str]]:
-    """LDM6's token bucket filter: rate m x r, burst 50 KB."""
+    """Return the commands of LDM6's token bucket filter: rate m x r, burst 50 KB."""
     values = ["rate", f"{rate_bps}bit", "burst", str(TBF_BURST_BYTES), "limit", str(limit_bytes)]
     return [["tc", "qdisc", "add", "dev", interface, "root", "handle", "1:", "tbf", *values]]
 
@@ -99,8 +100,8 @@ def arrival_command(interface: str, udp_only: bool) -> list[str]:
 
 def loss_command(interface: str, loss: float, udp_only: bool, program: str | None) -> list[str]:
     """Return the command that adds a rule to drop `loss` of what arrives on NIC1: what `program`
-    (experiments/design/loss_model.py) matches, or, without one, what the kernel draws. UDP only for
-    LDM7, as the authors' scripts do: their loss hits the multicast, not the retransmissions."""
+    (experiments/design/loss_model.py) matches or, without one, what the kernel draws. For LDM7 only
+    UDP, as in the authors' scripts: their loss hits the multicast, not the retransmissions."""
     if program is not None:
         match = ["-m", "bpf", "--bytecode", program]
     else:
@@ -142,7 +143,7 @@ def htb_things(place: str) -> dict[str, str]:
 
 
 def tbf_things(place: str) -> dict[str, str]:
-    """The same after `tbf_commands`."""
+    """Return the same after `tbf_commands`."""
     return {f"{place} qdiscs": "root tbf"}
 
 
@@ -173,8 +174,9 @@ def parse_rate_bps(text: str) -> float | None:
 
 
 def parse_classes(text: str) -> dict[str, tuple[float | None, float | None]]:
-    """`tc -j class show`: class id -> (rate, ceil) in bit/s. Before version 6.2 tc prints HTB
-    classes as plain text even with -j; later ones print JSON with rates in bytes per second."""
+    """Return (rate, ceil) in bit/s by class id, from `tc -j class show`. Before version 6.2 tc
+    prints HTB classes as plain text even with -j; later ones print JSON with rates in bytes per
+    second."""
     classes: dict[str, tuple[float | None, float | None]] = {}
     if text.lstrip().startswith("["):
         for entry in json.loads(text):
@@ -235,7 +237,7 @@ def read_back_htb(
 
 
 def _filter_group(text: str) -> str | None:
-    """The destination address whose packets a u32 filter sends to the multicast class."""
+    """Return the destination address whose packets a u32 filter sends to the multicast class."""
     for entry in _qdiscs(text):
         options = entry.get("options", {})
         match = options.get("match", {})
@@ -280,7 +282,8 @@ class LossRule:
 
 
 def parse_loss_rules(text: str) -> LossRule | None:
-    """`iptables -v -S INPUT`: the rules of `arrival_command` and `loss_command`, or None."""
+    """Return the rules of `arrival_command` and `loss_command` in `iptables -v -S INPUT`, or
+    None."""
     dropped = arrived = None
     probability, interface, protocol, program = 0.0, None, None, None
     for line in text.splitlines():
@@ -328,7 +331,7 @@ def read_back_loss(
 
 
 def _name(program: str | None) -> str:
-    """A program in short: it has about 900 characters."""
+    """Return a program in short: it has about 900 characters."""
     if program is None:
         return "none"
     digest = hashlib.sha256(program.encode()).hexdigest()

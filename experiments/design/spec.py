@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment file may say, and its reading with every mistake at once.
+"""What an experiment file may contain, and its reader, which reports every mistake at once.
 
 The units are those of topology files (`20Mbps`, `600MB`, `1%`). `schema.json` is generated from
 the models (`python -m experiments.design.spec`).
@@ -98,7 +98,7 @@ def _some_of(model: type[BaseModel]) -> WithJsonSchema:
 
 
 class Level(Block):
-    """What a level of the experiment has instead of the file's."""
+    """What a level of the experiment replaces in the file."""
 
     duration_s: Duration | None = None
     drain_timeout_s: Duration | None = None
@@ -190,7 +190,7 @@ class SubscriptionsSpec(Block):
 
 
 class JoinLeaveFactors(Block):
-    """What varies. A factor replaces the key of `subscriptions` with its name."""
+    """What varies. A factor replaces the key of the same name in `subscriptions`."""
 
     stay_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
     away_s: tuple[Seconds, ...] | None = Field(default=None, min_length=1)
@@ -242,7 +242,7 @@ def json_schema() -> str:
 
 
 def bundled() -> tuple[str, ...]:
-    """Names of the experiments that come with Downpour."""
+    """Return the names of the experiments that come with Downpour."""
     return tuple(sorted(path.stem for path in EXPERIMENTS.glob("*.yaml")))
 
 
@@ -258,7 +258,7 @@ def find(name: str) -> Path:
 
 
 def load(path: Path) -> AnySpec:
-    """Read and check an experiment file; paths that it names come out absolute. Raises SpecErrors
+    """Read and check an experiment file; make the paths that it names absolute. Raises SpecErrors
     with every mistake found."""
     return _with_paths_from(path.absolute().parent, validate(read_document(path)))
 
@@ -295,7 +295,7 @@ def _with_paths_from(folder: Path, spec: S) -> S:
 
 
 def _level_traces(factors: Any, absolute: Callable[[str | None], str | None]) -> Any:
-    """What a level says of factors, in one block or several, with absolute traces."""
+    """Return a level's factors, in one block or several, with absolute traces."""
     if isinstance(factors, list):
         return [_level_traces(block, absolute) for block in factors]
     if not isinstance(factors.get("trace"), list):
@@ -310,7 +310,7 @@ def _with_traces(block: Factors, absolute: Callable[[str | None], str | None]) -
 
 
 def load_as(kind: type[S], path: Path) -> S:
-    """`load`, of a file that must be of this kind."""
+    """Load a file that must be of this kind; see `load`."""
     spec = load(path)
     if not isinstance(spec, kind):
         found = f"an experiment of kind '{getattr(spec, 'kind', 'factors')}'"
@@ -339,7 +339,7 @@ def _checked(
     data: Mapping[str, object],
     level: str | None,
 ) -> AnySpec | None:
-    """`data`, the document's, as it is or at a level; mistakes go to the document."""
+    """Check the document's `data`, as it is or at a level; mistakes go to the document."""
     reports = Reports(document, level, _keys_of(model))
     spec = reports.read(model, data)
     if spec is not None:
@@ -352,7 +352,7 @@ def _model_of(data: Mapping[str, object]) -> type[ExperimentSpec] | type[JoinLea
 
 
 def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
-    """What keys are valid at a place of the file."""
+    """Return the keys that are valid at a place of the file."""
     blocks: dict[str, type[BaseModel]] = {
         "factors": JoinLeaveFactors if whole is JoinLeaveSpec else Factors,
         "parameters": Parameters,
@@ -377,12 +377,12 @@ def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
 
 
 def valid_traces(found: str) -> str:
-    """Return what a trace may be, and which was probably meant."""
+    """Return the valid traces, and the one that was probably meant."""
     return f"{', '.join(GENERATED)}, or the path of a file{did_you_mean(found, GENERATED)}"
 
 
 def _check_traces(reports: Reports, spec: AnySpec) -> None:
-    """A model has one of the names; whether a file is there shows when it is read."""
+    """Check a trace's name. A model has one of the names; a missing file shows when it is read."""
     named: list[tuple[Place, str]] = [(("trace",), spec.trace)]
     for number, block in enumerate(spec.factors if isinstance(spec, ExperimentSpec) else ()):
         for index, name in enumerate(block.trace or ()):
@@ -393,7 +393,7 @@ def _check_traces(reports: Reports, spec: AnySpec) -> None:
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
-    """f_snd is above f_rcv in every cell."""
+    """Check that f_snd is above f_rcv in every cell."""
     fixed = spec.parameters
     cases: list[tuple[Place, float, float]] = []
     if isinstance(spec, JoinLeaveSpec):
@@ -421,7 +421,7 @@ def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
 
 
 def _check_whole(reports: Reports, spec: AnySpec) -> None:
-    """What must hold between blocks."""
+    """Check what must hold between blocks."""
     _check_traces(reports, spec)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
@@ -472,7 +472,7 @@ def level_of(spec: Spec, level: str | None) -> str | None:
 
 
 def _merged(spec: Spec, level: str) -> dict[str, Any]:
-    """The experiment's data with the level's in place."""
+    """Return the experiment's data with the level's in place."""
     chosen: Level = getattr(spec.levels, level)
     data = spec.model_dump(mode="json", exclude={"levels"}, exclude_none=True)
     given = chosen.model_dump(mode="json", exclude_none=True)
@@ -490,7 +490,7 @@ def _merged(spec: Spec, level: str) -> dict[str, Any]:
 
 
 def override(spec: S, given: Overrides) -> S:
-    """Return `spec` with what the command line says. Raises UsageError that names the options."""
+    """Return `spec` with the command line's values. Raises UsageError, which names the options."""
     parameters = spec.parameters
     changes: dict[str, object] = {}
     errors: list[str] = []

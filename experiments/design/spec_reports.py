@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mistakes of an experiment file, each with its place in the file."""
+"""Report the mistakes of an experiment file, each with its place in the file."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ VALID: Final = {
 
 @dataclass(frozen=True)
 class Reports:
-    """Records mistakes of a checked file in its document. `level`: the file was checked as it is
-    at this level; what the level says is reported where the level says it. `keys`: the valid keys
-    at a place."""
+    """Records mistakes of a checked file in its document. `level`: the file was checked as it is at
+    this level; a mistake in the level is reported at the level's place. `keys`: the valid keys at a
+    place."""
 
     document: Document
     level: str | None
@@ -50,13 +50,13 @@ class Reports:
         self.document.report(self._written(place), found, valid)
 
     def read(self, model: type[B], data: object) -> B | None:
-        """`data` as `model`; None if it is not valid, with every mistake recorded."""
+        """Return `data` as `model`; None if it is not valid, with every mistake recorded."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
             details = error.errors(include_url=False)
         for detail in details:
-            # A list that is too short only because its items are wrong is not reported twice.
+            # Do not report twice a list that is too short only because its items are wrong.
             if detail["type"] == "too_short" and any(
                 d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
             ):
@@ -65,8 +65,8 @@ class Reports:
         return None
 
     def _written(self, place: Place) -> Place:
-        """Where in the file this is written: a level's own, and one block of factors, which the
-        model has in a list, perhaps without one."""
+        """Return the place in the file: at the level, and for a single block of factors without the
+        model's list."""
         variants = [place]
         if len(place) > 1 and place[0] == "factors" and isinstance(place[1], int):
             variants.append(("factors", *place[2:]))

@@ -37,7 +37,7 @@ def check_factors(reports: Reports, fixed: Parameters, blocks: Sequence[Factors]
 
 
 def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """A carousel has a file, and periodic loss is the only loss there is."""
+    """Check that a carousel has a file, and that periodic loss is the only loss."""
     place: Place = ("factors", number, "protocol")
     if "fcast" in block.protocol and not (block.file_bytes or fixed.file_bytes):
         valid = "file_bytes beside it, in parameters or factors: a carousel sends a file"
@@ -53,13 +53,14 @@ def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors
 
 
 def _check_layers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """What layered multicast can do, and what may compete with it."""
+    """Check what layered multicast can do, and what may compete with it."""
     for key, found, valid in layers.problems(fixed, block):
         reports.add(("factors", number, key), found, valid)
 
 
 def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """The schemes of MSR-TR-99-14 sort groups of Reed-Solomon; two buckets need one order."""
+    """Check the schemes of MSR-TR-99-14: they sort groups of Reed-Solomon, and two buckets need one
+    order."""
     storages = set(block.storage or (fixed.storage,))
     place: Place = ("factors", number, "storage") if block.storage else ("parameters", "storage")
     if fec := storages - {"in-place"} and set(block.fec or (fixed.fec,)) - {"rs"}:
@@ -72,7 +73,7 @@ def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Fact
 
 
 def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """ldmd's two queues are alike."""
+    """Check that ldmd's two queues are alike."""
     if fixed.shaped_by == "cell":
         return
     for one, other in (("r_mc", "r_uc"), ("b_mc", "b_uc")):
@@ -83,7 +84,7 @@ def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Fact
 
 
 def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Lists by receiver are long enough, and nothing else says the same."""
+    """Check that lists by receiver are long enough, and that nothing else sets the same."""
     most = max(block.receivers)
     for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i"):
         given = getattr(fixed, name)
@@ -121,7 +122,8 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
 
 
 def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """The first receiver differs by `first_receiver` or by lists; marks need a managed queue."""
+    """Check that the first receiver differs by `first_receiver` or by lists, not both, and that
+    marks have a managed queue."""
     levels = block.first_receiver or (fixed.first_receiver,)
     place: Place = ("factors", number, "first_receiver")
     if set(levels) != {"as-others"}:
@@ -137,7 +139,7 @@ def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factor
 
 
 def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """What is LDM6's alone, and what LDM7's."""
+    """Check what only LDM6, and what only LDM7, may have."""
     place: Place = ("factors", number, "protocol")
     if (block.sender_bps or fixed.sender_bps) and set(block.protocol) != {"ldm6"}:
         reports.add(place, f"{', '.join(block.protocol)} with sender_bps", "[ldm6]")
@@ -150,7 +152,7 @@ def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Facto
 
 
 def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Clocks are off by one level or by a list, at receivers that run ldmd."""
+    """Check that clocks are off by one level or by a list, at receivers that run ldmd."""
     offset = any(block.clock_offset_ms or (fixed.clock_offset_ms,))
     if offset and fixed.clock_offset_i_ms is not None:
         found = "clock_offset_i_ms beside clock_offset_ms"

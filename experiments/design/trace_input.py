@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The input of a run: a trace file (the papers' format, or a log of notifyme), or a generated hour,
-cut to the replay's duration."""
+"""Prepare the input of a run: a trace file (the papers' format, or a log of notifyme), or a
+generated hour, cut to the replay's duration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from parsers.read.trace import Trace, TraceProduct, parse_any_trace
 
 MAX_TRACE_BYTES: Final = 256_000_000
 HOUR_SEEDS: Final = 100_003  # distance of the seeds of a trace's hours
-# A trace ends with its last product: how long after it a replay of it may still last.
+# How long a replay may last after the last product, with which a trace ends.
 LAST_GAP_S: Final = 60.0
 LAST_GAP_SHARE: Final = 0.05
 FORMAT: Final = (
@@ -55,7 +55,7 @@ A = TypeVar("A", bound=Arrival)
 
 
 class TraceInfo(TypedDict):
-    """What cell.json says of the trace."""
+    """What cell.json says about the trace."""
 
     source: str
     products: int
@@ -82,7 +82,7 @@ class ReplayTrace:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def to_dict(self) -> TraceInfo:
-        """Return what cell.json says of the trace."""
+        """Return what cell.json says about the trace."""
         found: TraceInfo = {
             "source": self.source,
             "products": self.products,
@@ -95,8 +95,8 @@ class ReplayTrace:
 
 @dataclass(frozen=True)
 class Hours:
-    """A whole trace, of which cells replay the beginning or a window. `file`: what its copy is
-    called; `lasts_s`: how long it is."""
+    """A whole trace; cells replay its beginning or a window. `file`: the name of its copy;
+    `lasts_s`: its length."""
 
     trace: Trace
     file: str
@@ -141,8 +141,8 @@ def _generated(
     duration_s: float,
     seed: int,
 ) -> Hours:
-    """As many hours as the duration takes. Each has its own seed, so the first is the one that
-    a shorter run has; each begins when an hour has passed."""
+    """Generate as many hours as the duration takes. Each has its own seed, so the first is that of
+    a shorter run. Each begins an hour after the one before."""
     count = max(1, math.ceil(duration_s / trace_model.HOUR_S))
     hours = [generate(seed + HOUR_SEEDS * number) for number in range(count)]
     start_us = int(trace_model.START.timestamp()) * MICROSECONDS
@@ -153,7 +153,7 @@ def _generated(
         for a in hour
     ]
     if count > 1:
-        products.sort(key=lambda product: product.time_us)  # an hour's last may be late
+        products.sort(key=lambda product: product.time_us)  # an hour's last product may be late
     source = f"{model}, seed {seed}" + (f", {count} hours" if count > 1 else "")
     parsed = Trace(source, tuple(products), ())
     lasts_s = count * trace_model.HOUR_S
@@ -161,9 +161,9 @@ def _generated(
 
 
 def window_order(count: int, first: int) -> list[int]:
-    """Which of `count` windows of a trace the `first` repeats take: every beginning of the list is
-    spread over the trace (van der Corput's sequence), so that repeats can be added without an end
-    in sight."""
+    """Return which of `count` windows of a trace the `first` repeats take. Every prefix of the list
+    is spread over the trace (van der Corput's sequence), so that any number of repeats can be
+    added."""
     found: dict[int, None] = {}
     number = 0
     while len(found) < min(count, first):
@@ -201,7 +201,7 @@ def window(hours: Hours, duration_s: float, repeat: int) -> ReplayTrace:
 
 
 def file_of(seed: int) -> str:
-    """Name of a generated trace's file in the run's directory."""
+    """Return the name of a generated trace's file in the run's directory."""
     return f"trace-{seed}.txt"
 
 
@@ -254,8 +254,8 @@ def _text_of(path: Path) -> str:
 
 
 def cut(hours: Hours, duration_s: float) -> ReplayTrace:
-    """The products of the first `duration_s` seconds, counted from the first product. Raises
-    UsageError if that is less than times in traces resolve."""
+    """Return the products of the first `duration_s` seconds, counted from the first product. Raises
+    UsageError if that is below the resolution of times in traces."""
     products = hours.trace.products
     end_us = products[0].time_us + duration_s * MICROSECONDS
     kept = [p for p in products if p.time_us < end_us]

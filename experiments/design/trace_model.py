@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A generator of NGRID-like hours: product sizes and inter-arrival gaps with their correlation.
+"""Generate NGRID-like hours: product sizes and inter-arrival gaps with their correlation.
 
-The papers replay one hour of the NGRID feed (15 June 2015, 00:00-01:00 UTC: 28,166 products,
-5.55 GB; MPUP16 Table II and V-F). Its metadata may not be at hand, so this module makes
-hours that behave like it. Three things are taken from the real hour, as numbers only:
+The papers replay one hour of the NGRID feed (15 June 2015, 00:00-01:00 UTC: 28,166 products, 5.55
+GB; MPUP16 Table II and V-F). Its metadata may be unavailable, so this module makes hours that
+behave like it. Three things are taken from the real hour, as numbers only:
 
 * the marginal distributions of size and gap, as quantile tables (`QUANTILES`);
 * the autocorrelation of both series and their cross-correlation, in normal scores, over lags of
@@ -140,7 +140,7 @@ class ModelRow:
 
     @property
     def difference(self) -> float:
-        """Relative to the published value."""
+        """Return the deviation relative to the published value."""
         return self.model / self.published - 1.0
 
     def to_dict(self) -> dict[str, float | str]:
@@ -154,7 +154,7 @@ class ModelRow:
 
 
 def _autoregressive(rng: np.random.Generator, tau: float, count: int) -> NDArray[np.float64]:
-    """Stationary unit-variance AR(1) whose autocorrelation at lag k is exp(-k/tau)."""
+    """Return a stationary unit-variance AR(1) whose autocorrelation at lag k is exp(-k/tau)."""
     phi = float(np.exp(-1.0 / tau))
     innovations = rng.standard_normal(count)
     innovations[1:] *= np.sqrt(1.0 - phi * phi)
@@ -167,15 +167,15 @@ def _autoregressive(rng: np.random.Generator, tau: float, count: int) -> NDArray
 
 
 def _ranked(scores: NDArray[np.float64], values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`values` (ascending) in the order of the scores' ranks."""
+    """Return `values` (ascending) in the order of the scores' ranks."""
     out = np.empty_like(values)
     out[np.argsort(scores, kind="stable")] = values
     return out
 
 
 def _marginals(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """`count` ascending sizes (bytes) and gaps (ms): the tables, interpolated in the logarithm
-    (gaps + 0.5 ms, because the smallest are 0)."""
+    """Return `count` ascending sizes (bytes) and gaps (ms): the tables, interpolated in the
+    logarithm (gaps + 0.5 ms, because the smallest are 0)."""
     table = np.array(QUANTILES)
     at = np.linspace(0.0, 1.0, count)
     sizes = np.exp(np.interp(at, table[:, 0], np.log(table[:, 1])))
@@ -224,7 +224,7 @@ def arranged(
 
 
 def stamp(time_us: int) -> str:
-    """`YYYYMMDDhhmmss.mmm`, or with 6 decimals where the time has them (microseconds, UTC)."""
+    """Return `YYYYMMDDhhmmss.mmm`, or 6 decimals if the time has microseconds (UTC)."""
     moment = datetime.datetime.fromtimestamp(time_us // 1_000_000, datetime.UTC)
     fraction = time_us % 1_000_000
     decimals = f"{fraction:06d}" if fraction % 1000 else f"{fraction // 1000:03d}"
@@ -238,7 +238,7 @@ def format_trace(arrivals: Sequence[Arrival]) -> str:
 
 
 # Statistics of the real hour. Those of sizes, gaps and mean rate are published with the data set
-# and (gaps: 75 %, 90 %, 99 %) in MPUP16 V-F; those per minute are worked out from the hour.
+# and (gaps: 75 %, 90 %, 99 %) in MPUP16 V-F; those per minute are computed from the hour.
 PUBLISHED: Final[tuple[tuple[str, str, float], ...]] = (
     ("products", "count", 28_166),
     ("mean rate", "Mbit/s", 12.33),
@@ -262,14 +262,14 @@ PUBLISHED: Final[tuple[tuple[str, str, float], ...]] = (
 
 
 def _scores(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Standardised ranks: the mean product of two such series is Spearman's correlation."""
+    """Return standardised ranks: the mean product of two such series is Spearman's correlation."""
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(np.float64)
     standardised: NDArray[np.float64] = (ranks - ranks.mean()) / ranks.std()
     return standardised
 
 
 def minute_rates_mbps(arrivals: Sequence[Arrival]) -> NDArray[np.float64]:
-    """Offered load in each of the hour's 60 minutes, Mbit/s."""
+    """Return the offered load in each of the hour's 60 minutes, in Mbit/s."""
     rates = np.zeros(60)
     for arrival in arrivals:
         minute = arrival.time_ms // 60_000

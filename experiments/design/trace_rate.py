@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rate a stream of files needs: a first-come, first-served queue that one rate empties; and
-which share of the files FMTP delivers from it.
+"""Compute the rate that a stream of files needs, from a first-come, first-served queue that one
+rate empties, and the share of the files that FMTP delivers from it.
 
 Each file of S bytes enters at its time in the trace and takes 8 S x OVERHEAD / r to send, after all
 files before it. Its wait and its sending are its latency; what is in the queue when it has entered
@@ -8,8 +8,8 @@ is the buffer's content (MPUP16 II: the Control Module selects a rate from the t
 retransmissions and propagation are not in these latencies: they are extra.
 
 `delivery_ratio` adds loss where files wait in traffic control, as in the papers (b_snd): FMTP has
-handed a file over when it enters, so tau_snd (MPUP16 eq. 1) runs while it waits. A file of which a
-block is lost that leaves too late to be asked for in time is not FMTP's.
+handed a file over when it enters, so tau_snd (MPUP16 eq. 1) runs while it waits. FMTP does not
+deliver a file if it loses a block that left too late to be requested in time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Served:
-    """What a rate gives: latencies of all files in order of arrival, and the fullest queue."""
+    """The result of a rate: latencies of all files in order of arrival, and the fullest queue."""
 
     rate_bps: float
     latencies_s: tuple[float, ...]
@@ -60,7 +60,7 @@ def serve(arrivals: Sequence[Arrival], rate_bps: float) -> Served:
         begin_s = max(free_s, arrival.time_s)
         free_s = begin_s + 8 * OVERHEAD * arrival.size_bytes / rate_bps
         latencies.append(free_s - arrival.time_s)
-        # What is left of the files before, and this one.
+        # What is left of the earlier files, and this one.
         fullest = max(fullest, (free_s - arrival.time_s) * rate_bps / 8)
     return Served(rate_bps, tuple(latencies), fullest)
 
@@ -68,7 +68,7 @@ def serve(arrivals: Sequence[Arrival], rate_bps: float) -> Served:
 def rate_for(
     arrivals: Sequence[Arrival], latency_s: float | None, buffer_bytes: float | None
 ) -> Served | None:
-    """Return what the least rate gives at which no file takes longer than `latency_s` and the
+    """Return the result of the least rate at which no file takes longer than `latency_s` and the
     queue never holds more than `buffer_bytes`; None: no rate does (a file is larger)."""
 
     def holds(served: Served) -> bool:
@@ -110,7 +110,7 @@ def delivery_ratio(arrivals: Sequence[Arrival], rate_bps: float, repairs: Repair
 def _delivered(
     arrivals: Sequence[Arrival], rate_bps: float, repairs: Repairs, round_trip_s: float
 ) -> float:
-    """Return how many files are expected at a receiver: those that lost no block too late."""
+    """Return the expected number of files at a receiver: those that lost no block too late."""
     longest_s = max(repairs.round_trips_s)
     free_s, found = 0.0, []
     for arrival in arrivals:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a cell, by the clock it runs under: on this kernel, or in a guest whose clock is
-virtual. The runner starts, polls and stops both alike; the cell itself is the same program."""
+"""The process of a cell, by its clock: on this kernel, or in a guest whose clock is virtual. The
+runner starts, polls and stops both alike; the cell itself is the same program."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ from virtual.turns import Turns
 
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/guest/cell")
-GUEST_WORK: Final = Path("/guest/work")  # on disk for `keep_work` and what memory does not hold
+GUEST_WORK: Final = Path("/guest/work")  # on disk with `keep_work`, or if memory is too small
 PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of its memory
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
-# A guest with queues on disk: too small for queues in memory, the rest caches their files.
+# A guest with queues on disk: too small for queues in memory, so that the rest caches their files.
 DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
 
 
 class CellProblem(Exception):
-    """The cell's process did not do its work; the text says why."""
+    """The cell's process failed; the text says why."""
 
 
 class CellProcess(Protocol):
-    """A started cell. `poll` gives what is new of its events (dictionaries with `event`) and raises
+    """A started cell. `poll` returns its new events (dictionaries with `event`) and raises
     CellProblem; `code` is its exit code once it has ended and all events were given."""
 
     def poll(self) -> list[Event]:
@@ -79,14 +79,14 @@ class CellProcess(Protocol):
 
     @property
     def times(self) -> Times | None:
-        """Return how far the guest's clock is; None: the cell runs natively."""
+        """Return the guest's clock; None: the cell runs natively."""
 
     def stop(self) -> None:
         """End the cell and remove all it made. Idempotent."""
 
 
 class Clock(Protocol):
-    """How cells are run. `jobs`: how many at once."""
+    """How cells run. `jobs`: how many at once."""
 
     name: str
     jobs: int
@@ -101,7 +101,7 @@ class Clock(Protocol):
         """Return the seconds of real time that a cell takes, by formula."""
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of the clock."""
+        """Return what the manifest says about the clock."""
 
 
 def parse_events(lines: Sequence[str]) -> list[Event]:
@@ -168,7 +168,8 @@ class NativeProcess:
         return self._process.wait(timeout=STOP_S) if self._ended else None
 
     def stop(self) -> None:
-        """Idempotent. A second Ctrl-C, or another signal to end, does not cut it short."""
+        """End the cell. Idempotent. A second Ctrl-C, or another signal to end, does not interrupt
+        it."""
         held = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if held else ()
         old = {n: signal.signal(n, lambda _number, _frame: None) for n in numbers}
@@ -189,7 +190,7 @@ class NativeProcess:
 
 
 class NativeClock:
-    """This machine's clock and kernel: one cell at a time, or they disturb each other."""
+    """This machine's clock and kernel: one cell at a time, as cells would disturb each other."""
 
     name = "native"
     jobs = 1
@@ -208,20 +209,21 @@ class NativeClock:
         return seconds_estimated(cell)
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of the clock."""
+        """Return what the manifest says about the clock."""
         return {"clock": self.name}
 
 
 # -- virtual ----------------------------------------------------------------------------------
 def guest_path(path: Path) -> Path:
-    """Return where the guest sees a file of the checkout; other files are where they are."""
+    """Return where the guest sees a file of the checkout; other files keep their paths."""
     absolute = path.resolve()
     return CHECKOUT / absolute.relative_to(ROOT) if absolute.is_relative_to(ROOT) else absolute
 
 
 def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
-    """Memory of a cell's guest: its queues as `queue_place` asks for them, what waits in the
-    sender's traffic control, and its programs. Only what is written takes memory of the machine."""
+    """Return the memory of a cell's guest: its queues as `queue_place` asks for them, what waits in
+    the sender's traffic control, and its programs. Only written pages take memory of the
+    machine."""
     waiting = PACKET_MEMORY_FACTOR * cell.b_snd_bytes
     needed = disk_needed_bytes(cell, trace_bytes) + waiting
     usable = needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
@@ -235,7 +237,8 @@ def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 class VirtualProcess:
-    """The cell in its own guest, with the same paths on every machine: they reach logs."""
+    """The cell in its own guest, with the same paths on every machine, since they appear in
+    logs."""
 
     def __init__(
         self,
@@ -295,7 +298,7 @@ class VirtualProcess:
 
     @property
     def times(self) -> Times:
-        """Return how far the guest's clock is; None: the cell runs natively."""
+        """Return the guest's clock; None: the cell runs natively."""
         return self._guest.times
 
     def poll(self) -> list[Event]:
@@ -325,7 +328,7 @@ class VirtualProcess:
         return "\n" + "\n".join(text.splitlines()[-5:]) if text else ""
 
     def _describe(self, times: Times) -> None:
-        """virtual.json: what the launcher knows and the cell does not."""
+        """Write virtual.json: what the launcher knows and the cell does not."""
         kernel, spec = self._guest.kernel, self._guest.spec
         started = self._phases[0]["real_s"] if self._phases else None
         replay = [p["real_s"] for p in self._phases if p["text"] == REPLAYING]
@@ -380,8 +383,8 @@ class VirtualClock:
         return Turns()
 
     def fit(self, cells: Sequence[tuple[CellSpec, int]], free: int | None = None) -> None:
-        """Lowers `jobs` to what memory (`free` bytes; default: what is free) holds at once, with
-        the queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
+        """Lower `jobs` to what memory (`free` bytes; default: what is free) holds at once, with the
+        queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
         CellProblem if it does not hold one."""
         if free is None:
             free = memory_free_bytes()
@@ -396,7 +399,7 @@ class VirtualClock:
         self._share_bytes = free // self.jobs
 
     def on_disk(self, cell: CellSpec, trace_bytes: int) -> bool:
-        """True: its queues do not fit into this guest's part of the memory."""
+        """Return whether its queues do not fit into this guest's share of the memory."""
         needed = host_memory_bytes(cell, trace_bytes)
         return self._share_bytes is not None and needed > self._share_bytes
 
@@ -417,7 +420,7 @@ class VirtualClock:
         return virtual_seconds_estimated(cell, trace_bytes)
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of the clock."""
+        """Return what the manifest says about the clock."""
         return {
             "clock": self.name,
             "virtual_kernel": {

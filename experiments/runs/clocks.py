@@ -15,7 +15,7 @@ from experiments.runs.cell_process import CellProblem, Clock, NativeClock, Virtu
 from experiments.runs.options import GuestOptions
 from virtual.kernel_build import Kernel, KernelError, find_kernel
 
-# A plan starts no guest: it is the same with a kernel that is yet to be built.
+# A plan starts no guest, so the kernel need not be built yet.
 _NOT_BUILT: Final = Kernel(Path("not-built"), "not built yet", "", seccomp=False)
 
 
@@ -37,7 +37,7 @@ def clock_of(
     *,
     plan_only: bool = False,
 ) -> Clock:
-    """Return the clock asked for, fit for all that is planned, with results below `runs`.
+    """Return the requested clock, suitable for all that is planned, with results below `runs`.
 
     Raises UsageError or RunError. `plan_only`: nothing will run, so a kernel may be missing.
     """

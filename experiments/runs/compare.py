@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour report RUN RUN ...`: runs side by side.
 
-Points (combinations of factor levels) are set beside each other with their error bars. Cells under
-the same conditions (topology, factors, duration) are compared wherever they were made: those of one
-clock as repeats, to the last digit; those of different clocks as native against virtual. Of the
-cells' records only those under the same conditions are in memory at a time.
+Points (combinations of factor levels) appear side by side with their error bars. Cells under the
+same conditions (topology, factors, duration) are compared wherever they ran: those of one clock as
+repeats, to the last digit; those of different clocks as native against virtual. Only the records of
+cells under the same conditions are in memory at a time.
 """
 
 from __future__ import annotations
@@ -73,15 +73,15 @@ from parsers.report.two_runs import (
     points_section,
 )
 
-FOLDED_FROM: Final = 5  # comparisons from which on their tables are folded, and left out of text
+FOLDED_FROM: Final = 5  # from this many comparisons on, tables are folded, and left out of text
 LISTED: Final = 12  # findings before "and N more"
 FIGURES: Final = ("lines", "bars")  # kinds that can have a line of each run
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run directory. `letter` is its short name in tables; `cells`: what tables call the cell,
-    its directory and its description; none of a run whose subscribers come and go."""
+    """One run directory. `letter` is its short name in tables. `cells`: each cell's name in tables,
+    directory and description; none for a run whose subscribers come and go."""
 
     letter: str
     name: str
@@ -97,7 +97,7 @@ class NotComparable(Exception):
 
 # -- files ------------------------------------------------------------------------------------
 def find_runs(paths: Sequence[Path]) -> tuple[Run, ...]:
-    """Raises BadFile, NotComparable or OSError."""
+    """Read the runs. Raises BadFile, NotComparable or OSError."""
     seen: dict[Path, Path] = {}
     for path in paths:
         if not path.is_dir():
@@ -127,7 +127,8 @@ def _find(path: Path, letter: str) -> Run:
 
 
 def _named(letter: str, cells: Sequence[tuple[Path, Cell]]) -> Iterator[tuple[str, Path, Cell]]:
-    """A run with several cells under one condition (repeats) numbers them: A1, A2."""
+    """Return names of cells: a run with several cells under one condition (repeats) numbers them:
+    A1, A2."""
     many = Counter((conditions_of(cell), cell.clock) for _, cell in cells)
     numbers: Counter[tuple[Conditions, str]] = Counter()
     for directory, cell in cells:
@@ -149,7 +150,7 @@ def _column(run: Run, name: str, directory: Path) -> Column:
 
 
 def _digests(directory: Path) -> Iterator[tuple[str, str]]:
-    """SHA-256 of every log, time stamps included, and of every list of products."""
+    """Return the SHA-256 of every log, time stamps included, and of every list of products."""
     for folder in ("logs", "products"):
         for path in sorted((directory / folder).glob("*")):
             if path.is_file():
@@ -173,7 +174,7 @@ def _facts(path: Path) -> Mapping[str, Any]:
 # -- comparing --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Compared:
-    """All that is found; no column has its deliveries any more."""
+    """All findings; the columns no longer have their deliveries."""
 
     runs: tuple[Run, ...]
     columns: tuple[Column, ...]
@@ -182,7 +183,7 @@ class Compared:
 
 
 def compare_runs(runs: Sequence[Run]) -> Compared:
-    """Reads the cells, those under the same conditions at a time."""
+    """Read the cells, those under the same conditions at a time."""
     metrics: dict[str, list[CellMetrics]] = {run.letter: [] for run in runs}
     comparisons = []
     for conditions, group in _together(runs).items():
@@ -203,8 +204,8 @@ def compare_runs(runs: Sequence[Run]) -> Compared:
 
 
 def _together(runs: Sequence[Run]) -> dict[Conditions, list[tuple[Run, str, Path]]]:
-    """The cells (run, name, directory) to compare. Where two runs or more have several
-    repeats, those of a number meet: they have the same seed."""
+    """Return the cells (run, name, directory) to compare. If two or more runs have several repeats,
+    repeats of the same number are compared: they have the same seed."""
     several = Counter(
         conditions
         for run in runs
@@ -284,7 +285,7 @@ def build(found: Compared) -> Report:
 
 # -- command ----------------------------------------------------------------------------------
 def default_output(runs: Sequence[Run]) -> Path:
-    """runs/compared/EXPERIMENT-STAMP--EXPERIMENT-STAMP beside the runs."""
+    """Return runs/compared/EXPERIMENT-STAMP--EXPERIMENT-STAMP beside the runs."""
     names = [run.name.replace("/", "-") for run in runs]
     named = "--".join(names if len(names) < 3 else [names[0], names[-1], f"{len(names)}-runs"])
     return runs[-1].path.resolve().parent.parent / "compared" / named
@@ -299,7 +300,7 @@ def main(
     full: bool = False,
 ) -> int:
     """Compare the runs, print the result (`full`: the whole text), and write page, Markdown and
-    figures to `output`, unless anything goes wrong. Returns the exit code."""
+    figures to `output`, unless anything goes wrong. Return the exit code."""
     try:
         runs = find_runs(paths)
         found = compare_runs(runs)
@@ -337,7 +338,7 @@ def main(
 
 
 def _write(target: Path, report: Report, text: str) -> None:
-    """Complete or absent; what an earlier comparison of the same runs left is replaced."""
+    """Write everything or nothing; replace what an earlier comparison of the same runs left."""
     fresh = target.with_name(f".{target.name}.tmp")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHA-256 of every file of a run, so that `verify` can tell whether one was changed since.
+"""Record the SHA-256 of every file of a run, so that `verify` can detect later changes.
 
-A cell's directory gets a `digests.json` when the cell is complete, the run's directory when the run
-is: the latter covers the files on top and each cell's digests.json, hence everything. metrics.json
-and report/ can be made again and are left out, and so is work/ (product queues that were kept).
+A cell's directory gets a `digests.json` when the cell is complete, and the run's directory when the
+run is. The run's covers the top-level files and each cell's digests.json, hence everything.
+metrics.json and report/ can be regenerated and are left out, and so is work/ (kept product queues).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def digest_of(path: Path) -> Digest:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Files and links below, by name; what is not there any more is no error."""
+    """Return files and links below, by name; vanished ones are no error."""
     for path in sorted(directory.iterdir()):
         if path.is_dir() and not path.is_symlink():
             yield from _files(path)
@@ -77,17 +77,17 @@ def _write(directory: Path, files: list[Path]) -> None:
 
 
 def write_cell(cell: Path) -> None:
-    """Writes a complete cell's digests.json; nothing of the cell may change afterwards."""
+    """Write a complete cell's digests.json; nothing in the cell may change afterwards."""
     _write(cell, cell_files(cell))
 
 
 def write_run(run: Path) -> None:
-    """Writes the run's digests.json, after those of its cells."""
+    """Write the run's digests.json, after those of its cells."""
     _write(run, run_files(run))
 
 
 def read(directory: Path) -> dict[str, Digest]:
-    """Name -> digest. Raises NoDigests."""
+    """Return the digest by name. Raises NoDigests."""
     path = directory / NAME
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -102,7 +102,8 @@ def read(directory: Path) -> dict[str, Digest]:
 
 
 def compare(directory: Path, files: list[Path], expected: Mapping[str, Digest]) -> list[str]:
-    """`changed: logs/sar.log (...)`, `missing: ...`, `extra: ...`; nothing if all is as it was."""
+    """Return `changed: logs/sar.log (...)`, `missing: ...`, `extra: ...`; nothing if all is
+    unchanged."""
     there = {str(p.relative_to(directory)): p for p in files}
     problems = [f"missing: {name}" for name in expected if name not in there]
     problems += [f"extra: {name}" for name in there if name not in expected]

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long cells will take: from what earlier runs on this machine took, else by formula.
+"""Estimate how long cells will take: from earlier runs on this machine, else by formula.
 
-An earlier cell shows by how much the formula was wrong; the formula scales to another duration, m
-and number of bytes.
+An earlier cell corrects the formula, which scales to another duration, m and number of bytes.
 """
 
 from __future__ import annotations
@@ -45,21 +44,21 @@ def kind_of(cell: CellSpec) -> str:
 
 
 class Estimates:
-    """`measured`: of this machine and clock, the newest first."""
+    """`measured`: cells of this machine and clock, the newest first."""
 
     def __init__(self, clock: Clock, measured: Sequence[Measured] = ()) -> None:
         self._clock, self._measured = clock, measured
         self._rests_on: set[Measured] = set()
 
     def of(self, planned: Planned) -> float:
-        """Seconds of real time."""
+        """Return the seconds of real time."""
         formula = self._clock.estimate_s(planned.cell, planned.trace.size_bytes)
         found = self._like(planned.cell)
         self._rests_on |= set(found)
         return formula * (statistics.median(m.ratio for m in found) if found else 1.0)
 
     def _like(self, cell: CellSpec) -> list[Measured]:
-        """The same cell's runs, else those of its kind."""
+        """Return the same cell's runs, else those of its kind."""
         kind = [m for m in self._measured if m.kind == kind_of(cell)]
         return ([m for m in kind if m.cell == cell.cell] or kind)[:MOST_CELLS]
 
@@ -75,7 +74,7 @@ class Estimates:
 
     @property
     def basis(self) -> str:
-        """Return in words what the estimates given so far rest on."""
+        """Return in words the basis of the estimates given so far."""
         if not self._rests_on:
             return "by formula: no earlier run of such cells on this machine"
         runs = sorted({m.run for m in self._rests_on}, key=lambda r: r.rpartition("/")[2])

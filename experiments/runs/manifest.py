@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""manifest.json: all that is needed to repeat a run, and what it ran on."""
+"""Write manifest.json: all that is needed to repeat a run, and what it ran on."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ SYSCTLS: Final = (
 
 
 def _output(argv: Sequence[str], cwd: Path | None = None) -> str | None:
-    """First line a program prints, None if it cannot be run."""
+    """Return the first line that a program prints; None if it cannot run."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=20, cwd=cwd)
     except (OSError, subprocess.TimeoutExpired):
@@ -68,14 +68,14 @@ def _output(argv: Sequence[str], cwd: Path | None = None) -> str | None:
 
 
 def git_state(root: Path) -> GitState:
-    """Commit and whether the checkout differs from it; None where there is no repository.
+    """Return the commit, and whether the checkout differs from it; None without a repository.
 
     A copy that Ansible made on another machine says so in .checkout-commit.
     """
     with contextlib.suppress(OSError):
         copied, *more = (root / ".checkout-commit").read_text(encoding="ascii").split()
         return {"commit": copied, "dirty": bool(more)}
-    # Under sudo the checkout belongs to somebody else, which git refuses by default.
+    # Under sudo the checkout belongs to another user, which git refuses by default.
     git = ["git", "-c", f"safe.directory={root}"]
     commit = _output([*git, "rev-parse", "HEAD"], root)
     if commit is None:
@@ -123,7 +123,7 @@ def machine() -> Machine:
 
 
 def environment(build: Path) -> Environment:
-    """Describe what else may change a digit: libraries, and our own programs as they are built."""
+    """Describe what else may change a digit: libraries, and our own programs as built."""
     try:
         distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:

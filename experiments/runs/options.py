@@ -54,7 +54,7 @@ class GuestOptions:
 
 @dataclass(kw_only=True)
 class BuildOptions(GuestOptions):
-    """And where the C programs are."""
+    """The same, with the directory of the C programs."""
 
     build: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory of the C programs.", show_default=False)
@@ -63,7 +63,7 @@ class BuildOptions(GuestOptions):
 
 @dataclass(kw_only=True)
 class Overrides(BuildOptions):
-    """What takes the place of values of the experiment's file."""
+    """Options that replace values of the experiment's file."""
 
     level: Annotated[
         str | None,
@@ -100,7 +100,7 @@ class Overrides(BuildOptions):
 
 @dataclass(kw_only=True)
 class RunChoices(Overrides):
-    """How an experiment is run."""
+    """How to run an experiment."""
 
     only: Annotated[
         list[str],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run would do, in words: its cells, the time and the disk space they take."""
+"""Describe what a run would do: its cells, the time and the disk space that they take."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def summary(
     clock: str,
     jobs: int,
 ) -> list[str]:
-    """Return the lines that come before a run: what varies, how many cells, how long, by what
-    estimate."""
+    """Return the lines printed before a run: what varies, how many cells, how long, and the
+    estimate's basis."""
     cells = [item.cell for item in planned]
     level = f", {cells[0].level} level" if cells[0].level is not None else ""
     total_s = sum(estimates.of(item) for item in planned)
@@ -58,7 +58,7 @@ def until_line(until: Until, most: int) -> str:
 
 
 def _varied(planned: Sequence[Planned]) -> list[tuple[str, str]]:
-    """Factor -> its levels, of those with several."""
+    """Return the levels by factor, of factors with several."""
     levels: dict[str, dict[Scalar, None]] = {}
     for item in planned:
         for name, level in item.cell.factors.items():
@@ -80,7 +80,7 @@ def _shown(name: str, level: Scalar) -> str:
 
 
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
-    """Return a line for each cell with its own trace, in the order in which they are run."""
+    """Return a line for each cell with its own trace, in the order in which they run."""
     width = max(len(item.cell.cell) for item in planned)
     lines = [
         f"  {number:4} {item.cell.cell:{width}}  {counted(item.trace.products, 'product')}, "

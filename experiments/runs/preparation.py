@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an experiment to cells with all they need, checked before anything starts."""
+"""Turn an experiment into cells with all that they need, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ PROGRAMS: Final = tuple(places.PROGRAMS[name] for name in NEEDED)  # below the b
 
 
 class RunError(Exception):
-    """The run cannot start or go on; the text is one clear message."""
+    """The run cannot start or continue; the text is one clear message."""
 
 
 class DoesNotFit(RunError, UsageError):
-    """What the command line or the file asks for has no room on this machine."""
+    """The request of the command line or the file does not fit on this machine."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell with all it needs, checked. `borrowed`: the trace is that of another seed, near enough
-    for a plan that is only shown."""
+    """A cell with all it needs, checked. `borrowed`: the trace is that of another seed, close
+    enough for a plan that is only shown."""
 
     cell: CellSpec
     network: Network
@@ -79,9 +79,9 @@ def plan(
     only: Sequence[str] = (),
     most_traces: int | None = None,
 ) -> tuple[Planned, ...]:
-    """Expands the experiment, which is at `level`, with its traces and networks, in the order of
-    the file. `only`: expressions that cells must meet; `most_traces`: cells of further seeds borrow
-    one of these. Raises SpecErrors, TopologyErrors or UsageError."""
+    """Expand the experiment at `level`, with its traces and networks, in the order of the file.
+    `only`: expressions that cells must meet. `most_traces`: how many traces to prepare; cells of
+    further seeds borrow one of them. Raises SpecErrors, TopologyErrors or UsageError."""
     if isinstance(spec, JoinLeaveSpec):
         return _plan_join_leave(spec, level, only, most_traces)
     cells = select(expand(spec, level), only)
@@ -96,7 +96,7 @@ def plan(
 
 
 class Traces:
-    """Makes or reads each trace of an experiment once."""
+    """Generates or reads each trace of an experiment once."""
 
     def __init__(self, spec: ExperimentSpec, most: int | None) -> None:
         self._spec, self._most = spec, most
@@ -120,7 +120,8 @@ class Traces:
         return self._made[key], borrowed
 
     def _seed(self, cell: CellSpec) -> tuple[int, bool]:
-        """The seed of a cell's trace, 0 of a file; and whether it stands for another one."""
+        """Return the seed of a cell's trace (0 for a file), and whether it stands in for another
+        one."""
         spec = self._spec
         if self._given[cell.trace] not in GENERATED:  # a file is the same for all seeds
             return 0, False
@@ -155,7 +156,7 @@ def check_cut(cell: CellSpec, network: Network) -> None:
 
 
 def _seed_of_trace(made: Collection[int], seed: int, most: int | None) -> int:
-    """Return the seed of a trace that is made, or may be."""
+    """Return the seed of a trace that is, or may be, generated."""
     if most is None or seed in made or len(made) < most:
         return seed
     return list(made)[seed % len(made)]
@@ -186,7 +187,7 @@ def _plan_join_leave(
 def check_machine(
     planned: Sequence[Planned], runs: Path, build: Path = BUILD, clock: str = "native"
 ) -> None:
-    """Root (not needed in virtual time), programs, disk. Raises RunError."""
+    """Check for root (not needed in virtual time), programs and disk. Raises RunError."""
     if clock == "native" and os.geteuid() != 0:
         raise RunError(
             f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
@@ -204,7 +205,7 @@ def check_machine(
 
 
 def check_slow_disk(planned: Sequence[Planned], runs: Path, clock: str) -> None:
-    """Refuse a slow disk where none can be made. Raises RunError."""
+    """Refuse a slow disk where it cannot be simulated. Raises RunError."""
     slow = [p.cell for p in planned if p.cell.carousel.disk_iops]
     if not slow:
         return

@@ -28,15 +28,15 @@ from virtual.guest import Times
 PLAIN_EVERY_S: Final = 10.0
 PACE_FROM: Final = 0.1
 FINISH_S: Final = 5.0  # counters, digests, teardown
-PACES: Final = (0.5, 4.0)  # by which a cell may be slower than expected so far, to be believed
+PACES: Final = (0.5, 4.0)  # how much slower than expected a cell may be and still be believed
 NO_REST: Final[Mapping[str, float]] = {}
 OVERDUE: Final = "longer than usual"
 
 
 class Reporter(Protocol):
-    """Hears from the runner what happens. `estimate_s`: how long the cell, all cells, will take in
-    real time; `rest`: what share of that is left when a phase begins, where it is known; `part`:
-    how much of its replay a cell has done (above 1 while it drains)."""
+    """Gets the runner's events. `estimate_s`: the real time that the cell, or all cells, will take.
+    `rest`: what share of it is left when a phase begins, where known. `part`: how much of its
+    replay a cell has done (above 1 while it drains)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -81,7 +81,7 @@ def describe(event: Event) -> str:
 
 
 def virtual_text(times: Times | None) -> str:
-    """Return what is shown of a guest's clock; nothing for a native cell."""
+    """Return how to show a guest's clock; nothing for a native cell."""
     if times is None:
         return ""
     return f"; virtual {minutes_text(times.virtual_s)}, {times.ratio:.2f} of real time"
@@ -94,8 +94,8 @@ def left_text(seconds: float) -> str:
 
 @dataclass
 class CellTimes:
-    """One cell's time. What earlier cells took from each phase on replaces the estimate, and its
-    own pace replaces both once a tenth of the replay is done."""
+    """One cell's time. The times of earlier cells from each phase on replace the estimate, and the
+    cell's own pace replaces both once a tenth of the replay is done."""
 
     number: int
     estimate_s: float
@@ -106,7 +106,7 @@ class CellTimes:
     text: str = "starting"
     replay_begin: float | None = None
     part: float = 0.0
-    known_at: float | None = None  # since when `known_s` was left
+    known_at: float | None = None  # when `known_s` were left
     known_s: float = 0.0
     current: str = ""  # phase
 
@@ -133,7 +133,7 @@ class CellTimes:
 
     @property
     def _finish_s(self) -> float:
-        """Return what the phases behind the current one take."""
+        """Return what the phases after the current one take."""
         now = self.rest.get(self.current, 0.0)
         later = [share for share in self.rest.values() if share < now]
         return max(later) * self.estimate_s if later else FINISH_S
@@ -142,7 +142,7 @@ class CellTimes:
         self.known_s, self.known_at = seconds, now
 
     def remaining_s(self, now: float) -> float:
-        """Return the seconds left; 0: more has gone by than was estimated."""
+        """Return the seconds left; 0: the estimate is exceeded."""
         if self.replay_begin is not None and PACE_FROM <= self.part < 1:
             return (now - self.replay_begin) * (1 - self.part) / self.part + self._finish_s
         if self.known_at is not None:
@@ -217,15 +217,15 @@ class RunTimes:
         return left_text(self.remaining_s())
 
     def remaining_s(self) -> float:
-        """Return the seconds left of all: what waits is shared out, and the slowest running cell
-        must end. 0: more has gone by than was estimated."""
+        """Return the seconds left for all cells: waiting cells are shared out, and the slowest
+        running cell must end. 0: the estimate is exceeded."""
         now = time.monotonic()
         rest = [cell.remaining_s(now) for cell in self.running.values()]
         return max([(self._waiting_s + sum(rest)) / max(1, self.jobs), *rest])
 
 
 class PlainReporter:
-    """A line when a cell's phase changes, and about every 10 s within one."""
+    """Prints a line when a cell's phase changes, and about every 10 s within one."""
 
     def __init__(self) -> None:
         self._times = RunTimes()
@@ -292,7 +292,8 @@ class PlainReporter:
 
 
 class TerminalReporter:
-    """A bar for each running cell and one for all; estimated, hence capped below their ends."""
+    """Draws a bar for each running cell and one for all; they are estimates, hence capped below
+    their ends."""
 
     def __init__(self, console: Console) -> None:
         self._times = RunTimes()
@@ -345,7 +346,7 @@ class TerminalReporter:
         )
 
     def event(self, name: str, event: Event, part: float | None, times: Times | None) -> None:
-        """Show what a cell's process reports beside its bar."""
+        """Show the reports of a cell's process beside its bar."""
         self._times.event(name, event, part)
         self.tick(name, times)
 
@@ -389,7 +390,7 @@ class TerminalReporter:
 
 
 def make_reporter() -> Reporter:
-    """Bars on a terminal, lines elsewhere (a file, a pipe, CI)."""
+    """Return bars on a terminal, lines elsewhere (a file, a pipe, CI)."""
     if sys.stdout.isatty():
         return TerminalReporter(Console())
     return PlainReporter()

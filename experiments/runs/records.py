@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run writes of itself: manifest.json, and run.json of each cell."""
+"""A run's records of itself: manifest.json, and run.json of each cell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class KernelRecord(TypedDict):
     """The guest's kernel."""
 
     version: str
-    digest: str  # of what goes in beside the source
+    digest: str  # of what goes into it besides the source
     mode: str  # seccomp, ptrace
     source_sha256: str
     sha256: str  # of the kernel itself
@@ -65,7 +65,7 @@ class WorkersRecord(TypedDict):
 
 
 class ClockRecord(TypedDict, total=False):
-    """By which clock cells run. `virtual_kernel`: of guests on this machine."""
+    """The clock of cells. `virtual_kernel`: of guests on this machine."""
 
     clock: str
     virtual_kernel: KernelRecord
@@ -95,7 +95,7 @@ class FailedRecord(TypedDict):
 
 
 class Manifest(ClockRecord, total=False):
-    """manifest.json. What belongs to the end is there once all cells have ended."""
+    """manifest.json. The last keys exist once all cells have ended."""
 
     experiment: str
     description: str
@@ -127,7 +127,7 @@ class Manifest(ClockRecord, total=False):
 
 
 class RunRecord(TypedDict, total=False):
-    """run.json of a cell: when and by what it was run."""
+    """run.json of a cell: when and by what it ran."""
 
     started: float
     ended: float

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a run again from its manifest alone, and says whether the result is the same.
+"""Repeat a run from its manifest alone, and report whether the result is the same.
 
-What decides the outcome must be there again: the cells with their parameters and seeds, the
-networks, the traces, the programs of the system and, in virtual time, the guest's kernel; else it
-is refused. Other package versions, another kernel or changed code are only reported.
+What decides the outcome must be the same: the cells with their parameters and seeds, the networks,
+the traces, the system's programs and, in virtual time, the guest's kernel. Otherwise the command
+refuses. It only reports other package versions, another kernel or changed code.
 
 In virtual time, on the same software, the figures must be the same to the last digit; else they
 must agree within their error bars (`parsers.measure.agreement`).
@@ -79,7 +79,7 @@ class Original:
 
 
 def read(run: Path) -> Original:
-    """Raises UsageError with what the manifest lacks."""
+    """Read the manifest. Raises UsageError, which says what it lacks."""
     path = run / "manifest.json"
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -107,7 +107,7 @@ def read(run: Path) -> Original:
 
 
 def _topology_copy(original: Original) -> Path | None:
-    """Return the run's copy of the experiment's own topology file, where that file is gone."""
+    """Return the run's copy of the experiment's own topology file if that file is gone."""
     name = original.spec.topology
     gone = is_topology_file(name) and not Path(name).is_file()
     return original.path / TOPOLOGY_COPY if gone else None
@@ -136,7 +136,7 @@ def _with_trace_copies(original: Original) -> AnySpec:
 
 
 def plan(original: Original) -> list[Planned]:
-    """Return the same cells, of the same trace and topology; where a file of these is gone, the
+    """Return the same cells, with the same trace and topology; if a file of these is gone, the
     run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
     spec = _with_trace_copies(original)
     copy = _topology_copy(original)
@@ -187,7 +187,7 @@ def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
 
 
 def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """Return what is reported where it differs: code, packages, kernel."""
+    """Return what is reported if it differs: code, packages, kernel."""
     git = raw.get("git") or GitState(commit=None, dirty=None)
     python = raw.get("python") or PythonRecord(version="", packages={})
     found: dict[str, Scalar | None] = {
@@ -200,7 +200,7 @@ def surroundings_of(raw: Manifest) -> dict[str, Scalar | None]:
 
 
 def environment_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """Return what may explain another digit, and need not change any; {} of an older run."""
+    """Return what may explain a different digit, but need not change any; {} for an older run."""
     environment = raw.get("environment")
     if environment is None:
         return {}
@@ -220,7 +220,7 @@ def _changes(found: Mapping[str, tuple[Scalar | None, Scalar | None]]) -> list[s
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came out. `identities`: to the digit, where that can be asked for; else None."""
+    """The outcome. `identities`: the comparison to the digit, where that applies; else None."""
 
     identities: tuple[Identity, ...] | None
     agreement: Agreement
@@ -246,7 +246,7 @@ def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
 
 
 def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) -> str:
-    """Tables and verdict, as text."""
+    """Return tables and verdict as text."""
     rows = []
     for c in outcome.agreement.compared:
         if c.metric in DECISIVE:
@@ -281,7 +281,8 @@ def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) ->
 
 
 def main(options: RepeatOptions) -> int:
-    """Raises UsageError, SpecErrors, RunError, OSError as `cli.main` reports them."""
+    """Run the command. Raises UsageError, SpecErrors, RunError, OSError, which `cli.main`
+    reports."""
     original = read(options.run)
     try:
         then = evaluate(original.path)
@@ -314,7 +315,7 @@ def _name(run: Path) -> str:
 
 
 def _run(original: Original, options: RepeatOptions) -> Path:
-    """Checks that it can be repeated, and runs it."""
+    """Check that the run can be repeated, and run it."""
     asked = options.clock or original.clock
     planned = plan(original)
     wrong = refusals(original, planned)

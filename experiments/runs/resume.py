@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run takes over from runs that were interrupted."""
+"""Take over cells from interrupted runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.runs.records import RunRecord
 
 
 def is_sound(cell: Path) -> bool:
-    """Return whether every file of a complete cell is as it was written."""
+    """Return whether every file of a complete cell is unchanged."""
     try:
         return not digests.compare(cell, digests.cell_files(cell), digests.read(cell))
     except digests.NoDigests:
@@ -26,7 +26,7 @@ def is_sound(cell: Path) -> bool:
 
 
 def _digest_of(cell: Path) -> str | None:
-    """The digest in a complete cell's cell.json."""
+    """Return the digest in a complete cell's cell.json."""
     try:
         found = json.loads((cell / "cell.json").read_text()).get("digest")
     except (OSError, json.JSONDecodeError, AttributeError):
@@ -35,7 +35,7 @@ def _digest_of(cell: Path) -> str | None:
 
 
 def run_of(cell: Path) -> RunRecord:
-    """Read a cell's run.json, which says when and by what it was run. Empty if it has none."""
+    """Read a cell's run.json, which says when and by what it ran. Empty if it has none."""
     try:
         found: RunRecord = json.loads((cell / "run.json").read_text())
     except (OSError, json.JSONDecodeError):
@@ -46,9 +46,9 @@ def run_of(cell: Path) -> RunRecord:
 def take_over(
     run: RunDirectory, root: Path, experiment: str, wanted: Mapping[str, str]
 ) -> list[str]:
-    """Moves sound cells with the wanted digests (cell -> digest) from partial runs into `run`, with
-    what wanted cells that failed left; removes the partial runs that then have no cell. Returns
-    the cells taken."""
+    """Move sound cells with the wanted digests (by cell) from partial runs into `run`, with what
+    failed wanted cells left. Remove the partial runs that then have no cell. Return the cells
+    taken."""
     taken: list[str] = []
     for partial in partial_runs(root, experiment):
         for cell, digest in wanted.items():

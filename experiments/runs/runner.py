@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs an experiment: checks everything first, then cell by cell in their own processes, then
-the report. Whatever happens, nothing of a cell's network is left, and complete cells are kept."""
+"""Run an experiment: check everything first, then run the cells in their own processes, then write
+the report. Whatever happens, nothing of a cell's network remains, and complete cells are kept."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run that is complete. `problems`: of cells that failed, each run's."""
+    """A complete run. `problems`: of failed cells, one for each attempt."""
 
     path: Path
     cells: tuple[CellResult, ...]
@@ -85,20 +85,20 @@ class RunResult:
 
     @property
     def failed(self) -> tuple[str, ...]:
-        """Cells without a result."""
+        """Return the cells without a result."""
         there = {c.cell for c in self.cells}
         return tuple(cell for cell in self.problems if cell not in there)
 
 
 def in_force(run: RunDirectory, cell: str) -> str:
-    """TCP's congestion control at the hosts of a complete cell."""
+    """Return TCP's congestion control at the hosts of a complete cell."""
     described = json.loads((run.path / "cells" / cell / "cell.json").read_text("utf-8"))
     return str(described.get("parameters", {}).get("tcp_congestion_control", "unknown"))
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How an experiment is run."""
+    """How to run an experiment."""
 
     runs: Path = RUNS  # where results go
     order: Order = "random"  # of the cells
@@ -110,7 +110,7 @@ class RunOptions:
     captures: Captures = NO_CAPTURES
     include_invalid: bool = False  # in the report's statistics
     topology: Path | None = None  # the experiment's own file, if it is no longer where it was
-    until: Until | None = None  # None: every planned cell is run
+    until: Until | None = None  # None: every planned cell runs
 
 
 DEFAULTS: Final = RunOptions()
@@ -146,7 +146,7 @@ def run_experiment(
             outcome = sweep.outcome
             if supply is not None:
                 described = {**described, **_grown(planned, outcome, in_order, supply, options)}
-            # Workers are known once they have ended a cell.
+            # Workers are known once they have completed a cell.
             described = {**described, **clock.describe(), **_ended(run, planned, outcome, taken)}
             write_json(run.path / "manifest.json", described)
             report_ok = _report(run, outcome, reporter, options.include_invalid)
@@ -179,7 +179,7 @@ def _described(
     clock: Clock,
     options: RunOptions,
 ) -> Manifest:
-    """Return the manifest as far as it is known before the first cell."""
+    """Return the part of the manifest that is known before the first cell."""
     described = manifest.build(
         spec,
         planned,
@@ -237,7 +237,7 @@ def _supply(
     options: RunOptions,
     reporter: Reporter,
 ) -> UntilDecided | None:
-    """Return where further repeats come from, where they are asked for."""
+    """Return the source of further repeats, if they are requested."""
     if options.until is None:
         return None
     return UntilDecided(
@@ -256,7 +256,7 @@ def _grown(
     supply: UntilDecided,
     options: RunOptions,
 ) -> Manifest:
-    """What the manifest says of the cells that were run, and why there are no more."""
+    """Return what the manifest says about the cells that ran, and why there are no more."""
     assert options.until is not None
     there = {*outcome.results, *outcome.problems}
     ran = [p for p in planned if p.cell.cell in there]
@@ -290,7 +290,7 @@ def _tell_resumed(
 def _ended(
     run: RunDirectory, planned: Sequence[Planned], outcome: Outcome, taken: Sequence[str]
 ) -> Manifest:
-    """What the manifest says once all cells have ended."""
+    """Return what the manifest says once all cells have ended."""
     results = [outcome.results[p.cell.cell] for p in planned if p.cell.cell in outcome.results]
     seconds = {r.cell: run_of(run.cells / r.cell).get("real_s") for r in results}
     return {
@@ -320,7 +320,7 @@ def report(
 ) -> int:
     """Write the report of a run directory (the parsers' work) and print its result, or all of it.
 
-    `quiet`: print nothing unless it fails. Returns the exit code of `python -m parsers report`.
+    `quiet`: print nothing unless it fails. Return the exit code of `python -m parsers report`.
     """
     argv = [sys.executable, "-m", "parsers", "report", str(path.resolve())]
     argv += ["--include-invalid"] if include_invalid else []

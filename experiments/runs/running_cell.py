@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell on its way: started, followed, ended, and completed in the run's directory."""
+"""A running cell: start it, follow it, end it, and complete it in the run's directory."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Failed:
 
 
 class RunningCell:
-    """`step` moves it on without waiting, `stop` ends it and cleans up. `described`: what else its
+    """`step` advances it without waiting, `stop` ends it and cleans up. `described`: what else its
     run.json says."""
 
     def __init__(
@@ -100,8 +100,8 @@ class RunningCell:
         return self._process.times if self._process is not None else None
 
     def step(self, report: Callable[[Event], None]) -> Finished | Failed | None:
-        """Reports what is new; how it went once the cell has ended. What a failed one has written
-        is then where the run keeps such."""
+        """Report what is new; return the result once the cell has ended. What a failed cell wrote
+        is then in the run's folder of failed cells."""
         if self._process is None:
             return self._fail(1)
         try:
@@ -148,7 +148,7 @@ class RunningCell:
             text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
             problem = f"its process ended with {code}: " + "\n".join(text.strip().splitlines()[-5:])
         kept = self._run.keep_failed(self.name)
-        # A path that the problem names is to exist when it is read: after the run.
+        # A path in the problem's text must exist when somebody reads it: after the run.
         last = self._run.final / kept.relative_to(self._run.path)
         problem = problem.replace(str(self._out), str(last))
         write_text(kept / "problem.txt", problem + "\n")

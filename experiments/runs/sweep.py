@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the cells of a sweep, some at once; repeats once what fails or cannot be trusted."""
+"""Run the cells of a sweep, several at once; run a cell once more if it fails or has an invalid
+verdict."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class CellResult:
 
 @dataclass
 class Outcome:
-    """What became of the cells: each has a result, or failed at its last run too."""
+    """The outcome of the cells: each has a result, or also failed at its last run."""
 
     results: dict[str, CellResult] = field(default_factory=dict)
     problems: dict[str, list[str]] = field(default_factory=dict)  # of each run that failed
@@ -52,7 +53,7 @@ class Outcome:
 
 
 class Supply:
-    """Where further cells come from once those that were planned are under way: from nowhere."""
+    """The source of further cells once the planned ones have started: here, none."""
 
     @property
     def is_over(self) -> bool:
@@ -60,14 +61,14 @@ class Supply:
         return False
 
     def more(self, _outcome: Outcome) -> Sequence[Planned]:
-        """Return further cells, by what became of the others. Asked for when a processor is free,
+        """Return further cells, depending on the others' outcome. Called when a processor is free,
         and again only when another cell has ended."""
         return ()
 
 
 class Sweep:
-    """The cells that are still to be run, in their order. `described`: what the cells' run.json say
-    of this run."""
+    """The cells still to run, in their order. `described`: what the cells' run.json say about this
+    run."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Sweep:
         self.outcome = Outcome()
 
     def cells(self, items: Sequence[Planned], supply: Supply | None = None) -> None:
-        """Runs them, and what `supply` has then. Whatever is raised, no cell is left running."""
+        """Run them, and then what `supply` has. Whatever is raised, no cell is left running."""
         supply = supply or Supply()
         waiting = list(items) or list(supply.more(self.outcome))
         if not waiting:
@@ -105,7 +106,7 @@ class Sweep:
                 self._reporter.total(len(waiting), total_s, self._clock.jobs)
                 self._keep_busy(waiting, supply)
         finally:
-            with interrupts_deferred():  # a second Ctrl-C does not cut this short
+            with interrupts_deferred():  # a second Ctrl-C does not interrupt this
                 if self._turns is not None:
                     self._turns.stop()
                 for cell in self._running.values():
@@ -115,7 +116,7 @@ class Sweep:
         """Keep the processors busy until nothing waits, nothing runs and nothing is supplied."""
         jobs, ended = self._clock.jobs, 0
         while waiting or self._running:
-            if supply.is_over:  # what has begun once may run again
+            if supply.is_over:  # a cell that has begun may run again
                 waiting[:] = [item for item in waiting if item.cell.cell in self._runs]
             while waiting and len(self._running) < jobs and (turn := self._turn()) is not None:
                 self._start(waiting.pop(0), turn)
@@ -128,8 +129,8 @@ class Sweep:
                 waiting += self._added(supply.more(self.outcome))
 
     def _step(self, waiting: list[Planned]) -> int:
-        """Look at every running cell; what must run again waits again. Return how many
-        have ended."""
+        """Check every running cell; cells that must run again wait again. Return how many have
+        ended."""
         ended_count = 0
         for name, cell in list(self._running.items()):
             ended = cell.step(self._reporting(cell))
@@ -153,7 +154,7 @@ class Sweep:
         return items
 
     def _turn(self) -> Turn | None:
-        """Return a turn; None: guests of other users come first, which is reported now and then."""
+        """Return a turn; None: guests of other users go first, which is reported now and then."""
         if self._turns is None:
             return Turn()
         turn = self._turns.take()
@@ -191,9 +192,9 @@ class Sweep:
         return report
 
     def _settle(self, name: str, ended: Finished | Failed) -> bool:
-        """Records how a cell ended. True: it must run again, because it failed or the
-        emulation's evidence says that its figures cannot be trusted. Measured values decide
-        nothing."""
+        """Record how a cell ended. Return whether it must run again, because it failed or the
+        emulation's evidence shows that its figures cannot be trusted. Measured values do not
+        matter."""
         again = self._runs[name] < MOST_RUNS
         note = self._reporter.note
         if isinstance(ended, Failed):
@@ -202,7 +203,7 @@ class Sweep:
             if again:
                 note(f"{name}: run once more")
                 return True
-            if name in self._aside:  # an invalid verdict is more than none
+            if name in self._aside:  # an invalid verdict is better than none
                 self._run.take_back(name)
                 self._complete(name, self._aside[name])
             else:

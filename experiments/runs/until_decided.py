@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills the cores with further repeats of the cells whose claims are open, until they are decided,
-a budget of real time ends, or there are no more repeats.
+"""Fill the cores with further repeats of the cells whose claims are open, until they are decided, a
+budget of real time ends, or no repeats are left.
 
-To look at intervals again and again, and to stop when one excludes a limit, is to be wrong more
-often than the interval says. So there are few looks, each after half as many repeats again, and a
-claim counts as decided here only if its 99 % intervals decide it; reports have 95 %.
+Looking at intervals repeatedly, and stopping when one excludes a limit, is wrong more often than
+the interval says. So there are few looks, each after 50 % more repeats, and a claim counts as
+decided here only if its 99 % intervals decide it; reports have 95 %.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ if TYPE_CHECKING:
     from parsers.measure.join_leave import JoinLeaveMetrics
     from parsers.measure.summary import CellMetrics
 
-MOST_REPEATS: Final = 32  # where the command line names no other number
-LEAST_REPEATS: Final = 2  # one has no interval
-GROWTH: Final = 1.5  # of the repeats from one look to the next
+MOST_REPEATS: Final = 32  # unless the command line gives another number
+LEAST_REPEATS: Final = 2  # a single one has no interval
+GROWTH: Final = 1.5  # growth of the repeats from one look to the next
 CONFIDENCE: Final = 0.99
-BUDGET_S: Final = 7200.0  # where the command line names no other time
+BUDGET_S: Final = 7200.0  # unless the command line gives another time
 
 Judge = Callable[[Collection[str]], Sequence["ClaimResult"]]
 
 
 @dataclass(frozen=True)
 class Until:
-    """`budget_s`: real time after which no cell is begun; `repeats`: of each cell at first."""
+    """`budget_s`: real time after which no cell begins; `repeats`: of each cell at first."""
 
     budget_s: float
     repeats: int = LEAST_REPEATS
 
 
 def first_of(planned: Sequence[Planned], until: Until) -> list[Planned]:
-    """Return the cells that are run before the first look."""
+    """Return the cells that run before the first look."""
     return [p for p in planned if p.cell.repeat < max(until.repeats, LEAST_REPEATS)]
 
 
 def repeat_by_repeat(planned: Sequence[Planned]) -> list[Planned]:
-    """Return the cells with those of a repeat together: a budget that ends leaves whole repeats,
-    which can be compared."""
+    """Return the cells with those of a repeat together, so that a budget that ends leaves whole,
+    comparable repeats."""
     return sorted(planned, key=lambda item: item.cell.repeat)
 
 
 def is_about(levels: Mapping[str, Scalar], item: Planned) -> bool:
-    """Return whether a cell has these levels of the factors that it has at all."""
+    """Return whether a cell has these levels, for the factors that it has."""
     own = item.cell.factors
     return all(same(own[name], level) for name, level in levels.items() if name in own)
 
 
 class UntilDecided(Supply):
-    """What is run next. `planned`: every cell of every repeat that may be run; `judge`: the claims
-    by the cells of these names."""
+    """Chooses what runs next. `planned`: every cell of every repeat that may run; `judge`: returns
+    the claims by the cells of these names."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class UntilDecided(Supply):
         self._begun_s = now()
         self._repeats = max(until.repeats, LEAST_REPEATS)
         self._begun = {p.cell.cell for p in first_of(planned, until)}
-        self.stopped = ""  # why no more cells are run
+        self.stopped = ""  # why no more cells run
 
     @property
     def is_over(self) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Is a run still what it was, and do its logs give the figures that metrics.json has?
+"""Check that a run is unchanged, and that its logs give the figures in metrics.json.
 
 Every file is checked against the digests that were written when its cell was complete; then every
 metric is computed from the raw logs again. Counts and texts must be equal, other numbers to a
@@ -34,7 +34,7 @@ THE_RUN: Final = "the run as a whole"
 
 @dataclass(frozen=True)
 class Checked:
-    """What was found of one cell, or of the run as a whole."""
+    """The findings about one cell, or about the run as a whole."""
 
     name: str
     files: int
@@ -55,12 +55,13 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
     try:
         expected = digests.read(directory)
     except digests.NoDigests as error:
-        return [f"{error}: cannot tell whether its files were changed"]
+        return [f"{error}: cannot check whether its files were changed"]
     return digests.compare(directory, files, expected)
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Numbers to RELATIVE, whole ones exactly; all else equal and of the same type."""
+    """Compare numbers to RELATIVE and whole ones exactly; all else must be equal and of the same
+    type."""
     numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (a, b))
     if not numbers:
         return type(a) is type(b) and bool(a == b)
@@ -155,7 +156,7 @@ def report(checked: Sequence[Checked]) -> str:
 
 
 def main(options: VerifyOptions) -> int:
-    """Exit code: 0 verified, 1 something differs, 2 bad usage or input."""
+    """Run the command. Return 0 verified, 1 something differs, 2 bad usage or input."""
 
     def progress(text: str) -> None:
         if not options.quiet:

@@ -115,7 +115,7 @@ def test_without_digests_nothing_is_verified(run: Path, capsys: pytest.CaptureFi
     (run / "digests.json").unlink()
     code, text = verified(run, capsys)
     assert code == 1
-    assert "no digests.json: cannot tell whether its files were changed" in text
+    assert "no digests.json: cannot check whether its files were changed" in text
 
 
 def test_bad_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

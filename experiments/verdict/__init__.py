@@ -5,8 +5,8 @@ Pure: `Evidence` in, checks out. A failed check makes the run invalid (its figur
 trusted), a warning makes it degraded (read the warning before using them), one that does not apply
 ("n/a") says why and changes nothing. Each limit is beside its checks, with its reason.
 
-In virtual time no computation takes time. So nothing is judged that a slow processor could spoil,
-and what only a slow processor excuses is held to the timers' own precision.
+In virtual time no computation takes time. So checks that only a slow processor could fail do not
+apply, and limits that only a slow processor excuses are the timers' own precision.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Make all checks; the worst of them is the verdict."""
+    """Make all checks; the worst is the verdict."""
     checks = (
         *network_checks(evidence),
         *injected_loss(evidence),
@@ -122,7 +122,7 @@ def _with_cut(check: Check) -> Check:
 
 
 def network_checks(evidence: Evidence) -> tuple[Check, ...]:
-    """Was the emulated network the one that was asked for, and did the machine keep up?"""
+    """Check that the emulated network was as asked, and that the machine kept up."""
     return (
         settings("link settings", evidence.link_mismatches, evidence.links_checked),
         settings("link settings after the replay", *evidence.links_after),
@@ -151,7 +151,7 @@ def network_checks(evidence: Evidence) -> tuple[Check, ...]:
 
 
 def _as_planned(evidence: Evidence) -> list[Check]:
-    """Was everything set as planned, all the time?"""
+    """Check that everything was set as planned, all the time."""
     seen = evidence.inventory
     checks = not_taken() if seen is None else seen.checks()
     bursts = evidence.loss_burst_packets > 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where each multicast datagram went, from the sender's program to the receivers': counted at each
+"""Account for each multicast datagram, from the sender's program to the receivers', counted at each
 station. A difference between two stations was lost there, whether a counter saw it or not."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ON_THE_WAY: Final = "on the way to the receiver's NIC"
 
 @dataclass(frozen=True)
 class Account:
-    """Datagrams of one receiver. None: that station's counter is not there."""
+    """Datagrams of one receiver. None: the station's counter is missing."""
 
     sent: int | None  # by the sender's program
     shaped: int | None  # left the sender's multicast queue
@@ -85,7 +85,7 @@ def accounting(evidence: Evidence) -> Check:
         return Check(NAME, "n/a", None, None, text)
     found = accounts(evidence)
     if not evidence.drained:
-        text = "does not apply: datagrams were still on their way at the end"
+        text = "does not apply: datagrams were still in transit at the end"
         return Check(NAME, "n/a", None, None, text)
     unknown = sorted(
         h for h, a in found.items() if None in (a.sent, a.shaped, a.arrived, a.received)
@@ -97,7 +97,8 @@ def accounting(evidence: Evidence) -> Check:
 
 
 def _dropped_on_purpose(evidence: Evidence) -> int:
-    """Datagrams that the sender's multicast queue dropped, if the experiment varies its size."""
+    """Return the datagrams that the sender's multicast queue dropped, if the experiment varies its
+    size."""
     if "b_mc" not in evidence.varied:
         return 0
     key = f"{evidence.publisher}/{evidence.publisher_nic1}/{MULTICAST_LEAF}"
@@ -106,7 +107,7 @@ def _dropped_on_purpose(evidence: Evidence) -> int:
 
 
 def _cut_off(account: Account) -> int:
-    """Datagrams that a receiver behind the broken link lost on the way."""
+    """Return the datagrams that a receiver behind the broken link lost on the way."""
     return max(0, account.losses.get(ON_THE_WAY, 0))
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Was every interface, switch and program of the network set as planned, all the time, and do
-neighbours' counters add up?"""
+"""Check that every interface, switch and program of the network was set as planned, all the time,
+and that neighbours' counters add up."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def not_taken() -> list[Check]:
 
 def under_way() -> Check:
     """Return the text for counters read while frames crossed links."""
-    text = "does not apply: frames were on their way when the counters were read"
+    text = "does not apply: frames were in transit when the counters were read"
     return Check(NAMES[3], "n/a", None, None, text)
 
 
@@ -174,7 +174,7 @@ def _sums(network: Network, wire: WirePlan, start: Counters, end: Counters) -> I
 
 
 def _lost(line: str, egress: str, start: Counters, end: Counters) -> int:
-    """What a link's relay lost, and what its queue dropped or still holds."""
+    """Return what a link's relay lost, and what its queue dropped or still holds."""
     total = 0
     if (relay := end.relay.get(line)) is not None:
         before = start.relay.get(line)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a cell's files into the verdict's `Evidence`."""
+"""Read a cell's files into the verdict's `Evidence`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from topologies.watch.link_probes import LinkProbe
 
 @dataclass(frozen=True)
 class Observed:
-    """What a cell learnt while it ran, beyond its files."""
+    """What a cell learned while it ran, beyond its files."""
 
     publisher_nic1: str
     settings: Sequence[Setting]  # of traffic control and loss, read back
@@ -129,14 +129,14 @@ def _feeder(cell: CellSpec) -> str:
 
 
 class QueuesToBe(TypedDict):
-    """How queues are meant to behave."""
+    """Return how queues are meant to behave."""
 
     congested: frozenset[str]
     marks_asked: bool
 
 
 def _queues_to_be(cell: CellSpec, network: Network) -> QueuesToBe:
-    """Competing flows fill queues, and bottlenecks do."""
+    """Return the queues that competing flows, or bottlenecks, fill."""
     slow = cell.rate_i_bps or cell.conditions.first.rate_bps
     full = cell.has_rivals or slow or cell.bottleneck.rate_bps
     return {
@@ -159,7 +159,7 @@ def congested(network: Network) -> frozenset[str]:
 def _bursts(
     cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
 ) -> dict[str, BurstCount]:
-    """Leaves out a receiver without a counter, as `arrived` does."""
+    """Leave out a receiver without a counter, as `arrived` does."""
     found = {}
     subscribers = list(subscribers)
     p_i = cell.by_receiver(subscribers, "p_i")
@@ -213,7 +213,7 @@ def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
 
 
 class Watched(TypedDict):
-    """The fields of Evidence that come from what was watched during the replay."""
+    """Return the fields of Evidence that come from what was watched during the replay."""
 
     lags: dict[str, HostLag]
     load: Load | None
@@ -259,7 +259,7 @@ def _counters(path: Path) -> Counters:
 
 
 def delays(network: Network) -> dict[str, float]:
-    """One-way delay by "<link>/<direction>"."""
+    """Return the one-way delay by "<link>/<direction>"."""
     found = {}
     for link in network.links:
         found[f"{link.name}/forward"] = link.forward.delay_ms
@@ -289,12 +289,13 @@ def _statistics(path: Path, words: str) -> LdmLog:
 
 
 def _receiver_stats(path: Path) -> ReceiverStats | None:
-    """What the FMTP receivers of a subscriber counted, None if it wrote none (always for LDM6)."""
+    """Return what the FMTP receivers of a subscriber counted; None if it wrote nothing (always for
+    LDM6)."""
     return receiver_stats(_statistics(path, "FMTP receiver:"))
 
 
 def _datagrams_sent(path: Path) -> int | None:
-    """By all multicast senders of the log; None if it has no statistics of one."""
+    """Return the statistics of all multicast senders in the log; None if it has none."""
     last = {s.pid: s.datagrams for s in _statistics(path, "FMTP sender:").of(SenderStats)}
     return sum(last.values()) if last else None
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the processors and processes of a run did in a span of time, by the kernel's accounts: two
-readings and their difference."""
+"""Measure what the processors and processes of a run did in a span of time, from the kernel's
+accounts: two readings and their difference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CoreTimes(NamedTuple):
 
 
 class Scheduled(NamedTuple):
-    """A process's time since its beginning, all threads: on a CPU, runnable but waiting for one,
+    """A process's time since its start, for all threads: on a CPU, runnable but waiting for one,
     and how often it got one (/proc/PID/task/*/schedstat)."""
 
     run_ns: int
@@ -104,7 +104,7 @@ class Load:
 
 
 class Shares(NamedTuple):
-    """Who took how much of all processors, from 0 to 1."""
+    """The shares of all processors that each took, from 0 to 1."""
 
     own: float  # the run's processes, and what drives and watches it
     stolen: float  # by the hypervisor

@@ -49,7 +49,7 @@ class BurstCount:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All a verdict needs of one cell."""
+    """All that a verdict needs about one cell."""
 
     protocol: str
     m: int  # receivers, of LDM7 those with multicast
@@ -80,7 +80,7 @@ class Evidence:
     cpu: Sequence[CpuSample] = ()
     replayed: Replayed | None = None
     receivers: Mapping[str, ReceiverStats | None] = field(default_factory=dict)
-    datagrams_sent: int | None = None  # what the multicast sender says of itself
+    datagrams_sent: int | None = None  # what the multicast sender says about itself
     arrived: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # (arrived, dropped)
     loss_burst_packets: float = 1.0  # asked mean length of a burst of losses
     bursts: Mapping[str, BurstCount] = field(default_factory=dict)  # empty: independent losses
@@ -102,7 +102,7 @@ class Evidence:
     queues: Sequence[Queue] = ()
     sockets: Mapping[str, int] = field(default_factory=dict)  # peak bytes of UDP sockets by host
     inventory: InventorySeen | None = None  # what everything was set to, all the time
-    flights: Sequence[FlightSeen] = ()  # packets on their way
+    flights: Sequence[FlightSeen] = ()  # packets in transit
     flights_unseen: int = 0  # packets of the sample that the watcher missed
     network: Network | None = None
     branches_change: bool = False  # subscribers join and leave, so a packet's receivers change

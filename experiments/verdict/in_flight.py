@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did the network treat packets as asked, all the time: how long they took, in which order and how
-often they came, and whether they changed?"""
+"""Check that the network treated packets as asked, all the time: how long they took, in which order
+and how often they arrived, and whether they changed."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class _Delay:
 
 @dataclass(frozen=True)
 class InFlight:
-    """What was seen of packets on their way, and what excuses some of it."""
+    """What was seen of packets in transit, and what excuses some of it."""
 
     flights: Sequence[FlightSeen]
     unseen: int  # packets of the sample that the watcher missed
@@ -105,7 +105,7 @@ class InFlight:
         """Make all checks."""
         if not self.flights:
             return [
-                Check(name, "warn", None, None, "no packet was watched on its way")
+                Check(name, "warn", None, None, "no packet was watched in transit")
                 for name in NAMES
             ]
         return [
@@ -221,7 +221,7 @@ class InFlight:
             text = "does not apply: links or competing flows lose packets on purpose"
             return Check(NAMES[4], "n/a", None, None, text)
         if self.branches_change:
-            text = "does not apply: packets on their way to a leaving subscriber do not arrive"
+            text = "does not apply: packets in transit to a leaving subscriber do not arrive"
             return Check(NAMES[4], "n/a", None, None, text)
         check = self._share(NAMES[4], LOST, lambda f: f.lost, flights)
         if self.unseen and check.status != "pass":
@@ -231,8 +231,8 @@ class InFlight:
 
 
 def is_certain(count: int, packets: int, share: float) -> bool:
-    """Whether `count` of a sample of `packets` are more than a run with that share would show, but
-    for one time in a hundred (binomial distribution; share above 0 and below 1)."""
+    """Return whether `count` of a sample of `packets` are more than a run with that share would
+    show in 99 of 100 cases (binomial distribution; share above 0 and below 1)."""
     if count > packets:  # lost packets are not among those that arrived
         packets += count
 

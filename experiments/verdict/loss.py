@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Injected losses against those asked for, and the receivers' buffers."""
+"""Check injected losses against the requested ones, and the receivers' buffers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ LOSS_CERTAIN: Final = 0.9999999  # outside this one the loss is not the one aske
 
 
 def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[float, float]:
-    """Two-sided interval of the count, by the normal approximation with continuity correction;
-    trials x probability should exceed 10."""
+    """Return the two-sided interval of the count, by the normal approximation with continuity
+    correction; trials x probability should exceed 10."""
     if trials == 0:
         return (0.0, 0.0)
     z = NormalDist().inv_cdf(0.5 + confidence / 2)
@@ -194,7 +194,8 @@ def _within(count: int, trials: int, probability: float) -> Status:
 
 
 def duplicate_blocks(evidence: Evidence) -> list[Check]:
-    """Blocks that FMTP receivers got twice: asked for again though they were on their way."""
+    """Check the blocks that FMTP receivers received twice: requested again although they were in
+    transit."""
     known = {h: s for h, s in evidence.receivers.items() if s is not None}
     if evidence.protocol != "ldm7" or not known:
         return []
@@ -221,7 +222,7 @@ def duplicate_blocks(evidence: Evidence) -> list[Check]:
 
 
 def receive_buffers(evidence: Evidence) -> list[Check]:
-    """b_rcv: what the kernel granted each FMTP receiver (it doubles what is asked)."""
+    """Check b_rcv: what the kernel granted each FMTP receiver (it doubles the request)."""
     if evidence.protocol != "ldm7":
         return []
     silent = sorted(h for h, s in evidence.receivers.items() if s is None)

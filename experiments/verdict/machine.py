@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did the machine keep up: processors, processes, how late programs ran, clocks."""
+"""Check that the machine kept up: processors, processes, how late programs ran, clocks."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ CPU_CHECKS: Final = ("CPU", "CPU steal", "CPU of single processes", "run queue",
 
 
 def cpu(evidence: Evidence) -> list[Check]:
-    """Processors and processes; nothing to judge in virtual time."""
+    """Check processors and processes; in virtual time there is nothing to judge."""
     if evidence.clock == "virtual":
         return [Check(name, "n/a", None, None, NO_CPU_IN_VIRTUAL_TIME) for name in CPU_CHECKS]
     return [*_saturation(evidence), *_processes(evidence)]
@@ -159,7 +159,7 @@ def _processes(evidence: Evidence) -> list[Check]:
 
 
 def _run_queue(load: Load) -> Check:
-    """How long processes waited for a processor: each time, and in all."""
+    """Check how long processes waited for a processor: each time, and in total."""
     often = [p for p in load.processes if p.times >= RUN_QUEUE_TIMES]
     each = max(often, key=lambda p: p.mean_wait_ms, default=None)
     most = max(load.processes, key=lambda p: p.wait_s)
@@ -209,8 +209,8 @@ def lag_check(evidence: Evidence) -> Check:
 
 
 def clock_check(evidence: Evidence) -> Check:
-    """Check the one clock of all hosts, which is never set and hardly ever corrected; in virtual
-    time, the guest's own."""
+    """Check the one clock of all hosts, which must never be set and hardly ever corrected; in
+    virtual time, the guest's own."""
     name = "clock"
     if not evidence.lags:
         return Check(name, "warn", None, None, "not watched")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Was the emulated network the one asked for: settings read back, frames lost, delays."""
+"""Check that the emulated network was as asked: settings read back, frames lost, delays."""
 
 from __future__ import annotations
 
@@ -152,7 +152,8 @@ def _interface(drop: Drop) -> str:
 
 
 def _expected_packets(evidence: Evidence) -> int:
-    """Packets that left the sender's NIC1, times the copies the network makes of them."""
+    """Return the packets that left the sender's NIC1, times the copies that the network makes of
+    them."""
     key = f"{evidence.publisher}/{evidence.publisher_nic1}"
     after = evidence.end.interfaces.get(key)
     before = evidence.start.interfaces.get(key)
@@ -208,7 +209,7 @@ def _link_delays(when: str, evidence: Evidence) -> Check:
 
 
 def _delay_found(probe: LinkProbe) -> float:
-    """The shortest of several is the link's, unless it varies on purpose."""
+    """Return the shortest of several, which is the link's unless it varies on purpose."""
     found = probe.median_ms if probe.jitter_ms > 0 else probe.least_ms
     assert found is not None
     return found
@@ -257,7 +258,7 @@ def relay_lateness(evidence: Evidence) -> list[Check]:
     %.
 
     Stalls of about 20 ms now and then (a virtual machine's disk can cause them) make the worst
-    hundredth late and leave the median alone: that is worth a warning, the figures stand.
+    hundredth late and leave the median alone: that deserves a warning, but the figures stand.
     Virtual time knows no stalls: there, both are held to the same narrow limit.
     """
     checks = []

@@ -18,7 +18,7 @@ HEADROOM: Final = 1.02  # a link this much faster than all that is sent never ha
 
 @dataclass(frozen=True)
 class Way:
-    """From one host to another. `room_ms`: what queues on it may add."""
+    """A way from one host to another. `room_ms`: what its queues may add."""
 
     delay_ms: float
     jitter_ms: float
@@ -29,7 +29,7 @@ class Way:
 
     @property
     def most_ms(self) -> float:
-        """The longest that a packet may be on its way."""
+        """Return the longest time that a packet may be in transit."""
         return self.delay_ms + self.jitter_ms + self.room_ms
 
 

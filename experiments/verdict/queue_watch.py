@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How full the queues of a network become: every queueing discipline of a few namespaces, asked by
-netlink several times a second (starting `tc` as often would itself be a load)."""
+"""Watch how full the queues of a network become: every queueing discipline of a few namespaces,
+read over netlink several times a second (starting `tc` as often would itself be a load)."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def parse_limits(text: str) -> dict[tuple[str, str], Queue]:
 
 
 class QueueWatch:
-    """Looks at the queues of some nodes."""
+    """Watches the queues of some nodes."""
 
     def __init__(self, pids: Mapping[str, int], nodes: Sequence[str]) -> None:
         """`pids`: node -> a process in its namespace. NetworkError."""
@@ -182,7 +182,7 @@ class QueueWatch:
 
 
 class SocketWatch:
-    """Looks at how full the UDP sockets of some hosts are."""
+    """Watches how full the UDP sockets of some hosts are."""
 
     def __init__(self, pids: Mapping[str, int], hosts: Sequence[str]) -> None:
         self._files = {host: Path(f"/proc/{pids[host]}/net/udp") for host in hosts}

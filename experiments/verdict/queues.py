@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How full queues and sockets became, and how fast links were, against their settings."""
+"""Check how full queues and sockets became, and how fast links were, against their settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Did the replay follow the trace, at the rate asked for, and did everything arrive?"""
+"""Check that the replay followed the trace at the requested rate, and that everything arrived."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RATE_DECIDABLE_S: Final = 3.0  # backlogged time below which a rate is not worth
 def replay_checks(
     replayed: Replayed | None, products: int, clock: Clock, feed: str = ""
 ) -> list[Check]:
-    """Did pqinsert insert every product (of `feed`), at the trace's times?"""
+    """Check that pqinsert inserted every product (of `feed`) at the trace's times."""
     name = f"replay of {feed}" if feed else "replay"
     if replayed is None:
         text = "pqinsert wrote no summary: it did not finish"
@@ -86,7 +86,7 @@ def backlogged_rate(samples: Sequence[ShaperSample], rate_bps: float) -> tuple[f
 
 
 def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: str = "") -> Check:
-    """While the shaper has a backlog it must send at its rate, neither below nor above."""
+    """Check that the shaper sends at its rate, neither below nor above, while it has a backlog."""
     name = f"sender rate of {feed}" if feed else "sender rate"
     rate, seconds, certain = backlogged_rate(samples, asked)
     if seconds < RATE_DECIDABLE_S:
@@ -105,8 +105,8 @@ def rate_check(samples: Sequence[ShaperSample], asked: int, clock: Clock, feed: 
 def borrowed_rate_check(
     samples: Sequence[ShaperSample], rate_bps: int, ceil_bps: int, clock: Clock, feed: str
 ) -> Check:
-    """While a shaper that may borrow has a backlog, it sends at its rate or more, up to its ceil:
-    it depends on what the others leave."""
+    """Check that a shaper that may borrow sends at its rate or more, up to its ceil, while it has a
+    backlog: the rate depends on what the others leave."""
     name = f"sender rate of {feed}"
     asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
     rate, seconds, certain = backlogged_rate(samples, ceil_bps)
@@ -119,7 +119,7 @@ def borrowed_rate_check(
 
 
 def total_check(samples: Sequence[ShaperSample], total_bps: int, clock: Clock) -> Check:
-    """All queues of a NIC together never send above its total, in any interval."""
+    """Check that all queues of a NIC together never send above its total, in any interval."""
     name = "sum of the feeds' rates"
     rates = [
         8 * (after.sent_bytes - before.sent_bytes) / (after.time_s - before.time_s)

@@ -43,7 +43,7 @@ class DaskProcess:
 
     @property
     def times(self) -> Times | None:
-        """Return how far the guest's clock is."""
+        """Return the guest's clock."""
         return self._so_far.times
 
     @property
@@ -71,7 +71,7 @@ class DaskProcess:
             parcel.unpack(result["files"], self._out)
         except (ParcelError, OSError) as error:
             raise CellProblem(str(error)) from None
-        except Exception as error:  # whatever happened at the worker, or to it
+        except Exception as error:  # whatever happened at, or to, the worker
             raise CellProblem(f"{type(error).__name__}: {error}") from None
         events = self._so_far.events(result["attempt"], 0, result["lines"])
         self._workers.check(ended, self._out)
@@ -172,7 +172,7 @@ class DaskClock:
         """Return the turns that cells wait for: none, the engine has its own queue."""
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of the clock."""
+        """Return what the manifest says about the clock."""
         return self._workers.describe()
 
     def close(self) -> None:

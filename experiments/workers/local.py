@@ -48,8 +48,8 @@ def scheduler_command(host: str, port: int) -> list[str]:
 
 
 def worker_command(url: str, name: str, memory_bytes: int, place: Path) -> list[str]:
-    """Return the command of a worker that takes one cell at a time. Without Dask's nanny: a worker
-    that is gone stays gone, and who started it says so."""
+    """Return the command of a worker that takes one cell at a time. It runs without Dask's nanny: a
+    worker that ends stays down, and its starter reports it."""
     return [
         *(sys.executable, "-m", "distributed.cli.dask_worker", url),
         *("--nthreads", "1", "--nworkers", "1", "--name", name, "--no-dashboard", "--no-nanny"),

@@ -25,7 +25,7 @@ RESULT_LIMIT_BYTES: Final = 2_000_000_000  # of a cell's files, unpacked
 
 
 class ParcelError(Exception):
-    """What came is not what was sent; the text says why."""
+    """What arrived is not what was sent; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Parcel:
 
     @classmethod
     def of(cls, job: Job, terms: Terms) -> Parcel:
-        """Pack a cell. OSError."""
+        """Pack a cell. Raises OSError."""
         return cls(job.to_json(), job.network.read_text(), job.trace.read_text(), terms)
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Parcel:
         return cls(**{**raw, "terms": Terms(**raw["terms"])})
 
     def unpack(self, place: Path) -> None:
-        """Write it into a directory that is there. OSError."""
+        """Write it into an existing directory. Raises OSError."""
         write_text(place / JOB, self.job)
         write_text(place / NETWORK, self.network)
         write_text(place / TRACE, self.trace)
@@ -75,7 +75,7 @@ class Parcel:
 
 
 def terms_in(place: Path) -> Terms:
-    """Return the terms of an unpacked parcel. OSError."""
+    """Return the terms of an unpacked parcel. Raises OSError."""
     return Terms(**json.loads((place / TERMS).read_text()))
 
 
@@ -106,7 +106,7 @@ class Ended:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, place: Path) -> None:
-        """Write it beside the parcel. OSError."""
+        """Write it beside the parcel. Raises OSError."""
         write_json(place / ENDED, dataclasses.asdict(self))
 
     @classmethod
@@ -119,7 +119,7 @@ class Ended:
 
 
 def sums(out: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file below a directory. OSError."""
+    """Return the SHA-256 of each file below a directory. Raises OSError."""
     return {str(p.relative_to(out)): digests.digest_of(p).sha256 for p in digests.cell_files(out)}
 
 
@@ -133,7 +133,7 @@ def check(out: Path, files: Mapping[str, str]) -> None:
 
 
 def pack(out: Path) -> bytes:
-    """Return a directory as a compressed tar. OSError."""
+    """Return a directory as a compressed tar. Raises OSError."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=3) as tar:
         tar.add(out, arcname=".")

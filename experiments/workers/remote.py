@@ -88,7 +88,7 @@ class Workers:
             raise CellProblem(f"worker {ended.host}: {error}") from None
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of them."""
+        """Return what the manifest says about them."""
         known = dict(self._known or {})
         return {
             "clock": "virtual",

@@ -31,7 +31,7 @@ from experiments.workers.parcel import Ended, Parcel, ParcelError, Terms
 from experiments.workers.remote import Told, Workers, estimate_s, memory_bytes
 from virtual.guest import Times
 
-LOOK_S: Final = 3.0  # between two looks at Slurm's queue
+LOOK_S: Final = 3.0  # between two queries of Slurm's queue
 RENEW_S: Final = 30.0
 GONE_S: Final = 60.0  # a job that Slurm no longer has, before its cell counts as lost
 COMMAND_S: Final = 60.0
@@ -65,7 +65,7 @@ def _slurm(*argv: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What squeue says of a task. `state`: PENDING, RUNNING ...; `reason`: why it waits."""
+    """What squeue says about a task. `state`: PENDING, RUNNING ...; `reason`: why it waits."""
 
     state: str
     reason: str
@@ -115,7 +115,7 @@ class SlurmProcess:
 
     @property
     def times(self) -> Times | None:
-        """Return how far the guest's clock is."""
+        """Return the guest's clock."""
         return self._told.times
 
     @property
@@ -155,7 +155,7 @@ class SlurmProcess:
         return events
 
     def _look(self) -> list[Event]:
-        """Look what Slurm says while there is no result."""
+        """Check what Slurm says while there is no result."""
         state = self._clock.state_of(self.task)
         if state is not None:
             self._gone_since = None
@@ -285,7 +285,7 @@ class SlurmClock:
         """Return the turns that cells wait for: none, the engine has its own queue."""
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says of the clock."""
+        """Return what the manifest says about the clock."""
         return self.workers.describe()
 
     def close(self) -> None:
