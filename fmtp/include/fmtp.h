@@ -171,6 +171,10 @@ struct fmtp_server_config {
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
     /* A receiver connected (+1) or went (-1); count = connected now. May be NULL. */
     void (*receivers_changed)(void *ctx, const struct sockaddr *peer, int change, size_t count);
+    /* A receiver requested a repair of so many blocks: multicast, or on the connection. May be
+     * NULL. */
+    void (*requested)(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks,
+                      bool multicast);
 };
 
 struct fmtp_server_stats {

@@ -17,7 +17,7 @@
     X(WITHDRAWN, "product_withdrawn", "base", "index", "What arrived was not the sender's.")           \
     X(REFUSED, "product_refused", "base", "index, bytes", "A receiver has no room for it.")         \
     X(LOST, "block_lost", "extra", "index, first, blocks", "Blocks were missing when a receiver first requested them.") \
-    X(REQUESTED, "repair_requested", "base", "index, blocks, by", "A receiver requested blocks, by multicast or on its connection (tcp).") \
+    X(REQUESTED, "repair_requested", "base", "index, blocks, by, host", "A receiver requested blocks, by multicast or on its connection (tcp); the sender adds its host.") \
     X(RELEASED, "product_released", "core", "index, why", "The sender released it.")                  \
     X(JOINED, "receiver_joined", "core", "host, receivers", "A receiver connected.")                \
     X(LEFT, "receiver_left", "core", "host, receivers", "A connection ended.")

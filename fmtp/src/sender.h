@@ -41,6 +41,9 @@ struct fmtp_sender_config {
     void *ctx;
     void (*multicasted)(void *ctx, uint32_t index, void *cookie); /* may be NULL */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
+    /* A peer requested a repair of so many blocks; may be NULL. */
+    void *requested_ctx;
+    void (*requested)(void *ctx, int peer, uint32_t index, uint32_t blocks, bool multicast);
 };
 
 /* A datagram; iov[0] points to head, so the structure must stay where it is. */

@@ -197,6 +197,13 @@ static bool is_coming(const struct fmtp_sender *s, const struct product *p, uint
     return p == s->current && s->cursor <= (uint64_t)range.first + range.count;
 }
 
+static void tell_requested(const struct fmtp_sender *s, int number, uint32_t index, uint32_t blocks,
+                           bool multicast)
+{
+    if (s->cfg.requested)
+        s->cfg.requested(s->cfg.requested_ctx, number, index, blocks, multicast);
+}
+
 static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,
                           const uint8_t *body, uint64_t now_ns)
 {
@@ -212,6 +219,7 @@ static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_h
     struct fmtp_repair_req req;
     if (fmtp_repair_req_get(body, h->payloadlen, k, &req) < 0)
         return bad_message(s);
+    tell_requested(s, number, h->index, req.need, true);
     count_peer(p, number);
     bool coming = is_coming(s, p, h->seqnum);
     if (req.round == 0 && !coming)
@@ -289,9 +297,10 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
         return no_product(s, number, h);
     count_peer(p, number);
     if (h->flags == FMTP_RETX_REQ) {
-        uint32_t left = p->size - h->seqnum;
-        return send_blocks(s, number, p, h->seqnum - h->seqnum % block_bytes(s),
-                           left < h->payloadlen ? p->size : h->seqnum + h->payloadlen);
+        uint32_t left = p->size - h->seqnum, from = h->seqnum - h->seqnum % block_bytes(s);
+        uint32_t to = left < h->payloadlen ? p->size : h->seqnum + h->payloadlen;
+        tell_requested(s, number, h->index, fmtp_blocks(to - from, block_bytes(s)), false);
+        return send_blocks(s, number, p, from, to);
     }
     if (h->flags == FMTP_BOP_REQ && !take_bop(s, p, number))
         return 0;

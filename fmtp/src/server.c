@@ -66,6 +66,14 @@ static uint16_t block_bytes(const struct fmtp_server *s)
     return (uint16_t)(s->out.pdu_bytes - FMTP_HEADER_LEN - fmtp_mac_len(s->out.mac));
 }
 
+static void on_requested(void *ctx, int peer, uint32_t index, uint32_t blocks, bool multicast)
+{
+    const struct fmtp_server *s = ctx;
+
+    s->cfg.requested(s->cfg.ctx, (const struct sockaddr *)&s->by_peer[peer]->addr, index, blocks,
+                     multicast);
+}
+
 static int open_core(struct fmtp_server *s, struct tp_error *err)
 {
     const struct fmtp_server_config *cfg = &s->cfg;
@@ -88,7 +96,9 @@ static int open_core(struct fmtp_server *s, struct tp_error *err)
         .no_parity = cfg->no_parity,
         .ctx = cfg->ctx,
         .multicasted = cfg->multicasted,
-        .released = cfg->released};
+        .released = cfg->released,
+        .requested_ctx = s,
+        .requested = cfg->requested ? on_requested : NULL};
 
     if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
         return tp_fail(err, "random numbers: %s", strerror(errno));

@@ -9,6 +9,7 @@ the test's own; packets stay on the loopback of a network namespace. Exit status
 from __future__ import annotations
 
 import json
+import operator
 import os
 import re
 import signal
@@ -201,10 +202,11 @@ def _events(directory: Path, name: str) -> list[dict[str, Any]]:
     return [event["data"] for event in whole if event.get("name") == f"fmtp:{name}"]
 
 
-def _lossy(m: Site, repair: str) -> tuple[Program, Path]:
-    """A receiver with a small buffer stands still while a file is multicast."""
-    big, events = m.file("big", 8 * MB), m.directory("events")
-    sender = m.send([big], "--rate", "40M", "--receivers", "1")
+def _lossy(m: Site, repair: str) -> tuple[Program, Path, Path]:
+    """A receiver with a small buffer stands still while a file is multicast. Returns it, and where
+    its events and the sender's are."""
+    big, events, sent = m.file("big", 8 * MB), m.directory("events"), m.directory("sent")
+    sender = m.send([big], "--rate", "40M", "--receivers", "1", "--qlog", str(sent))
     more = ("--rcvbuf", "100k", "--repair", repair, "--qlog", str(events))
     receiver = m.receive(sender, m.directory("in"), *more)
     wait_for("start", lambda: any(events.iterdir()) and bool(_events(events, "product_started")))
@@ -213,7 +215,16 @@ def _lossy(m: Site, repair: str) -> tuple[Program, Path]:
     receiver.signal(signal.SIGCONT)
     receiver.ends(0)
     sender.ends(0)
-    return receiver, events
+    return receiver, events, sent
+
+
+def _heard(asked: list[dict[str, Any]], sent: Path) -> None:
+    """The sender heard each request, and says whose it is."""
+    heard = _events(sent, "repair_requested")
+    hosts = {event.get("host") for event in heard}
+    expect(len(hosts) == 1, f"{len(hosts)} hosts")
+    key = operator.itemgetter("index", "by", "blocks")
+    expect(sorted(map(key, heard)) == sorted(map(key, asked)), f"{len(heard)} of {len(asked)}")
 
 
 def _blocks(events: list[dict[str, Any]]) -> int:
@@ -227,20 +238,22 @@ def _told_once(lost: list[dict[str, Any]]) -> None:
 
 
 def case_events_of_repair_by_tcp(m: Site) -> None:
-    receiver, events = _lossy(m, "unicast")
+    receiver, events, sent = _lossy(m, "unicast")
     lost, asked = _events(events, "block_lost"), _events(events, "repair_requested")
     _told_once(lost)
     counts = receiver.counts()
+    _heard(asked, sent)
     expect({event["by"] for event in asked} == {"tcp"}, "by multicast")
     expect(len(asked) == int(counts["retx_requests"]), receiver.told())
     expect(_blocks(asked) == _blocks(lost) == int(counts["retx_blocks"]), receiver.told())
 
 
 def case_events_of_repair_by_multicast(m: Site) -> None:
-    receiver, events = _lossy(m, "multicast")
+    receiver, events, sent = _lossy(m, "multicast")
     lost, asked = _events(events, "block_lost"), _events(events, "repair_requested")
     _told_once(lost)
     counts = receiver.counts()
+    _heard(asked, sent)
     for way, requests in (("multicast", "repair_requests"), ("tcp", "retx_requests")):
         expect(sum(e["by"] == way for e in asked) == int(counts[requests]), receiver.told())
     back = sum(int(counts[f"{way}_blocks"]) for way in ("repaired", "decoded", "retx"))

@@ -143,17 +143,18 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
                (size_t)(feed - feed->run->feeds));
 }
 
-static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
+static void requested(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks,
+                      bool multicast)
 {
-    char text[TP_ADDRESS_TEXT];
+    const struct feed *feed = ctx;
 
-    (void)ctx;
-    progress("%s", "");
-    fprintf(stderr,
-            "fmtp-send: receiver %s is too far behind and is disconnected: files=%zu bytes=%llu "
-            "seconds=%llu\n",
-            tp_address_text(peer, text), held->products, (unsigned long long)held->bytes,
-            (unsigned long long)(held->behind_ns / NS_PER_S));
+    if (!feed->run->qlog)
+        return;
+    char text[TP_ADDRESS_TEXT];
+    qlog_event(feed->run->qlog, FMTP_EVENT_REQUESTED,
+               "\"index\":%u,\"blocks\":%u,\"by\":\"%s\",\"host\":\"%s\",\"feed\":%zu", index,
+               blocks, multicast ? "multicast" : "tcp", tp_address_text(peer, text),
+               (size_t)(feed - feed->run->feeds));
 }
 
 /* Takes a file into the list; wrong ones end the program before or while it sends. */
@@ -495,10 +496,11 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
                                   .tau_snd_min_ns = 1000000000,
                                   .pace_bps = 20000000,
                                   .held = {.products = 4000, .behind_ns = 3600 * NS_PER_S},
-                                  .laggard = laggard,
+                                  .laggard = notices_laggard,
                                   .released = released,
                                   .multicasted = multicasted,
-                                  .receivers_changed = receivers_changed},
+                                  .receivers_changed = receivers_changed,
+                                  .requested = requested},
                           .receivers = 1};
 
     for (int c; (c = next_option(argc, argv, options)) != -1;)

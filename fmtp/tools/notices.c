@@ -44,6 +44,19 @@ void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what)
     fprintf(stderr, "%s: receiver %s %s\n", program, text, rest.kind);
 }
 
+void notices_laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
+{
+    char text[TP_ADDRESS_TEXT];
+
+    (void)ctx;
+    progress("%s", "");
+    fprintf(stderr,
+            "fmtp-send: receiver %s is too far behind and is disconnected: files=%zu bytes=%llu "
+            "seconds=%llu\n",
+            tp_address_text(peer, text), held->products, (unsigned long long)held->bytes,
+            (unsigned long long)(held->behind_ns / UINT64_C(1000000000)));
+}
+
 void notices_end(void)
 {
     struct log_limit_rest rest;

@@ -9,6 +9,8 @@
 
 /* For fmtp_server_config.notice. */
 void notices_tell(void *ctx, const struct sockaddr *peer, enum fmtp_notice what);
+/* For fmtp_server_config.laggard. */
+void notices_laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held);
 /* Reports how many were left out; at the end. */
 void notices_end(void);
 

@@ -161,6 +161,17 @@ static void receivers_changed(void *ctx, const struct sockaddr *peer, int change
                     change > 0 ? "connected" : "disconnected", count);
 }
 
+static void requested(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks,
+                      bool multicast)
+{
+    const struct mldm *m = ctx;
+    char text[INET_ADDRSTRLEN];
+
+    qlog_event(m->qlog, FMTP_EVENT_REQUESTED,
+               "\"index\":%u,\"blocks\":%u,\"by\":\"%s\",\"host\":\"%s\"", index, blocks,
+               multicast ? "multicast" : "tcp", host_of(peer, text));
+}
+
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
 {
     (void)ctx;
@@ -362,6 +373,7 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .multicasted = multicasted,
         .released = released,
         .receivers_changed = receivers_changed,
+        .requested = m->qlog ? requested : NULL,
     };
 
     struct tp_error err;
