@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m parsers report RUN_DIR [--quiet] [--full] [--include-invalid]`: rewrite a report.
 
-Its own process, which `downpour run` and `downpour report` start: the drawing library stays
+`downpour run` and `downpour report` start it as a separate process, which keeps the drawing library
 out of the runner.
 """
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     never_fail(sys.stdout)
     try:
-        from parsers.report.publish import write_report  # brings the drawing library along
+        from parsers.report.publish import write_report  # imports the drawing library
 
         written = write_report(Path(words[1]), include_invalid="--include-invalid" in flags)
     except BadFile as error:
@@ -46,13 +46,13 @@ def main(arguments: Sequence[str]) -> int:
     try:
         if "--quiet" not in flags:
             print(_shown(written, "--full" in flags), end="", flush=True)
-    except BrokenPipeError:  # head has read enough
+    except BrokenPipeError:  # `head` has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return EXIT_OK
 
 
 def _shown(written: Written, full: bool) -> str:
-    """The report, or its result, for the terminal's width and characters."""
+    """Return the report, or its result, for the terminal's width and characters."""
     page = str(written.report_dir / "index.html")
     if not full:
         return shown_brief(written.brief, page)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour bench parsers`: how fast each format is read, and what a cell of the papers' length
-costs. Every measurement is its own process: CPU time, and its peak of resident memory."""
+"""`downpour bench parsers`: measure how fast each format is read, and what a cell of the papers'
+length costs. Every measurement runs in its own process: CPU time, and the peak of resident
+memory."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Measured:
     what: str
     size_bytes: int
     cpu_s: float
-    peak_bytes: int  # of the process, with the interpreter and all modules
+    peak_bytes: int  # of the process, including the interpreter and all modules
 
     @property
     def line(self) -> str:
@@ -52,7 +53,7 @@ def _cell(_name: str, directory: Path) -> None:
 
 
 def _nothing(_name: str, _path: Path) -> None:
-    """What the interpreter and the modules take."""
+    """Take only what the interpreter and the modules take."""
 
 
 def _timed(work: Callable[[str, Path], None], name: str, path: Path) -> tuple[float, int]:
@@ -71,12 +72,13 @@ def _measure(work: Callable[[str, Path], None], name: str, path: Path, what: str
 
 
 def measure_file(name: str, path: Path) -> Measured:
-    """A file of a format. ValueError if it is not read whole, without a problem."""
+    """Measure a file of a format. Raises ValueError unless it is read completely, without a
+    problem."""
     return _measure(_read, name, path, name)
 
 
 def measure(receivers: int, directory: Path) -> list[Measured]:
-    """Writes synthetic files into `directory` and reads them."""
+    """Write synthetic files into `directory` and read them."""
     hour = Hour(receivers=receivers)
     cell = directory / "cells" / f"ldm7-m{receivers}"
     write_cell(cell, hour)
@@ -95,7 +97,7 @@ def measure(receivers: int, directory: Path) -> list[Measured]:
 
 
 def run(receivers: int, out: Path | None) -> int:
-    """Prints the table. Exit code 0."""
+    """Print the table. Return 0."""
     print(f"{'format':28} {'file':>11} {'CPU':>9} {'speed':>12} {'peak':>10}")
     with tempfile.TemporaryDirectory(prefix="downpour-parsers-") as directory:
         found = measure(receivers, Path(directory))

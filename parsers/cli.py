@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that read single files: logs of any age, and outputs of tools."""
+"""The commands that read single files: logs of any version, and outputs of tools."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ app = group("Read logs and outputs of tools.")
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from parsers.base.jsonfiles import BadFile
 
     try:
@@ -112,7 +112,7 @@ def file_sets_command(options: FileSetOptions) -> int:
 
 @dataclass(kw_only=True)
 class SpeedOptions:
-    """Of `bench parsers`."""
+    """The options of `bench parsers`."""
 
     receivers: Annotated[
         int,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single files by their format, for `downpour parse` and `ldm-log`: reads them, prints."""
+"""Read and print single files by their format, for `downpour parse` and `ldm-log`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def format_of(path: Path, name: str) -> Format:
-    """The format of that name, or (`auto`) the one that the file's beginning shows. `BadFile`."""
+    """Return the format of that name or, for `auto`, the one that the file's beginning shows.
+    Raises `BadFile`."""
     if name != "auto":
         return by_name(name)
     with _opened(path) as stream:
@@ -56,8 +57,8 @@ def format_of(path: Path, name: str) -> Format:
 
 
 def print_records(path: Path, name: str, out: IO[str], errors: IO[str]) -> bool:
-    """The file's records as JSON lines; its problems go to `errors`. False if a line was malformed
-    (one that was cut off at the end is none). `BadFile`, OSError."""
+    """Print the file's records as JSON lines and its problems to `errors`. Return False if a line
+    was malformed (a truncated last line is not). Raises `BadFile`, OSError."""
     known = format_of(path, name)
     with _opened(path) as stream:
         records, problems = known.read(stream.read() if known.is_document else stream, str(path))
@@ -67,7 +68,7 @@ def print_records(path: Path, name: str, out: IO[str], errors: IO[str]) -> bool:
 
 
 def tell(problems: Sequence[Problem], errors: IO[str]) -> bool:
-    """Prints the problems. False if one of them is a malformed line."""
+    """Print the problems. Return False if one of them is a malformed line."""
     for found in problems[:SHOWN_PROBLEMS]:
         print(found, file=errors)
     if len(problems) > SHOWN_PROBLEMS:
@@ -88,10 +89,11 @@ def _receiver_log(path: Path) -> LdmLog | PapersLog:
 def print_file_sets(
     logs: Sequence[Path], metadata: Path | None, group_bytes: int, out: IO[str], errors: IO[str]
 ) -> bool:
-    """The papers' CSV of each receiver's log, and the mean of several logs.
+    """Print the papers' CSV of each receiver's log, and the mean of several logs.
 
-    `metadata` says what was sent and in which order (a trace; the product of line i has the index
-    i - 1), else the logs together. False if a line was malformed. `BadFile`, OSError.
+    `metadata` says what was sent and in which order (a trace; the product of line i has the index i
+    - 1), else the logs together do. Return False if a line was malformed. Raises `BadFile`,
+    OSError.
     """
     sound = True
     found = {}
@@ -132,11 +134,11 @@ def _print_table(table: Sequence[FileSetRow], title: str, out: IO[str]) -> None:
 
 
 def run_read(path: Path, name: str) -> int:
-    """Exit code: 0 done (a last line may have been cut off), 1 a line was malformed."""
+    """Return 0 if done (the last line may be truncated), 1 if a line was malformed."""
     return 0 if print_records(path, name, sys.stdout, sys.stderr) else 1
 
 
 def run_file_sets(logs: Sequence[Path], metadata: Path | None, group_bytes: int) -> int:
-    """Exit code as `run_read`."""
+    """Return the exit code as `run_read` does."""
     sound = print_file_sets(logs, metadata, group_bytes, sys.stdout, sys.stderr)
     return 0 if sound else 1

@@ -22,7 +22,7 @@ MEDIAN_BYTES, SIGMA, LARGEST_BYTES = 39_000, 1.7, 53_900_000
 
 @dataclass(frozen=True)
 class Hour:
-    """What the cell is: the papers' hour by default."""
+    """The cell's size: the papers' hour by default."""
 
     receivers: int = 24
     products: int = 28_166
@@ -95,7 +95,7 @@ def _publisher(products: list[_Made]) -> Iterator[str]:
 
 
 def _receiver(products: list[_Made], seed: int) -> Iterator[str]:
-    """One in 250 is missed by FMTP and brought by the backstop."""
+    """Write a receiver's log: FMTP misses one product in 250, and the backstop delivers it."""
     chosen = random.Random(seed)
     for made in products:
         delay = 0.02 + chosen.expovariate(10)
@@ -229,7 +229,7 @@ def _iperf3(seconds: int) -> Iterator[str]:
 
 
 def write_others(directory: Path, hour: Hour) -> dict[str, Path]:
-    """Files of formats that are in no cell; format's name -> file."""
+    """Write files of formats that no cell has; return them by the format's name."""
     products = _products(hour)
     lines: dict[str, Iterator[str]] = {
         "trace": _trace(products),
@@ -250,7 +250,7 @@ def write_others(directory: Path, hour: Hour) -> dict[str, Path]:
 
 
 def write_cell(directory: Path, hour: Hour) -> None:
-    """The cell's directory (docs/reference/contracts.md) without verdict and counters."""
+    """Write the cell's directory (docs/reference/contracts.md) without verdict and counters."""
     products = _products(hour)
     cell = {
         "cell": directory.name,

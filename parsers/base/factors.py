@@ -3,8 +3,8 @@
 point of metrics.json and an axis of a figure may name.
 
 A level is a JSON scalar in the unit of the factor's name (bit/s, ms, a probability for `loss`).
-Three of the factors are no property of a cell: `subscriber` takes a metric at one receiver instead
-of over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
+Three of the factors are not properties of a cell: `subscriber` takes a metric at one receiver
+instead of over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
 (MPUP16 III-B), `first_s` ends the same run earlier.
 """
 
@@ -26,7 +26,7 @@ _FEED = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """How a factor's levels are written and shown: level / `scale` with `shown_unit`."""
+    """How to write and show a factor's levels: level / `scale` with `shown_unit`."""
 
     name: str
     label: str
@@ -39,11 +39,12 @@ class Factor:
     most: float = math.inf
     names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
     pattern: re.Pattern[str] = _NAME  # of any name
-    first: tuple[str, ...] = ()  # of any name: those that stand before the others
+    first: tuple[str, ...] = ()  # of any name: those that come before the others
     valid: str = ""
 
     def read(self, value: object) -> Scalar:
-        """A level as it is written in an experiment file or in JSON. ValueError: what is valid."""
+        """Return a level from its form in an experiment file or in JSON. Raises ValueError, which
+        says what is valid."""
         if self.names is not None:
             known = isinstance(value, str) and (
                 value in self.names if self.names else self.pattern.fullmatch(value) is not None
@@ -66,7 +67,7 @@ class Factor:
         return number
 
     def show(self, level: Scalar) -> str:
-        """`r = 20 Mbit/s`; of a text the text alone."""
+        """Return e.g. `r = 20 Mbit/s`; for a text, only the text."""
         if isinstance(level, str):
             return level.upper() if self.name == "protocol" else f"{self.symbol} {level}".strip()
         unit = f" {self.shown_unit}" if self.shown_unit else ""
@@ -81,7 +82,7 @@ _SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0*
 
 
 def _size(name: str, label: str) -> Factor:
-    """A size in bytes, shown in MB."""
+    """Return a factor for a size in bytes, shown in MB."""
     valid = "a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB"
     return Factor(name, label, name, "MB", 1e6, _SIZES, whole=True, valid=valid)
 
@@ -259,13 +260,13 @@ FACTORS: dict[str, Factor] = {
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Levels are equal: texts exactly, numbers to 1e-9 of the greater."""
+    """Return whether levels are equal: texts exactly, numbers to 1e-9 of the greater."""
     if isinstance(a, str) or isinstance(b, str):
         return a == b
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def show(factors: Mapping[str, Scalar]) -> str:
-    """`LDM7, m = 8, r = 20 Mbit/s, p = 1 %`, in the order of FACTORS."""
+    """Return e.g. `LDM7, m = 8, r = 20 Mbit/s, p = 1 %`, in the order of FACTORS."""
     known = [FACTORS[name].show(factors[name]) for name in FACTORS if name in factors]
     return ", ".join(known + [f"{n} = {v}" for n, v in factors.items() if n not in FACTORS])

@@ -3,10 +3,10 @@
 
 All intervals are two-sided 95 % confidence intervals. What is repeated is the whole run, with
 another seed: over n repeats the interval is Student's t with n - 1 degrees of freedom. Comparisons
-use that repeats of a number have the same seed (the same trace, the same losses): where two
-quantities share repeats, the interval is of their differences repeat by repeat. Within one run the
-interval is a moving-block bootstrap's over time; two runs of one trace draw the same blocks. A run
-that is too short for it has no interval.
+use the fact that repeats of the same number have the same seed (the same trace, the same losses):
+if two quantities share repeats, the interval is that of their differences, repeat by repeat. Within
+one run, the interval comes from a moving-block bootstrap over time; two runs of one trace draw the
+same blocks. A run that is too short for it has no interval.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ APART = "ends of the intervals against each other (wider than 95 %)"
 class Estimate:
     """A quantity in its SI unit with its 95 % interval. n = 1: low = high = mean.
 
-    `values` are the single runs', and `repeats` says which repeat each is of (empty: not known, or
-    not of repeats). `mean` of a bootstrap is the statistic of all values. `over_time`: the pieces
-    of one run's metric, which n then counts.
+    `values` are the single runs', and `repeats` their repeats (empty: unknown, or not from
+    repeats). For a bootstrap, `mean` is the statistic of all values. `over_time`: the pieces of one
+    run's metric, which n then counts.
     """
 
     mean: float
@@ -54,7 +54,8 @@ class Estimate:
         return self.n > 1
 
     def covers(self, value: float) -> bool:
-        """Is the value within the interval, ends included? Of one run: is it the same?"""
+        """Return whether the value is within the interval, ends included; for one run, whether it
+        is the same."""
         slack = 1e-12 * max(abs(self.low), abs(self.high))
         return self.low - slack <= value <= self.high + slack
 
@@ -86,7 +87,7 @@ _confidence = ContextVar("confidence", default=CONFIDENCE)
 
 @contextmanager
 def at_confidence(share: float) -> Iterator[None]:
-    """Make intervals over repeats with another confidence: of who looks more than once."""
+    """Make intervals over repeats with another confidence, for callers that look more than once."""
     token = _confidence.set(share)
     try:
         yield
@@ -95,8 +96,8 @@ def at_confidence(share: float) -> Iterator[None]:
 
 
 def t_quantile(degrees: float) -> float:
-    """The factor of a two-sided interval, of 95 % if nothing else is asked for, with that many
-    degrees of freedom."""
+    """Return the factor of a two-sided interval, by default 95 %, with that many degrees of
+    freedom."""
     return _t_quantile(degrees, _confidence.get())
 
 
@@ -106,7 +107,7 @@ def _t_quantile(degrees: float, confidence: float) -> float:
 
 
 def of_run(value: float, repeat: int, over_time: OverTime) -> Estimate:
-    """Return a metric of one run with the interval that its pieces give, if they do."""
+    """Return a metric of one run with the interval from its pieces, if they give one."""
     found = over_repeats([value], [repeat])
     interval = moving_block.interval_of(over_time)
     if interval is None:
@@ -126,8 +127,8 @@ def _blocks(found: Interval, pieces: int) -> str:
 
 
 def bootstrap(values: Sequence[float], statistic: Callable[..., Any], name: str) -> Estimate:
-    """The interval of a statistic (`np.median`, `iqr`; must take `axis`) of values within one run,
-    in order of time, by moving blocks. ValueError without values."""
+    """Return the interval of a statistic (`np.median`, `iqr`; must take `axis`) of values within
+    one run, in order of time, by moving blocks. Raises ValueError without values."""
     if not len(values):
         raise ValueError("no values")
     data = np.asarray(values, dtype=float)
@@ -144,22 +145,22 @@ def bootstrap(values: Sequence[float], statistic: Callable[..., Any], name: str)
 
 
 def iqr(values: Any, axis: int = -1) -> Any:
-    """Third less first quartile."""
+    """Return the third minus the first quartile."""
     high, low = np.percentile(values, [75, 25], axis=axis)
     return high - low
 
 
 def common(a: Estimate, b: Estimate) -> list[tuple[int, float, float]]:
-    """(repeat, a, b) of the repeats that both have."""
+    """Return (repeat, a, b) of the repeats that both have."""
     of_b = dict(zip(b.repeats, b.values, strict=True)) if b.repeats else {}
     of_a = zip(a.repeats, a.values, strict=True) if a.repeats else ()
     return [(repeat, value, of_b[repeat]) for repeat, value in of_a if repeat in of_b]
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
-    """a - b: paired over the repeats they share, if they share at least two (or share their only
-    one); else Welch's t for two samples, whose seeds differ; of bootstraps the ends are set against
-    each other, which is wider than 95 %. One run each has no interval."""
+    """Return a - b: paired over the shared repeats, if there are at least two (or if they share
+    their only one); else Welch's t for two samples, whose seeds differ. For bootstraps, the ends
+    are compared, which is wider than 95 %. One run each has no interval."""
     pairs = common(a, b)
     if (runs := _same_run(a, b)) and (found := moving_block.interval_of_difference(*runs)):
         return _of_blocks(a.mean - b.mean, found, a, runs[0])
@@ -199,7 +200,7 @@ def within_repeats(found: Estimate) -> Estimate:
 
 
 def _welch(a: Estimate, b: Estimate) -> Estimate:
-    """B. L. Welch's interval of the difference of two means with unequal variances."""
+    """Return B. L. Welch's interval of the difference of two means with unequal variances."""
     mean = a.mean - b.mean
     n = a.n + b.n
     va = float(np.var(a.values, ddof=1)) / a.n
@@ -213,9 +214,9 @@ def _welch(a: Estimate, b: Estimate) -> Estimate:
 
 
 def ratio(a: Estimate, b: Estimate) -> Estimate | None:
-    """a / b: the geometric mean of the paired ratios with the t interval of their logarithms; None
-    if a value is not above 0. Without shared repeats: Welch's t of the logarithms. One run each of
-    the same repeat: a bootstrap over the blocks that both have."""
+    """Return a / b: the geometric mean of the paired ratios with the t interval of their
+    logarithms; None if a value is not above 0. Without shared repeats: Welch's t of the logarithms.
+    One run each of the same repeat: a bootstrap over the blocks that both have."""
     if min(*a.values, *b.values, a.mean, b.mean) <= 0.0:
         return None
     if (runs := _same_run(a, b)) and (blocks := moving_block.interval_of_ratio(*runs)):
@@ -235,8 +236,9 @@ def ratio(a: Estimate, b: Estimate) -> Estimate | None:
 
 
 def wilcoxon_p(a: Estimate, b: Estimate) -> float | None:
-    """Two-sided p of Wilcoxon's signed-rank test over the shared repeats; None below two of them or
-    if all are equal. Assumes no normal distribution; 5 repeats cannot get below 0.0625."""
+    """Return the two-sided p of Wilcoxon's signed-rank test over the shared repeats; None below two
+    of them or if all are equal. It assumes no normal distribution; 5 repeats cannot get below
+    0.0625."""
     differences = [x - y for _, x, y in common(a, b)]
     if len(differences) < 2 or not any(differences):
         return None
@@ -286,5 +288,6 @@ def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
 
 
 def trend_p(y: Sequence[float]) -> float:
-    """Two-sided p of Kendall's test that y has no trend over its order; at least 2 values."""
+    """Return the two-sided p of Kendall's test that y has no trend over its order; at least 2
+    values."""
     return float(stats.kendalltau(range(len(y)), y).pvalue)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON of run directories and of tools: errors as one clear message, and what is left of a document
-that was cut off."""
+"""Read JSON of run directories and of tools: errors as one clear message, and the rest of a
+truncated document."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 
 class BadFile(Exception):
-    """A file of a run directory is missing or not as docs/reference/contracts.md says."""
+    """A file of a run directory is missing, or differs from docs/reference/contracts.md."""
 
 
 def describe(error: ValidationError, file: str) -> str:
-    """`file: place: what is wrong (found ...)`, one line per error."""
+    """Return `file: place: what is wrong (found ...)`, one line per error."""
     lines = []
     for item in error.errors(include_url=False):
         place = ".".join(str(part) for part in item["loc"])
@@ -27,7 +27,8 @@ def describe(error: ValidationError, file: str) -> str:
 
 
 def load_object(text: str, file: str, expected: str) -> dict[str, object]:
-    """A JSON object. `BadFile` (file:line, what would be valid) if the text is not one."""
+    """Parse a JSON object. Raises `BadFile` (file:line, what would be valid) if the text is not
+    one."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -38,7 +39,7 @@ def load_object(text: str, file: str, expected: str) -> dict[str, object]:
 
 
 def malformed(text: str, file: str, error: json.JSONDecodeError, expected: str) -> str:
-    """`file:line: reason: 'the line'`."""
+    """Return `file:line: reason: 'the line'`."""
     lines = text.split("\n")
     line = lines[error.lineno - 1].strip() if error.lineno <= len(lines) else ""
     quoted = line if len(line) <= 80 else line[:80] + "..."
@@ -46,8 +47,8 @@ def malformed(text: str, file: str, error: json.JSONDecodeError, expected: str) 
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
-    """Does the document end before it is complete, rather than hold something that is wrong? It
-    does if nothing follows the place of the error but an unfinished word or string."""
+    """Return whether the document is truncated, rather than wrong: only an unfinished word or
+    string follows the place of the error."""
     rest = text[error.pos :].strip()
     if not rest or error.msg.startswith("Unterminated string"):
         return True
@@ -57,7 +58,7 @@ def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def complete_elements(text: str, name: str) -> tuple[list[object], int]:
-    """The complete elements of the array `"name": [...]` of a document that was cut off, and the
+    """Return the complete elements of the array `"name": [...]` of a truncated document, and the
     position after the last of them. Nothing if the array has not begun."""
     found: list[object] = []
     begin = re.search(rf'"{re.escape(name)}"\s*:\s*\[', text)

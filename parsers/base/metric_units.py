@@ -21,13 +21,13 @@ class Value:
 
 
 def absent(unit: str, reason: str) -> Value:
-    """Return a value that is not there, with the reason."""
+    """Return a missing value, with the reason."""
     return Value(None, unit, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """How a metric is shown: value / `scale`, with `shown_unit` and `digits` decimals."""
+    """How to show a metric: value / `scale`, with `shown_unit` and `digits` decimals."""
 
     name: str
     label: str
@@ -209,7 +209,8 @@ _FACTORS: dict[str, dict[str, float]] = {
 
 
 def canonical(name: str) -> str | None:
-    """The metric's name in `METRICS`, also from an alias or with a unit suffix; None if unknown."""
+    """Return the metric's name in `METRICS`, also from an alias or with a unit suffix; None if
+    unknown."""
     name = name.strip().lower().replace("-", "_").replace(" ", "_")
     candidates = [name]
     candidates += [name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)]
@@ -221,7 +222,7 @@ def canonical(name: str) -> str | None:
 
 
 def to_si(value: float, unit: str, metric: Metric) -> float:
-    """`value` in the metric's own unit. ValueError names the units that are valid."""
+    """Return `value` in the metric's own unit. Raises ValueError, which names the valid units."""
     factors = _FACTORS[metric.unit]
     factor = factors.get(unit.strip().lower())
     if factor is None:

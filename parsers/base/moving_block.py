@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals of a metric of one run by a moving-block bootstrap over time (Kuensch 1989).
+"""Compute intervals of one run's metric by a moving-block bootstrap over time (Kuensch 1989).
 
-What happens in one piece of a run depends on the pieces before it: the stream is bursty over all
-scales and queues remember. So blocks of neighbouring pieces are drawn, not single ones. Their
-length follows from the autocorrelation (Politis and White 2004, corrected by Patton, Politis and
-White 2009).
+Each piece of a run depends on the pieces before it: the stream is bursty on all scales, and queues
+have memory. So the bootstrap draws blocks of neighbouring pieces, not single ones. Their length
+follows from the autocorrelation (Politis and White 2004, corrected by Patton, Politis and White
+2009).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ LEAST_PIECES = 10  # with fewer there is no interval
 @dataclass(frozen=True, eq=False)
 class OverTime:
     """A metric as a ratio of sums over pieces of a run: the mean over the columns (receivers) of
-    sum(top) / sum(bottom). Rows are pieces in order of time. `long_enough`: the run is so long
-    that its pieces show how much it would vary."""
+    sum(top) / sum(bottom). Rows are pieces in order of time. `long_enough`: the run is long enough
+    for its pieces to show its variation."""
 
     top: Floats
     bottom: Floats
@@ -40,14 +40,14 @@ class OverTime:
         return len(self.top)
 
     def value(self, pieces: int | None = None) -> float | None:
-        """Return the metric of the first `pieces`, None: of all; None if it is not defined."""
+        """Return the metric of the first `pieces` (None: of all); None if it is not defined."""
         top, bottom = self.top[:pieces].sum(axis=0), self.bottom[:pieces].sum(axis=0)
         return float((top / bottom).mean()) if len(bottom) and bottom.all() else None
 
 
 @dataclass(frozen=True)
 class Interval:
-    """Ends of a 95 % interval, and how many pieces a block had."""
+    """The ends of a 95 % interval, and how many pieces a block had."""
 
     low: float
     high: float
@@ -99,7 +99,7 @@ def interval_of_statistic(values: Floats, statistic: Callable[..., Any]) -> Inte
 
 
 def _influence(data: OverTime) -> Floats:
-    """What each piece adds to the metric, to first order, times the number of pieces."""
+    """Return what each piece adds to the metric, to first order, times the number of pieces."""
     bottom = data.bottom.sum(axis=0)
     share = data.top - data.top.sum(axis=0) / bottom * data.bottom
     found: Floats = (share / bottom).mean(axis=1) * data.pieces
@@ -107,14 +107,14 @@ def _influence(data: OverTime) -> Floats:
 
 
 def _drawn(pieces: int, block: int) -> NDArray[np.int64]:
-    """Which pieces are drawn, a row for each resample."""
+    """Return which pieces are drawn, a row for each resample."""
     rng = np.random.default_rng(SEED)
     starts = rng.integers(0, pieces - block + 1, size=(RESAMPLES, math.ceil(pieces / block)))
     return (starts[:, :, None] + np.arange(block)).reshape(RESAMPLES, -1)[:, :pieces]
 
 
 def _weights(pieces: int, block: int) -> Floats:
-    """How often each piece is drawn, a row for each resample."""
+    """Return how often each piece is drawn, a row for each resample."""
     places = _drawn(pieces, block) + pieces * np.arange(RESAMPLES)[:, None]
     counts = np.bincount(places.ravel(), minlength=RESAMPLES * pieces)
     return counts.reshape(RESAMPLES, pieces).astype(np.float64)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which difference could an interval have seen, and how many repeats would decide?
+"""Compute which difference an interval could have seen, and how many repeats would decide.
 
-Both are about a paired t test at 5 %, two-sided, with a power of 80 %: of five runs of a true
-difference of this size, four have an interval that excludes 0.
+Both assume a paired t test at 5 %, two-sided, with a power of 80 %: with a true difference of this
+size, four of five runs have an interval that excludes 0.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy import optimize, stats
 from parsers.base.intervals import CONFIDENCE, Estimate
 
 POWER: Final = 0.8
-MOST_REPEATS: Final = 1000  # above, a number of repeats is no advice
+MOST_REPEATS: Final = 1000  # above it, a number of repeats is useless advice
 # With normal quantiles, for intervals that are not over repeats.
 _FACTOR: Final = float(stats.norm.ppf(0.5 + CONFIDENCE / 2) + stats.norm.ppf(POWER))
 
 
 @cache
 def least_effect(repeats: int) -> float:
-    """Return the least true mean, in standard deviations of one repeat, that so many repeats see.
+    """Return the least true mean, in standard deviations of one repeat, that `repeats` see. Raises
     ValueError below two."""
     if repeats < 2:
         raise ValueError(f"{repeats} repeats have no interval")
@@ -52,8 +52,8 @@ def repeats_for(effect: float, spread: float) -> int | None:
 
 
 def spread_of(found: Estimate) -> float:
-    """Return the standard deviation of one repeat; for an interval that is not of repeats, what
-    gives its width with `n` of them."""
+    """Return the standard deviation of one repeat; for an interval that is not from repeats, the
+    value that gives its width with `n` of them."""
     if len(found.values) > 1:
         return float(np.std(found.values, ddof=1))
     half = (found.high - found.low) / 2

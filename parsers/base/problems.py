@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a parser could not understand, and where: reported beside the records, never raised."""
+"""What a parser could not understand, and where. Problems are returned beside the records, never
+raised."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Problem:
 
     @property
     def is_cut_off(self) -> bool:
-        """A program was killed, or is still writing: no line is wrong."""
+        """Return whether a program was killed, or is still writing: no line is wrong."""
         return self.reason in (CUT_OFF, CUT_OFF_DOCUMENT)
 
     def __str__(self) -> str:
@@ -36,14 +37,14 @@ class Problem:
 
 
 def problem(file: str, line: int, text: str, reason: str) -> Problem:
-    """A `Problem` with a quotation of bounded length (a damaged log may have huge lines)."""
+    """Return a `Problem` with a quotation of bounded length (a damaged log may have huge lines)."""
     if len(text) > _QUOTED_CHARACTERS:
         text = text[:_QUOTED_CHARACTERS] + "..."
     return Problem(file, line, text, reason)
 
 
 def numbered_lines(text: Lines) -> Iterator[tuple[int, str, bool]]:
-    """(number from 1, line without its newline, complete?) for each line.
+    """Yield (number from 1, line without its newline, whether it is complete) for each line.
 
     Only the last line can be incomplete: a program was killed, or is still writing. Only "\\n"
     separates lines, so that a stray control character in a name cannot split a record.
@@ -57,12 +58,12 @@ def numbered_lines(text: Lines) -> Iterator[tuple[int, str, bool]]:
 
 
 def cut_off(file: str, line: int, text: str) -> Problem:
-    """The problem of a last line without its newline."""
+    """Return the problem of a last line without its newline."""
     return problem(file, line, text, CUT_OFF)
 
 
 def complete_lines(text: Lines, file: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """`numbered_lines` but for a last one that is cut off: that is one of the `problems`."""
+    """Yield `numbered_lines` without a truncated last one, which becomes one of the `problems`."""
     for number, line, complete in numbered_lines(text):
         if complete:
             yield number, line
@@ -71,6 +72,6 @@ def complete_lines(text: Lines, file: str, problems: list[Problem]) -> Iterator[
 
 
 def cut_off_document(text: str, file: str) -> Problem:
-    """The problem of a document that ends too early, with its last line."""
+    """Return the problem of a document that ends too early, with its last line."""
     lines = text.rstrip().split("\n")
     return problem(file, len(lines), lines[-1].strip(), CUT_OFF_DOCUMENT)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exact UTC times: integers of microseconds since 1970, no floating point on the way."""
+"""Exact UTC times: integer microseconds since 1970, without floating point."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ MICROSECONDS = 1_000_000
 
 @functools.lru_cache(maxsize=8192)
 def utc_seconds(digits: str) -> int:
-    """Seconds since 1970 of `YYYYMMDDhhmmss` (UTC). ValueError if there is no such instant."""
+    """Return the seconds since 1970 of `YYYYMMDDhhmmss` (UTC). Raises ValueError if there is no
+    such instant."""
     if len(digits) != 14 or not digits.isascii() or not digits.isdigit():
         raise ValueError(f"{digits!r} is not YYYYMMDDhhmmss")
     moment = datetime.datetime(
@@ -27,7 +28,7 @@ def utc_seconds(digits: str) -> int:
 
 
 def utc_microseconds(digits: str, fraction: str) -> int:
-    """Microseconds since 1970 of `YYYYMMDDhhmmss` and up to six digits of fraction."""
+    """Return the microseconds since 1970 of `YYYYMMDDhhmmss` and up to six digits of fraction."""
     if not 1 <= len(fraction) <= 6 or not fraction.isascii() or not fraction.isdigit():
         raise ValueError(f"{fraction!r} is not a fraction of 1 to 6 digits")
     return utc_seconds(digits) * MICROSECONDS + int(fraction.ljust(6, "0"))

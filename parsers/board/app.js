@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
-// The page. What is shown is in the fragment of the address, so that a view can be cited.
+// The page. The address's fragment says what it shows, so that a view can be cited.
 (async () => {
   const $ = (id) => document.getElementById(id);
   const live = document.documentElement.dataset.live !== undefined;
@@ -335,7 +335,7 @@
     if (performance.now() - said < 5000) return;
     said = performance.now(); $("said").textContent = text;
   };
-  // A stream is about one cell: another one, or the newest, needs another stream.
+  // A stream covers one cell; another cell, or the newest, needs another stream.
   let source = null, turn = Promise.resolve();
   const inTurn = (work) => { turn = turn.then(work).catch((e) => console.error(e)); };
   const listen = () => {

@@ -15,7 +15,7 @@ D.el = (name, attributes = {}, ...children) => {
 };
 D.el.svg = new Set(["svg", "g", "path", "rect", "circle", "line", "text", "polyline", "polygon",
   "title", "defs", "pattern"]);
-// What a reader opened stays open, and the focus stays where it was, when a part is drawn again.
+// Redrawing a part keeps what a reader has opened, and the focus.
 D.named = (node) => node.getAttribute("aria-label") ?? node.textContent;
 D.put = (node, ...children) => {
   const focus = document.activeElement, held = focus !== node && node.contains(focus);
@@ -166,7 +166,7 @@ D.drawHeat = (canvas, heat, scale, m, selected) => {
       const plain = heat.worst[k] < 0 ? WHITE : word(D.colour(scale.share(heat.worst[k])));
       for (let line = 0; line < cell; line++) {
         // Marks that need no colour: a bar below for repairs, a full one for the backstop, and
-        // stripes for what never came.
+        // stripes for what never arrived.
         let pixel = plain;
         if (flag & 4 && (line + c) % 4 < 2) pixel = RED;
         else if (flag & 2 && line >= cell - 4 && line < cell - 1) pixel = WHITE;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
-// Deliveries (parsers/measure/delivered.py) and what is computed of them. No page here.
+// Deliveries (parsers/measure/delivered.py) and what is computed from them. No page here.
 const D = {};
 D.WAYS = ["never", "multicast", "repaired", "backstop", "backlog", "LDM6", "file"];
 
@@ -166,7 +166,7 @@ D.heat = (d, columns) => {
   return { count, worst, flag };
 };
 
-// Products that were made before t and are not everywhere yet: the latest, at most `most`.
+// Products created before t and not everywhere yet: the latest, at most `most`.
 D.flying = (d, t, most) => {
   const found = [];
   for (let i = 0; i < d.n && d.created[i] <= t; i++) {
@@ -188,7 +188,7 @@ D.nearest = (d, t) => {
   return low;
 };
 
-// -- numbers in words -----------------------------------------------------------------------------
+// -- numbers as text -----------------------------------------------------------------------------
 const PREFIXES = [[1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "µ"]];
 D.digits = (value) => {
   if (value === 0) return "0";

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
 // The network in layers from the publisher: links by load and loss, hosts by state, and how far a
-// product has come.
+// product has got.
 const STATES = {
   active: "a product came less than 10 minutes ago",
   quiet: "a product came less than an hour ago",

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do two runs of the same experiment agree: to the digit, or within their error bars?
+"""Decide whether two runs of the same experiment agree: to the digit, or within their error bars.
 
-Within error bars is decided over all points together: of the intervals of n differences that are
-all truly 0, one in twenty misses it. The runs agree unless more miss it than 99 of 100 pairs of
-equal runs would show. Metrics that say nearly the same as another one are not counted (`DECISIVE`).
+Agreement within error bars is decided over all points together: of the intervals of n differences
+that are all truly 0, one in twenty misses 0. The runs agree unless more intervals miss it than in
+99 of 100 pairs of equal runs. Metrics that nearly repeat another one do not count (`DECISIVE`).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Compared:
 @dataclass(frozen=True)
 class Agreement:
     compared: tuple[Compared, ...]
-    only_then: tuple[str, ...]  # points, or values, that the other run has not
+    only_then: tuple[str, ...]  # points, or values, that the other run lacks
     only_now: tuple[str, ...]
 
     @property
@@ -64,12 +64,12 @@ class Agreement:
 
     @property
     def allowed(self) -> int:
-        """How many intervals may miss 0 by chance."""
+        """Return how many intervals may miss 0 by chance."""
         return int(stats.binom.ppf(SURE, len(self.decided), 1 - CONFIDENCE))
 
     @property
     def verdict(self) -> Verdict:
-        """Return whether the runs agree, or that error bars cannot decide it."""
+        """Return whether the runs agree, or that error bars cannot decide."""
         if self.only_then or self.only_now:
             return "differ"
         if not self.decided:
@@ -78,7 +78,7 @@ class Agreement:
 
     @property
     def reason(self) -> str:
-        """Return why the verdict is what it is, as a clause."""
+        """Return the reason for the verdict, as a clause."""
         if self.only_then or self.only_now:
             missing = [f"{label} (then)" for label in self.only_then]
             missing += [f"{label} (now)" for label in self.only_now]
@@ -107,7 +107,8 @@ def whole(points: Sequence[Point]) -> list[Point]:
 
 
 def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
-    """Compares the points of two runs with the same base seed: repeats of a number are paired."""
+    """Compare the points of two runs with the same base seed: repeats of the same number are
+    paired."""
     before, after = whole(then), whole(now)
     compared: list[Compared] = []
     only_then: list[str] = []
@@ -135,8 +136,8 @@ MEASURED = ("values", "receivers", "file_sets", "file_sets_by", "series", "subsc
 
 
 def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every number, text, flag and null of a JSON document with its place; empty lists and objects
-    as such, so that none can appear or vanish unseen."""
+    """Yield every number, text, flag and null of a JSON document with its place, and empty lists
+    and objects, so that none can appear or vanish unnoticed."""
     if isinstance(value, Mapping) and value:
         for key, item in value.items():
             yield from leaves(item, f"{path}.{key}" if path else str(key))
@@ -164,7 +165,7 @@ class Identity:
 def identity(
     then: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
 ) -> tuple[Identity, ...]:
-    """Cell by cell, of the `cells` of two metrics.json."""
+    """Compare the `cells` of two metrics.json, cell by cell."""
     found = []
     for cell in dict.fromkeys([*then, *now]):
         if cell not in then or cell not in now:
@@ -184,6 +185,6 @@ def identity(
 def changed(
     then: Mapping[str, Scalar | None], now: Mapping[str, Scalar | None]
 ) -> dict[str, tuple[Scalar | None, Scalar | None]]:
-    """Name -> (then, now) of what is not the same in both."""
+    """Return by name (then, now) of what differs."""
     names = dict.fromkeys([*then, *now])
     return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}

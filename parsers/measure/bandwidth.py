@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sender's interfaces sent (MPUP16 eq. 5), and what it was: multicast, repairs, pulls,
-control."""
+"""Compute what the sender's interfaces sent (MPUP16 eq. 5), divided into multicast, repairs, pulls
+and control."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def bandwidth_values(
     end: Counters | None,
     active_s: tuple[float, float],
 ) -> dict[str, Value]:
-    """Theta(t1, t2) of eq. 5: bytes by the counters over the time from the first insertion to the
-    last arrival. The counters are read just before and just after, when nothing is sent but what
-    keeps connections alive."""
+    """Return Theta(t1, t2) of eq. 5: bytes by the counters over the time from the first insertion
+    to the last arrival. The counters are read just before and just after, when only keepalives are
+    sent."""
     begin, finish = active_s
     if start is None or end is None:
         return {n: absent("bit/s", "no counters of start and end") for n in BY_COUNTERS}
@@ -86,12 +86,12 @@ def parts(
     receivers: Mapping[str, Receiver],
     total: Value,
 ) -> dict[str, Value]:
-    """Return what the NICs' bytes were; the four add up to all of them. Repairs and pulls are what
-    FMTP and the backstop sent, without the headers of TCP; these are in `control_bandwidth`."""
+    """Return the parts of the NICs' bytes; the four add up to all. Repairs and pulls are what FMTP
+    and the backstop sent, without TCP's headers, which are in `control_bandwidth`."""
     begin, finish = active_s
     key = f"{cell.publisher}/{interface_name(cell.nic1)}/{MULTICAST_CLASS}"
     if cell.protocol in ("fcast", "m2c"):
-        reason = "its sender sends all by multicast: nothing is repaired or pulled"
+        reason = "its sender multicasts everything: nothing is repaired or pulled"
     elif cell.protocol not in WITH_OWN_LOGS:
         reason = "only LDM7 reports what the sender's bytes were for"
     elif cell.protocol != "ldm7":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long receivers of a carousel listen, and what it costs: measured, and by Fcast's formula.
+"""Compute how long a carousel's receivers listen and what it costs, measured and by Fcast's
+formula.
 
 Listening time is counted in files: datagrams that passed from tuning in to the complete file, over
 the file's symbols.
@@ -24,7 +25,7 @@ from parsers.read.counters import Counters
 from parsers.read.fcast_log import CarouselReceiver, CarouselSender
 
 UNLIKELY: Final = 1e-12  # of the formula's distribution: longer times are not counted
-MOST_TERMS: Final = 1_000_000  # of its sum: more are taken several at a time
+MOST_TERMS: Final = 1_000_000  # terms of its sum: more are combined
 NAMES: Final = (
     "listening_time",
     "listening_max",
@@ -39,7 +40,7 @@ NO_CAROUSEL: Final = "defined for carousels only"
 
 @dataclass(frozen=True)
 class CarouselData:
-    """What the programs of a cell said. None: a log has no such line."""
+    """What the programs of a cell reported. None: a log has no such line."""
 
     sender: CarouselSender | None = None
     receivers: Mapping[str, CarouselReceiver | None] = field(default_factory=dict)
@@ -47,12 +48,12 @@ class CarouselData:
 
 
 def expected_files(k: int, groups: int, loss: float) -> float:
-    """Return the mean listening time in files, of groups of k symbols any k of which restore the
-    group (MSR-TR-99-14, 5); loss below 1. Counts whole rounds: stopping inside one is up to 1/k
+    """Return the mean listening time in files, with groups of k symbols, any k of which restore the
+    group (MSR-TR-99-14, 5); loss below 1. It counts whole rounds: stopping inside one is up to 1/k
     shorter."""
     if loss <= 0:
         return 1.0
-    import numpy as np  # here: each cell's process loads this module, and SciPy takes it a second
+    import numpy as np  # here, as each cell's process loads this module and SciPy takes a second
     from scipy import stats
 
     # A group loses a number of symbols before its kth arrives; the slowest group decides.
@@ -71,7 +72,7 @@ def source_symbols(data: CarouselData, file_bytes: int) -> int | None:
 
 
 def carousel_values(cell: Cell, data: CarouselData | None) -> dict[str, Value]:
-    """Return the metrics of a carousel; of other protocols none has a value."""
+    """Return the metrics of a carousel; for other protocols none has a value."""
     if data is None:
         return {name: absent("", NO_CAROUSEL) for name in NAMES}
     symbols = source_symbols(data, cell.trace.bytes or 0)
@@ -102,7 +103,7 @@ def carousel_values(cell: Cell, data: CarouselData | None) -> dict[str, Value]:
 
 
 def _formula(cell: Cell, symbols: int) -> Value:
-    """What the formula says of the cell's code."""
+    """Return the formula's value for the cell's code."""
     parameters = cell.parameters
     if parameters.get("fec") != "rs":
         return absent("", "the formula is for Reed-Solomon codes")
@@ -114,8 +115,8 @@ def _formula(cell: Cell, symbols: int) -> Value:
 
 
 def latencies(data: CarouselData) -> list[float]:
-    """Return each receiver's time from tuning in to the complete file, seconds; without the time
-    for which it waited for the sender."""
+    """Return each receiver's time from tuning in to the complete file, in seconds, without the time
+    that it waited for the sender."""
     return sorted(
         r.file_s - data.waited_s.get(host, 0.0)
         for host, r in data.receivers.items()
@@ -124,7 +125,7 @@ def latencies(data: CarouselData) -> list[float]:
 
 
 def parse_tune_ins(text: str, file: str) -> dict[str, float]:
-    """Parse tune-ins.json: for how long each receiver waited for the sender. Raises BadFile."""
+    """Parse tune-ins.json: how long each receiver waited for the sender. Raises BadFile."""
     try:
         return {str(h): float(one["waited_s"]) for h, one in json.loads(text).items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:

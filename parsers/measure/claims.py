@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Do the points of a sweep bear out a paper's qualitative claim?
+"""Decide whether the points of a sweep support a paper's qualitative claims.
 
-A claim is held or not held only where 95 % intervals decide it; else it is not decidable, with the
-reason, with what would decide it, and with why this run does not. Every claim says which difference
-its intervals could have seen. What is ordered is compared by ratios, repeat by repeat, since all
-metrics are above 0; by differences only where one is 0. A claim about several lines or pairs of
-points is held if it is for every one of them, and not held if it fails for one.
+A claim is held or not held only where 95 % intervals decide it. Otherwise it is not decidable, with
+the reason, what would decide it, and why this run does not. Every claim says which difference its
+intervals could have seen. Ordered values are compared by ratios, repeat by repeat, since all
+metrics are above 0, and by differences only if one is 0. A claim about several lines or pairs of
+points is held if it holds for all of them, and not held if it fails for one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LEAST_R2 = 0.98
 FLAT_AT_MOST = 0.1  # change over the range, of the mean
 EQUAL_AT_MOST = 0.1  # difference, of the counterpart
 TREND_P = 0.05
-RANKED_FROM = 6  # repeats; with fewer no p of Wilcoxon's test is below 0.05
+RANKED_FROM = 6  # repeats; with fewer, no p of Wilcoxon's test is below 0.05
 NO_CELL = "no cell was run under these conditions"
 NO_MORE = "no more repeats were requested: --until-decided adds them"  # this run
 
@@ -61,7 +61,7 @@ class Part:
     reason: str
     sees: str = ""  # which difference its intervals could have seen; "": there is none
     decider: Decider | None = None  # what would decide it, if nothing does
-    at: tuple[Mapping[str, Scalar], ...] = ()  # levels of the cells that it is about
+    at: tuple[Mapping[str, Scalar], ...] = ()  # levels of the cells that it covers
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class ClaimResult:
     claim: Claim
     verdict: Verdict
     numbers: str  # figures with units, in one line
-    reason: str  # why the verdict is what it is
+    reason: str  # the reason for the verdict
     parts: tuple[Part, ...] = ()
     decides: str = ""  # what would decide it, and why this run does not, if nothing does
 
@@ -89,12 +89,12 @@ class ClaimResult:
 def judge(
     claims: Sequence[Claim], points: Sequence[Point], no_more: str = NO_MORE
 ) -> tuple[ClaimResult, ...]:
-    """Every claim by the points of a run. `no_more`: why the run has no more repeats."""
+    """Judge every claim by the points of a run. `no_more`: why the run has no more repeats."""
     return tuple(_explained(_judge(claim, points), no_more) for claim in claims)
 
 
 def _explained(found: ClaimResult, no_more: str) -> ClaimResult:
-    """Say of an undecided claim what would decide it."""
+    """Add to an undecided claim what would decide it."""
     if found.is_decided:
         return found
     deciders = [p.decider for p in found.parts if p.decider is not None]
@@ -104,7 +104,7 @@ def _explained(found: ClaimResult, no_more: str) -> ClaimResult:
 
 
 def _without_value(reason: str) -> Decider:
-    """What would give a metric a value that this run could not."""
+    """Return what would give a metric the value that this run could not."""
     if NO_CELL in reason:
         return Decider("a run that has such cells would")
     if NO_CPU in reason:
@@ -115,7 +115,7 @@ def _without_value(reason: str) -> Decider:
 
 
 def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
-    """Judge one claim; of runs too short for a file-set by the throughput of the whole run."""
+    """Judge one claim; for runs too short for a file-set, by the throughput of the whole run."""
     metric = metric_of(points, claim.metric)
     if metric == claim.metric:
         return _by_its_metric(claim, points)
@@ -155,7 +155,7 @@ def _by_its_metric(claim: Claim, points: Sequence[Point]) -> ClaimResult:
 
 
 def _nothing(claim: Claim, points: Sequence[Point]) -> str:
-    """Why there is nothing to judge."""
+    """Return why there is nothing to judge."""
     there = select(points, claim.where, (claim.over,))
     if not there:
         return NO_CELL
@@ -186,7 +186,7 @@ def _over(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
 
 
 def _levels(claim: Claim, points: Sequence[Point]) -> tuple[Mapping[str, Scalar], ...]:
-    """Levels of the cells that some points are of, and of those they are set against."""
+    """Return levels of the cells of some points, and of those that they are compared with."""
     cells = [{n: v for n, v in p.factors.items() if n not in APART} for p in points]
     instead = claim.against.single() if claim.against is not None else {}
     others = [{**c, **{n: v for n, v in instead.items() if n not in APART}} for c in cells]
@@ -194,7 +194,7 @@ def _levels(claim: Claim, points: Sequence[Point]) -> tuple[Mapping[str, Scalar]
 
 
 def _ratios(claim: Claim, line: Line, points: Sequence[Point]) -> Line | None:
-    """The line of the ratios to the counterparts; None without any."""
+    """Return the line of the ratios to the counterparts; None without any."""
     found = [
         (x, ratio, point)
         for x, y, point in zip(line.x, line.y, line.points, strict=True)
@@ -299,17 +299,17 @@ def _flat(claim: Claim, line: Line) -> Part:
 
 
 def _change(line: Line, span: Estimate, mean: float) -> Estimate:
-    """The change over a line's range, as a share of its mean."""
+    """Return the change over a line's range, as a share of its mean."""
     if len(set(line.x)) < 3:
         return _scaled(span, 1 / abs(mean))
-    if span.mean == 0:  # the same everywhere: a regression has no residuals to go by
+    if span.mean == 0:  # the same everywhere: the regression has no residuals
         return Estimate(0.0, 0.0, 0.0, len(line.x), "the same everywhere")
     x = _numbers(line)
     return _scaled(intervals.regression(x, line.y).slope, (max(x) - min(x)) / abs(mean))
 
 
 def _scaled(found: Estimate, scale: float) -> Estimate:
-    """The estimate in another unit."""
+    """Return the estimate in another unit."""
     return replace(
         found,
         mean=found.mean * scale,
@@ -347,8 +347,8 @@ def _monotonic(claim: Claim, line: Line) -> Part:
 
 
 def _steps(values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
-    """From each value to the next: logarithms of the ratios, and which change they see; of values
-    that are not all above 0 the differences."""
+    """Return, from each value to the next, the logarithms of the ratios and which change they see;
+    for values that are not all above 0, the differences."""
     pairs = list(zip(values, values[1:], strict=False))
     ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
     if len(ratios) < len(pairs):
@@ -357,7 +357,7 @@ def _steps(values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
 
 
 def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
-    """A line of one run each."""
+    """Judge a line of one run each."""
     sign = 1 if claim.kind == "increases" else -1
     means = [e.mean for e in line.y]
     p = intervals.trend_p(means)
@@ -372,7 +372,7 @@ def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
 
 # -- point against point ----------------------------------------------------------------------
 def _other(claim: Claim, point: Point, points: Sequence[Point]) -> Estimate | None:
-    """What the point is set against."""
+    """Return what the point is compared with."""
     instead: dict[str, Scalar] = claim.against.single() if claim.against is not None else {}
     other = counterpart(point, points, instead) if instead else point
     if other is None or (other is point and claim.against_metric is None):
@@ -398,7 +398,7 @@ def _pairs(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
 
 
 def _savings(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
-    """Each point at `where` against the line of all levels of `over`."""
+    """Compare each point at `where` with the line of all levels of `over`."""
     assert claim.over is not None and claim.against is not None
     instead = claim.against.single()
     parts = []
@@ -475,7 +475,7 @@ def _compared(claim: Claim, label: str, ours: Estimate, other: Estimate) -> Part
 
 
 def _ratio_within(claim: Claim, label: str, both: str, quotient: Estimate | None) -> Part:
-    """Is the ratio within its bounds? Decided by logarithms."""
+    """Judge whether the ratio is within its bounds, by logarithms."""
     if quotient is None:
         decider = Decider("a run in which both values are above 0 would")
         reason = "no ratio: a value is not above 0"
@@ -499,8 +499,8 @@ def _interval(estimate: Estimate, scale: float, unit: str) -> str:
 
 
 def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate) -> Part:
-    """By the ratio; where a value is not above 0, by the difference. With Wilcoxon's test where
-    there are enough repeats for it to say anything."""
+    """Judge by the ratio or, if a value is not above 0, by the difference; with Wilcoxon's test if
+    there are enough repeats for it."""
     metric = METRICS[claim.metric]
     difference, ratio = intervals.difference(ours, other), intervals.ratio(ours, other)
     numbers = f"{both}: difference {_interval(difference, metric.scale, metric.shown_unit)}"
@@ -534,7 +534,7 @@ def _within(
     bounds: tuple[float | None, float | None],
     text: str,
 ) -> Part:
-    """Is the interval within the bounds, outside of them, or across one?"""
+    """Judge whether the interval is within the bounds, outside of them, or across one."""
     low, high = bounds
 
     def inside(value: float) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of a run -> groups measured under the same conditions, LDM7 beside LDM6, and the paper."""
+"""Group the cells of a run by conditions, with LDM7 beside LDM6 and the paper."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PROTOCOLS = ("ldm7", "ldm6", "fcast")
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with the same levels of all factors but the protocol, and the same duration and clock:
-    per protocol one cell per repeat."""
+    """Cells with the same levels of all factors except the protocol, and the same duration and
+    clock: per protocol one cell per repeat."""
 
     factors: Mapping[str, Scalar]  # without the protocol
     duration_s: float
@@ -57,7 +57,7 @@ class Group:
 
     @property
     def slug(self) -> str:
-        """For file names; as cells are named."""
+        """Return a name for files, like those of cells."""
         name = f"m{self.m}-r{self.r_bps / 1e6:g}-p{100 * self.loss:g}"
         for factor, level in self.factors.items():
             if factor not in ("receivers", "rate_bps", "loss"):
@@ -78,7 +78,7 @@ class Group:
 
 
 def mean_of(values: Sequence[Value]) -> Value:
-    """Mean over repeats; undefined if one of them is. The note has the spread."""
+    """Return the mean over repeats; undefined if one of them is. The note has the spread."""
     if len(values) == 1:
         return values[0]
     unit = values[0].unit
@@ -99,8 +99,8 @@ def group_cells(
     *,
     include_invalid: bool = False,
 ) -> tuple[Group, ...]:
-    """Groups in order of (r, p, m, duration, clock), then of the other factors. Cells with an
-    invalid verdict are shown, but set beside published values only if asked for."""
+    """Return groups in order of (r, p, m, duration, clock), then of the other factors. Cells with
+    an invalid verdict are shown, but compared with published values only on request."""
     by_key: dict[tuple[object, ...], list[CellMetrics]] = {}
     for metrics in sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell)):
         cell = metrics.cell
@@ -138,7 +138,7 @@ def clocks_of(cells: Iterable[CellMetrics]) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """Dataclasses and pydantic models to JSON types."""
+    """Convert dataclasses and pydantic models to JSON types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         written = [f.name for f in dataclasses.fields(value) if f.metadata.get("written", True)]
         return {name: _plain(getattr(value, name)) for name in written}
@@ -156,7 +156,7 @@ def _plain(value: Any) -> Any:
 def to_json(
     experiment: str, groups: Sequence[Group], complaints: Sequence[str]
 ) -> dict[str, object]:
-    """The contents of metrics.json: `cells` (by name) and `groups` (means, paper)."""
+    """Return the contents of metrics.json: `cells` (by name) and `groups` (means, paper)."""
     cells = {
         c.cell.cell: {
             **_plain(c),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every delivery of a cell as one block of bytes, which numpy and a browser read: deliveries.bin.
+"""Store every delivery of a cell in one block of bytes, deliveries.bin, which numpy and a browser
+can read.
 
     DPDELIV1, u32 length of the header, the header (JSON), then zlib of the columns
 
@@ -55,7 +56,7 @@ class Delivered:
     size: Numbers  # N, bytes
     way: Numbers  # M x N: WAYS
     latency_us: Numbers  # M x N: arrival - creation; 0 where never
-    delay_us: Numbers  # M x N: FMTP's, 0 where it did not bring it
+    delay_us: Numbers  # M x N: FMTP's, 0 where FMTP did not deliver it
     blocks: Numbers  # M x N: retransmitted
 
     @property
@@ -71,7 +72,7 @@ def _way(arrival: Arrival) -> int:
 
 
 def delivered_of(begin_s: float, sent: Sent, receivers: Mapping[str, Receiver]) -> Delivered:
-    """Return who got what when. Products that nobody is known to have sent come last."""
+    """Return who received what when. Products without a known sender come last."""
     order = dict.fromkeys(sent.order)
     others = {p for r in receivers.values() for p in r.arrivals if p not in order}
     products = [*order, *sorted(others, key=attrgetter("created_us", "ident"))]
@@ -171,7 +172,7 @@ def _whole(header: dict[str, Any], name: str, most: int, least: int = 0) -> int:
 
 
 def decode(data: bytes) -> Delivered:
-    """Return what deliveries.bin says. DeliveredError."""
+    """Return the content of deliveries.bin. Raises DeliveredError."""
     header, at = _header(data)
     n = _whole(header, "products", MOST_PRODUCTS)
     receivers, columns = header.get("receivers"), header.get("columns")
@@ -222,7 +223,7 @@ def decode(data: bytes) -> Delivered:
 # -- minutes ---------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class MinuteSums:
-    """What one receiver got in one minute. `minute`: its first second, since 1970."""
+    """What one receiver received in one minute. `minute`: its first second, since 1970."""
 
     host: str
     minute: int

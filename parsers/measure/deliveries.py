@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who got which product when, and how: from the logs of one cell."""
+"""Find who received which product when, and how, from the logs of one cell."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ class Arrival:
     index: int | None = None  # FMTP only: the file's, in sending order
 
     def latency_s(self, product: Product) -> float:
-        """From the product's creation to its arrival; both clocks must agree."""
+        """Return the time from the product's creation to its arrival; both clocks must agree."""
         return (self.time_us - product.created_us) / MICROSECONDS
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """What one receiver's log says."""
+    """The content of one receiver's log."""
 
     arrivals: Mapping[Product, Arrival]
     missed: int
     duplicates: int
-    stats: ReceiverStats | None  # the last reading of each process, added up
+    stats: ReceiverStats | None  # the sum of each process's last reading
 
 
 def receiver_of(log: LdmLog) -> Receiver:
-    """Does not depend on the order of the log's lines."""
+    """Return the receiver's deliveries; the order of the log's lines does not matter."""
     arrivals: dict[Product, Arrival] = {}
 
     def note(product: Product, arrival: Arrival) -> None:
@@ -82,7 +82,7 @@ def receiver_of(log: LdmLog) -> Receiver:
 
 
 def receiver_stats(log: LdmLog) -> ReceiverStats | None:
-    """The last counters of each FMTP receiver of the log, added up; None if there are none."""
+    """Return the sum of each FMTP receiver's last counters in the log; None if there are none."""
     latest: dict[int, ReceiverStats] = {}
     for record in log.of(ReceiverStats):
         if record.pid not in latest or record.time_us >= latest[record.pid].time_us:
@@ -129,16 +129,17 @@ def _first_times(pairs: Iterable[tuple[int, Product]]) -> tuple[Product, ...]:
 
 
 def ingested(log: LdmLog | None) -> tuple[Product, ...]:
-    """What pqinsert put into the queue, in its order."""
+    """Return what pqinsert inserted into the queue, in its order."""
     if log is None:
         return ()
     return _first_times((r.time_us, r.product) for r in log.of(Inserted) if r.via == "ingest")
 
 
 def sent_by(protocol: str, publisher: LdmLog | None, ingest: LdmLog | None) -> Sent:
-    """LDM7: by FMTP's product index (`Multicasted`). LDM6, or without such lines: as ingested.
+    """For LDM7, order by FMTP's product index (`Multicasted`). For LDM6, or without such lines,
+    take the ingest order.
 
-    Without ingest log, LDM6's order is that of the upstream's first `sending`.
+    Without an ingest log, LDM6's order is that of the upstream's first `sending`.
     """
     released: dict[str, int] = {}
     stats: SenderStats | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory's files -> everything that was measured, without drawing or writing anything.
+"""Compute everything measured from a run directory's files, without drawing or writing anything.
 
 The report is made from this, and `verify` compares it with the existing metrics.json.
 """
@@ -39,7 +39,7 @@ from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Manifest, parse_manifest
 from parsers.read.published import Published, parse_published
 
-PARALLEL_FROM_BYTES: Final = 30_000_000  # of logs: below, starting processes takes longer
+PARALLEL_FROM_BYTES: Final = 30_000_000  # of logs: with less, starting processes takes longer
 
 OnCell = Callable[[str], None]  # called with the name of each cell whose logs were read
 
@@ -82,7 +82,7 @@ def evaluate(
     include_invalid: bool = False,
     on_cell: OnCell = lambda _: None,
 ) -> Transports | Subscriptions:
-    """Reads and measures all cells of a run. Raises `BadFile` or `OSError`."""
+    """Read and measure all cells of a run. Raises `BadFile` or `OSError`."""
     directories = cell_directories(run_dir)
     manifest_file = run_dir / "manifest.json"
     manifest = Manifest()
@@ -156,8 +156,8 @@ def _summaries(
     other_group_bytes: Sequence[int],
     on_cell: OnCell,
 ) -> Iterator[CellMetrics]:
-    """The metrics of cells, in their order. Large ones are parsed by a process for each core, each
-    of which holds one cell's records at a time."""
+    """Yield the metrics of cells, in their order. For large cells, one process for each core
+    parses, with one cell's records at a time."""
     one = partial(_summary, group_bytes=group_bytes, other_group_bytes=tuple(other_group_bytes))
     size = sum(f.stat().st_size for d in directories for f in d.glob("logs/*"))
     jobs = min(len(directories), len(os.sched_getaffinity(0)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How receivers and flows fare beside each other: Jain's index, and the others of a receiver that
-is worse off."""
+"""Measure how receivers and flows fare side by side: Jain's index, and how others fare beside a
+receiver that is worse off."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def jain_value(path: Value, reports: Mapping[str, IperfReport]) -> Value:
 
 
 def others_values(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> dict[str, Value]:
-    """Return latency and missing products of all receivers but the first."""
+    """Return latency and missing products of all receivers except the first."""
     hosts = cell.subscribers[1:]
     if not hosts or not sent.order:
         reason = sent.reason or "there is one receiver"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' metrics of one receiver's log, by file-sets in sending order, as their scripts put
-them into CSV files.
+"""Compute the papers' metrics of one receiver's log by file-sets in sending order, as their scripts
+write them to CSV files.
 
 Throughput of a file-set: 8 x sum of sizes / sum of (arrival - creation) over the files that FMTP
-delivered (with LDM6: that arrived); FFDR: how many percent of the files that arrived at all FMTP
-delivered alone. What is not defined is -1, as in the scripts.
+delivered (with LDM6: that arrived); FFDR: the percentage of the arrived files that FMTP delivered
+alone. Undefined values are -1, as in the scripts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TRAILING_NUMBER = re.compile(r"(\d+)$", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class FileSetRow:
-    """None: not defined (no file arrived; LDM6 has no FFDR)."""
+    """A file-set's metrics. None: not defined (no file arrived; LDM6 has no FFDR)."""
 
     first_index: int
     last_index: int
@@ -37,7 +37,7 @@ class FileSetRow:
     ffdr_percent: float | None
 
     def csv(self) -> str:
-        """A line of the papers' CSV files."""
+        """Return a line of the papers' CSV files."""
         rate = -1 if self.throughput_bps is None else round(self.throughput_bps, 3)
         ffdr = -1 if self.ffdr_percent is None else round(self.ffdr_percent, 4)
         received = f"{self.received_bytes:.0f}"
@@ -45,8 +45,9 @@ class FileSetRow:
 
 
 def deliveries_of(log: LdmLog | PapersLog) -> dict[int, PapersDelivery]:
-    """A product's first arrival by its index: FMTP's, else the number at the end of its name.
-    ValueError for a product that has none. The backlog of an earlier session does not count."""
+    """Return each product's first arrival by its index: FMTP's, else the number at the end of its
+    name. Raises ValueError for a product without one. The backlog of an earlier session does not
+    count."""
     if isinstance(log, PapersLog):
         first: dict[int, PapersDelivery] = {}
         for delivery in log.deliveries:
@@ -68,7 +69,7 @@ def deliveries_of(log: LdmLog | PapersLog) -> dict[int, PapersDelivery]:
 
 
 def numbered(product: Product) -> int:
-    """The number that ends the product's name, by which it has its place in the trace."""
+    """Return the number at the end of the product's name, which is its place in the trace."""
     match = _TRAILING_NUMBER.search(product.ident)
     if match is None:
         raise ValueError(f"product {product.ident!r}: its name ends with no number")
@@ -76,7 +77,8 @@ def numbered(product: Product) -> int:
 
 
 def sent_sizes(receivers: Iterable[Mapping[int, PapersDelivery]]) -> dict[int, int]:
-    """Index -> size of all that arrived anywhere: what was sent, as far as the logs know."""
+    """Return the size by index of all that arrived anywhere: what was sent, as far as the logs
+    show."""
     sizes = {index: d.size_bytes for found in receivers for index, d in found.items()}
     return dict(sorted(sizes.items()))
 
@@ -84,8 +86,8 @@ def sent_sizes(receivers: Iterable[Mapping[int, PapersDelivery]]) -> dict[int, i
 def rows(
     sent: Mapping[int, int], received: Mapping[int, PapersDelivery], group_bytes: int
 ) -> list[FileSetRow]:
-    """One row for each file-set of `group_bytes` and more of what was `sent` (index -> size, in
-    order). If all together is less, one row of everything."""
+    """Return one row for each file-set of at least `group_bytes` of what was `sent` (sizes by
+    index, in order). If the total is less, return one row of everything."""
     order = list(sent)
     if not order:
         return []
@@ -112,7 +114,7 @@ def rows(
 
 
 def mean_of(receivers: Sequence[Sequence[FileSetRow]]) -> list[FileSetRow]:
-    """Row by row the mean over all receivers (MPUP16 eq. 3, 4); not defined if it is not
+    """Return row by row the mean over all receivers (MPUP16 eq. 3, 4); undefined if it is undefined
     for one of them."""
 
     def mean(values: Sequence[float | None]) -> float | None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell whose subscribers join and leave: its files as values, and its metrics. Pure."""
+"""Compute the metrics of a cell whose subscribers join and leave, from its files' values. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _File(BaseModel):
 
 
 class FeedInfo(_File):
-    """A feed, and who stays subscribed to it."""
+    """A feed, and the subscriber who stays."""
 
     name: str
     lane: int = Field(ge=1)
@@ -90,7 +90,7 @@ class JoinLeaveCell(_File):
 
 
 def is_join_leave(text: str) -> bool:
-    """Whether this is the cell.json of such a cell."""
+    """Return whether this is the cell.json of such a cell."""
     try:
         raw = json.loads(text)
     except json.JSONDecodeError:
@@ -165,7 +165,7 @@ class PathCounters(_File):
 
     @property
     def refused(self) -> int:
-        """Frames with a source or destination that their endpoint may not have."""
+        """Return the frames with a source or destination that their endpoint may not have."""
         return sum(e.denied.packets + e.spoofed.packets for e in (self.root, *self.leaves))
 
 
@@ -181,7 +181,7 @@ def parse_path_counters(text: str, file: str) -> tuple[PathCounters, ...]:
 
 @dataclass(frozen=True)
 class JoinLeaveData:
-    """Everything read of one cell. `logs` and `products`: by "<subscriber>.<feed>", the
+    """Everything read from one cell. `logs` and `products`: by "<subscriber>.<feed>", the
     publisher's log by its name, its products by "<publisher>.<feed>"; `ingest`: by feed."""
 
     cell: JoinLeaveCell
@@ -210,12 +210,12 @@ class FeedMetrics:
     leaves_added: int
     leaves_removed: int
     leaf_setup_p50: Value
-    latency_p50: Value  # BOP to the whole product, at all who received it by multicast
+    latency_p50: Value  # from BOP to the whole product, at all who received it by multicast
     latency_p99: Value
-    whole_p50: Value  # creation to the whole product, at those who stayed
+    whole_p50: Value  # from creation to the whole product, at those who stayed
     whole_p99: Value
     throughput: Value  # MPUP16 eq. 3, mean over those who stayed
-    branches: frozenset[str]  # of the path service at the end
+    branches: frozenset[str]  # in the path service at the end
     subscribed: frozenset[str]  # endpoints of those subscribed at the end
     counters: PathCounters | None
 
@@ -238,7 +238,7 @@ class JoinLeaveMetrics:
 
 
 def summarize(data: JoinLeaveData) -> JoinLeaveMetrics:
-    """The metrics. A subscription whose log or list is missing is left out, and reported."""
+    """Return the metrics. Leave out, and report, a subscription whose log or list is missing."""
     cell, missing = data.cell, list(data.missing)
     feeds: list[FeedMetrics] = []
     subscriptions: list[Subscription] = []
@@ -334,7 +334,7 @@ def _feed_metrics(
 
 
 def _arrived(data: JoinLeaveData, own: Subscription) -> list[metrics.Delivery]:
-    """Every product of a subscription, with its time since its creation."""
+    """Return every product of a subscription, with its time since its creation."""
     arrivals = receiver_of(data.logs[f"{own.subscriber}.{own.feed}"]).arrivals
     return [metrics.Delivery(p.size_bytes, a.latency_s(p)) for p, a in arrivals.items()]
 
@@ -350,7 +350,7 @@ def _values(
     ended = [s for s in sessions if s.end_s is not None]
     setups = [s.leaf_added_took_s for s in sessions]
     ready = [s.after_join(s.ready_s) for s in sessions]
-    # Who stays joins before anything is sent.
+    # Those who stay join before anything is sent.
     begin = data.cell.insertion_started
     first = [s.after_join(s.first_product_s) for s in sessions if s.join_s >= begin]
     pruned = [s.prune_took_s for s in ended]
@@ -386,8 +386,9 @@ def _values(
 def _stayed(
     data: JoinLeaveData, feeds: Sequence[FeedMetrics], subscriptions: Sequence[Subscription]
 ) -> dict[str, Value]:
-    """The transport's metrics at those who stayed: means over their subscriptions of throughput
-    (MPUP16 eq. 3) and FFDR (eq. 4) of the whole run; latencies of all their products."""
+    """Return the transport's metrics at those who stayed: means over their subscriptions of
+    throughput (MPUP16 eq. 3) and FFDR (eq. 4) of the whole run, and latencies of all their
+    products."""
     products = {feed.info.name: feed.info.products for feed in feeds}
     throughputs: list[float] = []
     shares: list[float] = []
@@ -417,7 +418,8 @@ def _stayed(
 def _count(
     numbers: Iterable[int], data: JoinLeaveData, subscriptions: Sequence[Subscription]
 ) -> Value:
-    """A number of products over all subscriptions; none if one of them could not be looked at."""
+    """Return a number of products over all subscriptions; none if one of them could not be
+    checked."""
     joined = {(e.subscriber, e.feed) for e in data.events}
     seen = {(s.subscriber, s.feed) for s in subscriptions if s.sessions[0].ready_s is not None}
     if not joined:
@@ -429,7 +431,7 @@ def _count(
 
 
 def _quantile(moments: Sequence[float | None], probability: float) -> Value:
-    """Over those that were seen; the note says how many."""
+    """Return the statistic over those that were seen; the note says how many."""
     known = [m for m in moments if m is not None]
     value = metrics.quantile(known, probability, "s")
     if value.value is None or len(known) == len(moments):
@@ -438,7 +440,7 @@ def _quantile(moments: Sequence[float | None], probability: float) -> Value:
 
 
 def to_json(found: Sequence[JoinLeaveMetrics]) -> dict[str, object]:
-    """`cells` of metrics.json."""
+    """Return `cells` of metrics.json."""
     return {
         c.cell.cell: {
             "cell": c.cell.model_dump(mode="json"),

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file's latency is made of at each receiver (DRFSM21 eq. 7, and its repair).
+"""Split a file's latency into its components at each receiver (DRFSM21 eq. 7, and its repair).
 
-Propagation is half of the round trip that was asked, emission the file and its headers at r_mc,
-the clock offset what the experiment injected. A queue that r_mc empties in sending order gives the
-wait in the sender's buffers: of files (q_snd), of the socket (b_snd) and of traffic control (b_mc).
-These four do not know the measured latency. What it exceeds them by is repair where blocks were
-retransmitted; else it is a rest, which shows how well they explain it.
+Propagation is half of the requested round trip, emission is the file and its headers at r_mc, and
+the clock offset is what the experiment injected. A queue that r_mc empties in sending order gives
+the wait in the sender's buffers: of files (q_snd), of the socket (b_snd) and of traffic control
+(b_mc). These four do not use the measured latency. Its excess over them is repair if blocks were
+retransmitted. Otherwise it is a rest, which shows how well they explain the latency.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parsers.read.ldm_log import Product
 
 UDP_HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: as tc counts a frame, without a VLAN tag
 FMTP_HEADER = 12
-# BOP, EOP and LDM's description of a file, where the sender left no statistics.
+# BOP, EOP and LDM's description of a file, if the sender left no statistics.
 FILE_BYTES = 200.0
 NAMES = ("propagation", "emission", "buffer", "repair", "offset", "rest")
 METRICS_OF = {name: f"latency_{name}" for name in NAMES}
@@ -60,8 +60,8 @@ class LatencyParts:
 
 
 def file_bytes(sent: Sent) -> float:
-    """Return what a file takes beside its blocks, frames and headers included: by the sender's own
-    counters, if it left them."""
+    """Return a file's bytes besides its blocks, frames and headers included, by the sender's own
+    counters if it left them."""
     stats = sent.stats
     if stats is None or not stats.products or stats.products != len(sent.order):
         return FILE_BYTES
@@ -79,7 +79,7 @@ def waits(
     order: Sequence[Product], rate_bps: float, more_bytes: float
 ) -> dict[Product, tuple[float, float]]:
     """Return (wait, emission) of each file, seconds: one queue in sending order, emptied at
-    `rate_bps`. `more_bytes`: of each file, beside its blocks."""
+    `rate_bps`. `more_bytes`: of each file, besides its blocks."""
     found: dict[Product, tuple[float, float]] = {}
     if not order:
         return found
@@ -126,7 +126,8 @@ def at_receiver(found: Iterable[Parts]) -> LatencyParts | None:
 def by_receiver(
     cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]
 ) -> dict[str, LatencyParts] | str:
-    """Return the components at each receiver that got files by FMTP, or why they are not known."""
+    """Return the components at each receiver that received files by FMTP, or why they are
+    unknown."""
     if cell.protocol != "ldm7":
         return "defined for LDM7 only"
     rate = cell.parameters.get("r_mc")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file's transfer by layered multicast, or by TCP beside it: the criteria of M2C10, 7.2, and what
-becomes of those who share the bottleneck."""
+"""Evaluate a file's transfer by layered multicast, or by TCP beside it: the criteria of M2C10, 7.2,
+and the effect on traffic that shares the bottleneck."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NO_FILE: Final = "defined for a single file"
 
 @dataclass(frozen=True)
 class LayersData:
-    """What the programs of a cell said. None: a log has no such line."""
+    """What the programs of a cell reported. None: a log has no such line."""
 
     sender: LayersSender | None = None
     receivers: Mapping[str, LayersReceiver | None] = field(default_factory=dict)
@@ -53,8 +53,8 @@ def layers_values(
     arrived_s: Mapping[str, float],
     counters: tuple[Counters | None, Counters | None],
 ) -> dict[str, Value]:
-    """Return all metrics of this module. `arrived_s`: each receiver's time until the file was
-    there, where no m2c-recv reports it."""
+    """Return all metrics of this module. `arrived_s`: each receiver's time until the file arrived,
+    if no m2c-recv reports it."""
     values = {n: _absent(n, NO_FILE) for n in (*TIMES, *OVERHEADS, LINES, *RIVALS)}
     if not cell.parameters.get("file_bytes"):
         return values
@@ -76,7 +76,7 @@ def layers_values(
 
 
 def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, float]) -> Value:
-    """Return which share of its own line's rate the file had at the receiver that used least."""
+    """Return what share of its own line's rate the file used, at the receiver that used least."""
     rates = cell.parameters.get("rate_i")
     if not isinstance(rates, list) or len(rates) != len(cell.subscribers):
         return _absent(LINES, "receivers have no lines of their own (rate_i_bps)")
@@ -154,7 +154,7 @@ def _by_others(
 
 
 def _beside(cell: Cell, start: Counters | None, end: Counters | None) -> dict[str, Value]:
-    """Return what competes: by the counters of the second lane's NICs at both ends."""
+    """Return the competing traffic, by the counters of the second lane's NICs at both ends."""
     names = ("rival_rate", "rival_loss")
     if not any(cell.parameters.get(n) for n in ("background_flows", "rival_sessions")):
         return {n: _absent(n, "no long flow competes") for n in names}
@@ -179,7 +179,7 @@ def _rate(slots: Sequence[Slot]) -> float:
 
 
 def _jain(data: LayersData | None) -> Value:
-    """Return Jain's index of a receiver and of the session beside it, from the tenth slot on."""
+    """Return Jain's index of a receiver and the competing session, from the tenth slot on."""
     if data is None or data.rival is None:
         return absent("", "no session competes")
     told = [r.by_slot[CONVERGED:] for r in data.receivers.values() if r is not None]

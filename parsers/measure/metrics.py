@@ -3,7 +3,7 @@
 
 Symbols: MPUP16 III-B (throughput eq. 3, FFDR eq. 4, bandwidth eq. 5, CPU), DRFSM21 3.2
 (harmonic-mean throughputs eq. 1-3, FFDR eq. 4-5, MPLR eq. 6). Sizes are bytes, times seconds, rates
-bits/s, shares percent. What is undefined is a `Value` without value and with the reason.
+bits/s, shares percent. An undefined quantity is a `Value` without a value, with the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class FileSet:
-    """Files first..last (inclusive positions in sending order) with their total size."""
+    """The files first..last (inclusive positions in sending order) with their total size."""
 
     first: int
     last: int
@@ -42,9 +42,10 @@ class FileSet:
 
 
 def file_sets(sizes: Sequence[int], group_bytes: int = GROUP_BYTES) -> list[FileSet]:
-    """Cuts the files into consecutive sets: each ends with the file that makes its sum reach G.
+    """Cut the files into consecutive sets: each ends with the file that makes its sum reach G.
 
-    sum(S[I1..I2-1]) < G <= sum(S[I1..I2]) as eq. 3 asks; a rest that does not reach G is left out.
+    sum(S[I1..I2-1]) < G <= sum(S[I1..I2]) as eq. 3 requires; a rest that does not reach G is left
+    out.
     """
     if group_bytes <= 0:
         raise ValueError("the file-set size G must be positive")
@@ -61,7 +62,7 @@ def file_sets(sizes: Sequence[int], group_bytes: int = GROUP_BYTES) -> list[File
 
 
 def receiver_throughput(deliveries: Iterable[Delivery]) -> Value:
-    """Sum of sizes over sum of latencies, in bits/s: one receiver's term of eq. 3.
+    """Return the sum of sizes over the sum of latencies, in bits/s: one receiver's term of eq. 3.
 
     Also the harmonic-mean throughput of DRFSM21 eq. 1 and 2.
     """
@@ -82,7 +83,7 @@ def receiver_throughput(deliveries: Iterable[Delivery]) -> Value:
 def throughput(
     order: Sequence[int], received: Mapping[str, Mapping[int, Delivery]], files: FileSet
 ) -> Value:
-    """Gamma(I1, I2), eq. 3: the mean over all m receivers of their file-set throughput.
+    """Return Gamma(I1, I2), eq. 3: the mean over all m receivers of their file-set throughput.
 
     `order` gives the file ids in sending order, `received` per receiver the files of Z_i by id. A
     receiver that received no file of the set leaves the mean undefined.
@@ -102,7 +103,7 @@ def throughput(
 def ffdr(
     order: Sequence[int], received: Mapping[str, Mapping[int, Delivery]], files: FileSet
 ) -> Value:
-    """Lambda(I1, I2), eq. 4: mean over the receivers of |Z_i| / N, in percent."""
+    """Return Lambda(I1, I2), eq. 4: the mean over the receivers of |Z_i| / N, in percent."""
     if not received:
         return absent("%", "no receiver")
     ids = order[files.first : files.last + 1]
@@ -137,8 +138,8 @@ class FmtpMetrics:
 
 @dataclass(frozen=True, slots=True)
 class FmtpSums:
-    """Numerators and denominators of DRFSM21 3.2: what minute records carry. Whole numbers, so that
-    sums of sums are exact in any order."""
+    """Numerators and denominators of DRFSM21 3.2, as in minute records. They are whole numbers, so
+    that sums of sums are exact in any order."""
 
     files_all: int = 0  # N: by FMTP or by the backstop
     bytes_all: int = 0
@@ -155,7 +156,8 @@ class FmtpSums:
 
 
 def fmtp_sums(files: Iterable[FmtpFile], backstop_sizes: Iterable[int]) -> FmtpSums:
-    """`files`: FMTP-received ones; `backstop_sizes`: sizes of those the backstop brought."""
+    """Return the sums. `files`: received by FMTP; `backstop_sizes`: sizes of files from the
+    backstop."""
     count = size = count_mc = size_mc = delay = delay_mc = blocks = 0
     for file in files:
         delay_us = round(file.delay_s * MICROSECONDS)
@@ -194,7 +196,7 @@ def _share(part: int, whole: int, otherwise: str) -> Value:
 
 
 def of_sums(s: FmtpSums) -> FmtpMetrics:
-    """Return the metrics of an interval of any length by its sums."""
+    """Return the metrics of an interval of any length from its sums."""
     none = "no file received"
     return FmtpMetrics(
         throughput_fmtp=_harmonic(s.files, s.bytes, s.delay_us, "FMTP-received"),
@@ -219,7 +221,7 @@ def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> Fm
 
 
 def bandwidth(bytes_1: int, time_1_s: float, bytes_2: int, time_2_s: float) -> Value:
-    """Theta(t1, t2), eq. 5, in bits/s."""
+    """Return Theta(t1, t2), eq. 5, in bits/s."""
     if time_2_s <= time_1_s:
         return absent("bit/s", f"the readings are {time_2_s - time_1_s:.3f} s apart")
     if bytes_2 < bytes_1:
@@ -237,7 +239,8 @@ class RateSample:
 
 
 def mean_rate(samples: Sequence[RateSample], time_1_s: float, time_2_s: float) -> float | None:
-    """Time-weighted mean of the samples over [t1, t2]; None unless they cover 90 % of it."""
+    """Return the time-weighted mean of the samples over [t1, t2]; None unless they cover 90 % of
+    it."""
     covered = 0.0
     total = 0.0
     for sample in samples:
@@ -253,7 +256,7 @@ def mean_rate(samples: Sequence[RateSample], time_1_s: float, time_2_s: float) -
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """CPU seconds of the sender's processes within an interval, and as utilisation."""
+    """CPU seconds of the sender's processes within an interval, and the utilisation."""
 
     cpu_s: Value
     utilization: Value  # Phi: of all cores' time
@@ -264,17 +267,18 @@ CpuSample = ProcessSample | RunTimeSample
 
 
 def _age(sample: CpuSample) -> int:
-    """What never goes back as long as the process is the same."""
+    """Values that never decrease while the process is the same."""
     return sample.etimes_s if isinstance(sample, ProcessSample) else sample.run_ns
 
 
 def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
-    """(time of a block, CPU seconds all processes seen so far have used), in order of time.
+    """Return (time of a block, CPU seconds that all processes seen so far have used), in order of
+    time.
 
     The samples are all of ps.log or all of cpu.log. ps's CPU seconds come from pcpu x etimes
-    because cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process keeps
-    what its last sample said; a process whose age (ps) or run time goes back is another one with
-    the same id.
+    because cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process keeps its
+    last sample's value; a process whose age (ps) or run time decreases is another one with the same
+    id.
     """
     latest: dict[int, CpuSample] = {}
     closed = 0.0
@@ -291,10 +295,10 @@ def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
 
 
 def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, cores: int) -> CpuUse:
-    """Phi(t1, t2): what all sampled processes used in [t1, t2], over the CPU time there was.
+    """Return Phi(t1, t2): what all sampled processes used in [t1, t2], over the available CPU time.
 
-    t1 and t2 move to the last block up to each of them, as the counters are known there only.
-    Without a block up to t1 the counters begin at t1 with 0: what ran before counts as well.
+    t1 and t2 move to the last block up to each of them, as the counters are known only there.
+    Without a block up to t1, the counters begin at t1 with 0, so earlier use also counts.
     """
     if time_2_s <= time_1_s:
         reason = "the interval is empty"
@@ -329,21 +333,22 @@ def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, core
 
 
 def quantile(values: Sequence[float], probability: float, unit: str) -> Value:
-    """Linearly interpolated quantile."""
+    """Return the linearly interpolated quantile."""
     if not values:
         return absent(unit, "no sample")
     return Value(float(np.quantile(np.asarray(values), probability)), unit)
 
 
 def mean(values: Sequence[float], unit: str) -> Value:
-    """Return the arithmetic mean; absent where there are no values."""
+    """Return the arithmetic mean; absent without values."""
     if not values:
         return absent(unit, "no sample")
     return Value(float(sum(values)) / len(values), unit)
 
 
 def cdf(values: Sequence[float], points: int = 400) -> list[tuple[float, float]]:
-    """(value, share of the samples <= value), thinned to about `points` steps, both ends kept."""
+    """Return (value, share of the samples <= value), thinned to about `points` steps, with both
+    ends."""
     ordered = sorted(values)
     n = len(ordered)
     if n == 0:

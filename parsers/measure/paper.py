@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The papers' published values beside ours.
+"""Compare the papers' published values with ours.
 
-A row of the `paper:` block is compared with the points that have the levels of its `at`, and with
-no other. What decides is whether the published value lies within our error bar; a sentence points
-out what differs by more than the row's tolerance, and says what input a shorter run than the
-published one had. The published input is the row of the metric `input_rate`.
+A row of the `paper:` block is compared only with the points that have the levels of its `at`. The
+criterion is whether the published value lies within our error bar. A sentence points out values
+that differ by more than the row's tolerance, and says what input a run shorter than the published
+one had. The published input is the row of the metric `input_rate`.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ NOT_RUN = "no cell was run under these conditions"
 
 @dataclass(frozen=True)
 class Headline:
-    """Ours beside one published value, in the metric's SI unit (percentage points for shares)."""
+    """Our value beside one published value, in the metric's SI unit (percentage points for
+    shares)."""
 
     paper: PaperValue
     protocol: str
-    at: Mapping[str, Scalar]  # the levels of our point; of the row, where there is none
+    at: Mapping[str, Scalar]  # the levels of our point, or of the row if there is none
     published: float
     ours: Estimate | None
     reason: str  # why we have no value
-    context: str = ""  # how the inputs differ, where ours was shorter than the published run
+    context: str = ""  # how the inputs differ, if ours was shorter than the published run
 
     @property
     def metric(self) -> str:
@@ -55,19 +56,19 @@ class Headline:
 
     @property
     def difference(self) -> float | None:
-        """Ours less the published value."""
+        """Return ours minus the published value."""
         return None if self.ours is None else self.ours.mean - self.published
 
     @property
     def difference_percent(self) -> float | None:
-        """Of the published value."""
+        """Return the difference relative to the published value."""
         if self.difference is None or self.published == 0:
             return None
         return 100.0 * self.difference / self.published
 
     @property
     def within(self) -> bool | None:
-        """Does the published value lie within our error bar? None: we have none."""
+        """Return whether the published value lies within our error bar; None: we have none."""
         if self.ours is None or not self.ours.has_interval:
             return None
         return self.ours.covers(self.published)
@@ -80,14 +81,14 @@ class Headline:
 
     @property
     def why(self) -> str:
-        """The known reason for this difference, a clause; empty if there is none."""
+        """Return the known reason for this difference, a clause; empty if there is none."""
         if self.difference is None or not self.beyond_tolerance:
             return ""
         return (self.paper.why.above if self.difference > 0 else self.paper.why.below) or ""
 
     @property
     def sentence(self) -> str:
-        """What there is to point out; empty within the tolerance."""
+        """Return what to point out; empty within the tolerance."""
         metric = METRICS[self.metric]
         label = f"{self.protocol.upper()} {metric.label}"
         published = metric.show(self.published)
@@ -111,7 +112,8 @@ class Headline:
 
 
 def headlines(rows: Sequence[PaperValue], points: Sequence[Point]) -> tuple[Headline, ...]:
-    """Every row with a value beside each point it is about; one without ours, if there is none."""
+    """Return every row with a value beside each point that it covers, or one without ours if there
+    is none."""
     made: list[Headline] = []
     for row in rows:
         if row.value is None:
@@ -147,7 +149,8 @@ def _headline(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point:
 
 
 def _context(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point: Point) -> str:
-    """How our input differs from the published one, if ours ran shorter than the row says."""
+    """Return how our input differs from the published one, if our run was shorter than the row
+    says."""
     duration_s = point.conditions.get("duration_s")
     metric = METRICS["input_rate"]
     if row.published_s is None or not isinstance(duration_s, (int, float)):
@@ -177,14 +180,14 @@ def _context(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point: 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """All rows of a `paper:` block against the points of one group of cells."""
+    """Compare all rows of a `paper:` block with the points of one group of cells."""
 
     compared: tuple[Headline, ...]
     statements: tuple[PaperValue, ...]  # applicable rows without a number
     elsewhere: tuple[PaperValue, ...]  # rows published under other conditions
 
     def of(self, metric: str, protocol: str) -> Headline | None:
-        """The published value of the whole cell, not of one of its subscribers."""
+        """Return the published value of the whole cell, not of one of its subscribers."""
         return next(
             (
                 c

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell's metrics in pieces of equal length, by the files' creation times. Intervals within a run,
-and curves over its length, use them."""
+"""Compute a cell's metrics in pieces of equal length, by the files' creation times, for intervals
+within a run and curves over its length."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from parsers.measure.set_throughput import FileSetMetrics, counts
 from parsers.read.cell_files import Cell
 from parsers.read.ldm_log import Product
 
-MOST_PIECES = 360  # of a run: of an hour 10 s each
+MOST_PIECES = 360  # of a run; 10 s each in an hour
 LEAST_PIECE_S = 1.0
-LONG_ENOUGH_S = 300.0  # shorter runs are no sample of a stream that bursts over minutes
+LONG_ENOUGH_S = 300.0  # shorter runs do not sample a stream with bursts of minutes
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """Metrics over time by name: `whole` the cell's, `at` each subscriber's. `piece_s`: how long a
-    piece is; 0: there are none."""
+    """Metrics over time by name: the cell's in `whole`, each subscriber's in `at`. `piece_s`: the
+    length of a piece; 0: there are none."""
 
     piece_s: float = 0.0
     whole: Mapping[str, OverTime] = field(default_factory=dict)
@@ -41,8 +41,8 @@ def piece_seconds(duration_s: float) -> float:
 
 
 def pieces_of(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Pieces:
-    """Throughput, FFDR, latency and FMTP's throughput in pieces; nothing where what was sent or a
-    receiver's log is missing."""
+    """Return throughput, FFDR, latency and FMTP's throughput in pieces; nothing if the list of sent
+    files or a receiver's log is missing."""
     piece_s = piece_seconds(cell.duration_s)
     count = math.ceil(cell.duration_s / piece_s)
     if not sent.order or len(receivers) < cell.m or count < 2:
@@ -89,7 +89,7 @@ def _columns(
     count: int,
     per_piece: Floats,
 ) -> dict[str, tuple[Floats, Floats]]:
-    """(top, bottom) of one receiver's metrics."""
+    """Return (top, bottom) of one receiver's metrics."""
     # Sums must not depend on the order of the log's lines.
     known = sorted(
         ((place[p], p, a) for p, a in receiver.arrivals.items() if p in place),
@@ -122,7 +122,7 @@ def _columns(
 
 
 def of_file_sets(sets: Sequence[FileSetMetrics]) -> OverTime | None:
-    """The throughputs of a run's file-sets, in order of time; None if one is not defined."""
+    """Return the throughputs of a run's file-sets, in order of time; None if one is undefined."""
     values = [s.throughput.value for s in sets if s.throughput.value is not None]
     if not values or len(values) < len(sets):
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that FMTP delivered only with retransmitted blocks, by their index: DRFSM21 Table 5.
+"""List files that FMTP delivered only with retransmitted blocks, by their index: DRFSM21 Table 5.
 
-Files that needed retransmission at all subscribers alike were lost before the multicast tree
-branches; DRFSM21 5.2 finds the publisher's regional network so.
+Files that needed retransmission at all subscribers were lost before the multicast tree branches;
+DRFSM21 5.2 locates loss in the publisher's regional network this way.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from parsers.measure.deliveries import Arrival
 
-LISTED = 50  # files of a receiver that are kept by index; in a lossy hour nearly all are repaired
+LISTED = 50  # kept by index for a receiver; in a lossy hour nearly all are repaired
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class RepairedFile:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Of one receiver. `files`: the first LISTED by index."""
+    """The repaired files of one receiver. `files`: the first LISTED by index."""
 
     count: int = 0
     files: tuple[RepairedFile, ...] = ()
@@ -56,7 +56,7 @@ class Sharing:
 
 
 def sharing(repaired: Mapping[str, Repaired]) -> Sharing | None:
-    """None unless all receivers' files are known by index."""
+    """Return the files by receivers; None unless all receivers' files are known by index."""
     if not all(r.complete for r in repaired.values()):
         return None
     at: dict[int, int] = {}
@@ -74,8 +74,8 @@ def sharing(repaired: Mapping[str, Repaired]) -> Sharing | None:
 def matrix(
     repaired: Mapping[str, Repaired],
 ) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]] | None:
-    """(header, rows): a row per file, with the blocks retransmitted to each receiver; None unless
-    all are known and they are at most LISTED."""
+    """Return (header, rows): a row per file, with the blocks retransmitted to each receiver; None
+    unless all are known and there are at most LISTED."""
     if not all(r.complete for r in repaired.values()):
         return None
     blocks = {(f.index, h): f.blocks for h, r in repaired.items() for f in r.files}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the cells of a run directory (`publish` writes its report): with it the only module of
-this room that touches files."""
+"""Read the cells of a run directory. Only this module and `publish`, which writes the report, touch
+files in this room."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_text(path: Path) -> str:
 
 
 class _Directory:
-    """A cell's directory. `missing`: files asked for that are not there."""
+    """A cell's directory. `missing`: requested files that do not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class _Directory:
         return parse(read_text(path), _shown(path)) if self._has(name) else None
 
     def log(self, name: str, parse: Callable[[Lines, str], T]) -> T | None:
-        """Line by line: the text of a log is never in memory as a whole."""
+        """Parse a log line by line: its text is never in memory as a whole."""
         if not self._has(name):
             return None
         path = self.path / name
@@ -70,7 +70,7 @@ class _Directory:
 
 
 def _iperf3(host: str) -> str:
-    """The report of the competing flows to a subscriber."""
+    """Return the report of the competing flows to a subscriber."""
     return f"logs/iperf3.{host}.json"
 
 
@@ -79,8 +79,8 @@ def _present(found: Mapping[str, T | None]) -> dict[str, T]:
 
 
 def load_cell(directory: Path) -> CellData:
-    """Reads `cells/<cell>/`. `BadFile` if cell.json is missing or a JSON file is malformed; every
-    other file may be missing, which `missing` lists."""
+    """Read `cells/<cell>/`. Raises `BadFile` if cell.json is missing or a JSON file is malformed;
+    every other file may be missing, and `missing` lists it."""
     files = _Directory(directory)
     cell_file = directory / "cell.json"
     if not cell_file.is_file():
@@ -123,7 +123,7 @@ def load_cell(directory: Path) -> CellData:
 
 def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
     """Return the logs that name products, by host, and that of the replay; {}, "" for a carousel.
-    For protocols that send files the cell itself writes both."""
+    For protocols that send files, the cell itself writes both."""
     if cell.protocol in ("fcast", "m2c"):
         return {}, ""
     if cell.protocol in WITH_OWN_LOGS:
@@ -132,7 +132,7 @@ def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
 
 
 def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
-    """Read what the programs of a carousel said. A log that is not there says nothing."""
+    """Read what the programs of a carousel reported. A missing log reports nothing."""
 
     def text(name: str) -> str:
         path = directory / "logs" / name
@@ -144,7 +144,7 @@ def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
 
 
 def load_layers(directory: Path, hosts: Iterable[str]) -> LayersData:
-    """Read what the programs of a session of layered multicast said."""
+    """Read what the programs of a session of layered multicast reported."""
 
     def text(name: str) -> str:
         path = directory / "logs" / name
@@ -158,8 +158,8 @@ def load_layers(directory: Path, hosts: Iterable[str]) -> LayersData:
 
 
 def load_join_leave(directory: Path) -> JoinLeaveData:
-    """Reads `cells/<cell>/` of a cell whose subscribers join and leave. `BadFile` as `load_cell`;
-    without events.json nothing can be said of it."""
+    """Read `cells/<cell>/` of a cell whose subscribers join and leave. Raises `BadFile` like
+    `load_cell`, and without events.json, which everything depends on."""
     files = _Directory(directory)
     cell = join_leave.parse_cell(read_text(directory / "cell.json"), str(directory / "cell.json"))
     events = files.document("events.json", parse_events)
@@ -191,7 +191,7 @@ def load_join_leave(directory: Path) -> JoinLeaveData:
 
 
 def _shown(path: Path) -> str:
-    """The path from its cell on, as problems name it."""
+    """Return the path below its cell, as problems name it."""
     parts = path.parts
     if "cells" in parts:
         return "/".join(parts[len(parts) - parts[::-1].index("cells") :])
@@ -199,7 +199,7 @@ def _shown(path: Path) -> str:
 
 
 def cell_directories(run_dir: Path) -> list[Path]:
-    """The cells of a run, by name. `BadFile` if there is none."""
+    """Return the cells of a run, by name. Raises `BadFile` if there is none."""
     cells = run_dir / "cells"
     found = (
         sorted(d for d in cells.iterdir() if d.is_dir() and not d.name.startswith("."))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell's samples -> the time series that the plots show."""
+"""Turn one cell's samples into the time series that the plots show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
 
 @dataclass(frozen=True)
 class Series:
-    """For the plots; times in seconds after the first insertion."""
+    """Series for the plots; times in seconds after the first insertion."""
 
     nic_bps: tuple[tuple[float, float], ...] = ()
     nic_bps_per_minute: tuple[tuple[float, float], ...] = ()
@@ -34,8 +34,8 @@ class Series:
 def thinned(
     series: Sequence[tuple[float, float]], points: int = 600
 ) -> tuple[tuple[float, float], ...]:
-    """At most `points` of (end of an interval, mean over it): means of neighbours, so that the mean
-    over equal intervals stays. Shorter series are returned as they are."""
+    """Return at most `points` of (end of an interval, mean over it): means of neighbours, so that
+    the mean over equal intervals stays the same. Shorter series are returned unchanged."""
     if len(series) <= points:
         return tuple(series)
     size = -(-len(series) // points)
@@ -46,7 +46,8 @@ def thinned(
 def per_minute(
     samples: Sequence[RateSample], begin: float, end: float
 ) -> tuple[tuple[float, float], ...]:
-    """(end of a minute in seconds after `begin`, mean rate) where samples cover the minute."""
+    """Return (end of a minute in seconds after `begin`, mean rate) where samples cover the
+    minute."""
     found = []
     minute = begin
     last = max((sample.time_s for sample in samples), default=begin)
@@ -62,7 +63,7 @@ def per_minute(
 def input_series(
     inserted: Sequence[Product], begin: float, end: float
 ) -> tuple[tuple[float, float], ...]:
-    """(end of a second after `begin`, bit/s of the files created in it)."""
+    """Return (end of a second after `begin`, bit/s of the files created in it)."""
     if not inserted:
         return ()
     seconds = [0.0] * max(1, int(min(end - begin, MOST_S)) + 1)
@@ -74,14 +75,16 @@ def input_series(
 
 
 def arrivals(inserted: Sequence[Product], begin: float) -> tuple[tuple[float, int], ...]:
-    """(seconds after `begin` at which a file was created, its bytes), in the order of creation."""
+    """Return (seconds after `begin` at which a file was created, its bytes), in the order of
+    creation."""
     return tuple(sorted((p.created_us / MICROSECONDS - begin, p.size_bytes) for p in inserted))
 
 
 def cpu_series(
     samples: Sequence[CpuSample], cores: int, begin: float
 ) -> tuple[tuple[float, float], ...]:
-    """Phi over consecutive windows of at least CPU_WINDOW_S (the blocks' spacing if longer)."""
+    """Return Phi over consecutive windows of at least CPU_WINDOW_S (the blocks' spacing if
+    longer)."""
     found = []
     totals = metrics.cumulative_cpu(samples)
     if not totals:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File-sets of a cell: throughput and FFDR of each, for any aggregate size G, and over all of them
+"""Compute throughput and FFDR of a cell's file-sets, for any aggregate size G, and over all of them
 (MPUP16 III-B, V-C)."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class FileSetMetrics:
 
 
 def counts(protocol: str, arrival: Arrival) -> bool:
-    """Is the file in Z_i? With LDM7 only if FMTP delivered it (MPUP16 III-B)."""
+    """Return whether the file is in Z_i: with LDM7 only if FMTP delivered it (MPUP16 III-B)."""
     return arrival.how == {"ldm7": "fmtp", "ldm6": "ldm6"}.get(protocol, "file")
 
 
@@ -30,8 +30,8 @@ Cutter = Callable[[int | None], list[FileSetMetrics]]
 
 
 def cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
-    """A function that measures the file-sets of size G, or (None) everything as one; none where
-    what was sent or a receiver's log is missing."""
+    """Return a function that measures the file-sets of size G, or (None) everything as one; none if
+    the list of sent files or a receiver's log is missing."""
     no_ffdr = absent("%", "defined for LDM7 only")
     if not sent.order or len(receivers) < cell.m:
         return lambda _: []
@@ -65,7 +65,7 @@ def cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
 
 
 def file_set_values(sets: Sequence[FileSetMetrics]) -> dict[str, Value]:
-    """The distribution of the throughput over file-sets (MPUP16 V-C, Fig. 2)."""
+    """Return the distribution of the throughput over file-sets (MPUP16 V-C, Fig. 2)."""
     defined = [s.throughput.value for s in sets if s.throughput.value is not None]
     values = {"file_sets": Value(float(len(sets)), "")}
     if not defined:
@@ -88,7 +88,7 @@ def throughput(
     cut: Cutter,
     values: dict[str, Value],
 ) -> tuple[list[FileSetMetrics], bool]:
-    """Eq. 3 and 4 per file-set, their means, and over the whole run."""
+    """Return eq. 3 and 4 per file-set, their means, and over the whole run."""
     found = cut(None)
     if not found:
         without = [h for h in cell.subscribers if h not in receivers]

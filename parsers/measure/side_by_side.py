@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of several runs side by side: repeats under one clock, or one clock against the other.
+"""Compare cells of several runs side by side: repeats under one clock, or one clock against the
+other.
 
-Pure: `Column`s in, differences out. Nothing is rounded before it is compared.
+Pure: `Column`s in, differences out. Nothing is rounded before the comparison.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Delivered:
 
 @dataclass(frozen=True)
 class Column:
-    """One cell of one run. `name` is what tables call it."""
+    """One cell of one run. `name`: its name in tables."""
 
     name: str
     run: str
@@ -71,7 +72,7 @@ class Column:
 
 
 def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
-    """Per receiver that has a log, its products in order of arrival."""
+    """Return per receiver that has a log its products in order of arrival."""
     if data.carousel is not None:
         return _of_a_carousel(data.carousel, data.cell.trace.bytes or 0)
     found = {h: receiver_of(data.logs[h]) for h in data.cell.subscribers if h in data.logs}
@@ -97,8 +98,8 @@ def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
 
 
 def _of_a_carousel(data: CarouselData, file_bytes: int) -> dict[str, tuple[Delivered, ...]]:
-    """The same of a carousel's file: times since the receiver tuned in; what it missed until then
-    counts as repaired."""
+    """Return the same for a carousel's file: times since the receiver tuned in; what it missed
+    until then counts as repaired."""
     return {
         host: ()
         if r.file_s is None
@@ -118,7 +119,7 @@ def _of_a_carousel(data: CarouselData, file_bytes: int) -> dict[str, tuple[Deliv
 
 
 def numbers_of(metrics: CellMetrics) -> dict[str, Value]:
-    """All of `COMPARED`."""
+    """Return all of `COMPARED`."""
     cell = metrics.cell
     measured = cell.rtt_measured_ms
     if not measured:
@@ -151,7 +152,7 @@ class Spread:
 
 
 def spread_of(values: Sequence[Value]) -> Spread:
-    """Minimum, maximum and spread of what is defined; None if nothing is."""
+    """Return minimum, maximum and spread of what is defined; None if nothing is."""
     defined = [v.value for v in values if v.value is not None]
     same = len({(v.value, v.reason) for v in values}) == 1
     if not defined:
@@ -180,7 +181,7 @@ class Sameness:
 
     @property
     def identical(self) -> bool:
-        """Return whether all runs delivered the same in the same way at the same times."""
+        """Return whether all runs delivered the same products in the same way at the same times."""
         same = (self.products, self.order, self.how, self.retrans, self.times, self.latencies)
         return all(same) and not self.missing
 
@@ -200,7 +201,7 @@ def _sameness(host: str, columns: Sequence[Column]) -> Sameness:
         how &= all(a.how == b.how for a, b in pairs)
         changed = sum(a.retrans != b.retrans for a, b in pairs)
         retrans &= changed == 0
-        # The delay since the BOP is printed to the microsecond too.
+        # The delay since the BOP is also printed to the microsecond.
         times &= all((a.arrived_us, a.delay_s) == (b.arrived_us, b.delay_s) for a, b in pairs)
         latencies &= all(a.latency_us == b.latency_us for a, b in pairs)
         differ = max(differ, changed)
@@ -239,7 +240,7 @@ class Repeats:
 
     @property
     def identical(self) -> bool:
-        """Every metric and every delivery, to the last digit."""
+        """Return whether every metric and every delivery is equal to the last digit."""
         return not self.different_metrics and all(r.identical for r in self.receivers)
 
 
@@ -274,7 +275,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Cells under the same conditions, but one clock and the other."""
+    """Cells under the same conditions, under one clock and the other."""
 
     native: tuple[Column, ...]
     virtual: tuple[Column, ...]
@@ -285,7 +286,7 @@ class Clocks:
 
 
 def _mean(values: Sequence[Value]) -> Value:
-    """Over the runs; not defined if one of them is not."""
+    """Return the mean over the runs; undefined if one of them is."""
     without = next((v for v in values if v.value is None), None)
     if without is not None:
         return without
@@ -293,7 +294,7 @@ def _mean(values: Sequence[Value]) -> Value:
 
 
 def difference_of(native: Sequence[Value], virtual: Sequence[Value]) -> Difference:
-    """virtual - native; None where either is not defined."""
+    """Return virtual - native; None if either is undefined."""
     one, other = _mean(native), _mean(virtual)
     own = spread_of(native)
     if one.value is None or other.value is None:
@@ -341,7 +342,7 @@ def conditions_of(cell: Cell) -> Conditions:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The section on the cells under the same conditions."""
+    """The comparison of the cells under the same conditions."""
 
     conditions: Conditions
     columns: tuple[Column, ...]
@@ -351,12 +352,12 @@ class Comparison:
 
     @property
     def is_one(self) -> bool:
-        """There is nothing to compare."""
+        """Return whether there is nothing to compare."""
         return len(self.columns) == 1
 
 
 def without_deliveries(found: Comparison) -> Comparison:
-    """The same, with nothing left of what was only needed to compare."""
+    """Return the same without what only the comparison needed."""
 
     def bare(columns: Sequence[Column]) -> tuple[Column, ...]:
         return tuple(replace(c, deliveries={}, digests={}) for c in columns)
@@ -373,7 +374,7 @@ def without_deliveries(found: Comparison) -> Comparison:
 
 
 def _inputs(column: Column) -> dict[str, str]:
-    """What was put in and what it ran on: not the outcome."""
+    """Return the input and the environment, not the outcome."""
     cell, facts = column.cell, column.facts
     parameters = {str(k): str(v) for k, v in cell.parameters.items()}
     trace = f"{cell.trace.products} products, {cell.trace.bytes} bytes ({cell.trace.source})"
@@ -394,7 +395,7 @@ def _different(columns: Sequence[Column]) -> dict[str, tuple[str, ...]]:
 
 
 def compare(columns: Iterable[Column]) -> tuple[Comparison, ...]:
-    """By conditions, in their order; inside, columns keep theirs."""
+    """Group columns by conditions, in their order; inside a group, columns keep theirs."""
     by_conditions: dict[Conditions, list[Column]] = {}
     for column in columns:
         by_conditions.setdefault(conditions_of(column.cell), []).append(column)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the storage schemes of MSR-TR-99-14 cost a carousel's receivers: disk and memory, measured
-and by the report's formulas."""
+"""Compute what the storage schemes of MSR-TR-99-14 cost a carousel's receivers: disk and memory,
+measured and by the report's formulas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from parsers.base.metric_units import Value, absent
 from parsers.read.fcast_log import CarouselReceiver, DiskUse
 
 NAMES: Final = ("disk_rate", "disk_seeks", "scheme_memory", "scheme_formula", "rss")
-LEAST_WRITE_S: Final = 0.01  # shorter, the time in writes says nothing of the disk
+LEAST_WRITE_S: Final = 0.01  # if shorter, the time in writes says nothing about the disk
 _UNITS: Final = {"disk_rate": "bit/s", "disk_seeks": ""}
 
 
@@ -48,8 +48,8 @@ def scheme_blocks(storage: str, blocks: int, k: int, b: int) -> int | None:
 def storage_values(
     parameters: Mapping[str, object], receivers: Sequence[CarouselReceiver], blocks: int
 ) -> dict[str, Value]:
-    """Return what the disk did while symbols came, and the memory, of receivers with the file of
-    that many blocks: means over them."""
+    """Return disk activity while symbols arrived, and memory: means over the receivers with the
+    file of that many blocks."""
     uses = [r.disk for r in receivers if r.disk is not None]
     if not uses:
         return {n: absent(_UNITS.get(n, "B"), "the logs do not say") for n in NAMES}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who was subscribed to which feed when, and what became of each product: from the logs, the
+"""Find who was subscribed to which feed when, and what happened to each product, from the logs, the
 products' lists and the executed script of a cell whose subscribers come and go. Pure.
 
-A subscription is one subscriber's of one feed; its sessions are the times between a join and the
-leave after it. Times are seconds since 1970 on the machine's one clock.
+A subscription is one subscriber's to one feed; its sessions are the times between a join and the
+next leave. Times are seconds since 1970 on the machine's one clock.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from parsers.read.ldm_log import (
 from parsers.read.products import ListedProduct, compare_products
 
 What = Literal["join", "leave", "kill"]
-# A product that those who stayed had so long before a leave must have been there too: the longest
-# round trip of the network, a retransmission timeout, and room for a busy machine.
+# If those who stayed had a product this long before a leave, the leaver must also have had it: the
+# longest round trip of the network, a retransmission timeout, and margin for a busy machine.
 IN_FLIGHT_S = 1.0
 
 
@@ -50,7 +50,7 @@ _EVENTS = TypeAdapter(tuple[ScriptEvent, ...])
 
 
 def parse_events(text: str, file: str) -> tuple[ScriptEvent, ...]:
-    """events.json, in order of time. Raises `BadFile`."""
+    """Return events.json in order of time. Raises `BadFile`."""
     try:
         return tuple(sorted(_EVENTS.validate_python(json.loads(text)), key=lambda e: e.time_s))
     except json.JSONDecodeError as error:
@@ -86,7 +86,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one subscriber got of one feed, in numbers of products."""
+    """What one subscriber received of one feed, in numbers of products."""
 
     subscriber: str
     feed: str
@@ -123,7 +123,8 @@ class Feed:
 def feed_of(
     name: str, ingest: LdmLog, published: Sequence[ListedProduct], publisher: LdmLog
 ) -> Feed:
-    """`publisher`: the log of its ldmd, which drives the path called as the feed."""
+    """Return the feed. `publisher`: the log of its ldmd, which controls the path with the feed's
+    name."""
     inserted = {r.product.ident: r.time_us / MICROSECONDS for r in ingest.of(Inserted)}
     events = tuple(e for e in publisher.of(PathEvent) if e.path == name)
     return Feed(name, inserted, tuple(published), events)
@@ -132,7 +133,8 @@ def feed_of(
 def sessions_of(
     events: Sequence[ScriptEvent], log: LdmLog, feed: Feed, endpoint: str
 ) -> tuple[Session, ...]:
-    """The sessions of one subscription. `events`: its own, by time, joins and ends in turn."""
+    """Return the sessions of one subscription. `events`: its own, by time, joins and ends in
+    turn."""
     found: list[Session] = []
     arrivals = sorted((a.time_us, a.how) for a in receiver_of(log).arrivals.values())
     for i, event in enumerate(events):
@@ -198,7 +200,7 @@ def subscription_of(
     reached_s: Mapping[str, float],
 ) -> Subscription:
     """`held`: the subscriber's queue of this feed. `reached_s`: ident -> when all those who stayed
-    subscribed to the feed had it; it says what was sent before a session ended."""
+    subscribed to the feed had it; it shows what was sent before a session ended."""
     receiver = receiver_of(log)
     content = compare_products(subscriber, feed.published, held)
     copies = Counter(p.ident for p in held)
@@ -237,8 +239,8 @@ def _ways(arrivals: Iterable[Arrival]) -> dict[How, int]:
 def _sent(
     feed: Feed, sessions: Sequence[Session], reached_s: Mapping[str, float]
 ) -> tuple[set[str], set[str], set[str]]:
-    """(sent within a session, those of them that may have been in flight at its end, sent between
-    the first session's beginning and the last one's end but in none)."""
+    """Return (sent within a session, those of them possibly in flight at its end, sent between the
+    first session's start and the last one's end but in none)."""
     sent: set[str] = set()
     in_flight: set[str] = set()
     away: set[str] = set()
@@ -247,7 +249,7 @@ def _sent(
         return sent, in_flight, away
     last_end = sessions[-1].end_s
     for ident, inserted in feed.inserted_s.items():
-        # Who stayed may have lost it: then it counts from when it was inserted.
+        # Those who stayed may have lost it: then it counts from its insertion.
         reached = reached_s.get(ident, inserted)
         for session in sessions:
             if session.ready_s is None or inserted < session.ready_s:
@@ -264,8 +266,8 @@ def _sent(
 
 
 def reached_s(stayed: Iterable[LdmLog]) -> dict[str, float]:
-    """Ident -> when the last of these subscribers had it; what one of them never got is left
-    out."""
+    """Return by ident when the last of these subscribers had it, without what one of them never
+    received."""
     found: dict[str, float] = {}
     counts: Counter[str] = Counter()
     logs = list(stayed)

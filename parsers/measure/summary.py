@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One cell's records -> all its metrics and time series."""
+"""Compute all metrics and time series from one cell's records."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NOT_WRITTEN = {"written": False}  # of a field: metrics.json is without it
 
 @dataclass(frozen=True)
 class CellData:
-    """A cell's directory as records. None or absent: the file was not there."""
+    """A cell's directory as records. None or absent: the file was missing."""
 
     cell: Cell
     verdict: Verdict | None = None
@@ -147,8 +147,8 @@ def summarize(
     group_bytes: int = metrics.GROUP_BYTES,
     other_group_bytes: Sequence[int] = (),
 ) -> CellMetrics:
-    """All metrics of a cell, the file-sets of other sizes G too. What cannot be computed says why;
-    nothing raises."""
+    """Return all metrics of a cell, including file-sets of other sizes G. Values that cannot be
+    computed say why; nothing raises."""
     cell = data.cell
     sent = sent_by(cell.protocol, data.logs.get(cell.publisher), data.ingest)
     receivers = {
@@ -211,7 +211,7 @@ def _others(
     identical: Value,
     values: dict[str, Value],
 ) -> None:
-    """What competed, what delivering took, and what became of the products as a whole."""
+    """Add what competed, the cost of delivery, and the products' outcome as a whole."""
     cell = data.cell
     _bursts(data, values)
     _background(data, values)
@@ -229,7 +229,7 @@ def _others(
 
 
 def _carousel(data: CellData, values: dict[str, Value]) -> None:
-    """What a carousel's receivers listened to, and what distributing the data took."""
+    """Add what a carousel's receivers listened to, and the cost of distributing the data."""
     cell, start, end = data.cell, data.counters_start, data.counters_end
     values |= carousel.carousel_values(cell, data.carousel)
     values["wire_per_file"] = carousel.wire_per_file(cell, start, end)
@@ -239,7 +239,7 @@ def _carousel(data: CellData, values: dict[str, Value]) -> None:
 
 
 def _layers(data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
-    """How long one file took and at what cost, and what became of those beside it."""
+    """Add how long one file took, its cost, and how competing traffic fared."""
     arrived_s = {
         host: arrival.latency_s(product)
         for host, receiver in receivers.items()
@@ -269,14 +269,15 @@ def _problems(data: CellData) -> tuple[Problem, ...]:
 
 
 def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float]:
-    """From the first insertion to the last arrival anywhere, but not before the last insertion."""
+    """Return the time from the first insertion to the last arrival anywhere, at least to the last
+    insertion."""
     arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
     last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
     return cell.insertion_started, max(cell.insertion_ended, last)
 
 
 def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
-    """DRFSM21 3.2 over all receivers' files together, and the delays from the BOP."""
+    """Add DRFSM21 3.2 over all receivers' files together, and the delays from the BOP."""
     names = ("throughput_fmtp", "throughput_mc", "throughput_retx")
     shares = ("ffdr_count", "ffdr_size", "mplr", "repaired_files")
     delays = sorted(
@@ -315,7 +316,7 @@ def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value
 def _latencies(
     cell: Cell, sent: Sent, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> list[float]:
-    """Creation to arrival, however the product came, over all receivers."""
+    """Return the latency from creation to arrival by any route, over all receivers."""
     found = sorted(a.latency_s(p) for r in receivers.values() for p, a in r.arrivals.items())
     expected = len(sent.order) * cell.m
     note = ""
@@ -339,7 +340,7 @@ def _nic(
     sent: Sent,
     receivers: Mapping[str, Receiver],
 ) -> tuple[dict[str, Value], list[RateSample]]:
-    """What the sender's NICs sent: by the byte counters, by sar, and what it was."""
+    """Return what the sender's NICs sent, by the byte counters, by sar, and by kind."""
     cell, start, stop = data.cell, data.counters_start, data.counters_end
     values = bandwidth.bandwidth_values(cell, start, stop, active_s)
     values["nic_bandwidth_sar"], samples = bandwidth.by_sar(cell, sar, active_s)
@@ -354,7 +355,7 @@ def _nic(
 
 
 def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> None:
-    """Phi by cpu.log where it is there, else by ps, which the papers used."""
+    """Add Phi by cpu.log if it exists, else by ps, which the papers used."""
     cores = data.cell.cores
     if data.cell.clock == "virtual":
         values.update({name: absent("%", NO_CPU) for name in ("cpu", "cpu_one_core", "cpu_ps")})
@@ -373,7 +374,7 @@ def _cpu(data: CellData, begin: float, end: float, values: dict[str, Value]) -> 
 
 
 def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
-    """(source, samples) of the sender's CPU; a cpu.log without a sample is as good as none."""
+    """Return (source, samples) of the sender's CPU; ignore a cpu.log without samples."""
     if data.cpu is not None and data.cpu.samples:
         return "cpu.log", data.cpu.samples
     if data.ps is not None:
@@ -384,7 +385,8 @@ def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
 def _loss(
     data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> dict[str, Value]:
-    """Measured loss per receiver: what the experiment's rules took of what arrived at them."""
+    """Return the measured loss per receiver: what the experiment's rules dropped of what reached
+    them."""
     cell = data.cell
     values["loss_injected"] = Value(100.0 * cell.loss, "%")
     found: dict[str, Value] = {}
@@ -432,7 +434,7 @@ def _loss(
 
 
 def _bursts(data: CellData, values: dict[str, Value]) -> None:
-    """Mean length of the bursts in which packets were lost, where losses come in bursts."""
+    """Add the mean length of bursts of lost packets, if losses come in bursts."""
     start, end = data.counters_start, data.counters_end
     if start is None or end is None:
         values["loss_burst"] = absent("packets", "no counters of start and end")
@@ -449,7 +451,7 @@ def _bursts(data: CellData, values: dict[str, Value]) -> None:
 
 
 def _background(data: CellData, values: dict[str, Value]) -> None:
-    """Goodput of all competing flows together, where there are any."""
+    """Add the goodput of all competing flows together, if there are any."""
     if not data.background:
         values["background_goodput"] = absent("bit/s", "no competing flows")
         return
@@ -496,8 +498,8 @@ def _drops(data: CellData) -> tuple[tuple[Drop, ...], bool]:
 
 
 def with_purpose(cell: Cell, drop: Drop) -> Drop:
-    """Return the drop as asked for where a UDP buffer was to overflow: its size varies, or the
-    receiver, the first, is stopped in each second."""
+    """Return the drop as intended if a UDP buffer was meant to overflow: its size varies, or it is
+    the first receiver's, which pauses in each second."""
     paused = cell.subscribers[0] if cell.parameters.get("pause_ms") else None
     on_purpose = "b_rcv" in cell.factors or drop.place == paused
     if drop.what == "UDP rcvbuf_errors" and on_purpose:
@@ -550,7 +552,7 @@ def _receiver(
 
 
 def _per_tau(cell: Cell, receivers: Mapping[str, Receiver]) -> dict[str, tuple[Tau, ...]]:
-    """DRFSM21 3.2's metrics over time, of the subscribers with multicast."""
+    """Return DRFSM21 3.2's metrics over time, of the subscribers with multicast."""
     width = interval_s(cell.insertion_ended - cell.insertion_started)
     return {
         host: per_tau(receiver.arrivals, cell.insertion_started, width)
@@ -588,6 +590,6 @@ def _series(
 
 
 def replayed(data: CellData) -> Replayed | None:
-    """pqinsert's own account of the replay."""
+    """Return pqinsert's own account of the replay."""
     records = data.ingest.of(Replayed) if data.ingest is not None else []
     return max(records, key=lambda r: r.time_us) if records else None

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells of a sweep -> points: combinations of factor levels, with estimates over their repeats.
+"""Turn the cells of a sweep into points: combinations of factor levels, with estimates over their
+repeats.
 
-Cells whose verdict is invalid are named and left out, unless they are asked for. A point whose
-factors include `subscriber` holds what one receiver measured, one with `file_set_bytes` what the
-same run gives when it is cut into file-sets of that size, one with `first_s` what its first seconds
-give; the others hold the cell's metrics.
+Cells with an invalid verdict are named and left out, unless requested. A point whose factors
+include `subscriber` holds one receiver's metrics; one with `file_set_bytes`, those of the run cut
+into file-sets of that size; one with `first_s`, those of its first seconds. The others hold the
+cell's metrics.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from parsers.measure.summary import CellMetrics, ReceiverMetrics
 from parsers.read.cell_files import Cell
 from parsers.read.published import Where
 
-APART = ("subscriber", "file_set_bytes", "first_s")  # no property of a cell: see above
-SHARES = (8, 4, 2, 1)  # of a run's length, in points of its first seconds
+APART = ("subscriber", "file_set_bytes", "first_s")  # not a property of a cell: see above
+SHARES = (8, 4, 2, 1)  # shares of a run's length, in points of its first seconds
 
 
 @dataclass(frozen=True)
@@ -76,12 +77,12 @@ class Measured:
     pieces: Pieces = Pieces()
 
 
-# A run that is too short for the first has the second, which no paper has.
+# A run that is too short for the first metric has the second, which no paper has.
 WHOLE_RUN: Mapping[str, str] = {"throughput_sets": "throughput"}
 
 
 def metric_of(points: Iterable[Point], name: str) -> str:
-    """Return the metric, or its like of the whole run if no point has a value of it."""
+    """Return the metric, or its whole-run counterpart if no point has a value of it."""
     return name if any(name in p.estimates for p in points) else WHOLE_RUN.get(name, name)
 
 
@@ -109,7 +110,7 @@ def measured(metrics: CellMetrics | JoinLeaveMetrics) -> Measured:
 
 
 def fixed_of(cell: Cell | JoinLeaveCell) -> dict[str, Scalar]:
-    """Levels of what did not vary, as far as the cell has them."""
+    """Return the levels of factors that did not vary, as far as the cell has them."""
     found: dict[str, Scalar] = {"loss_burst_packets": 1.0, "background_flows": 0}
     for name in FACTORS:
         level = cell.parameters.get(name)
@@ -125,8 +126,8 @@ def points(
     include_invalid: bool = False,
     by_length: bool = False,
 ) -> tuple[Point, ...]:
-    """All points, in order of their levels; of each, first the cell's own, then file-sets, then
-    (`by_length`) its first seconds, then subscribers. Cells of different length or clock make
+    """Return all points, in order of their levels; for each, first the cell's own, then file-sets,
+    then (`by_length`) its first seconds, then subscribers. Cells of different length or clock make
     different points."""
     ordered = sorted((measured(c) for c in cells), key=lambda c: (c.repeat, c.cell))
     of_run = {name: {c.fixed[name] for c in ordered} for name in ("duration_s", "clock")}
@@ -143,8 +144,8 @@ def points(
 
 
 def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
-    """Numbers ascending, protocols as FACTORS names them and last of all, so that LDM7 and LDM6
-    stand beside each other."""
+    """Return a sort key: numbers ascending, protocols as FACTORS orders them and last, so that LDM7
+    and LDM6 are adjacent."""
     names = [n for n in FACTORS if n in factors and n != "protocol"]
     names += [n for n in sorted(factors) if n not in FACTORS] + ["protocol"]
     found = []
@@ -181,7 +182,7 @@ def _points(
             reasons,
         )
 
-    only = used[0] if len(used) == 1 else None  # no repeats: how sure time makes the figures
+    only = used[0] if len(used) == 1 else None  # no repeats: time gives intervals
     own = point({}, [c.values for c in used], only.pieces.whole if only else NOTHING)
     yield _with_file_sets(own, only.file_sets, only.repeat) if only else own
     for size in sorted({size for c in used for size in c.file_sets_by}):
@@ -203,7 +204,7 @@ NOTHING: Mapping[str, OverTime] = {}
 
 
 def _first(pieces: Pieces, share: int) -> int:
-    """How many pieces a share of the run has."""
+    """Return how many pieces a share of the run has."""
     return min((data.pieces for data in pieces.whole.values()), default=0) // share
 
 
@@ -212,7 +213,7 @@ def _first_s(pieces: Pieces, share: int) -> float:
 
 
 def _values_of_first(pieces: Pieces, share: int) -> dict[str, Value]:
-    """The metrics of the files that were created in the first part of a run."""
+    """Return the metrics of the files created in the first part of a run."""
     first = _first(pieces, share)
     return {
         name: absent(METRICS[name].unit, "nothing arrived")
@@ -223,7 +224,7 @@ def _values_of_first(pieces: Pieces, share: int) -> dict[str, Value]:
 
 
 def _with_file_sets(point: Point, sets: Sequence[FileSetMetrics], repeat: int) -> Point:
-    """The point of one run, with the intervals that its file-sets in order of time give."""
+    """Return the point of one run, with the intervals from its file-sets in order of time."""
     over_time = of_file_sets(sets)
     if over_time is None or over_time.pieces < 2:
         return point
@@ -273,7 +274,7 @@ _FMTP = (
 
 
 def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
-    """A receiver's metrics by the names of the cell's."""
+    """Return a receiver's metrics by the names of the cell's."""
     found = {
         "throughput": receiver.throughput,
         "latency_p50": receiver.latency_p50,
@@ -289,7 +290,7 @@ def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
 
 
 def shown(metric: str, estimate: Estimate) -> str:
-    """`12.40 [12.31, 12.49] Mbit/s`, or `12.40 Mbit/s (one run)`."""
+    """Return e.g. `12.40 [12.31, 12.49] Mbit/s`, or `12.40 Mbit/s (one run)`."""
     how = METRICS[metric]
     mean, low, high = (
         f"{v / how.scale:.{how.digits}f}" for v in (estimate.mean, estimate.low, estimate.high)
@@ -306,8 +307,8 @@ EVERYTHING = Where()
 def select(
     points: Iterable[Point], where: Demands, also: Iterable[str | None] = ()
 ) -> tuple[Point, ...]:
-    """The points that meet `where`. Points at single subscribers or of file-sets only if `where`
-    or `also` (names of factors) speak of these, and then no others."""
+    """Return the points that meet `where`. Return points at single subscribers or of file-sets only
+    if `where` or `also` (names of factors) mention these, and then no others."""
     where = where if isinstance(where, Where) else Where.model_validate(where)
     named = {*where.levels, *also}
     return tuple(
@@ -319,7 +320,7 @@ def select(
 
 
 def varying(points: Sequence[Point]) -> tuple[str, ...]:
-    """Factors with more than one level among the points, in the order of FACTORS."""
+    """Return the factors with more than one level among the points, in the order of FACTORS."""
     names = dict.fromkeys([*FACTORS, *(n for p in points for n in p.factors)])
     return tuple(n for n in names if len({p.factors.get(n) for p in points}) > 1)
 
@@ -343,8 +344,8 @@ def lines(
     by: Sequence[str] = (),
     where: Demands = EVERYTHING,
 ) -> tuple[Line, ...]:
-    """One line per combination of levels of `by`, and of every other factor that varies (nothing
-    is averaged but repeats). Points without a value of the metric are left out."""
+    """Return one line per combination of levels of `by`, and of every other factor that varies
+    (only repeats are averaged). Points without a value of the metric are left out."""
     chosen = [
         p for p in select(points, where, (x, *by)) if metric in p.estimates and x in p.factors
     ]
@@ -374,7 +375,7 @@ def lines(
 def counterpart(
     point: Point, points: Iterable[Point], instead: Mapping[str, Scalar]
 ) -> Point | None:
-    """The point that has the levels `instead`, and else the same as `point`."""
+    """Return the point that has the levels `instead`, and otherwise those of `point`."""
     wanted = {**point.factors, **instead}
     for other in points:
         if other.factors.keys() == wanted.keys() and all(

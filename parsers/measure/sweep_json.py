@@ -84,7 +84,7 @@ def headline_json(headline: Headline) -> dict[str, object]:
 def sweep_json(
     points: Sequence[Point], claims: Sequence[ClaimResult], headlines: Sequence[Headline]
 ) -> dict[str, object]:
-    """Return the part of metrics.json that is about points, claims and the papers."""
+    """Return the part of metrics.json about points, claims and the papers."""
     return {
         "points": [point_json(p) for p in points],
         "claims": [claim_json(c) for c in claims],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DRFSM21's metrics in each interval tau (3.2), at each subscriber: what its Fig. 8 draws."""
+"""Compute DRFSM21's metrics in each interval tau (3.2) at each subscriber, as in its Fig. 8."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tau:
 
 
 def interval_s(duration_s: float) -> int:
-    """The longest of INTERVALS_S of which there are at least LEAST_INTERVALS."""
+    """Return the longest of INTERVALS_S with at least LEAST_INTERVALS in the run."""
     return next((i for i in INTERVALS_S if duration_s / i >= LEAST_INTERVALS), INTERVALS_S[-1])
 
 

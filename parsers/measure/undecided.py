@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In words: what a claim's intervals could have seen, and what would decide it if they do not."""
+"""Say what a claim's intervals could have seen, and what would decide it if they do not."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logarithm(found: Estimate) -> Estimate:
 
 
 def sees_ratio(steps: Iterable[Estimate]) -> str:
-    """Which change the worst of some ratios' intervals sees."""
+    """Return which change the worst of some ratios' intervals sees."""
     seen = [power.visible(logarithm(step)) for step in steps]
     found = [s for s in seen if s is not None]
     if not found or len(found) < len(seen):
@@ -35,7 +35,7 @@ def sees_ratio(steps: Iterable[Estimate]) -> str:
 
 
 def sees_share(found: Estimate, scale: float) -> str:
-    """Which difference an interval sees, as a share of `scale`."""
+    """Return which difference an interval sees, as a share of `scale`."""
     seen = power.visible(found)
     if seen is None or not scale:
         return ""
@@ -43,7 +43,7 @@ def sees_share(found: Estimate, scale: float) -> str:
 
 
 def sees_value(found: Estimate, scale: float, unit: str) -> str:
-    """Which difference an interval sees, in a unit."""
+    """Return which difference an interval sees, in a unit."""
     seen = power.visible(found)
     if seen is None:
         return ""
@@ -51,7 +51,7 @@ def sees_value(found: Estimate, scale: float, unit: str) -> str:
 
 
 def repeats(found: Estimate, distance: float) -> Decider:
-    """What decides on which side of a limit the value is that is `distance` away from it."""
+    """Return what would decide on which side of a limit a value lies that is `distance` away."""
     if not found.has_interval:
         return Decider("two or more repeats of each cell would give an interval", by_repeats=True)
     if len(found.values) > 1:
@@ -72,8 +72,8 @@ def repeats(found: Estimate, distance: float) -> Decider:
 
 
 def most(deciders: Iterable[Decider]) -> Decider:
-    """The one that asks for most: what no repeats decide, else the last in order of their text's
-    number."""
+    """Return the most demanding one: what no repeats decide, else the last in order of the number
+    in its text."""
     found = list(deciders)
     never = [d for d in found if not d.by_repeats]
     return (never or sorted(found, key=lambda d: _number(d.text)))[-1]

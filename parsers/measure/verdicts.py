@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a cell, of whatever kind, and the worst of several."""
+"""Return the verdict of a cell of any kind, and the worst of several."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs made of blocks: a line `@ SECONDS-SINCE-1970`, then one line per process."""
+"""Read logs made of blocks: a line `@ SECONDS-SINCE-1970`, then one line per process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Row = TypeVar("Row")
 def parse_blocks(
     text: Lines, file: str, row: Callable[[float, str], Row | None]
 ) -> tuple[tuple[float, ...], tuple[Row, ...], tuple[Problem, ...]]:
-    """(times of the blocks, also of empty ones; rows; lines that are not understood). Never raises.
+    """Return (times of the blocks, empty ones included; rows; lines that are not understood). Never
+    raises.
 
     `row(time_s, line)` reads a line of the block of that time: None to skip it,
     ValueError with the reason if it is malformed. Before the first block its time is NaN.
@@ -48,7 +49,7 @@ def parse_blocks(
 
 
 def in_block(time_s: float) -> float:
-    """The time of the block a process line is in; ValueError before the first block."""
+    """Return the time of the block of a process line. Raises ValueError before the first block."""
     if math.isnan(time_s):
         raise ValueError("a process before the first '@' line")
     return time_s

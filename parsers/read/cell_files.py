@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cell.json, verdict.json, manifest.json, and the parts of network.json that the report needs."""
+"""Read cell.json, verdict.json, manifest.json, and the parts of network.json that the report
+needs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class _File(BaseModel):
 
 
 class ModelCheck(_File):
-    """One published statistic of the trace and the generated trace's value for it."""
+    """One published statistic of the trace, and the generated trace's value."""
 
     statistic: str = Field(validation_alias=AliasChoices("statistic", "name"))
     unit: str = ""
@@ -80,7 +81,7 @@ class Cell(_File):
 
     @model_validator(mode="after")
     def _from_the_old_fields(self) -> Cell:
-        """Cells from before factors had names have the four that there were."""
+        """Give cells from before factors had names their four factors."""
         if not self.factors:
             self.factors.update(
                 protocol=self.protocol, receivers=self.m, rate_bps=self.r_bps, loss=self.loss
@@ -89,7 +90,7 @@ class Cell(_File):
 
 
 class VirtualRun(_File):
-    """virtual.json, which the launcher writes beside a cell in virtual time: what it cost."""
+    """virtual.json, which the launcher writes beside a cell in virtual time: its cost."""
 
     kernel: str
     kernel_digest: str = ""
@@ -103,7 +104,7 @@ class VirtualRun(_File):
 
 
 class ProtocolAbout(_File):
-    """protocol.json: what a protocol's adapter says of it, and what its programs counted."""
+    """protocol.json: what a protocol's adapter says about it, and what its programs counted."""
 
     name: str
     title: str
@@ -181,9 +182,9 @@ def parse_manifest(text: str, file: str) -> Manifest:
 
 
 def lossy_link_directions(network_text: str, file: str) -> frozenset[str]:
-    """Where network.json asks for loss, by the names of counters: "<link>/forward" and
-    "<link>/backward" of relays, "wire/w<n>b" and "wire/w<n>a" of netem, n being the number of the
-    link among those that impair frames (topologies/model/wire_plan.py)."""
+    """Return where network.json asks for loss, by the names of counters: "<link>/forward" and
+    "<link>/backward" of relays, "wire/w<n>b" and "wire/w<n>a" of netem, where n is the number of
+    the link among those that impair frames (topologies/model/wire_plan.py)."""
     try:
         links = json.loads(network_text)["links"]
         found: set[str] = set()

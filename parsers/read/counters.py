@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`counters-start.json`, `counters-end.json` (docs/reference/contracts.md) -> typed counters, and
-what got lost between the two, injected or not."""
+"""Read `counters-start.json` and `counters-end.json` (docs/reference/contracts.md) as typed
+counters, and compute what was lost between the two, injected or not."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Counters(_Counters):
 
 
 def parse_counters(text: str, file: str) -> Counters:
-    """Raises `BadFile` if the text is not such a file."""
+    """Parse the counters. Raises `BadFile` if the text is not such a file."""
     try:
         return Counters.model_validate_json(text)
     except ValidationError as error:
@@ -130,7 +130,8 @@ def _lost(
 
 
 def _queue_drops(start: Counters, end: Counters) -> dict[str, Drop]:
-    """Per interface the qdisc that dropped most; on a tie the leaf, whose handle is the longer."""
+    """Return per interface the qdisc that dropped most; on a tie the leaf, which has the longer
+    handle."""
     found: dict[str, Drop] = {}
     for drop in _lost("qdisc", start.qdiscs, end.qdiscs, ("drops",)):
         interface = drop.place.rsplit("/", 1)[0]
@@ -158,13 +159,13 @@ def _rule_drops(start: Counters, end: Counters) -> Iterator[Drop]:
 def drops_between(
     start: Counters, end: Counters, lossy_link_directions: frozenset[str] = frozenset()
 ) -> tuple[Drop, ...]:
-    """Every loss the counters show, largest first.
+    """Return every loss that the counters show, largest first.
 
     `lossy_link_directions` ("<link>/forward", "wire/w0b", ...) are those whose loss the topology
-    asks for; what a netem drops there is taken for injected.
-    Counters that began after `start` count from 0. A lost packet that several counters show is
-    reported once: a class and a classful qdisc repeat their leaf's drops, an interface those of
-    its qdiscs. UDP's sndbuf_errors are not losses: the send fails and the program tries again.
+    asks for; a netem's drops there count as injected. Counters that began after `start` count from
+    0. A lost packet that several counters show is reported once: a class and a classful qdisc
+    repeat their leaf's drops, an interface those of its qdiscs. UDP's sndbuf_errors are not losses:
+    the send fails and the program tries again.
     """
     queues = _queue_drops(start, end)
     found = [
@@ -214,7 +215,7 @@ def _counted(host: str, start: Counters, end: Counters, comment: str) -> int | N
 
 @dataclass(frozen=True, slots=True)
 class InjectedLoss:
-    """What the experiment's own rules did at one host, None where the host has no such rule."""
+    """What the experiment's own rules did at one host; None if the host has no such rule."""
 
     arrived: int | None  # packets that reached the rule that drops
     dropped: int | None
@@ -222,8 +223,8 @@ class InjectedLoss:
 
 
 def injected_loss(host: str, start: Counters, end: Counters) -> InjectedLoss:
-    """Return the loss that the experiment injected at a host: what the rules with its comment took.
-    Whatever other rules dropped is foreign (`foreign_drops`)."""
+    """Return the loss that the experiment injected at a host: what the rules with its comment
+    dropped. Other rules' drops are foreign (`foreign_drops`)."""
     ours = [rule for rule in end.rules(host) if LOSS_COMMENT in rule.rule]
     return InjectedLoss(
         _counted(host, start, end, ARRIVED_COMMENT),
@@ -233,7 +234,7 @@ def injected_loss(host: str, start: Counters, end: Counters) -> InjectedLoss:
 
 
 def foreign_drops(host: str, start: Counters, end: Counters) -> Iterator[Drop]:
-    """Yield what rules of the host's firewall took that are not the experiment's."""
+    """Yield what the host's firewall rules dropped that are not the experiment's."""
     for rule, packets in _growth(host, start, end):
         if rule.discards and LOSS_COMMENT not in rule.rule and packets > 0:
             yield Drop(host, f"iptables rule '{rule.rule}'", packets, injected=False)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of `pid name ns` -> the time each process has been on a CPU.
+"""Parse blocks of `pid name ns` into the time that each process has been on a CPU.
 
-A block begins with `@ <seconds since 1970>`. `ns` counts from the process's beginning. A process
-that ended is in no further block.
+A block begins with `@ <seconds since 1970>`. `ns` counts from the process's start. An ended process
+is in no further block.
 """
 
 from __future__ import annotations
@@ -44,5 +44,5 @@ def _row(time_s: float, line: str) -> RunTimeSample:
 
 
 def parse_cpu_log(text: Lines, file: str) -> CpuLog:
-    """Parses all blocks. Never raises."""
+    """Parse all blocks. Never raises."""
     return CpuLog(file, *parse_blocks(text, file, _row))

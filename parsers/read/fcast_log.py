@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fcast-send and fcast-recv print of themselves: lines of `name=value`."""
+"""Read what fcast-send and fcast-recv report: lines of `name=value`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CarouselSender:
 
 @dataclass(frozen=True)
 class DiskUse:
-    """What a receiver's disk did while symbols came, and its memory at most."""
+    """A receiver's disk activity while symbols arrived, and its peak memory."""
 
     written_bytes: int
     seeks: int
@@ -52,12 +52,12 @@ class CarouselReceiver:
     file_s: float | None = None  # since it tuned in
     file_received: int | None = None
     file_lost: int | None = None
-    file_useful: int | None = None  # symbols that brought it nearer
+    file_useful: int | None = None  # symbols that were of use
     disk: DiskUse | None = None
 
 
 def _pairs(text: Lines, first: str) -> dict[str, str]:
-    """The last line that begins with the key `first`; {} if there is none."""
+    """Return the last line that begins with the key `first`; {} if there is none."""
     found: dict[str, str] = {}
     for _, line in complete_lines(text, "", []):
         pairs = dict(_PAIR.findall(line))
@@ -67,7 +67,7 @@ def _pairs(text: Lines, first: str) -> dict[str, str]:
 
 
 def parse_sender(text: str) -> CarouselSender | None:
-    """Parse a sender's log; None if it did not end in order. Never raises."""
+    """Parse a sender's log; None if it did not end properly. Never raises."""
     begun, ended = _pairs(text, "tsi"), _pairs(text, "files")
     try:
         return CarouselSender(
@@ -84,7 +84,8 @@ def parse_sender(text: str) -> CarouselSender | None:
 
 
 def _disk(end: Mapping[str, str]) -> DiskUse | None:
-    """None: a log from before fcast-recv said so. Raises KeyError, ValueError."""
+    """Return the disk's figures; None for a log of an older fcast-recv without them. Raises
+    KeyError, ValueError."""
     if "rss_bytes" not in end:
         return None
     return DiskUse(
@@ -97,7 +98,7 @@ def _disk(end: Mapping[str, str]) -> DiskUse | None:
 
 
 def parse_receiver(text: str) -> CarouselReceiver | None:
-    """Parse a receiver's log; None if it did not end in order. Never raises."""
+    """Parse a receiver's log; None if it did not end properly. Never raises."""
     file, end = _pairs(text, "toi"), _pairs(text, "files")
     try:
         found = CarouselReceiver(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All formats that this room reads, by name: how its first lines identify each, and its records
-as JSON objects."""
+"""All formats that this room reads, by name: how the first lines identify each, and its records as
+JSON objects."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ HEAD_CHARACTERS = 4096  # enough of a file to recognize its format
 
 @dataclass(frozen=True)
 class Format:
-    """`is_document`: its text is one JSON document, which a parser needs as a whole; else lines.
-    `head`: what the beginning of such a file looks like."""
+    """A format. `is_document`: its text is one JSON document, which a parser needs as a whole; else
+    lines. `head`: how such a file begins."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Format:
 def _logged(
     parse: Callable[[Lines, str], Any] | Callable[[str, str], Any], *names: str
 ) -> Callable[[Any, str], Records]:
-    """Reads a log whose records are the fields of these names."""
+    """Return a reader of a log whose records are the fields of these names."""
 
     def read(text: Any, file: str) -> Records:
         log = parse(text, file)
@@ -67,7 +67,7 @@ def _head(pattern: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
 
 
 _STAMP = r"\A\s*\d{8}T\d{6}(?:\.\d+)?Z?\s+"
-# In the order in which a file is tried: the more particular comes first.
+# In the order in which a file is tried: the more specific come first.
 FORMATS = (
     Format(
         "notifyme",
@@ -167,7 +167,7 @@ FORMATS = (
 
 
 def by_name(name: str) -> Format:
-    """ValueError: there is none of that name."""
+    """Return the format of that name. Raises ValueError if there is none."""
     for known in FORMATS:
         if known.name == name:
             return known
@@ -175,12 +175,12 @@ def by_name(name: str) -> Format:
 
 
 def detect(head: str) -> Format | None:
-    """Return the format of a file that begins so; None if it is unknown."""
+    """Return the format of a file with this beginning; None if it is unknown."""
     return next((known for known in FORMATS if known.head.search(head)), None)
 
 
 def json_lines(records: Iterable[Any]) -> Iterator[str]:
-    """One JSON object per record: its type's name as `record`, then its fields."""
+    """Return one JSON object per record: its type's name as `record`, then its fields."""
     for record in records:
         if isinstance(record, BaseModel):
             fields = record.model_dump()

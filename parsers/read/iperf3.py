@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`iperf3 -J`: the report of one client or server -> goodput, retransmissions, intervals.
+"""Parse `iperf3 -J`, the report of one client or server, into goodput, retransmissions and
+intervals.
 
-For several parallel flows it takes the sums, as iperf3 gives them. A report that was cut off keeps
-its complete intervals, with a `Problem`; one of a test that failed has iperf3's own `error`.
+For several parallel flows it takes iperf3's sums. A truncated report keeps its complete intervals,
+with a `Problem`; that of a failed test has iperf3's own `error`.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class _Report(BaseModel):
 
 
 class Interval(_Report):
-    """All flows together from `start_s` to `end_s` after the test's beginning. At a receiver, and
-    for UDP, there is no number of retransmissions."""
+    """All flows together from `start_s` to `end_s` after the test's start. At a receiver, and for
+    UDP, there is no number of retransmissions."""
 
     start_s: float = Field(alias="start")
     end_s: float = Field(alias="end")
@@ -59,7 +60,7 @@ class IperfReport:
     file: str
     protocol: str  # TCP or UDP; "" if it did not begin
     flows: int
-    congestion_control: str  # of the sender; "" unknown
+    congestion_control: str  # of the sender; "": unknown
     started_s: float | None  # seconds since 1970
     seconds: float | None
     sent_bytes: int | None
@@ -76,8 +77,8 @@ class IperfReport:
 
 
 def parse_iperf3(text: str, file: str) -> IperfReport:
-    """Raises `BadFile` (file:line) if the text is no such report. One that was cut off gives the
-    intervals that are complete, and a problem."""
+    """Parse a report. Raises `BadFile` (file:line) if the text is not a report. A truncated one
+    gives the complete intervals, and a problem."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -130,7 +131,7 @@ def _report(found: dict[str, Any], file: str, problems: tuple[Problem, ...]) -> 
 
 
 def _flows(streams: Any) -> tuple[float, ...]:
-    """What arrived of each TCP flow; empty where an end did not say."""
+    """Return what arrived of each TCP flow; empty if an end did not report it."""
     try:
         return tuple(float(stream["receiver"]["bits_per_second"]) for stream in streams)
     except (KeyError, TypeError, ValueError):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`iptables -nvxL` and `iptables-save -c` text -> rules with their packet and byte counters."""
+"""Parse text of `iptables -nvxL` and `iptables-save -c` into rules with their packet and byte
+counters."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _INTERFACE = re.compile(r"(?:^|\s)(?:-i|--in-interface) (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule as far as loss injection needs it. `rule` is its text, blanks collapsed."""
+    """A rule, as far as loss injection needs it. `rule` is its text, with blanks collapsed."""
 
     chain: str
     packets: int
@@ -32,13 +33,14 @@ class Rule:
 
     @property
     def discards(self) -> bool:
-        """Whether packets that match are lost."""
+        """Return whether matching packets are lost."""
         return not {"DROP", "REJECT"}.isdisjoint(self.rule.split())
 
     @property
     def probability(self) -> float | None:
-        """From the statistic match (iptables prints 0.01 as 0.00999999978), or of a bpf match whose
-        program ends by comparing a 32-bit hash with p x 2^32; None without either."""
+        """Return the probability of the statistic match (iptables prints 0.01 as 0.00999999978), or
+        of a bpf match whose program ends by comparing a 32-bit hash with p x 2^32; None without
+        either."""
         if match := _BYTECODE.search(self.rule):
             return int(match[1]) / 2**32
         match = _PROBABILITY.search(self.rule)
@@ -46,7 +48,7 @@ class Rule:
 
     @property
     def interface(self) -> str | None:
-        """The input interface the rule is limited to: after -i, or in the listing's column."""
+        """Return the input interface of the rule: after -i, or in the listing's column."""
         if match := _INTERFACE.search(self.rule):
             return match[1]
         words = self.rule.split()
@@ -64,7 +66,7 @@ class RuleList:
 
 
 def parse_iptables(text: Lines, file: str) -> RuleList:
-    """Parses either listing, recognized line by line. Never raises."""
+    """Parse either listing, recognized line by line. Never raises."""
     rules: list[Rule] = []
     problems: list[Problem] = []
     chain: str | None = None

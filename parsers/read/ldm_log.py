@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines of the LDM programs, ours and the originals (from 6.13 on) -> typed records.
+"""Parse log lines of the LDM programs, ours and the originals (from 6.13 on), into typed records.
 
-Line format (DRFSM21 Table 2 and Fig. 5; docs/reference/contracts.md):
-`YYYYMMDDThhmmss.ffffffZ prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first
-words say which record it is. Lines with other messages are counted; warnings and errors among them
-are kept as `Notice`. A line that begins like a record but is not one is a `Problem`.
+Line format (DRFSM21 Table 2 and Fig. 5; docs/reference/contracts.md): `YYYYMMDDThhmmss.ffffffZ
+prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first words identify the
+record. Lines with other messages are counted; warnings and errors among them become a `Notice`. A
+line that begins like a record but is not one is a `Problem`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from parsers.base.times import MICROSECONDS, utc_microseconds, utc_seconds
 
 Via = Literal["ingest", "backstop", "ldm6", "file"]
 
-# Groups: date, clock, fraction, prog, pid, file, function, level, message.
-# By which way a product reached a receiver.
+# Groups: date, clock, fraction, prog, pid, file, function, level, message. How a product reached a
+# receiver.
 How = Literal["fmtp", "backstop", "backlog", "ldm6", "file"]
 
 _LINE = re.compile(
@@ -50,7 +50,7 @@ _REPLAYED = re.compile(
     r" late_max_ms=(-?[\d.]+)",
     re.ASCII,
 )
-PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: about 60 MB; four hours of the NGRID feed
+PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: about 60 MB, four hours of the NGRID feed
 FORMAT = "YYYYMMDDThhmmss.ffffffZ prog[pid] file:function:line LEVEL message"
 _KEPT_LEVELS = frozenset({"WARN", "ERROR", "FATAL", "CRIT", "ALERT", "EMERG"})
 
@@ -71,7 +71,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What all log records have: when (microseconds since 1970, UTC) and which process."""
+    """The fields of all log records: when (microseconds since 1970, UTC) and which process."""
 
     time_us: int
     prog: str
@@ -109,7 +109,7 @@ class Duplicate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Missed(Record):
-    """FMTP gave the product up; the backstop asks for it."""
+    """FMTP gave up the product; the backstop requests it."""
 
     index: int
 
@@ -186,8 +186,8 @@ PathChange = Literal["path ready", "leaf added", "leaf removed", "path deleted"]
 
 @dataclass(frozen=True, slots=True)
 class PathEvent(Record):
-    """The publisher's path service confirmed a change of a feed's path, `took_s` after it was
-    asked. `endpoint` (switch:port:VLAN): of the leaf, or of the root."""
+    """The publisher's path service confirmed a change of a feed's path, `took_s` after the request.
+    `endpoint` (switch:port:VLAN): of the leaf, or of the root."""
 
     what: PathChange
     path: str
@@ -218,15 +218,17 @@ class LdmLog:
     other_lines: int  # well-formed lines of no interest here
 
     def of(self, kind: type[R]) -> list[R]:
-        """The records of this type."""
+        """Return the records of this type."""
         return [r for r in self.records if isinstance(r, kind)]
 
 
 @functools.lru_cache(maxsize=PRODUCTS_REMEMBERED)
 def parse_product(text: str) -> Product:
-    """`%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. ValueError if the text is no product.
+    """Parse `%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. Raises ValueError if it is not a
+    product.
 
-    All receivers' logs describe the same products in the same words: each is made once and shared.
+    All receivers' logs describe the same products in the same words, so each is made once and
+    shared.
     """
     match = _PRODUCT.fullmatch(text)
     if match is None:
@@ -272,7 +274,8 @@ def _received(line: _Line) -> Record:
 
 def _inserted(line: _Line) -> Record:
     via: Via
-    # The originals' processes are called after the host they serve; the file distinguishes them.
+    # The originals' processes have the name of the host that they serve; the file distinguishes
+    # them.
     program = line.source.removesuffix(".c")
     if line.function == "dh_saveProd" or "down6" in (line.prog, program):
         via = "ldm6"
@@ -355,7 +358,7 @@ def _stats(kind: type[SenderStats] | type[ReceiverStats]) -> Callable[[_Line], R
         missing = [name for name in names if name not in given]
         if missing:
             raise ValueError(f"counters missing: {', '.join(missing)}")
-        # Names this version does not know are a newer program's: no error.
+        # Names that this version does not know are a newer program's: not an error.
         return kind(line.time_us, line.prog, line.pid, **{name: given[name] for name in names})
 
     return build
@@ -411,10 +414,10 @@ _BUILDERS: dict[str, Callable[[_Line], Record | None]] = {
 
 
 def parse_ldm_log(text: Lines, file: str) -> LdmLog:
-    """Parses a whole log. Never raises: what is malformed is in `problems`, as file:line.
+    """Parse a whole log. Never raises: what is malformed is in `problems`, as file:line.
 
-    A last line without its newline is a problem even if it parses: a cut-off name or number would
-    go unnoticed otherwise.
+    A last line without its newline is a problem even if it parses: otherwise a truncated name or
+    number would go unnoticed.
     """
     records: list[Record] = []
     problems: list[Problem] = []

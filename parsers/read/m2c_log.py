@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What m2c-send and m2c-recv print of themselves: lines of `name=value`."""
+"""Read what m2c-send and m2c-recv report: lines of `name=value`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _lines(text: Lines) -> list[dict[str, str]]:
 
 
 def parse_sender(text: str) -> LayersSender | None:
-    """Parse a sender's log; None if it did not end in order. Never raises."""
+    """Parse a sender's log; None if it did not end properly. Never raises."""
     lines = _lines(text)
     begun = next((line for line in lines if "channels" in line), {})
     ended = next((line for line in reversed(lines) if "datagrams" in line), {})
@@ -116,7 +116,7 @@ def _overheads(end: Mapping[str, str]) -> Overheads | None:
 
 
 def parse_receiver(text: str) -> LayersReceiver | None:
-    """Parse a receiver's log; None if it did not end in order. Never raises."""
+    """Parse a receiver's log; None if it did not end properly. Never raises."""
     lines = _lines(text)
     end = next((line for line in reversed(lines) if "result" in line), {})
     try:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of `notifyme` (ours, and LDM's of any age) -> which products a server announced.
+"""Parse logs of `notifyme` (ours, and LDM's of any version) into the products that a server
+announced.
 
-A line has a time, `notifyme[pid]`, perhaps the place in the source and the level, and the product:
+A line has a time, `notifyme[pid]`, possibly the place in the source and the level, and the product:
 `size YYYYMMDDhhmmss.mmm FEED seqno  ident`. The signature that debug output puts before it is
 skipped. Lines of another kind (about the connection) are counted.
 """
@@ -47,7 +48,7 @@ class NotifymeLog:
 
 
 def parse_notifyme(text: Lines, file: str) -> NotifymeLog:
-    """Never raises."""
+    """Parse a log. Never raises."""
     found: list[Notification] = []
     problems: list[Problem] = []
     other = 0

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`ovs-ofctl dump-flows`, `dump-groups`, `dump-group-stats`, `dump-meters` and `meter-stats` text
--> records. Each line shows what it belongs to, so one file may hold several dumps."""
+-> records. Each line shows which dump it belongs to, so one file may hold several dumps."""
 
 from __future__ import annotations
 
@@ -162,7 +162,8 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OvsRecord]], ...]
 
 
 def _with_band(last: OvsRecord | None, line: str) -> OvsRecord | None:
-    """The meter before, with the band of this line; None if the line is not one of its bands."""
+    """Return the previous meter with the band of this line; None if the line is not one of its
+    bands."""
     if isinstance(last, Meter) and (band := _BAND.fullmatch(line)):
         burst = int(band[3]) if band[3] else None
         return replace(last, bands=(*last.bands, Band(band[1], int(band[2]), burst)))
@@ -172,7 +173,7 @@ def _with_band(last: OvsRecord | None, line: str) -> OvsRecord | None:
 
 
 def parse_ovs_ofctl(text: Lines, file: str) -> OvsDump:
-    """Never raises."""
+    """Parse dumps. Never raises."""
     records: list[OvsRecord] = []
     problems: list[Problem] = []
     for number, raw, complete in numbered_lines(text):

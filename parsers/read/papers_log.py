@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of the LDM7 and LDM6 of 2015/16, by the columns that the papers' scripts read.
+"""Parse logs of the LDM7 and LDM6 of 2015/16, by the columns that the papers' scripts read.
 
 Columns are separated by white space and count from 0; column 0 is the time of arrival,
 `YYYYMMDDThhmmss.ffffffZ`.
@@ -9,7 +9,7 @@ Columns are separated by white space and count from 0; column 0 is the time of a
     LDM6        every other line with a size in column 3 and a creation time in column 4
 
 The last column is the product's index: pq_test_insert numbered the products of a trace, and their
-names were their numbers. Lines of no delivery are counted.
+names were their numbers. Other lines are counted.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PapersLog:
 
 
 def parse_papers_log(text: Lines, file: str) -> PapersLog:
-    """Never raises."""
+    """Parse a log. Never raises."""
     found: list[PapersDelivery] = []
     problems: list[Problem] = []
     other = 0
@@ -73,7 +73,8 @@ def parse_papers_log(text: Lines, file: str) -> PapersLog:
 
 
 def _delivery(line: str, words: list[str]) -> PapersDelivery | None:
-    """None: the line is of no delivery. ValueError: it should be one and is not."""
+    """Return the delivery; None if the line is not one. Raises ValueError if it should be one and
+    is not."""
     how: How
     if _FMTP.search(line):
         how, size_column = "fmtp", 6

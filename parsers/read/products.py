@@ -35,13 +35,13 @@ class ProductList:
 
 @dataclass(frozen=True, slots=True)
 class ContentCheck:
-    """What one receiver holds against what the publisher holds, by ident, digest and size."""
+    """What one receiver holds compared with the publisher, by ident, digest and size."""
 
     receiver: str
     expected: int
     found: int
-    missing: tuple[str, ...]  # idents only the publisher has
-    extra: tuple[str, ...]  # idents only the receiver has
+    missing: tuple[str, ...]  # idents that only the publisher has
+    extra: tuple[str, ...]  # idents that only the receiver has
     different: tuple[str, ...]  # idents at both, with other bytes or another size
 
     @property
@@ -56,7 +56,7 @@ def _listed(md5: str, size: str, ident: str) -> ListedProduct:
 
 
 def parse_products(text: Lines, file: str) -> ProductList:
-    """Parses a product list. Never raises."""
+    """Parse a product list. Never raises."""
     products: list[ListedProduct] = []
     problems: list[Problem] = []
     for number, raw in complete_lines(text, file, problems):
@@ -73,8 +73,8 @@ def parse_products(text: Lines, file: str) -> ProductList:
 def compare_products(
     receiver: str, published: Sequence[ListedProduct], held: Sequence[ListedProduct]
 ) -> ContentCheck:
-    """Compares as multisets: order is free (retransmission reorders), repetition is not."""
-    if list(published) == list(held):  # so it is, unless something was retransmitted
+    """Compare as multisets: order does not matter (retransmission reorders), repetition does."""
+    if list(published) == list(held):  # the usual case, unless something was retransmitted
         return ContentCheck(receiver, len(published), len(held), (), (), ())
     balance = Counter(published)
     balance.subtract(Counter(held))

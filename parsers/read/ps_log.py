@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of `ps -eo pid,ppid,pcpu,cputimes,etimes,rss,args` -> samples per process.
+"""Parse blocks of `ps -eo pid,ppid,pcpu,cputimes,etimes,rss,args` into samples per process.
 
 A block begins with `@ <seconds since 1970>`; then come ps's header and its lines.
 """
@@ -20,13 +20,13 @@ class ProcessSample:
     ppid: int
     pcpu: float  # percent of one core, averaged over the process's life
     cputimes_s: int  # whole seconds
-    etimes_s: int  # whole seconds since the process began
+    etimes_s: int  # whole seconds since the process started
     rss_kib: int
     args: str
 
     @property
     def cpu_s(self) -> float:
-        """CPU seconds the process has used so far.
+        """Return the CPU seconds that the process has used so far.
 
         ps gives CPU time in whole seconds only (`cputimes`), too coarse for a process that uses a
         few percent of a core for a minute; `pcpu` has three more digits. pcpu/100 x etimes is
@@ -64,5 +64,5 @@ def _row(time_s: float, line: str) -> ProcessSample | None:
 
 
 def parse_ps_log(text: Lines, file: str) -> PsLog:
-    """Parses all blocks. Never raises."""
+    """Parse all blocks. Never raises."""
     return PsLog(file, *parse_blocks(text, file, _row))

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The `paper:`, `claims:` and `figures:` blocks of an experiment file, and their copy in
-manifest.json: what the papers published, what they claim, and which figures are drawn.
+manifest.json: what the papers published, what they claim, and which figures to draw.
 
 The models are strict: unknown keys, factors, metrics and units are errors.
-`experiments.design.spec` reads
-the file with them and says where a mistake is; here they read the manifest again.
+`experiments.design.spec` reads the file with them and reports where a mistake is; here they read
+the manifest.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from common.nearest import did_you_mean
 from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.metric_units import METRICS, canonical, to_si
 
-TOLERANCE = 0.10  # relative difference from which a sentence points it out, without error bars
+TOLERANCE = 0.10  # relative difference that a sentence points out without error bars
 
 
 class Block(BaseModel):
@@ -81,7 +81,7 @@ Levels = tuple[Scalar, ...] | Range
 
 
 def _levels(name: str) -> Callable[[object], Levels | None]:
-    """Reads one level, a list of levels or `{at_least, at_most}` of the factor `name`."""
+    """Read one level, a list of levels or `{at_least, at_most}` of the factor `name`."""
     factor = FACTORS[name]
 
     def run(value: object) -> Levels | None:
@@ -126,7 +126,7 @@ _SCHEMA = WithJsonSchema(
 
 
 class Where(Block):
-    """Demands on factors; a factor that is not named may have any level."""
+    """Conditions on factors; a factor that is not named may have any level."""
 
     protocol: Annotated[Levels | None, BeforeValidator(_levels("protocol")), _SCHEMA] = None
     receivers: Annotated[Levels | None, BeforeValidator(_levels("receivers")), _SCHEMA] = None
@@ -211,23 +211,24 @@ class Where(Block):
 
     @model_serializer(mode="wrap")
     def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Without the factors that are not named: versions that know others read it as well."""
+        """Omit the factors that are not named, so that versions that know others can read it."""
         return {name: demand for name, demand in handler(self).items() if demand is not None}
 
     @property
     def levels(self) -> dict[str, Levels]:
-        """Factor -> its demand, of the factors that are named."""
+        """Return the condition by factor, of the factors that are named."""
         found = {name: getattr(self, name) for name in FACTORS}
         return {name: demand for name, demand in found.items() if demand is not None}
 
     def holds(self, factors: Mapping[str, Scalar]) -> bool:
-        """Do these levels meet every demand? A factor that is demanded and unknown does not."""
+        """Return whether these levels meet every condition. An unknown factor with a condition does
+        not."""
         return all(
             name in factors and meets(factors[name], demand) for name, demand in self.levels.items()
         )
 
     def single(self) -> dict[str, Scalar]:
-        """Factor -> level, of those with a demand of exactly one level."""
+        """Return the level by factor, of factors whose condition is exactly one level."""
         return {
             name: demand[0]
             for name, demand in self.levels.items()
@@ -236,7 +237,7 @@ class Where(Block):
 
 
 def meets(level: Scalar, demand: Levels) -> bool:
-    """Is the level one of, or within, what is demanded?"""
+    """Return whether the level meets the condition."""
     if isinstance(demand, tuple):
         return any(same(level, wanted) for wanted in demand)
     if isinstance(level, str):
@@ -257,7 +258,7 @@ class Why(Block):
 
 
 class PaperValue(Block):
-    """A published value, for the column beside ours; or, without a value, what the text says."""
+    """A published value, for the column beside ours; or, without a value, a quoted statement."""
 
     metric: MetricName = Field(description="name of the metric")
     protocol: Protocol | Literal["both"]
@@ -292,24 +293,24 @@ class PaperValue(Block):
 
     @property
     def value_si(self) -> float | None:
-        """The value in the metric's own unit (bit/s, s, %)."""
+        """Return the value in the metric's own unit (bit/s, s, %)."""
         if self.value is None:
             return None
         return to_si(self.value, self.unit, METRICS[self.metric])
 
     @property
     def derived(self) -> bool:
-        """Not published but computed from published figures."""
+        """Return whether the value is computed from published figures."""
         return self.source.lower().startswith("derived")
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Return the protocols that the value is about."""
+        """Return the protocols that the value covers."""
         return ("ldm7", "ldm6") if self.protocol == "both" else (self.protocol,)
 
     @property
     def where(self) -> Where:
-        """`at` together with the subscriber; the protocol stays apart."""
+        """Return `at` together with the subscriber; the protocol stays separate."""
         if self.subscriber is None:
             return self.at
         return self.at.model_copy(update={"subscriber": (self.subscriber,)})
@@ -430,7 +431,7 @@ class Published(Block):
 
     @property
     def file_set_bytes(self) -> tuple[int, ...]:
-        """The file-set sizes G that any block names."""
+        """Return the file-set sizes G that any block names."""
         demands = [row.at for row in self.paper] + [figure.where for figure in self.figures]
         for claim in self.claims:
             demands += [claim.where, *([claim.against] if claim.against is not None else [])]
@@ -444,7 +445,7 @@ class Published(Block):
 
     @property
     def by_length(self) -> bool:
-        """Does any block ask for a run's first seconds?"""
+        """Return whether any block asks for a run's first seconds."""
         return (
             any("first_s" in (*figure.by, figure.x) for figure in self.figures)
             or any(claim.over == "first_s" for claim in self.claims)
@@ -453,7 +454,7 @@ class Published(Block):
 
     @property
     def per_subscriber(self) -> bool:
-        """Does any block ask for values at single subscribers?"""
+        """Return whether any block asks for values at single subscribers."""
         named = [row.where for row in self.paper] + [claim.where for claim in self.claims]
         named += [figure.where for figure in self.figures]
         return any(w.subscriber is not None for w in named) or any(
@@ -465,8 +466,8 @@ T = TypeVar("T", bound=Block)
 
 
 def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[str, ...]]:
-    """(blocks, complaints) of a manifest, whose `spec` is the experiment's file. An item that
-    cannot be used is a complaint that names it; never raises."""
+    """Return (blocks, complaints) of a manifest, whose `spec` is the experiment's file. A complaint
+    names each item that cannot be used; never raises."""
     spec = manifest.get("spec")
     blocks = {**manifest, **(spec if isinstance(spec, Mapping) else {})}
     complaints: list[str] = []
@@ -481,8 +482,8 @@ def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[st
 
 
 def _dated(block: object, complaints: list[str]) -> object:
-    """Without the rows that do not say at which levels they were found: manifests have `at` in
-    every row, except those from before there was such a thing."""
+    """Drop the rows that do not name their levels: manifests have `at` in every row, except old
+    ones."""
     if not isinstance(block, list):
         return block
     found = []

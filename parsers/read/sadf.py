@@ -68,8 +68,8 @@ class _Statistics(_Sadf):
 
 
 def parse_sadf(text: str, file: str) -> SarLog:
-    """Raises `BadFile` (file:line) if the text is not sadf's. A document that was cut off gives
-    the samples that are complete, and a problem. Several hosts or files: all."""
+    """Parse the document. Raises `BadFile` (file:line) if the text is not sadf's. A truncated
+    document gives the complete samples, and a problem. It may cover several hosts or files."""
     problems: tuple[Problem, ...] = ()
     try:
         statistics = _statistics(json.loads(text), file)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sar -n DEV -u 1` text -> interface rates and CPU shares.
+"""Parse text of `sar -n DEV -u 1` into interface rates and CPU shares.
 
 As sysstat 12.6 writes it (the header's date is ISO with S_TIME_FORMAT=ISO, else month/day/year),
 with 24-hour or AM/PM clock and repeated headers. Columns are found by their names in the latest
@@ -7,7 +7,7 @@ header.
 
 sysstat's kB is 1024 bytes: 10 026 156 bytes counted by the kernel on the loopback interface came
 out as rates that sum to 9 758 kB. Rows carry the local time without its zone; `shift_to` finds the
-zone from an instant known from elsewhere.
+zone from a known instant.
 """
 
 from __future__ import annotations
@@ -85,7 +85,8 @@ def _date_epoch(line: str) -> int | None:
 
 
 def _clock(words: list[str]) -> tuple[int, int]:
-    """(second of the day, words used): `13:05:09` or `01:05:09 PM`. ValueError if neither."""
+    """Return (second of the day, words used) of `13:05:09` or `01:05:09 PM`. Raises ValueError for
+    anything else."""
     match = _CLOCK.fullmatch(words[0])
     if match is None:
         raise ValueError("expected a time hh:mm:ss")
@@ -109,7 +110,7 @@ def _numbers(words: list[str]) -> list[float]:
 
 
 class _Days:
-    """Turns times of day into a time line: a step of more than half a day is midnight."""
+    """Turns times of day into a time line: a step back of more than half a day is midnight."""
 
     def __init__(self) -> None:
         self.midnight_s = 0
@@ -154,7 +155,7 @@ def parse_sar_log(text: Lines, file: str) -> SarLog:
 
 
 class _Reader:
-    """What the lines so far have said. Its methods raise ValueError, KeyError (a column)."""
+    """The state after the lines so far. Its methods raise ValueError, KeyError (a column)."""
 
     def __init__(self) -> None:
         self.interfaces: list[InterfaceSample] = []
@@ -177,7 +178,7 @@ class _Reader:
         rest = words[used:]
         if rest and rest[0] in ("CPU", "IFACE"):
             self._columns = rest
-            # A header repeated in the middle carries the time of the sample before.
+            # A header repeated in the middle has the time of the previous sample.
             self._began[rest[0]] = time_s
             self._current.pop(rest[0], None)
         else:
@@ -209,10 +210,10 @@ class _Reader:
 
 
 def shift_to(log: SarLog, reference_s: float) -> SarLog:
-    """The log with its local times moved by whole quarters of an hour to seconds since 1970.
+    """Return the log with its local times moved by whole quarters of an hour to seconds since 1970.
 
     `reference_s` is an instant (seconds since 1970) within a few minutes of the first sample: the
-    start of the run. A log without samples comes back unchanged.
+    start of the run. A log without samples is returned unchanged.
     """
     times = [s.time_s for s in log.interfaces] + [s.time_s for s in log.cpus]
     if not times:

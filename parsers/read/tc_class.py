@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tc -s class show` text -> classes with their counters. (Debian 12's tc writes this text for
-classes even if it is asked for JSON.)"""
+"""Parse text of `tc -s class show` into classes with their counters. (Debian 12's tc writes this
+text for classes even with -j.)"""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ClassList:
 
 
 def parse_classes(text: Lines, file: str) -> ClassList:
-    """Never raises."""
+    """Parse the text. Never raises."""
     classes: list[TrafficClass] = []
     problems: list[Problem] = []
     for number, raw, complete in numbered_lines(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`tc -s -j qdisc` JSON -> queueing disciplines with their counters."""
+"""Parse JSON of `tc -s -j qdisc` into queueing disciplines with their counters."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _QDISCS = TypeAdapter(list[Qdisc])
 
 
 def parse_qdiscs(text: str, file: str) -> tuple[Qdisc, ...]:
-    """Raises `BadFile` (file and what was found) if the text is not tc's JSON."""
+    """Parse the JSON. Raises `BadFile` (file and what was found) if the text is not tc's JSON."""
     try:
         return tuple(_QDISCS.validate_json(text))
     except ValidationError as error:

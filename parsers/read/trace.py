@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: the papers' format, one product per line, `size YYYYMMDDhhmmss.mmm` (UTC), and what
-`notifyme` logged of a feed, which has the same in each line.
+"""Traces: the papers' format, one product per line, `size YYYYMMDDhhmmss.mmm` (UTC), and logs of
+`notifyme`, which have the same in each line.
 
 In the papers' format times must not go back; sizes are bytes, 1 or more.
 """
@@ -53,7 +53,7 @@ class TraceSummary:
 
 
 def parse_trace(text: Lines, file: str) -> Trace:
-    """Parses a trace. Never raises. The last line may lack its newline."""
+    """Parse a trace. Never raises. The last line may lack its newline."""
     products: list[TraceProduct] = []
     problems: list[Problem] = []
     for number, raw, _complete in numbered_lines(text):
@@ -78,8 +78,8 @@ def parse_trace(text: Lines, file: str) -> Trace:
 
 
 def parse_notified(text: Lines, file: str) -> Trace:
-    """The products of a notifyme log, in order of their creation (UTC), which is not the order in
-    which a server announces what it got from several sources. Never raises."""
+    """Return the products of a notifyme log in order of their creation (UTC). A server announces
+    products from several sources in another order. Never raises."""
     log = parse_notifyme(text, file)
     problems = list(log.problems)
     kept = [n.product for n in log.notifications if 1 <= n.product.size_bytes <= MAX_PRODUCT_BYTES]
@@ -94,7 +94,7 @@ def parse_notified(text: Lines, file: str) -> Trace:
 
 
 def parse_any_trace(text: str, file: str) -> Trace:
-    """A trace in either form, recognized by its first line that is not blank."""
+    """Parse a trace in either form, recognized by its first line that is not blank."""
     form = parse_notified if FIRST_LINE.match(text.lstrip()) else parse_trace
     return form(text, file)
 
@@ -107,7 +107,7 @@ def _quantiles(values: list[int], scale: float) -> tuple[tuple[float, float], ..
 
 
 def summarize(trace: Trace) -> TraceSummary:
-    """Count, bytes, quantiles and means of sizes and gaps. None and () where undefined."""
+    """Return count, bytes, quantiles and means of sizes and gaps; None and () where undefined."""
     sizes = [p.size_bytes for p in trace.products]
     times = [p.time_us for p in trace.products]
     gaps = [b - a for a, b in zip(times, times[1:], strict=False)]

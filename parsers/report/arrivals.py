@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trace of a cell: each file's size against the time at which it was created (DRFSM21 Fig. 10).
+"""Draw the trace of a cell: each file's size against its creation time (DRFSM21 Fig. 10).
 
-Points are drawn as one image: an hour has 45,703 of them."""
+Points are drawn as one image, as an hour has 45,703 of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def summary(files: Sequence[tuple[float, int]]) -> str:
 
 
 def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
-    """`cells`: those whose verdict is not invalid. The first cell at the figure's `where`."""
+    """Draw the first cell at the figure's `where`. `cells`: those whose verdict is not invalid."""
     found = [cell for cell in chosen(figure, cells) if cell.series.arrivals]
     if not found:
         return "no valid cell at the levels it asks for has a trace"

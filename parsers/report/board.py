@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run as one interactive page: report/dashboard.html, which needs nothing else and no network.
+"""Show a run as one interactive page: report/dashboard.html, which needs no other file or network.
 
-`parsers/board` has the page's script and style; `monitor` serves the same page of what runs now.
+`parsers/board` has the page's script and style; `monitor` serves the same page for a running
+experiment.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def style() -> str:
 
 
 def live_page() -> str:
-    """Return the page that asks a server for everything."""
+    """Return the page that requests everything from a server."""
     return _environment.get_template("page.html.j2").render(live=True)
 
 
@@ -76,7 +77,7 @@ def _digest(text: str) -> str:
 
 
 def _in_script(document: object) -> str:
-    """JSON that nothing in it can end early."""
+    """Return JSON that nothing in it can end early."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -155,7 +156,7 @@ def _commands(run: str) -> list[str]:
 
 
 def cell_json(folder: Path, name: str, *, blob: bool, why: str) -> dict[str, object]:
-    """Return what the page knows of a cell before it has ended. OSError, BadFile."""
+    """Return what the page knows of a cell before it has ended. Raises OSError, BadFile."""
     readings: dict[str, Counters | None] = {}
     for moment in ("start", "end"):
         file = folder / f"counters-{moment}.json"

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""network.json and two readings of the counters -> nodes in layers, links with load and loss."""
+"""Turn network.json and two readings of the counters into nodes in layers, and links with load and
+loss."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class _Edge:
 def network_of(
     text: str, file: str, start: Counters | None, end: Counters | None
 ) -> dict[str, object]:
-    """Return {nodes, edges} for the page. BadFile."""
+    """Return {nodes, edges} for the page. Raises BadFile."""
     try:
         raw = json.loads(text)
         edges = _edges(raw, start, end)
@@ -98,7 +99,7 @@ def _relay_losses(link: str, start: Counters | None, end: Counters | None) -> in
 
 
 def _injected(host: str, start: Counters | None, end: Counters | None) -> int:
-    """What the experiment's rules dropped at a host."""
+    """Return what the experiment's rules dropped at a host."""
     lost = 0
     for sign, reading in ((1, end), (-1, start)):
         rules = reading.iptables.get(host, []) if reading is not None else []
@@ -107,8 +108,8 @@ def _injected(host: str, start: Counters | None, end: Counters | None) -> int:
 
 
 def _layers(root: str, edges: list[_Edge], kinds: Mapping[str, str]) -> dict[str, int]:
-    """Steps from the publisher: by links that carry, and only what these do not reach by others.
-    Nodes of a layer are in the order of those that lead to them."""
+    """Return the steps from the publisher, over links that carry frames, and over others only for
+    nodes that these do not reach. Nodes of a layer are in the order of those that lead to them."""
     busiest = max((e.bytes or 0 for e in edges), default=0)
     carrying = {id(e) for e in edges if (e.bytes or 0) > busiest / 100 or e.bytes is None}
     layers = {root: 0}

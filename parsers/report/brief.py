@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run prints at its end: the result, the main table, doubts, where the page is. Pure.
+"""Print the end of a run: the result, the main table, doubts, and where the page is. Pure.
 
-`Brief` is what a report says first. It is stored as report/brief.json, so that a program that did
-not make the report can print it at the width and in the characters of its own terminal. This module
-draws nothing, so importing it is cheap.
+`Brief` is the beginning of a report. It is stored as report/brief.json, so that another program can
+print it in the width and characters of its own terminal. This module draws nothing, so importing it
+is cheap.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINES: Final = 40  # at most, altogether
 RESULT_LINES: Final = 18
 DOUBT_LINES: Final = 2  # of one doubt
 TABLE_ROWS: Final = 16
-LEAST_TABLE: Final = 4  # lines: a header, a rule, a row, and how many more there are
+LEAST_TABLE: Final = 4  # lines: a header, a rule, a row, and the number of further rows
 GAP: Final = 2  # columns between two columns of a table
 _UNIT: Final = re.compile(r"(\d) (%|[kMG]?bit/s|[kMG]?B\b|[munµ]?s\b)")
 LEAST_LABEL: Final = 10  # columns of a table's first column
@@ -36,7 +36,7 @@ class _Part(BaseModel):
 
 class BriefTable(_Part):
     """Rows of text, the first column aligned left. `optional` names the columns that a narrow
-    terminal goes without, the first one first."""
+    terminal omits, in that order."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -46,7 +46,7 @@ class BriefTable(_Part):
 
 class Brief(_Part):
     """`verdict`: faithful, degraded, invalid or unknown. `doubts`: the lines of the verdict that
-    warn or fail, the worst first, with what else spoils the figures."""
+    warn or fail, the worst first, and other problems with the figures."""
 
     title: str
     verdict: str
@@ -72,7 +72,7 @@ def render_brief(
     doubts = _doubts(brief, width)
     table: list[str] = []
     for one in brief.tables:
-        # Tables give way to at most a third of the doubts.
+        # Tables leave room for at most a third of the doubts.
         room = left - len(table) - min(len(doubts), max(4, left // 3))
         if one.rows and room > LEAST_TABLE:
             table += ["", *_table(one, width, room - 1)]
@@ -81,7 +81,7 @@ def render_brief(
 
 
 def _ascii(brief: Brief) -> Brief:
-    """Before the lines are laid out: some characters become several."""
+    """Replace characters before the layout, as some become several."""
     tables = [
         BriefTable(
             header=tuple(map(to_ascii, table.header)),
@@ -119,7 +119,7 @@ def keep_units(text: str) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Lines of at most `width` columns that do not part a number from its unit."""
+    """Return lines of at most `width` columns that do not separate a number from its unit."""
     bound = keep_units(" ".join(text.split()))
     lines = textwrap.wrap(bound, width, subsequent_indent=indent)
     return [line.replace("\u00a0", " ") for line in lines]
@@ -154,7 +154,7 @@ def _cut(lines: list[str], most: int, instead: str) -> list[str]:
 
 # -- the table --------------------------------------------------------------------------------
 def _table(table: BriefTable, width: int, most: int) -> list[str]:
-    """The header and as many rows as fit into `most` lines."""
+    """Return the header and as many rows as fit into `most` lines."""
     table = _fitting(table, width)
     widths = _widths(table)
     room = width - sum(widths[1:]) - GAP * (len(widths) - 1)
@@ -175,7 +175,7 @@ def _widths(table: BriefTable) -> list[int]:
 
 
 def _fitting(table: BriefTable, width: int) -> BriefTable:
-    """Without as many of the optional columns as make it fit; then without the last ones."""
+    """Drop as many optional columns as needed to make it fit, then the last ones."""
     names = list(table.optional)
     while True:
         widths = _widths(table)
@@ -194,7 +194,7 @@ def _fitting(table: BriefTable, width: int) -> BriefTable:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> list[str]:
-    """One row; a label that is too long continues below."""
+    """Return one row; a label that is too long continues below."""
     label = textwrap.wrap(cells[0], widths[0], subsequent_indent="  ") or [""]
     rest = [
         cell.ljust(size) if number in left else cell.rjust(size)

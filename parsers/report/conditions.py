@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a report says about a run beyond its figures: the conditions, how to repeat it, and what
-made it. From manifest.json, of which any part may be missing."""
+"""Report a run's conditions, how to repeat it, and what made it, from manifest.json, any part of
+which may be missing."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def _text(value: object) -> str:
-    """A value of the manifest in one line; "not told" for None."""
+    """Return a value of the manifest in one line; "not told" for None."""
     if value is None or value == "":
         return "not told"
     if isinstance(value, float):
@@ -66,13 +66,13 @@ def _moment(seconds: object) -> str:
 
 
 def level_of(manifest: Mapping[str, object], cells: Sequence[object]) -> str:
-    """quick or paper; "" where the experiment has no levels."""
+    """Return quick or paper; "" if the experiment has no levels."""
     level = manifest.get("level") or next((getattr(c, "level", None) for c in cells), None)
     return str(level) if level else ""
 
 
 def conditions_section(manifest: Mapping[str, object], cells: Sequence[Described]) -> Section:
-    """Under which conditions the run was made."""
+    """Return the conditions of the run."""
     spec = _mapping(manifest.get("spec"))
     machine = _mapping(manifest.get("machine"))
     git = _mapping(manifest.get("git"))
@@ -113,7 +113,7 @@ def _order(manifest: Mapping[str, object]) -> str:
 
 
 def repeat_section(manifest: Mapping[str, object], run: str) -> Section:
-    """The exact commands. `run`: EXPERIMENT/STAMP."""
+    """Return the exact commands. `run`: EXPERIMENT/STAMP."""
     git = _mapping(manifest.get("git"))
     command = manifest.get("command")
     commands = []
@@ -141,7 +141,7 @@ def repeat_section(manifest: Mapping[str, object], run: str) -> Section:
 
 
 def provenance_section(manifest: Mapping[str, object]) -> Section:
-    """Versions and settings of what made the figures."""
+    """Return versions and settings of what made the figures."""
     python = _mapping(manifest.get("python"))
     machine = _mapping(manifest.get("machine"))
     rows = [("Python", _text(python.get("version")))]

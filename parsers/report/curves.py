@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of a metric over a factor: lines or bars with error bars, a second metric dashed with
-its own axis, published values as hollow markers."""
+"""Draw a metric over a factor: lines or bars with error bars, a second metric dashed with its own
+axis, published values as hollow markers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ALT_LINES = 8  # curves that the text for screen readers describes
 
 
 def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -> Plot | str:
-    """Draw `lines` or `bars`; return why not where there is no data."""
+    """Draw `lines` or `bars`; if there is no data, return why."""
     assert figure.x is not None and figure.metric is not None
     name = metric_of(points, figure.metric)
     metric = METRICS[name]
@@ -89,7 +89,7 @@ def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -
 
 
 def why_nothing(figure: Figure, points: Sequence[Point]) -> str:
-    """Why there is not a single value to draw."""
+    """Return why there is no value to draw."""
     name = str(figure.metric)
     reasons = [p.reasons[name] for p in points if name in p.reasons]
     if reasons and not any(name in p.estimates for p in points):
@@ -100,8 +100,8 @@ def why_nothing(figure: Figure, points: Sequence[Point]) -> str:
 
 
 def looks_of(found: Sequence[Line]) -> list[Look]:
-    """A protocol has its colour, and what else differs a marker and a dash; without protocols each
-    line has its own colour."""
+    """Return the lines' styles: each protocol has a colour, and other differences a marker and a
+    dash; without protocols each line has its own colour."""
     protocols = {line.factors.get("protocol") for line in found}
     rest = [{n: v for n, v in line.factors.items() if n != "protocol"} for line in found]
     kinds: list[Mapping[str, Scalar]] = []
@@ -230,13 +230,13 @@ def _x_axis(axes: Axes, figure: Figure, places: Places, also: Sequence[float]) -
 
 
 def _side_by_side(axes: Axes, count: int) -> None:
-    """Few levels get margins, so that bars do not fill the figure."""
+    """Add margins for few levels, so that bars do not fill the figure."""
     margin = 0.6 if count > 2 else 1.4
     axes.set_xlim(-margin, count - 1 + margin)
 
 
 def _apart(ticks: Sequence[float]) -> list[float]:
-    """Without those that would overlap: closer than 4 % of the axis."""
+    """Return the ticks without those that would overlap: closer than 4 % of the axis."""
     ordered = sorted(ticks)
     span = ordered[-1] - ordered[0] if ordered else 0.0
     kept: list[float] = []
@@ -286,7 +286,7 @@ def _legend(
 
 
 def _in_words(found: Sequence[Line], metric: Metric, x: str) -> str:
-    """The curves for those who cannot see them."""
+    """Describe the curves for readers who cannot see them."""
     parts = []
     for line in found[:ALT_LINES]:
         first, last = line.y[0].mean, line.y[-1].mean

@@ -24,7 +24,7 @@ from parsers.report.brief import Brief, BriefTable
 from parsers.report.drawing import Plot
 
 WIDTH: Final = 80  # of report.txt
-LEAST_TEXT: Final = 12  # columns that a column of text may be squeezed to
+LEAST_TEXT: Final = 12  # minimum width of a column of text
 GAP: Final = 3  # between columns, as rich draws them
 
 
@@ -32,7 +32,7 @@ GAP: Final = 3  # between columns, as rich draws them
 class Table:
     """Cells are plain text. Columns whose name is in `left` are aligned left, others right.
 
-    The first column names its row, if it is aligned left."""
+    The first column, if aligned left, names its row."""
 
     title: str
     header: tuple[str, ...]
@@ -43,8 +43,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """`commands` are lines for a shell. `parts` are sections of this section; `collapsed` hides
-    its contents in HTML until they are asked for, `in_text` False leaves it out of report.txt."""
+    """`commands` are lines for a shell. `parts` are sections of this section; `collapsed` hides its
+    contents in HTML until the reader unfolds them, `in_text` False leaves it out of report.txt."""
 
     title: str
     sentences: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Section:
     in_text: bool = True
 
     def walk(self) -> Iterator[Section]:
-        """This section and all within it."""
+        """Return this section and all within it."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -64,7 +64,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Banner:
-    """On top of everything. `verdict`: faithful, degraded, invalid or unknown."""
+    """The top of the report. `verdict`: faithful, degraded, invalid or unknown."""
 
     verdict: str
     headline: str
@@ -74,7 +74,7 @@ class Banner:
 
 @dataclass(frozen=True)
 class Report:
-    """`result`: what was found, in a few sentences. `main_tables`: those that are printed."""
+    """`result`: the findings, in a few sentences. `main_tables`: those that are printed."""
 
     title: str
     subtitle: str
@@ -85,12 +85,12 @@ class Report:
 
     @property
     def plots(self) -> tuple[Plot, ...]:
-        """All figures, in the order in which they are shown."""
+        """Return all figures, in the order in which they are shown."""
         return tuple(p for s in self.sections for part in s.walk() for p in part.plots)
 
 
 def brief_of(report: Report) -> Brief:
-    """Return what is printed of the report. A report without a result has the banner's lines."""
+    """Return the printed part of the report. A report without a result has the banner's lines."""
     title, banner = f"Downpour: {report.subtitle}", report.banner
     if not report.result:
         lines = (banner.headline, *banner.lines)
@@ -134,7 +134,7 @@ def render_text(report: Report, width: int = WIDTH, *, ascii_only: bool = False)
 
 
 def _ascii(report: Report) -> Report:
-    """Before it is laid out: some characters become several."""
+    """Replace characters before the layout, as some become several."""
     banner = replace(
         report.banner,
         headline=to_ascii(report.banner.headline),
@@ -199,7 +199,8 @@ def _bullet(sentence: str, width: int) -> str:
 
 
 def _side_by_side(table: Table, width: int) -> Iterator[Table]:
-    """The table, or as many as its columns need: each begins with the columns that name a row."""
+    """Return the table, split if its columns need it: each part begins with the columns that name a
+    row."""
     columns = list(zip(table.header, *table.rows, strict=True))
     needed = [_needed(table, column) for column in columns]
     names = list(range(_names(table)))
@@ -218,7 +219,7 @@ def _side_by_side(table: Table, width: int) -> Iterator[Table]:
 
 
 def _names(table: Table) -> int:
-    """How many of the first columns identify a row; 1 if not even all do."""
+    """Return how many of the first columns identify a row; 1 if not even all do."""
     for count in range(1, len(table.header)):
         if len({row[:count] for row in table.rows}) == len(table.rows):
             return count
@@ -226,7 +227,7 @@ def _names(table: Table) -> int:
 
 
 def _needed(table: Table, column: Sequence[str]) -> int:
-    """Columns of the terminal that a column of the table needs at least: numbers are not broken."""
+    """Return the minimum width of a column of the table: numbers are not broken."""
     longest = max(map(len, column))
     return min(longest, LEAST_TEXT) if column[0] in table.left else longest
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all figures share: their style, and how they become PNG, SVG and PDF bytes.
+"""The style of all figures, and how they become PNG, SVG and PDF bytes.
 
-Colours are the Okabe-Ito palette; curves also differ in marker, dash or hatch, so that
-neither colour vision nor a grey print matters. The same data gives the same bytes.
+Colours are the Okabe-Ito palette; curves also differ in marker, dash or hatch, so that they work
+without colour. The same data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
 HATCHES: Final = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 GREY: Final = "#7a7a7a"
-# Text in an SVG is set by its reader, who may lack the first: the others are about as wide.
+# The viewer renders text in an SVG and may lack the first font; the others are about as wide.
 FONTS_OF_SVG: Final = b"'DejaVu Sans', Verdana, sans-serif"
 
 _STYLE: Final[dict[Any, Any]] = {
@@ -42,7 +42,7 @@ _STYLE: Final[dict[Any, Any]] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
     "hatch.linewidth": 0.8,
-    "svg.fonttype": "none",  # text as text: it can be searched, and files are a third as long
+    "svg.fonttype": "none",  # text as text: it can be searched, and files are a third of the size
     "pdf.fonttype": 42,
 }
 
@@ -72,7 +72,7 @@ class Plot:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Figures are made and saved inside it."""
+    """Create and save figures in this context."""
     with matplotlib.rc_context(_STYLE):
         yield
 
@@ -91,7 +91,7 @@ def single(height: float = 4.0) -> tuple[Figure, Axes]:
 
 
 def save(figure: Figure, name: str, title: str, alt: str, caption: str = "") -> Plot:
-    """A fixed salt, no date: equal figures give equal bytes."""
+    """Save with a fixed salt and no date, so that equal figures give equal bytes."""
     png, svg, pdf = io.BytesIO(), io.BytesIO(), io.BytesIO()
     figure.savefig(png, format="png")
     with matplotlib.rc_context({"svg.hashsalt": name}):

@@ -28,8 +28,7 @@ def input_section(
     sentences += said_once({cell.cell.cell: _notices(cell) for cell in cells})
     if not sentences:
         sentences.append(
-            "All files were there, every log line was understood, and none is an unexplained"
-            " warning."
+            "All files exist, every log line was understood, and none is an unexplained warning."
         )
     return Section("Input: what was missing, malformed or warned about", tuple(sentences))
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run whose subscribers join and leave: from its cells to the sections of a
-`Report`. Pure."""
+"""Report a run whose subscribers join and leave: make the sections of a `Report` from its cells.
+Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ from parsers.report.wording import HEADLINES, LISTED, number, some
 
 
 def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
-    """`run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file asks for."""
+    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file
+    asks for."""
     manifest, cells = found.manifest.raw, found.cells
     conditions = conditions_section(manifest, [c.cell for c in cells])
     about = [
@@ -64,7 +65,7 @@ def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
 
 
 def _cell(cell: JoinLeaveMetrics) -> list[Section]:
-    """The sections about one cell."""
+    """Return the sections about one cell."""
     return [
         *(_main(cell), _feeds(cell), _subscriptions(cell), _sessions(cell)),
         *(_losses(cell), _verdict(cell)),

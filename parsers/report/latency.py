@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What latency is made of at each subscriber (DRFSM21 eq. 7): a stacked figure and a table."""
+"""Show the components of latency at each subscriber (DRFSM21 eq. 7): a stacked figure and a
+table."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ SENTENCES: Final = (
 
 
 def latency_section(cells: Iterable[CellMetrics]) -> Section | None:
-    """Return the table of each cell; None where FMTP delivered nothing."""
+    """Return the table of each cell; None if FMTP delivered nothing."""
     tables = []
     for cell in cells:
         rows = tuple(_row(r.host, r.parts) for r in cell.receivers if r.parts is not None)
@@ -51,7 +52,7 @@ def _row(host: str, parts: LatencyParts) -> tuple[str, ...]:
 
 
 def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
-    """`cells`: those whose verdict is not invalid. The first cell at the figure's `where`."""
+    """Draw the first cell at the figure's `where`. `cells`: those whose verdict is not invalid."""
     found = [c for c in chosen(figure, cells) if any(r.parts is not None for r in c.receivers)]
     if not found:
         return "no valid cell at the levels it asks for has files that FMTP delivered"
@@ -59,8 +60,8 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     parts = {r.host: r.parts for r in cell.receivers if r.parts is not None}
     canvas = blank(4.4)
     axes = canvas.subplots()
-    axes.use_sticky_edges = False  # or the axis ends where the last bar begins
-    # What is below 0 is stacked downwards, separately.
+    axes.use_sticky_edges = False  # otherwise the axis ends where the last bar begins
+    # Negative parts are stacked downwards, separately.
     tops, bottoms = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for number, name in enumerate(NAMES):
         heights = {host: 1e3 * p.mean.by_name()[name] for host, p in parts.items()}

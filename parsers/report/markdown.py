@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A report as Markdown (GitHub's tables), figures as links to the SVG files beside it."""
+"""Write a report as Markdown (GitHub's tables), with figures as links to the SVG files beside
+it."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from urllib.parse import quote
 
 from parsers.report.document import Report, Section, Table
 
-# Entities and not backslashes for HTML: some viewers know no escapes and run what is left.
+# Entities instead of backslashes for HTML: some viewers do not know escapes and run the rest.
 _SPECIAL = str.maketrans(
     {**{c: f"\\{c}" for c in "\\`*_[]#|"}, "&": "&amp;", "<": "&lt;", ">": "&gt;"}
 )
 
 
 def render_markdown(report: Report, *, figures: str = "") -> str:
-    """`figures` is put before the names of the figures' files ("" or "directory/"). Sections that
-    report.txt leaves out are left out here too: index.html has them."""
+    """Return the Markdown. `figures` precedes the names of the figures' files ("" or "directory/").
+    Sections that report.txt leaves out are also left out here: index.html has them."""
     lines = [f"# {plain(report.title)}", "", plain(report.subtitle), ""]
     for sentence in report.result:
         lines += [plain(sentence), ""]
@@ -32,7 +33,7 @@ def render_markdown(report: Report, *, figures: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """`text` so that Markdown shows it as it is."""
+    """Return `text` so that Markdown shows it unchanged."""
     return " ".join(text.split()).translate(_SPECIAL)
 
 
@@ -61,8 +62,8 @@ def _section(section: Section, level: int, figures: str) -> Iterator[str]:
 
 
 def _code(commands: Sequence[str]) -> Iterator[str]:
-    """A block in which nothing is markup. A manifest may name any command, also one that would end
-    the block."""
+    """Return a block in which nothing is markup. A manifest may name any command, even one that
+    would end the block."""
     text = "\n".join(commands)
     if any(c in text for c in "<>&`\r"):
         yield f"<pre><code>{html.escape(text, quote=False)}</code></pre>"

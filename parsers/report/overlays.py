@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is drawn into several kinds of figures: published values as hollow markers, labels of axes,
+"""Parts of several kinds of figures: published values as hollow markers, labels of axes,
 captions."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LABELLED = 8  # as many published values get their number beside them
 
 @dataclass(frozen=True)
 class Look:
-    """How a line differs from others."""
+    """How a line differs from the others."""
 
     colour: str
     marker: str
@@ -35,15 +35,15 @@ class Look:
 
 @dataclass(frozen=True)
 class Places:
-    """Where levels of x are: numbers at their value in the shown unit, texts side by side."""
+    """The places of x levels: numbers at their value in the shown unit, texts side by side."""
 
     name: str
     names: tuple[str, ...]  # of texts; empty: x is a number
-    even: bool = False  # numbers side by side, too (bars)
+    even: bool = False  # numbers also side by side (bars)
     levels: tuple[Scalar, ...] = ()
 
     def at(self, level: Scalar) -> float | None:
-        """Return where a level is on the x axis; None if it is not on it."""
+        """Return the place of a level on the x axis; None if it is not on it."""
         if self.names or self.even:
             return next((float(i) for i, v in enumerate(self.levels) if same(v, level)), None)
         if isinstance(level, str):
@@ -82,7 +82,7 @@ def published(
             hit = next(
                 (n for n, line in enumerate(found) if fits(line, row, protocol, figure.x)), None
             )
-            if hit is None:  # published under conditions that nothing here was measured under
+            if hit is None:  # published under conditions that no line here has
                 continue
             shift = 0.0
             if figure.kind == "bars":
@@ -112,7 +112,7 @@ def _at(row: PaperValue, x: str, places: Places, look: Look, shift: float) -> li
 
 
 def belongs(row: PaperValue, figure: Figure) -> bool:
-    """Does the row contradict nothing that the figure demands?"""
+    """Return whether the row contradicts none of the figure's conditions."""
     given = row.where.levels
     for name, demand in figure.where.levels.items():
         if name == "protocol":
@@ -126,7 +126,8 @@ def belongs(row: PaperValue, figure: Figure) -> bool:
 
 
 def fits(line: Line, row: PaperValue, protocol: str, x: str) -> bool:
-    """Was the line measured under the row's conditions, as far as either says (except x)?"""
+    """Return whether the line was measured under the row's conditions, as far as either says
+    (except x)."""
     levels = {**(line.points[0].conditions if line.points else {}), **line.factors}
     if levels.get("protocol", protocol) != protocol:
         return False
@@ -135,7 +136,7 @@ def fits(line: Line, row: PaperValue, protocol: str, x: str) -> bool:
 
 
 def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_bars: bool) -> None:
-    """Hollow markers; a dotted line where the value holds for a range."""
+    """Draw hollow markers, and a dotted line if the value holds for a range."""
     for overlay in overlays:
         y = overlay.value / metric.scale
         colour = "#000000" if on_bars else overlay.colour
@@ -177,7 +178,7 @@ def factor_label(name: str) -> str:
 
 
 def errors(values: Sequence[Estimate], metric: Metric) -> list[list[float]] | None:
-    """Lengths of the error bars; None where no value has an interval."""
+    """Return the lengths of the error bars; None if no value has an interval."""
     if not any(y.has_interval for y in values):
         return None
     low = [max(0.0, y.mean - y.low) / metric.scale for y in values]
@@ -187,7 +188,7 @@ def errors(values: Sequence[Estimate], metric: Metric) -> list[list[float]] | No
 def caption_of(
     figure: Figure, values: Sequence[Estimate], published: bool, *, bars: bool = True
 ) -> str:
-    """Where the figure comes from, what its error bars are, and what hollow means."""
+    """Return the figure's source, what its error bars are, and what hollow markers mean."""
     parts = [figure.caption.rstrip(".")] if figure.caption else []
     parts.append(f"{figure.title} ({figure.source})" if figure.source else figure.title)
     methods = list(dict.fromkeys(v.method for v in values if v.has_interval))

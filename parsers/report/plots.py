@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of one group of cells: from metrics to `Plot`s."""
+"""Draw the figures of one group of cells: from metrics to `Plot`s."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mean_throughput(group: Group, protocol: str, host: str) -> float | None:
 
 
 def _by_site(receivers: tuple[ReceiverMetrics, ...]) -> list[ReceiverMetrics]:
-    """Sites by their RTT, hosts in their site as the cell lists them."""
+    """Return sites by their RTT, with hosts in each site as the cell lists them."""
     listed = {r.host: i for i, r in enumerate(receivers)}
     return sorted(
         receivers,
@@ -98,7 +98,7 @@ Span = tuple[str, float, float]  # label of a site, its first and its last posit
 
 
 def _placed(ordered: Sequence[ReceiverMetrics]) -> tuple[list[float], list[Span]]:
-    """Where each receiver is on the x axis, with a gap between sites."""
+    """Return the place of each receiver on the x axis, with a gap between sites."""
     positions: list[float] = []
     spans: list[Span] = []
     x = 0.0
@@ -148,7 +148,7 @@ def _throughput_bars(
 
 
 def _finish(figure: Figure, axes: Axes, group: Group) -> None:
-    """Above the axes: conditions and verdict on the left, the legend on the right."""
+    """Draw conditions and verdict on the left above the axes, and the legend on the right."""
     cells = [c for repeats in group.cells.values() for c in repeats]
     verdict = worst_verdict(cells)
     repeats = max((len(c) for c in group.cells.values()), default=0)
@@ -241,7 +241,8 @@ def _extended(series: tuple[tuple[float, float], ...]) -> list[float]:
 
 
 def _cpu(group: Group) -> Figure | None:
-    """Above the sender's processes, below the whole machine by sar: their scales differ."""
+    """Draw the sender's processes above, and the whole machine by sar below: their scales
+    differ."""
     present = [(p, c) for p, c in _present(group) if c.series.sender_cpu or c.series.machine_cpu]
     if not present:
         return None
@@ -351,7 +352,7 @@ _KINDS: tuple[tuple[str, str, Callable[[Group], Figure | None]], ...] = (
 
 
 def render_plots(group: Group, suffix: str = "") -> tuple[Plot, ...]:
-    """All figures of a group that have data; `suffix` goes into their names."""
+    """Return all figures of a group that have data; `suffix` goes into their names."""
     found = []
     for kind, title, draw in _KINDS:
         name = f"{kind}{suffix}"

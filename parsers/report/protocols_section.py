@@ -11,7 +11,7 @@ from parsers.report.document import Section, Table
 
 
 def protocols_section(cells: Sequence[CellMetrics]) -> list[Section]:
-    """Return the section; none where no cell has such a protocol."""
+    """Return the section; none if no cell has such a protocol."""
     about: dict[str, ProtocolAbout] = {}
     for cell in cells:
         if cell.about is not None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes what a run directory says: metrics.json and report/. With `rundir`, which reads, the only
-module of this room that touches files."""
+"""Write metrics.json and report/ of a run directory. Only this module and `run_files`, which reads,
+touch files in this room."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from parsers.report.result import result_of
 from parsers.report.sections import build_report
 from parsers.report.tidy import cells_csv, points_csv
 
-FIGURES_OF_GROUPS: Final = 4  # more groups of cells have no separate figures
+FIGURES_OF_GROUPS: Final = 4  # with more groups of cells, they have no separate figures
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ class Written:
 def write_report(
     run_dir: Path, group_bytes: int = metrics.GROUP_BYTES, *, include_invalid: bool = False
 ) -> Written:
-    """Re-creates metrics.json and report/ of a run from its other files.
+    """Re-create metrics.json and report/ of a run from its other files.
 
-    Nothing else is changed and nothing is left half-written: files are made under temporary names
-    and renamed. Running it again gives the same bytes. `include_invalid`: cells whose verdict is
-    invalid are taken into means, figures and claims. Raises `BadFile` or `OSError`.
+    Nothing else changes and nothing is left half-written: files are written under temporary names
+    and renamed. Running it again gives the same bytes. `include_invalid`: means, figures and claims
+    use cells whose verdict is invalid. Raises `BadFile` or `OSError`.
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     run = f"{found.experiment}/{whole_name(run_dir.resolve())}"
@@ -74,7 +74,7 @@ def write_report(
 
 
 def make_report(found: Transports | Subscriptions, run: str) -> Report:
-    """Draws the figures and words the report; writes nothing. `run`: EXPERIMENT/STAMP."""
+    """Draw the figures and word the report; write nothing. `run`: EXPERIMENT/STAMP."""
     published = found.published
     excluded = {name for point in found.points for name in point.excluded}
     cells = found.cells if isinstance(found, Transports) else ()
@@ -108,7 +108,8 @@ def _replace_file(path: Path, text: str) -> None:
 
 
 def _replace_directory(path: Path, files: dict[str, bytes]) -> None:
-    """rename() cannot replace a non-empty directory: the old one steps aside for an instant."""
+    """Replace a directory: rename() cannot replace a non-empty one, so the old one moves aside
+    briefly."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     old = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
     try:

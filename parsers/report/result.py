@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run found: a few sentences, the first ones of page and printed text, and the main table.
+"""Word what a run found: a few sentences, the first of page and printed text, and the main table.
 
 Reasons for differences from the papers come from the experiment file (`why` in its `paper:` block).
 """
@@ -51,7 +51,7 @@ JOIN_LEAVE_ROWS = (
     "throughput_stayed",
     "latency_p99_stayed",
 )
-PEER_METRICS = (  # where other protocols take part
+PEER_METRICS = (  # if other protocols take part
     "throughput",
     "latency_p50",
     "latency_p99",
@@ -70,7 +70,7 @@ SHORT = {
     "products_missing": "missing",
 }
 ORDER = (NOT_HELD, NOT_DECIDABLE, HELD)
-REASONS = 3  # differences that the sentences explain; the table has all
+REASONS = 3  # how many differences the sentences explain; the table has all
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _of_group(group: Group) -> Result:
 
 
 def _delivered(group: Group) -> list[str]:
-    """What arrived; protocols with the same outcome in one sentence."""
+    """Say what arrived, with protocols of the same outcome in one sentence."""
     outcomes: dict[str, list[str]] = {}
     for protocol in group.protocols:
         if cells := group.cells.get(protocol, ()):
@@ -131,7 +131,7 @@ def _value(group: Group, protocol: str, name: str) -> float | None:
 
 
 def _compared(group: Group) -> list[str]:
-    """LDM7's bandwidth and latency beside LDM6's."""
+    """Say LDM7's bandwidth and latency beside LDM6's."""
     clauses = []
     bandwidth = [_value(group, p, "nic_bandwidth") for p in ("ldm7", "ldm6", *group.protocols)]
     if bandwidth[0] is not None and bandwidth[1] is not None:
@@ -150,8 +150,8 @@ def _compared(group: Group) -> list[str]:
 
 
 def _differences(group: Group) -> list[str]:
-    """What differs from the paper by more than its tolerance, with the reason. A derived value is
-    left out where the value it derives from differs too."""
+    """Say what differs from the paper by more than its tolerance, with the reason. Leave out a
+    derived value if its source also differs."""
     differing = [c for c in group.comparisons.compared if c.beyond_tolerance and c.ours is not None]
     published = [c for c in differing if not c.derived]
     if not differing:
@@ -162,7 +162,8 @@ def _differences(group: Group) -> list[str]:
 
 
 def _reasons(differing: Iterable[Headline], at: str) -> list[str]:
-    """One sentence for each reason; equal values of both protocols together, input rates last."""
+    """Return one sentence for each reason, with equal values of both protocols together and input
+    rates last."""
     same: dict[tuple[str, str, str, str], list[str]] = {}
     for found in sorted(differing, key=lambda c: c.metric == "input_rate"):
         assert found.ours is not None
@@ -182,7 +183,7 @@ def _reasons(differing: Iterable[Headline], at: str) -> list[str]:
 
 
 def _instead(found: Headline) -> str:
-    """What is known of a difference that the experiment file does not explain."""
+    """Return what is known about a difference that the experiment file does not explain."""
     if found.context:
         return found.context
     if found.paper.published_s is not None:
@@ -213,7 +214,7 @@ def _table(group: Group) -> BriefTable:
 
 
 def _paper(found: Headline | None) -> tuple[str, str]:
-    """The published value and the difference in percent of it."""
+    """Return the published value and the difference in percent of it."""
     if found is None:
         return "", ""
     published = f"{found.published / METRICS[found.metric].scale:g}"
@@ -327,7 +328,7 @@ def _points_tables(points: Sequence[Point], metrics: Sequence[str]) -> list[Brie
 
 
 def _short(name: str) -> str:
-    """A heading that leaves room for several."""
+    """Return a heading that leaves room for several."""
     metric = METRICS[name]
     label = SHORT.get(name, metric.label)
     return f"{label}, {metric.shown_unit}" if metric.shown_unit else label
@@ -352,7 +353,7 @@ def _of_join_leave(cell: JoinLeaveMetrics) -> Result:
 
 
 def _lost(cells: Sequence[JoinLeaveMetrics]) -> list[str]:
-    """Whether anything was lost, which is what such a run asks."""
+    """Say whether anything was lost, which is the question of such a run."""
     sentences = []
     lost = [c.values["lost_products"] for c in cells]
     total = sum(v.value for v in lost if v.value is not None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the report of a run says: from its groups of cells to the sections of a `Report`."""
+"""Make the sections of a run's `Report` from its groups of cells."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _main_table(group: Group) -> Table:
 
 
 def clock_text(cell: CellMetrics) -> str:
-    """Which clock made a cell's figures, and in virtual time what that cost."""
+    """Say which clock made a cell's figures, and in virtual time its cost."""
     if cell.cell.clock == "native":
         return "clock: native"
     run = cell.virtual
@@ -161,7 +161,7 @@ def clock_text(cell: CellMetrics) -> str:
 
 
 def _cpu_label(name: str, group: Group) -> str:
-    """With what the row is by: cpu.log, ps, or both where the cells differ."""
+    """Return the row's label with its source: cpu.log, ps, or both if the cells differ."""
     sources = {c.series.sender_cpu_source for cells in group.cells.values() for c in cells}
     known = " or ".join(sorted(s for s in sources if s))
     label = labelled(name)
@@ -194,7 +194,7 @@ def _main_section(group: Group) -> Section:
 
 
 def _remarks(group: Group, names: Iterable[str]) -> list[str]:
-    """Reasons of absent values, and notes; the same text is said once."""
+    """Return reasons of absent values, and notes, each text once."""
     about: dict[str, dict[str, list[str]]] = {}  # text -> metric -> protocols
     for name in names:
         for protocol in group.protocols:
@@ -378,7 +378,7 @@ def _verdict_section(cells: Sequence[CellMetrics]) -> Section:
 
 
 def verdict_table(cell: str, verdict: Verdict) -> Table:
-    """The checks of a cell, the failed ones first."""
+    """Return the checks of a cell, the failed ones first."""
     rows = tuple(
         (
             check.status.upper() if check.status in ("fail", "warn") else check.status,
@@ -431,7 +431,8 @@ def _statistic(value: float | str | None) -> str:
 
 
 def _model_difference(check: ModelCheck) -> str:
-    """In percent of the published value; recomputed, so that the column means one thing."""
+    """Return the difference in percent of the published value, recomputed so that the column is
+    consistent."""
     if isinstance(check.published, float) and isinstance(check.model, float):
         if check.published == 0:
             return f"{check.model:+.4g}"
@@ -508,7 +509,7 @@ def _banner(cells: Sequence[CellMetrics]) -> Banner:
 
 
 def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
-    """The sections about one group of cells."""
+    """Return the sections about one group of cells."""
     sections = [_main_section(group)]
     if (paper := _paper_section(group)) is not None:
         sections.append(paper)
@@ -527,8 +528,8 @@ def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
 def build_report(
     run: str, found: Transports, drawn: Drawn, plots: Mapping[str, Sequence[Plot]]
 ) -> Report:
-    """`run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file asks for; `plots`:
-    those of groups, per `Group.slug`."""
+    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file
+    asks for; `plots`: those of groups, per `Group.slug`."""
     groups = found.groups
     manifest = found.manifest.raw
     cells = [cell for group in groups for cell in _cells(group)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side as JSON (docs/reference/contracts.md)."""
+"""Write runs side by side as JSON (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _clocks_json(found: Clocks) -> dict[str, object]:
 
 
 def to_json(runs: Mapping[str, str], comparisons: Sequence[Comparison]) -> dict[str, object]:
-    """Everything the text says, with all digits. `runs`: letter -> name."""
+    """Return everything in the text, with all digits. `runs`: names by letter."""
     return {
         "runs": dict(runs),
         "comparisons": [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: from `Comparison`s to the sections of a `Report`. Pure."""
+"""Report runs side by side: make the sections of a `Report` from `Comparison`s. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SHOWN: Final = (
     *("fmtp_delay_p50", "fmtp_delay_p99", "loss_injected", "loss_measured", "rtt", "rtt_error"),
     "products_identical",
 )
-ERRORS: Final = frozenset({"rtt_error"})  # should be 0: a share of them says nothing
+ERRORS: Final = frozenset({"rtt_error"})  # should be 0, so that a share of them is meaningless
 CPU: Final = frozenset({"cpu", "cpu_one_core", "cpu_ps"})
 
 
@@ -46,7 +46,7 @@ def _label(name: str) -> str:
 
 
 def _amount(name: str, value: float | None) -> str:
-    """A spread: as short as it may be, but never 0 unless it is."""
+    """Return a spread as short as possible, but never 0 unless it is 0."""
     return "n/a" if value is None else f"{value / COMPARED[name].scale:.3g}"
 
 
@@ -61,7 +61,7 @@ def repeats_title(found: Repeats) -> str:
 
 
 def repeats_text(found: Repeats) -> str:
-    """The finding in one sentence."""
+    """Return the finding in one sentence."""
     if found.identical:
         text = "identical to the last digit: every metric, and every product's arrival"
         return text + _beforehand(found.different_inputs)
@@ -82,7 +82,7 @@ def _beforehand(different: Sequence[str]) -> str:
 
 
 def _spread_table(found: Repeats) -> Table:
-    """With two runs the values themselves are minimum and maximum."""
+    """Return the columns; with two runs, the values themselves are minimum and maximum."""
     two = len(found.columns) == 2
     limits = tuple(c.name for c in found.columns) if two else ("minimum", "maximum")
     header = ("Metric", *limits, "spread", "of the mean", "same")
@@ -188,14 +188,14 @@ def clocks_title(found: Clocks) -> str:
 
 
 def clocks_text(found: Clocks) -> str:
-    """The finding in one sentence."""
+    """Return the finding in one sentence."""
     parts = []
     for name in ("throughput", "latency_p50", "nic_bandwidth", "rtt"):
         relative = found.metrics[name].relative
         if relative is not None:
             parts.append(f"{COMPARED[name].label} {100 * relative:+.2f} %")
     text = ", ".join(parts) or "nothing both measured"
-    # On what the network runs always differs.
+    # What the network runs on always differs.
     different = [name for name in found.different_inputs if name not in RUNS_ON]
     return f"virtual against native: {text}{_beforehand(different)}"
 
@@ -258,7 +258,7 @@ def inputs_section(comparison: Comparison) -> Section | None:
 
 
 def findings(comparisons: Sequence[Comparison]) -> list[str]:
-    """One line per comparison, the summary of all."""
+    """Return one line per comparison, the summary of all."""
     lines = []
     for found in comparisons:
         label = found.conditions.label

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How throughput spreads over file-sets, against their size G (MPUP16 Fig. 2): boxes, and
+"""Draw the spread of throughput over file-sets against their size G (MPUP16 Fig. 2): boxes, and
 below them the inter-quartile range with the published values."""
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from parsers.report.overlays import (
     published,
 )
 
-OUTLIERS = 60  # of a box that are drawn; the rest would overlap
+OUTLIERS = 60  # drawn per box; more would overlap
 SPREAD = "throughput_iqr"
 
 
 def gammas(cells: Sequence[CellMetrics], size_bytes: int) -> list[float]:
-    """The throughput of every file-set of that size, of all cells together, bit/s."""
+    """Return the throughput of every file-set of that size, of all cells together, in bit/s."""
     return [
         s.throughput.value
         for cell in cells
@@ -50,8 +50,8 @@ def gammas(cells: Sequence[CellMetrics], size_bytes: int) -> list[float]:
 
 
 def box(values: Sequence[float], scale: float) -> dict[str, Any]:
-    """Quartiles, whiskers to the last value within 1.5 IQR, and at most OUTLIERS beyond them: the
-    outermost and evenly chosen others."""
+    """Return quartiles, whiskers to the last value within 1.5 IQR, and at most OUTLIERS beyond
+    them: the outermost and evenly chosen others."""
     ordered = np.sort(np.asarray(values, dtype=float)) / scale
     q1, median, q3 = (float(q) for q in np.percentile(ordered, [25, 50, 75]))
     reach = 1.5 * (q3 - q1)
@@ -77,7 +77,7 @@ def draw(
 ) -> Plot | str:
     """Draw boxes of the file-sets' throughput over their size, and below them the IQR.
 
-    `cells`: without those that the points exclude. Returns why there is nothing to draw.
+    `cells`: without those that the points exclude. Return why if there is nothing to draw.
     """
     found = lines(points, x="file_set_bytes", metric=SPREAD, by=figure.by, where=figure.where)
     if not found:
@@ -114,7 +114,7 @@ def draw(
 
 
 def _sets_of(line: Line, cells: Sequence[CellMetrics]) -> dict[int, list[float]]:
-    """Size -> the throughput of its file-sets, bit/s; without sizes that have none."""
+    """Return by size the throughput of its file-sets in bit/s, without sizes that have none."""
     by_name = {c.cell.cell: c for c in cells}
     found = {
         int(level): gammas([by_name[n] for n in point.cells if n in by_name], int(level))
@@ -167,7 +167,7 @@ def _spread_line(
 
 
 def _dress(upper: Axes, lower: Axes, title: str, counts: Mapping[int, int]) -> None:
-    """Titles, labels and ticks; `counts`: size -> file-sets."""
+    """Set titles, labels and ticks; `counts`: file-sets by size."""
     shown = FACTORS["file_set_bytes"]
     lower.set_xticks(
         range(len(counts)),

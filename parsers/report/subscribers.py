@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A metric of DRFSM21 3.2 in each interval tau, at each subscriber (Fig. 8)."""
+"""Draw a metric of DRFSM21 3.2 in each interval tau, at each subscriber (Fig. 8)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from parsers.report.overlays import caption_of
 
 
 def points(taus: Sequence[Tau], metric: str) -> list[tuple[float, float]]:
-    """(end of an interval, value) of the intervals that have a value: Mbit/s, or %."""
+    """Return (end of an interval, value) of the intervals that have a value: Mbit/s, or %."""
     scale = 1e6 if METRICS[metric].unit == "bit/s" else 1.0
     values = ((tau.end_s, getattr(tau.fmtp, metric).value) for tau in taus)
     return [(end, value / scale) for end, value in values if value is not None]
 
 
 def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
-    """`cells`: those whose verdict is not invalid. The first cell at the figure's `where`."""
+    """Draw the first cell at the figure's `where`. `cells`: those whose verdict is not invalid."""
     metric = figure.metric or ""
     found = [
         c

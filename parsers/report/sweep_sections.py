@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a sweep: first what was found (headlines, claims, figures, points), then under
-which conditions, then each group of cells. Pure."""
+"""Report a sweep: first the findings (headlines, claims, figures, points), then the conditions,
+then each group of cells. Pure."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from parsers.report.wording import LISTED, labelled
 DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
 METRICS_AT_ONCE = 4  # columns of a table of points
 Run = Transports | Subscriptions
-DEFAULT_AT_MOST = 8  # metrics of a run of another kind, where its file names none
+DEFAULT_AT_MOST = 8  # metrics of a run of another kind, if its file names none
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A cell that could not be run."""
+    """A cell that could not run."""
 
     cell: str
     reason: str
@@ -42,12 +42,13 @@ class Failed:
 
 
 def excluded_of(found: Run) -> tuple[str, ...]:
-    """Cells that are in no point."""
+    """Cells that are not in any point."""
     return tuple(dict.fromkeys(name for p in found.points for name in p.excluded))
 
 
 def failed_of(manifest: Mapping[str, object]) -> tuple[Failed, ...]:
-    """The manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason, artefacts}]."""
+    """Return the manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason,
+    artefacts}]."""
     raw: Any = manifest.get("failed") or ()
     if isinstance(raw, Mapping):
         raw = [
@@ -62,7 +63,8 @@ def failed_of(manifest: Mapping[str, object]) -> tuple[Failed, ...]:
 
 
 def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str:
-    """`12.34 ± 0.05`, `12.34 [11.90, 13.02]` where it is not symmetric; of one run the value."""
+    """Return e.g. `12.34 ± 0.05`, or `12.34 [11.90, 13.02]` if it is not symmetric; for one run,
+    the value."""
     shown = f" {metric.shown_unit}" if unit and metric.shown_unit else ""
 
     def number(value: float) -> str:
@@ -77,7 +79,7 @@ def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str
 
 
 def banner(found: Run, lines: Sequence[str]) -> Banner:
-    """Counts of verdicts; `lines`: what spoils cells."""
+    """Return the counts of verdicts; `lines`: what is wrong with cells."""
     verdicts = {c.cell.cell: c.verdict.verdict if c.verdict else "unknown" for c in found.cells}
     counts = Counter(verdicts.values())
     parts = [f"{counts[v]} {v}" for v in (FAITHFUL, DEGRADED, UNKNOWN) if counts[v]]
@@ -99,7 +101,7 @@ def banner(found: Run, lines: Sequence[str]) -> Banner:
 
 
 def spoilt(cells: Sequence[CellMetrics]) -> list[str]:
-    """What is wrong with cells, each reason of a verdict once."""
+    """Return what is wrong with cells, each reason of a verdict once."""
     by_check: dict[tuple[str, str], list[tuple[str, str]]] = {}
     lines = different_clocks(cells)
     for cell in cells:
@@ -127,7 +129,7 @@ def spoilt(cells: Sequence[CellMetrics]) -> list[str]:
 
 
 def different_clocks(cells: Sequence[CellMetrics]) -> list[str]:
-    """A line that names the cells of each clock, where there are both."""
+    """Return a line that names the cells of each clock, if there are both."""
     by_clock: dict[str, list[str]] = {}
     for cell in cells:
         by_clock.setdefault(cell.cell.clock, []).append(cell.cell.cell)
@@ -144,7 +146,7 @@ def _some(lines: Sequence[str]) -> list[str]:
 
 # -- what was found ---------------------------------------------------------------------------
 def findings(found: Run, drawn: Drawn, conditions: Section) -> list[Section]:
-    """What the report of every sweep begins with."""
+    """Return the beginning of every sweep's report."""
     first = (
         headline_section(found.headlines, found.published.paper),
         claims_section(found.claims),
@@ -156,7 +158,7 @@ def findings(found: Run, drawn: Drawn, conditions: Section) -> list[Section]:
 
 
 def headline_section(headlines: Sequence[Headline], paper: Sequence[PaperValue]) -> Section | None:
-    """Ours beside each published number, and what the papers say without one."""
+    """Show our value beside each published number, and what the papers say without one."""
     rows = [_headline_row(h) for h in headlines]
     sentences = [
         f'{row.source} says: "{row.text}"' + (f" ({row.conditions})." if row.conditions else ".")
@@ -201,7 +203,7 @@ def _headline_row(found: Headline) -> tuple[str, ...]:
 
 
 def claims_section(results: Sequence[ClaimResult]) -> Section | None:
-    """A row for each claim; what it is about at several lines or points folded below."""
+    """Return a row for each claim, with its parts at several lines or points folded below."""
     if not results:
         return None
     rows = tuple((r.claim.text, r.verdict, _claim_numbers(r), r.claim.source) for r in results)
@@ -234,7 +236,7 @@ def claims_section(results: Sequence[ClaimResult]) -> Section | None:
 
 
 def _claim_numbers(result: ClaimResult) -> str:
-    """Figures and reason; the power; and of an undecided claim what would decide it."""
+    """Return figures and reason, the power, and for an undecided claim what would decide it."""
     sees = [part.sees for part in result.parts if part.sees]
     decides = f"what would decide it: {result.decides}" if result.decides else ""
     if len(result.parts) < 2:
@@ -254,7 +256,7 @@ def figures_section(drawn: Drawn) -> Section | None:
 
 
 def points_section(sweep: Run) -> Section:
-    """Every point; those at single subscribers and of file-sets folded."""
+    """Return every point, with those at single subscribers and of file-sets folded."""
     metrics = asked(sweep.published, sweep.points)
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
     methods = Counter(e.method for p in own for e in p.estimates.values())
@@ -281,7 +283,7 @@ def points_section(sweep: Run) -> Section:
 
 
 def asked(published: Published, points: Sequence[Point]) -> list[str]:
-    """The measured metrics that the experiment's file speaks of, else the usual ones."""
+    """Return the measured metrics that the experiment's file mentions, else the usual ones."""
     names = {row.metric for row in published.paper}
     names |= {c.metric for c in published.claims}
     names |= {c.against_metric for c in published.claims if c.against_metric is not None}
@@ -343,7 +345,7 @@ def _level(name: str, level: Scalar | None) -> str:
 
 # -- what was not used ------------------------------------------------------------------------
 def unused_sections(found: Run) -> list[Section]:
-    """Failed cells and excluded cells, if there are any."""
+    """Return failed and excluded cells, if there are any."""
     sections = []
     if listed := failed_of(found.manifest.raw):
         failed = tuple((f.cell, f.reason, f.artefacts) for f in listed)
@@ -371,7 +373,7 @@ def _why(verdict: Verdict | None) -> str:
 
 
 def folded(title: str, parts: Sequence[Section]) -> Section:
-    """Sections that only the page has, unfolded when asked for."""
+    """Return sections that only the page has, folded."""
     return Section(
         title,
         parts=tuple(replace(part, in_text=False) for part in parts),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sweep as CSV (RFC 4180), for other programs: a row for each point or cell, a column for each
-factor and value, units in the header, all digits, nothing where there is no value."""
+"""Write a sweep as CSV (RFC 4180) for other programs: a row for each point or cell, a column for
+each factor and value, units in the header, all digits, and an empty cell for a missing value."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _UNITS = {
 
 
 def points_csv(points: Sequence[Point]) -> str:
-    """Points at single subscribers and of file-sets among them: their column is filled."""
+    """Return the points, including those at single subscribers and of file-sets, whose column is
+    filled."""
     factors = _in_order(name for p in points for name in p.factors)
     metrics = [name for name in METRICS if any(name in p.estimates for p in points)]
     header = [_factor(name) for name in factors]
@@ -52,7 +53,7 @@ def _ends(found: Estimate) -> tuple[object, object]:
 
 
 def cells_csv(cells: Sequence[CellMetrics]) -> str:
-    """It includes excluded cells: see the column `verdict`."""
+    """Return the cells, including excluded ones: see the column `verdict`."""
     factors = _in_order(name for c in cells for name in c.cell.factors)
     metrics = [n for n in METRICS if any(n in c.values for c in cells)]
     header = ["cell", *(_factor(name) for name in factors)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points of several runs side by side, with the difference of two, and what differs in how the runs
-were made. Pure."""
+"""Show points of several runs side by side, with the difference of two, and how the runs' settings
+differ. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LISTED = 60
 
 
 def differences_section(manifests: Mapping[str, Mapping[str, object]]) -> Section | None:
-    """What the manifests (letter -> manifest.json) do not have in common."""
+    """Return how the manifests (manifest.json by letter) differ."""
     told = {
         letter: {
             place: value
@@ -65,7 +65,7 @@ def _text(value: object) -> str:
 
 
 def points_section(points: Mapping[str, Sequence[Point]], published: Published) -> Section | None:
-    """The points of each run (by letter) that more than one of them has."""
+    """Return the points of each run (by letter) that more than one of them has."""
     plain = {letter: whole(found) for letter, found in points.items()}
     names = list(
         dict.fromkeys([*asked(published, [p for f in plain.values() for p in f]), *DECISIVE])
@@ -89,7 +89,7 @@ def points_section(points: Mapping[str, Sequence[Point]], published: Published) 
 
 
 def agreement_text(found: Agreement, a: str, b: str) -> str:
-    """The finding in one sentence."""
+    """Return the finding in one sentence."""
     verdicts = {"agree": "agree within their error bars", "differ": "differ"}
     verdict = verdicts.get(found.verdict, "cannot be compared within error bars")
     reason = found.reason.replace("(then)", f"({a})").replace("(now)", f"({b})")
@@ -119,7 +119,8 @@ def _rank(one: Compared) -> tuple[bool, float]:
 
 
 def _short_labels(points: Sequence[Point]) -> tuple[dict[str, str], str]:
-    """Label of a point -> what distinguishes it from the others; and what all have in common."""
+    """Return by label of a point what distinguishes it from the others, and what all have in
+    common."""
     names = varying(points)
     common = {n: v for n, v in points[0].factors.items() if n not in names} if points else {}
     told = {p.label: show({n: v for n, v in p.factors.items() if n in names}) for p in points}
@@ -176,7 +177,7 @@ def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) 
 
 
 def marked(points: Mapping[str, Sequence[Point]]) -> list[Point]:
-    """All points together; the factor `run` says whose they are, so that figures have a line of
+    """Return all points together; the factor `run` names their run, so that figures have a line for
     each run."""
     return [
         replace(point, factors={**point.factors, "run": letter})

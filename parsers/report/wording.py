@@ -35,7 +35,7 @@ def labelled(name: str) -> str:
 
 
 def published_and_difference(comparison: Headline | None) -> tuple[str, str]:
-    """Return the paper's value and ours less it, the latter also as a share of the paper's."""
+    """Return the paper's value and ours minus it, the latter also as a share of the paper's."""
     if comparison is None:
         return "n/a", ""
     metric = METRICS[comparison.metric]
@@ -55,7 +55,8 @@ def some(names: Sequence[str]) -> str:
 
 
 def in_words(name: str, value: float) -> str:
-    """Return a value for a sentence: `14.1 Mbit/s`, `2.14 s`, `99.98 %`; 100 % only if it is."""
+    """Return a value for a sentence: `14.1 Mbit/s`, `2.14 s`, `99.98 %`; `100 %` only if it is
+    exact."""
     metric = METRICS[name]
     if metric.unit == "s":
         return f"{three_digits(value)} s" if abs(value) >= 1 else f"{three_digits(1e3 * value)} ms"
