@@ -146,6 +146,38 @@ def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
     }
 
 
+# A product of LDM 6.15's rtstats: one line, under rtstats-VERSION/HOST/FEED/ORIGIN, in EXP.
+ORIGINAL = (
+    "{0} {0}                  idd.example.edu NEXRAD2              relay.edu_v_idd.example.edu"
+    "         {1:>4}     99999999 2.1300001       1.05   57@1502               6.15.0\n"
+)
+
+
+@pytest.mark.root
+@pytest.mark.slow
+def test_products_of_the_original_rtstats_are_read(tmp_path: Path) -> None:
+    """Numbers are cumulative in the hour, so the later product of an hour is the one that counts,
+    whichever comes last."""
+    if why := absent_programs((*PROGRAMS, "pqinsert")):
+        pytest.skip(why)
+    site = Site(tmp_path)
+    (tmp_path / "actions").write_text(f"EXP\t^rtstats-[^/]*/\tFILE\t-flush\t{FILE}\n")
+    ident = "rtstats-6.15.0/idd.example.edu/NEXRAD2/relay.edu_v_idd.example.edu"
+    sent = [("20150615005959", 1234), ("20150615001530", 400), ("20150615010001", 7)]
+    with site.run(*site.decoder()):
+        for stamp, count in sent:
+            (tmp_path / "line").write_text(ORIGINAL.format(stamp, count))
+            argv = [program("pqinsert"), "-q", tmp_path / "there.pq", "-f", "EXP", "-p", ident]
+            subprocess.run([*argv, tmp_path / "line"], check=True)
+        until(lambda: site.records().taken == len(sent), "all lines")
+    found = site.records()
+    assert found.bad == 0
+    assert {(h.host, h.feed, h.products) for h in found.hours.values()} == {
+        ("idd.example.edu", "NEXRAD2", 1234),
+        ("idd.example.edu", "NEXRAD2", 7),
+    }
+
+
 SLOW_SENDER = """#!{python}
 import os, pathlib, signal, sys, time
 queue = pathlib.Path(sys.argv[sys.argv.index("-q") + 1])

@@ -46,6 +46,31 @@ def test_the_originals_line() -> None:
 
 
 @pytest.mark.parametrize(
+    ("newest", "mean", "slowest", "expected"),
+    [
+        ("3.1500001", "1.05", "57@1502", (3.1500001, 1.05, 57)),
+        ("9.9999997e-05", "0.00", "0@0000", (9.9999997e-05, 0.0, 0)),  # %.8g
+        ("-0.25", "-0.25", "0@0000", (-0.25, -0.25, 0)),  # a publisher's clock is ahead
+        ("12345.678", "9999.00", "86400@5959", (12345.678, 9999.0, 86400)),
+    ],
+)
+def test_the_originals_columns_are_padded(
+    newest: str, mean: str, slowest: str, expected: tuple[float, float, int]
+) -> None:
+    """The widths of LDM 6.15, which pads texts and numbers on the left."""
+    at, mmss = slowest.split("@")
+    line = (
+        f"20150615001530 20150615001532 {'idd.example.edu':>32} {'NEXRAD2':>7} "
+        f"{'relay.example.edu_v_idd.example.edu':>32} {1234:>12} {99999999:>12} {newest} "
+        f"{mean:>10} {at:>4}@{mmss} {'6.15.0':>20}\n"
+    )
+    found = record(line)
+    assert isinstance(found, Hour)
+    assert (found.latest_s, found.mean_s, found.max_s) == expected
+    assert (found.host, found.feed, found.products) == ("idd.example.edu", "NEXRAD2", 1234)
+
+
+@pytest.mark.parametrize(
     ("line", "text"),
     [
         ("", "0 columns"),
