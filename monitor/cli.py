@@ -71,6 +71,13 @@ class ImportOptions:
         ),
     ]
     store: StoreFile = Path("monitor.db")
+    keep: Annotated[
+        float | None,
+        typer.Option(
+            parser=time_s, metavar="TIME", show_default="all",
+            help="Then delete what is older than the newest by so much.",
+        ),
+    ] = None  # fmt: skip
 
 
 @command(app, "import", told=told)
@@ -82,11 +89,12 @@ def import_command(options: ImportOptions) -> int:
     left_out = 0
     with closing(Store(options.store)) as store:
         for path in options.what:
-            left_out += _import_records(store, path)
+            left_out += _import_records(store, path, options.keep)
             if path.is_file() and is_records(path):
                 continue
             for name, clock, recording in recordings(path):
                 store.put(name, clock, recording)
+                _forget(store, name, options.keep)
                 count = sum(len(points.values) for points in recording.points.values())
                 print(
                     f"{name} ({clock}): {len(recording.points)} series, {counted(count, 'value')}"
@@ -98,7 +106,12 @@ def import_command(options: ImportOptions) -> int:
     return EXIT_FAILED if left_out else EXIT_OK
 
 
-def _import_records(store: Store, path: Path) -> int:
+def _forget(store: Store, name: str, keep_s: float | None) -> None:
+    if keep_s is not None:
+        store.forget(name, keep_s)
+
+
+def _import_records(store: Store, path: Path, keep_s: float | None) -> int:
     """Add minute records, if there are any; return how many lines were left out."""
     from monitor.sources import is_records, records
 
@@ -107,6 +120,7 @@ def _import_records(store: Store, path: Path) -> int:
     left_out = 0
     for name, clock, found in records(path):
         store.put_records(name, clock, found)
+        _forget(store, name, keep_s)
         hosts = len({minute.host for minute in found.minutes.values()})
         print(f"{name} ({clock}): {len(found.minutes)} minute records of {counted(hosts, 'host')}, "
               f"{len(found.hours)} classic lines")  # fmt: skip

@@ -40,6 +40,13 @@ PUT_HOUR: Final = (
     "mean_s = excluded.mean_s, max_s = excluded.max_s, received = excluded.received "
     "WHERE excluded.n_all >= n_all"
 )
+# By host: a record from the future makes only its own host's past old.
+NEWEST: Final = (
+    ("SELECT host, max(minute) FROM minute WHERE source = ? GROUP BY host",
+     "DELETE FROM minute WHERE source = ? AND host = ? AND minute < ?"),
+    ("SELECT host, max(hour) FROM hour WHERE source = ? GROUP BY host",
+     "DELETE FROM hour WHERE source = ? AND host = ? AND hour < ?"),
+)  # fmt: skip
 MINUTES: Final = (
     "SELECT host, feed, minute / ?2 * ?2 AS begin, count(*), min(version), sum(n_all), "
     "sum(bytes_all), sum(n_fmtp), sum(bytes_fmtp), sum(n_mc), sum(bytes_mc), sum(delay_us), "

@@ -133,6 +133,27 @@ class Store:
                 [(source, *astuple(hour)) for hour in records.hours.values()],
             )
 
+    def forget(self, name: str, keep_s: float) -> None:
+        """Delete what is more than `keep_s` seconds older than the newest of its series, or its
+        host's newest record, in the source of that name. Later recordings use its room."""
+        keep_us = round(keep_s * 1_000_000)
+        with self._transaction():
+            found = self._db.execute("SELECT id FROM source WHERE name = ?", (name,)).fetchone()
+            for (source,) in [found] if found else []:
+                newest = self._db.execute(
+                    "SELECT series, max(last_us) FROM block JOIN series ON series.id = series "
+                    "WHERE source = ? GROUP BY series",
+                    (source,),
+                ).fetchall()
+                self._db.executemany(
+                    "DELETE FROM block WHERE series = ? AND last_us < ?",
+                    [(series, last_us - keep_us) for series, last_us in newest],
+                )
+                for select, delete in minute_tables.NEWEST:
+                    hosts = self._db.execute(select, (source,)).fetchall()
+                    rows = [(source, host, last - keep_us // 1_000_000) for host, last in hosts]
+                    self._db.executemany(delete, rows)
+
     def minutes(
         self, source: int, step_s: int = 60, host: str | None = None, feed: str | None = None
     ) -> list[Interval]:

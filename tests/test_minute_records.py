@@ -167,7 +167,15 @@ def test_products_of_the_original_rtstats_are_read(tmp_path: Path) -> None:
     with site.run(*site.decoder()):
         for stamp, count in sent:
             (tmp_path / "line").write_text(ORIGINAL.format(stamp, count))
-            argv = [program("pqinsert"), "-q", tmp_path / "there.pq", "-f", "EXP", "-p", ident]
+            argv: list[str | Path] = [
+                program("pqinsert"),
+                "-q",
+                tmp_path / "there.pq",
+                "-f",
+                "EXP",
+                "-p",
+                ident,
+            ]
             subprocess.run([*argv, tmp_path / "line"], check=True)
         until(lambda: site.records().taken == len(sent), "all lines")
     found = site.records()

@@ -84,6 +84,18 @@ def test_exports_are_imported(tmp_path: Path, called: Called) -> None:
         (tmp_path / name).rename(tmp_path / f"{name}.done")
 
 
+def test_old_points_are_forgotten(tmp_path: Path, called: Called) -> None:
+    line = "20150615T{:02}0100Z,here,NGRID,9,9,1,1,1.0,1,1.0,1,1.0,1.0,0\n"
+    file = tmp_path / "minutes.txt"
+    for hour in range(5):
+        file.write_text(line.format(hour))
+        assert called("import", str(file), "--keep", "2h")[0] == 0
+    _, out, _ = called("minutes", "--step", "1h")
+    assert [row.split()[3] for row in out.splitlines()[1:]] == ["02:00", "03:00", "04:00"]
+    code, _, error = called("import", str(file), "--keep", "soon")
+    assert (code, error.count("found 'soon'; valid: ")) == (2, 1)
+
+
 def test_lines_left_out_are_told(tmp_path: Path, called: Called) -> None:
     top = make_run(tmp_path, LINES + "junk\n")
     code, _, error = called("import", str(top / "cells/a"))

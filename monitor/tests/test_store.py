@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from monitor.recording import GONE, Points, Recording, Series
+from monitor.records import Minute, Records
 from monitor.store import BLOCK, Store, StoreError, StoreRoomError
 
 ACKS = Series("acks", "counter", 0, "Done.", (("host", "uva"), ("receiver", "10.0.0.1")))
@@ -72,6 +73,68 @@ def test_sources_are_apart() -> None:
     assert (all_of(store, "a"), all_of(store, "b")) == ({ACKS: [(1, 1)]}, {ACKS: [(1, 2)]})
     with pytest.raises(StoreError, match="source a: found clock virtual; valid: native"):
         store.put("a", "virtual", recorded((2, 2)))
+
+
+DAY = 86_400
+HOSTS, STEP_S = 6, 600
+
+
+def growth(path: Path, days: int, keep_s: float | None) -> list[int]:
+    """Return the bytes of a store in which a site's hours come in, after each day."""
+    store, sizes = Store(path), []
+    for hour in range(24 * days):
+        times = range(3600 * hour, 3600 * (hour + 1), STEP_S)
+        records = Records()
+        for at in times:
+            for host in range(HOSTS):
+                found = Minute(f"h{host}", "NGRID", at, 9, 9 * at, 9, 9 * at, at, 1, 0, None)
+                records.minutes[found.key] = found
+        store.put_records("site", "native", records)
+        points = [(at * 1_000_000, at * at % 9973) for at in range(3600 * hour, 3600 * hour + 3600)]
+        store.put("site", "native", recorded(*points))
+        if keep_s is not None:
+            store.forget("site", keep_s)
+        if hour % 24 == 23:
+            ((pages,),) = store._select("PRAGMA page_count")
+            ((free,),) = store._select("PRAGMA freelist_count")
+            sizes.append(pages)
+            assert free < pages
+    store.close()
+    return sizes
+
+
+@pytest.mark.slow
+def test_a_bounded_store_stops_growing(tmp_path: Path) -> None:
+    free = growth(tmp_path / "a.db", 4, None)
+    kept = growth(tmp_path / "b.db", 4, DAY)
+    assert free[-1] > 1.7 * free[1]
+    assert max(kept) <= 1.1 * kept[1]
+    store = Store(tmp_path / "b.db")
+    (source,) = store.sources()
+    minutes = [i.begin for i in store.minutes(source.id)]
+    assert min(minutes) == max(minutes) - DAY  # and the newest is there
+    assert max(minutes) == 4 * DAY - STEP_S and len(minutes) == HOSTS * (DAY // STEP_S + 1)
+    (points,) = all_of(store, "site").values()
+    assert points[-1][0] == (4 * DAY - 1) * 1_000_000
+    assert DAY <= (points[-1][0] - points[0][0]) / 1_000_000 < DAY + BLOCK
+    assert len(points) == len(range(points[0][0], points[-1][0] + 1, 1_000_000))  # no gap
+
+
+def test_a_record_of_the_future_makes_only_its_hosts_past_old() -> None:
+    store, records = Store(None), Records()
+    for host, minute in (("a", 0), ("a", 6 * 10**9), ("b", 0), ("b", 60), ("b", 600)):
+        found = Minute(host, "NGRID", minute, 1, 1, 1, 1, 1, 1, 0, None)
+        records.minutes[found.key] = found
+    store.put_records("site", "native", records)
+    store.put("site", "native", recorded((0, 1), (60_000_000, 2)))
+    store.put("other", "native", recorded((0, 1)))
+    store.forget("site", 540)
+    store.forget("nobody", 1)
+    (site, _) = store.sources()
+    assert [(i.host, i.begin) for i in store.minutes(site.id)] == [
+        *(("a", 6 * 10**9), ("b", 60), ("b", 600)),
+    ]
+    assert all_of(store, "other") == {ACKS: [(0, 1)]}
 
 
 def test_all_or_nothing() -> None:
