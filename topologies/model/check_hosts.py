@@ -36,7 +36,8 @@ from topologies.model.spec import (
 )
 
 MAX_HOSTS = 200
-MAX_LANES = 8  # the interface of the eighth is <host>-nic9, and interface names have 15 characters
+MAX_LANES = 31
+MAX_INTERFACE_NAME = 15  # characters; a host's NIC of its last lane is <host>-nic<lanes + 1>
 
 
 class HostChecks(Checks):
@@ -51,7 +52,7 @@ class HostChecks(Checks):
             self.error(("parameters", name), f"parameter '{name}', which nothing uses", valid)
         self._host_names(hosts)
         self._host_addresses(hosts)
-        self._lanes(lane_count(self.spec, counts))
+        self._lanes(lane_count(self.spec, counts), hosts)
         self._host_segments(hosts)
         self._host_sites(hosts)
         if not any(h.role is Role.SUBSCRIBER for h in hosts):
@@ -83,8 +84,9 @@ class HostChecks(Checks):
             found = f"subnet: {control} for {counted(len(hosts), 'host')}"
             self.error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
-    def _lanes(self, lanes: int) -> None:
-        """Check that every lane has a subnet, a group, and a VLAN id of each segment."""
+    def _lanes(self, lanes: int, hosts: tuple[PlannedHost, ...]) -> None:
+        """Check that every lane has a name for its NICs, a subnet, a group, and a VLAN id of each
+        segment."""
         place: Place = ("addresses", "lanes")
         if not 1 <= lanes <= MAX_LANES:
             self.error(place, f"{lanes} lanes", f"1 to {MAX_LANES}")
@@ -103,6 +105,10 @@ class HostChecks(Checks):
             if not group.is_multicast:
                 found = f"{lanes} lanes: {group} of lane {lane} is no group"
                 self.error(place, found, "a multicast_group with free ones after it")
+        longest = MAX_INTERFACE_NAME - len(f"-nic{lanes + 1}")
+        for name in (host.name for host in hosts if lanes > 1 and len(host.name) > longest):
+            found = f"{lanes} lanes with a host name of {len(name)} characters, '{name}'"
+            self.error(place, found, f"names of at most {longest} characters, or fewer lanes")
         self._lane_vlans(lanes)
 
     def _lane_vlans(self, lanes: int) -> None:
