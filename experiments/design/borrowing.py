@@ -120,11 +120,14 @@ def commands(interface: str, queues: Sequence[Leaf], total: int) -> list[list[st
 
 
 def things(place: str, queues: Sequence[Leaf]) -> dict[str, str]:
-    """Return what an inventory shows at "<node>/<interface>" after `commands`."""
-    ids = sorted((int(q.classid.removeprefix(ROOT), 16), q.classid) for q in queues)
+    """Return what an inventory shows at "<node>/<interface>" after `commands`: queueing disciplines
+    by their text, classes by their number."""
+    classes = sorted(
+        [TOTAL_CLASS, *(q.classid for q in queues)], key=lambda c: int(c.removeprefix(ROOT), 16)
+    )
     return {
-        f"{place} qdiscs": ", ".join([*(f"{c} bfifo" for _, c in ids), "root htb"]),
-        f"{place} classes": ", ".join(f"{c} htb" for c in [*(c for _, c in ids), TOTAL_CLASS]),
+        f"{place} qdiscs": ", ".join(sorted([*(f"{q.classid} bfifo" for q in queues), "root htb"])),
+        f"{place} classes": ", ".join(f"{c} htb" for c in classes),
         f"{place} filters": f"{len(queues)} x root u32",
     }
 

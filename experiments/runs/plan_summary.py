@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from common.counting import counted
 from common.quantities import duration_text
@@ -12,6 +13,8 @@ from experiments.runs.estimates import Estimates
 from experiments.runs.preparation import Planned
 from experiments.runs.until_decided import Until
 from parsers.base.factors import FACTORS, Scalar
+
+MOST_SOURCES: Final = 7  # of a cell's feeds, named in full
 
 
 def summary(
@@ -79,12 +82,18 @@ def _shown(name: str, level: Scalar) -> str:
     return f"{level / factor.scale:g} {factor.shown_unit}".rstrip()
 
 
+def _few_sources(source: str) -> str:
+    """Return the first of many feeds' sources, and how many more there are."""
+    first, *more = source.split("; ")
+    return source if len(more) <= MOST_SOURCES else f"{first}; {counted(len(more), 'more source')}"
+
+
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
     """Return a line for each cell with its own trace, in the order in which they run."""
     width = max(len(item.cell.cell) for item in planned)
     lines = [
         f"  {number:4} {item.cell.cell:{width}}  {counted(item.trace.products, 'product')}, "
-        f"{item.trace.size_bytes / 1e6:.1f} MB ({item.trace.source}), about "
+        f"{item.trace.size_bytes / 1e6:.1f} MB ({_few_sources(item.trace.source)}), about "
         f"{duration_text(estimates.of(item))}, {item.disk_bytes / 1e9:.2f} GB of disk"
         for number, item in enumerate(planned, start=1)
         if not item.borrowed

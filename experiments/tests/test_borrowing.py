@@ -151,6 +151,17 @@ def test_commands_make_one_tree() -> None:
     }
 
 
+def test_ten_feeds_are_in_the_inventorys_order() -> None:
+    """It sorts disciplines by their text and classes by their number, 1:100 is the total."""
+    names = ("1:91", "1:92", "1:101", "1:102")
+    made = queues(feed(1, 8 * M, 0))
+    found = borrowing.things("p/p-nic1", [replace(made[0], classid=name) for name in names])
+    assert found["p/p-nic1 qdiscs"] == (
+        "1:101 bfifo, 1:102 bfifo, 1:91 bfifo, 1:92 bfifo, root htb"
+    )
+    assert found["p/p-nic1 classes"] == "1:91 htb, 1:92 htb, 1:100 htb, 1:101 htb, 1:102 htb"
+
+
 def _shown(made: tuple[Leaf, ...], ceil: str) -> tuple[str, str, str]:
     qdiscs = [{"kind": "htb", "root": True}]
     qdiscs += [
