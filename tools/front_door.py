@@ -285,7 +285,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "test-container": Target(
         DEVELOPERS, "test docker-compose.yml (10 minutes)", (), {}, "always"
     ),
-    "test-labs": Target(DEVELOPERS, "test every lab in guests (10 minutes)"),
+    "test-labs": Target(DEVELOPERS, "test every lab in guests (20 minutes)"),
     "docs": Target(DEVELOPERS, "build the documentation's site in build/docs"),
     "lint": Target(DEVELOPERS, "run ruff and mypy"),
     "analyze": Target(DEVELOPERS, "run gcc -fanalyzer and clang-tidy on the C programs"),

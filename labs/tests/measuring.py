@@ -37,7 +37,7 @@ ASKED_FOR = "DOWNPOUR_TEST_LABS"
 IN_GUESTS_IF_ASKED: Final = [
     pytest.mark.skipif(
         not os.environ.get(ASKED_FOR),
-        reason="this lab's guests were NOT run: `make test-labs` does (all labs: 10 minutes)",
+        reason="this lab's guests were NOT run: `make test-labs` does (all labs: 20 minutes)",
     ),
     *IN_GUESTS,
 ]
