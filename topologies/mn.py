@@ -2,7 +2,8 @@
 """Offer the bundled topologies to Mininet's own program, `mn`, whose option --custom reads this
 file.
 
-    sudo mn --custom topologies/mn.py --topo geni5,receivers=4 --switch ovsbr,stp=1 --controller none
+    sudo mn --custom topologies/mn.py --topo geni5,receivers=4 --switch ovsbr,stp=1 \\
+        --controller none
 
 `--topo downpour,FILE.yaml` takes a topology file. Names, ports, datapath ids, addresses and the
 routed control network are those of `downpour up`. Rates, delays and losses are parameters of the

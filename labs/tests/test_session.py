@@ -128,7 +128,7 @@ def test_a_line_that_takes_no_interrupt_is_ended_with_its_shell(bash: Bash, tmp_
     assert wait(bash, 0.3, hard=True) == 128 + 9
     assert do(bash, "echo ${y:-gone}") == 0
     assert (tmp_path / "out").read_text() == "gone\n"
-    assert "a new one is started" in (tmp_path / "err").read_text()
+    assert "a new one starts" in (tmp_path / "err").read_text()
 
 
 def test_exit_gives_its_code_and_a_new_shell(bash: Bash, tmp_path: Path) -> None:
