@@ -23,6 +23,7 @@ from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from controller.api import ctl_text, picture
 from controller.api.path_client import PathAnswer, PathClient, PathClientError
+from controller.api.path_client import PathOptions as PathWishOptions
 from controller.paths.channels import LEAVE_LATENCY_MAX_MS
 from controller.paths.core import Endpoint
 from controller.paths.multipoint_path import Channels
@@ -30,6 +31,7 @@ from controller.paths.multipoint_path import Channels
 EXIT_NO_ANSWER: Final = 3
 ADDRESS: Final = "DOWNPOUR_PATH_SERVICE"
 PLACE: Final = "SWITCH:PORT:VLAN[@MAC,MAC...]"
+TIME_HELP: Final = "+90m, or e.g. 2026-11-21T18:00 (UTC)."
 
 app = group("The dynamic multipoint path service from the command line.")
 
@@ -141,9 +143,9 @@ def _rate(text: str | int) -> int:
         raise typer.BadParameter(str(error)) from None
 
 
-def _end(text: str | float) -> float:
+def _time(text: str | float) -> float:
     try:
-        return text if isinstance(text, float) else ctl_text.end_of(text, time.time())
+        return text if isinstance(text, float) else ctl_text.time_of(text, time.time())
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -186,8 +188,8 @@ def show_command(options: PathOptions) -> int:
 
 
 @dataclass(kw_only=True)
-class CreateOptions(PathOptions):
-    """The options of `paths create`."""
+class WishOptions(PathOptions):
+    """What a path needs, now or later."""
 
     root: Annotated[
         Endpoint, typer.Option(parser=_endpoint, metavar=PLACE, help="Root of the path.")
@@ -202,12 +204,23 @@ class CreateOptions(PathOptions):
     leaf_to_leaf: Annotated[
         bool, typer.Option("--leaf-to-leaf", help="Also allow unicast between leaves.")
     ] = False
-    end: Annotated[
-        float | None,
-        typer.Option(parser=_end, metavar="TIME", help="+90m, or e.g. 2026-11-21T18:00 (UTC)."),
-    ] = None
     workgroup: Annotated[
         str | None, typer.Option(metavar="NAME", help="Owner of the path (admins only).")
+    ] = None
+
+    @property
+    def algorithm(self) -> str | None:
+        """The service's default: None."""
+        return "steiner" if self.steiner else None
+
+
+@dataclass(kw_only=True)
+class CreateOptions(WishOptions):
+    """The options of `paths create`."""
+
+    end: Annotated[
+        float | None,
+        typer.Option(parser=_time, metavar="TIME", help=TIME_HELP),
     ] = None
     channels: Annotated[
         Channels | None,
@@ -237,7 +250,7 @@ def create_command(options: CreateOptions) -> int:
             options.root,
             options.rate,
             workgroup=options.workgroup,
-            algorithm="steiner" if options.steiner else None,
+            algorithm=options.algorithm,
             leaf_to_leaf=options.leaf_to_leaf,
             end_time=options.end,
             channels=_with_latency(options.channels, options.leave_latency),
@@ -277,6 +290,58 @@ def delete_command(options: PathOptions) -> int:
     with _client() as service:
         service.delete_path(options.path)
         return _tell({}, lambda: f"path {options.path} deleted")
+
+
+@dataclass(kw_only=True)
+class ReserveOptions(WishOptions):
+    """The options of `paths reserve`."""
+
+    start: Annotated[
+        float, typer.Option(parser=_time, metavar="TIME", help=f"When it begins: {TIME_HELP}")
+    ]
+    end: Annotated[
+        float, typer.Option(parser=_time, metavar="TIME", help=f"When it ends: {TIME_HELP}")
+    ]
+    leaves: Annotated[
+        list[Endpoint] | None,
+        typer.Argument(parser=_endpoint, metavar="[LEAF]...", help=f"Each: {PLACE}."),
+    ] = None
+
+
+@command(app, "reserve", told=told)
+def reserve_command(options: ReserveOptions) -> int:
+    """Reserve a path with its leaves for later."""
+    with _client() as service:
+        made = service.reserve(
+            options.path,
+            options.root,
+            options.rate,
+            options.leaves or (),
+            options.start,
+            PathWishOptions(
+                workgroup=options.workgroup,
+                algorithm=options.algorithm,
+                leaf_to_leaf=options.leaf_to_leaf,
+                end_time=options.end,
+            ),
+        )
+        return _tell(made, lambda: ctl_text.reservation_text(made))
+
+
+@command(app, "reservations", told=told)
+def reservations_command() -> int:
+    """List the reservations that have not begun."""
+    with _client() as service:
+        booked = service.reservations()
+        return _tell(booked, lambda: ctl_text.reservations_text(booked))
+
+
+@command(app, "cancel", told=told)
+def cancel_command(options: PathOptions) -> int:
+    """Cancel a reservation that has not begun."""
+    with _client() as service:
+        service.cancel(options.path)
+        return _tell({}, lambda: f"reservation {options.path} cancelled")
 
 
 @dataclass(kw_only=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 
+from common.counting import counted
 from controller.api.answers import (
     ChannelCountsAnswer,
     ChannelMemberAnswer,
@@ -16,6 +17,7 @@ from controller.api.answers import (
     CountersAnswer,
     PathAnswer,
     Place,
+    ReservationAnswer,
     WorkgroupAnswer,
 )
 from controller.paths.core import Endpoint
@@ -65,7 +67,7 @@ def channels_of(text: str) -> Channels:
         raise ValueError(f"found '{text}'; {valid}") from None
 
 
-def end_of(text: str, now: float) -> float:
+def time_of(text: str, now: float) -> float:
     """Return epoch seconds from '+90m' or an ISO 8601 time (UTC by default). Raises ValueError."""
     match = _AFTER.fullmatch(text)
     if match is not None:
@@ -122,6 +124,35 @@ def paths_text(paths: Iterable[PathAnswer]) -> str:
                 time_text(path["end_time"]),
             )
             for path in paths
+        ),
+    )
+
+
+def reservation_text(reservation: ReservationAnswer) -> str:
+    """Return one line: which path is reserved, from when to when."""
+    return (
+        f"path {reservation['name']}: reserved from {time_text(reservation['start_time'])} "
+        f"to {time_text(reservation['end_time'])}, "
+        f"{counted(len(reservation['leaves']), 'leaf', 'leaves')}"
+    )
+
+
+def reservations_text(reservations: Iterable[ReservationAnswer]) -> str:
+    """Return a table of reservations."""
+    head = ("PATH", "RATE", "ROOT", "LEAVES", "WORKGROUP", "START", "END")
+    return table(
+        head,
+        (
+            (
+                booked["name"],
+                rate_text(booked["rate_bps"]),
+                place_text(booked["root"]),
+                str(len(booked["leaves"])),
+                booked["workgroup"] or "-",
+                time_text(booked["start_time"]),
+                time_text(booked["end_time"]),
+            )
+            for booked in reservations
         ),
     )
 

@@ -76,6 +76,27 @@ def test_life_of_a_path(run: Run, rig: Rig) -> None:
     assert run("--json", "list") == (0, "[]\n", "")
 
 
+def test_a_reservation_is_listed_and_cancelled(run: Run, rig: Rig) -> None:
+    """The rig's clock says 1970-01-12T13:46:40Z."""
+    asked = ("--root", "s1:1:101", "--rate", "20M", "--end", "1970-01-12T16:00")
+    later = ("--start", "1970-01-12T15:00+01:00", "s3:9:103", "s4:9:104")
+    code, out, _ = run("reserve", "NGRID", *asked, *later)
+    line = "path NGRID: reserved from 1970-01-12T14:00:00Z to 1970-01-12T16:00:00Z, 2 leaves\n"
+    assert (code, out) == (0, line)
+    assert [line.split() for line in run("reservations")[1].splitlines()] == [
+        ["PATH", "RATE", "ROOT", "LEAVES", "WORKGROUP", "START", "END"],
+        ["NGRID", "20", "Mbit/s", "s1:1:101", "2", "owner"]
+        + ["1970-01-12T14:00:00Z", "1970-01-12T16:00:00Z"],
+    ]
+    assert rig.sent == []
+    code, _, err = run("reserve", "late", *asked, "--start", "1970-01-12T13:00")
+    assert code == 1 and "start_time 997200.000" in err and "after now" in err
+    assert run("reserve", "x", *asked[:4], "--start", "noon", "--end", "+2h")[0] == 2
+    assert run("cancel", "NGRID") == (0, "reservation NGRID cancelled\n", "")
+    assert run("--json", "reservations") == (0, "[]\n", "")
+    assert run("cancel", "NGRID")[0] == 1
+
+
 @pytest.mark.slow
 def test_show_compares_what_entered_with_what_leaves_got(run: Run, rig: Rig) -> None:
     with_path(run)
@@ -276,9 +297,9 @@ def test_rates(text: str, rate_bps: int) -> None:
 
 
 def test_ends() -> None:
-    assert ctl_text.end_of("+90m", 1000.0) == 6400.0
-    assert ctl_text.end_of("1970-01-02T00:00", 0.0) == 86400.0
-    assert ctl_text.end_of("1970-01-02T00:00+01:00", 0.0) == 82800.0
+    assert ctl_text.time_of("+90m", 1000.0) == 6400.0
+    assert ctl_text.time_of("1970-01-02T00:00", 0.0) == 86400.0
+    assert ctl_text.time_of("1970-01-02T00:00+01:00", 0.0) == 82800.0
 
 
 def test_endpoints() -> None:

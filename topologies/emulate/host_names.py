@@ -23,8 +23,8 @@ def hosts_text(network: Network) -> str:
 
 
 def with_names(argv: Sequence[str], network: Network, directory: Path) -> list[str]:
-    """Return a command that runs `argv` with `network`'s names, for itself alone. It runs without
-    them where it may not mount."""
+    """Return a command that runs `argv` with `network`'s names, for itself alone. It needs root;
+    where the mount is refused, it runs without the names."""
     file = directory / "hosts"
     write_text(file, hosts_text(network))
     script = 'mount --bind "$0" /etc/hosts 2>/dev/null; exec "$@"'

@@ -27,7 +27,7 @@ TCP = Measured(18e6, 17e6, None, 3)
 
 def check(rtt_ms: float | None = 40.2, tcp: Measured = TCP, lost: float = 0.0) -> sites.SiteCheck:
     udp = Measured(17.4e6, 17.4e6 * (1 - lost), lost, None)
-    asked = sites.Asked(40.0, 0.0, 20_000_000)
+    asked = sites.Asked(40.0, 2, 0.0, 20_000_000)
     return sites.SiteCheck("uva1", "uva", asked, rtt_ms, tcp, udp, 17.4e6)
 
 
@@ -52,8 +52,19 @@ def test_what_is_not_as_asked_is_named(found: sites.SiteCheck, expected: str) ->
     assert f"not as asked: uva1: {expected}" in text and "All is as asked" not in text
 
 
+def test_each_delayed_link_may_add_half_a_millisecond() -> None:
+    """To uva a packet crosses three delayed links each way: 38.4 ms and at most 3 ms more."""
+    network = load(find("twocores"))
+    (uva,) = (host for host in network.subscribers if host.name == "uva")
+    asked = sites.asked_of(network, uva, 20_000_000)
+    assert (asked.rtt_ms, asked.delays) == (38.4, 6)
+    assert dataclasses.replace(check(rtt_ms=41.03), asked=asked).problems() == []
+    late = dataclasses.replace(check(rtt_ms=41.5), asked=asked)
+    assert late.problems() == ["round trip asked 38.4 ms, found 41.5 ms"]
+
+
 def test_loss_that_is_asked_is_no_problem() -> None:
-    lossy = dataclasses.replace(check(lost=0.1), asked=sites.Asked(40.0, 0.1, 20_000_000))
+    lossy = dataclasses.replace(check(lost=0.1), asked=sites.Asked(40.0, 2, 0.1, 20_000_000))
     assert lossy.problems() == []
 
 
