@@ -166,6 +166,22 @@ class ExportOptions:
             "like, needs the extra parquet."
         ),
     ] = "openmetrics"
+    step: Annotated[
+        float | None,
+        typer.Option(
+            parser=time_s, metavar="TIME", show_default="all values",
+            help="Only the values at the ends of steps of so many whole tens of seconds.",
+        ),
+    ] = None  # fmt: skip
+
+
+def _step_us(step_s: float) -> int:
+    from monitor.store import STEP_US
+
+    found = round(step_s * 1_000_000)
+    if found <= 0 or found % STEP_US:
+        raise Failure(f"--step: found {step_s:g} s; valid: 10s, 20s, 1min or the like", EXIT_USAGE)
+    return found
 
 
 @command(app, "export", told=told)
@@ -175,8 +191,9 @@ def export_command(options: ExportOptions) -> int:
 
     if options.format == "parquet" and sys.stdout.isatty():
         raise Failure("found a terminal; valid: a file or a pipe (> FILE)", EXIT_USAGE)
+    step_us = None if options.step is None else _step_us(options.step)
     with _opened(options.store) as store:
-        recording = store.recording(_source(store, options.source).id)
+        recording = store.recording(_source(store, options.source).id, step_us)
     if options.format == "csv":
         table.write(recording, sys.stdout)
     elif options.format == "parquet":

@@ -77,6 +77,14 @@ def decode(block: bytes) -> tuple[Numbers, Numbers]:
     return _widen(data[:cut], wide_t, time, count), _widen(data[cut:], wide_v, value, count)
 
 
+def lasts(times: Numbers, values: Numbers, step: int) -> tuple[Numbers, Numbers]:
+    """Return the numbers of the steps (`times // step`) that have points, and the last value of
+    each. Times in order; at least one."""
+    steps = times // step
+    last = np.flatnonzero(np.diff(steps, append=steps[-1] + 1))
+    return steps[last], values[last]
+
+
 def merge(
     parts: list[tuple[Numbers, Numbers]],
 ) -> tuple[Numbers, Numbers]:

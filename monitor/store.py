@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings in SQLite: sources, their series, and blocks of points (`columns`).
 
-A point that comes twice, or late, counts once: series and time identify it.
+A point that comes twice, or late, counts once: series and time identify it. Writing also keeps
+the last value of every 10 s, so that a view of many series reads a tenth of the points.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import Any, Final
 import numpy as np
 
 from monitor import minute_tables
-from monitor.columns import BlockError, Numbers, decode, encode, merge
+from monitor.columns import BlockError, Numbers, decode, encode, lasts, merge
 from monitor.minute_tables import Interval
 from monitor.recording import Points, Recording, Series, labels_of
 from monitor.records import Records
 
-VERSION: Final = 2
+VERSION: Final = 3
 BLOCK: Final = 4096  # points in a full block
+STEP_US: Final = 10_000_000  # of the table coarse
+LAST_US: Final = 2**63 - 1
 _SCHEMA: Final = """
 CREATE TABLE source (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, clock TEXT NOT NULL) STRICT;
 CREATE TABLE series (id INTEGER PRIMARY KEY, source INTEGER NOT NULL REFERENCES source,
@@ -33,6 +36,27 @@ CREATE TABLE block (series INTEGER NOT NULL REFERENCES series, first_us INTEGER 
   last_us INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (series, first_us)) STRICT, WITHOUT ROWID;
 """
+# Its times are numbers of steps since 1970.
+_COARSE: Final = """
+CREATE TABLE coarse (series INTEGER NOT NULL REFERENCES series, first INTEGER NOT NULL,
+  last INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (series, first)) STRICT, WITHOUT ROWID;
+"""
+_ADDED: Final = {0: _SCHEMA, 1: minute_tables.SCHEMA, 2: _COARSE}  # by the version without it
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table of blocks. `news_win`: a later value for the same time replaces the earlier."""
+
+    name: str
+    first: str
+    last: str
+    news_win: bool
+
+
+_BLOCK: Final = _Table("block", "first_us", "last_us", news_win=False)
+_STEPS: Final = _Table("coarse", "first", "last", news_win=True)
 
 
 class StoreError(Exception):
@@ -74,6 +98,17 @@ def _numbers(points: Points) -> tuple[Numbers, Numbers]:
     return times[order], values[order]
 
 
+def _window(parts: list[tuple[Numbers, Numbers]], first: int, last: int) -> tuple[Numbers, Numbers]:
+    """Return the points from the last one at or before `first` up to `last`."""
+    if not parts:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    times = np.concatenate([t for t, _ in parts]) if len(parts) > 1 else parts[0][0]
+    values = np.concatenate([v for _, v in parts]) if len(parts) > 1 else parts[0][1]
+    begin = max(int(np.searchsorted(times, first, side="right")) - 1, 0)
+    end = int(np.searchsorted(times, last, side="right"))
+    return times[begin:end], values[begin:end]
+
+
 class Store:
     """One file. `path` None: in memory."""
 
@@ -83,17 +118,29 @@ class Store:
             self._db = sqlite3.connect(path or ":memory:", isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
-            version = self._db.execute("PRAGMA user_version").fetchone()[0]
-            if version == 0 and not self._db.execute("SELECT 1 FROM sqlite_master").fetchone():
-                new = _SCHEMA + minute_tables.SCHEMA
-                self._db.executescript(f"BEGIN; {new} PRAGMA user_version = {VERSION}; COMMIT")
-            elif version == 1:  # had no minutes
-                new = minute_tables.SCHEMA
-                self._db.executescript(f"BEGIN; {new} PRAGMA user_version = {VERSION}; COMMIT")
-            elif version != VERSION:
-                raise StoreError(f"{path}: found version {version}; valid: {VERSION}")
+            if self._version() != VERSION:
+                self._upgrade()
         except sqlite3.Error as error:
             raise _wrong(path, error) from None
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _upgrade(self) -> None:
+        """Make the tables that the file does not have yet. StoreError."""
+        with self._transaction():
+            version = self._version()
+            is_empty = not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
+            if not (is_empty or 0 < version <= VERSION):
+                raise StoreError(f"{self._path}: found version {version}; valid: {VERSION}")
+            for step in range(version, VERSION):
+                for statement in filter(str.strip, _ADDED[step].split(";")):
+                    self._db.execute(statement)
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+            for (series,) in self._db.execute("SELECT id FROM series").fetchall():
+                times, values = self.points(series)
+                if len(times):
+                    self._add(_STEPS, series, lasts(times, values, STEP_US))
 
     def close(self) -> None:
         """Close the file."""
@@ -117,7 +164,7 @@ class Store:
             source = self._source_id(name, clock)
             for series, points in recording.points.items():
                 if len(points.times_us):
-                    self._add(self._series_id(source, series), _numbers(points))
+                    self._put_points(self._series_id(source, series), _numbers(points))
 
     def put_records(self, name: str, clock: str, records: Records) -> None:
         """Add records to the source of that name, all or nothing. If there are several for one
@@ -148,6 +195,10 @@ class Store:
                 self._db.executemany(
                     "DELETE FROM block WHERE series = ? AND last_us < ?",
                     [(series, last_us - keep_us) for series, last_us in newest],
+                )
+                self._db.executemany(
+                    "DELETE FROM coarse WHERE series = ? AND last < ?",
+                    [(series, (last_us - keep_us) // STEP_US) for series, last_us in newest],
                 )
                 for select, delete in minute_tables.NEWEST:
                     hosts = self._db.execute(select, (source,)).fetchall()
@@ -190,35 +241,43 @@ class Store:
             )
         return int(number)
 
-    def _add(self, series: int, points: tuple[Numbers, Numbers]) -> None:
-        """Points in order of time. Rewrites the blocks that they touch, and before these the
+    def _put_points(self, series: int, points: tuple[Numbers, Numbers]) -> None:
+        times, values = self._add(_BLOCK, series, points)  # all from the first new one on
+        since = int(np.searchsorted(times, points[0][0] // STEP_US * STEP_US))
+        self._add(_STEPS, series, lasts(times[since:], values[since:], STEP_US))
+
+    def _add(
+        self, table: _Table, series: int, points: tuple[Numbers, Numbers]
+    ) -> tuple[Numbers, Numbers]:
+        """Add points in order of time. Rewrites the blocks that they touch, and before these the
         blocks that are not much larger than what comes: each point is rewritten about twelve
-        times until its block is full, however many come at once."""
-        first_us, total = int(points[0][0]), len(points[0])
+        times until its block is full, however many come at once. Returns what it wrote."""
+        first, total = int(points[0][0]), len(points[0])
         rows = []
-        for first, last, count, data in self._db.execute(
-            "SELECT first_us, last_us, count, data FROM block WHERE series = ? "
-            "ORDER BY first_us DESC",
+        for block_first, last, count, data in self._db.execute(
+            f"SELECT {table.first}, {table.last}, count, data FROM {table.name} "
+            f"WHERE series = ? ORDER BY {table.first} DESC",
             (series,),
         ):
-            if last < first_us and (count >= BLOCK or count > 2 * total):
+            if last < first and (count >= BLOCK or count > 2 * total):
                 break
-            rows.append((first, data))
+            rows.append((block_first, data))
             total += count
         parts = [self._decoded(data) for _, data in rows]
-        times, values = merge([*parts, points])
+        times, values = merge([points, *parts] if table.news_win else [*parts, points])
         self._db.executemany(
-            "DELETE FROM block WHERE series = ? AND first_us = ?",
+            f"DELETE FROM {table.name} WHERE series = ? AND {table.first} = ?",
             [(series, first) for first, _ in rows],
         )
         self._db.executemany(
-            "INSERT INTO block VALUES (?, ?, ?, ?, ?)",
+            f"INSERT INTO {table.name} VALUES (?, ?, ?, ?, ?)",
             [
                 (series, int(t[0]), int(t[-1]), len(t), encode(t, values[at : at + BLOCK]))
                 for at in range(0, len(times), BLOCK)
                 for t in (times[at : at + BLOCK],)
             ],
         )
+        return times, values
 
     def _decoded(self, data: bytes) -> tuple[Numbers, Numbers]:
         try:
@@ -260,7 +319,7 @@ class Store:
             raise StoreError(f"{self._path}: damaged labels of a series: {error}") from None
 
     def points(
-        self, series: int, from_us: int = 0, to_us: int = 2**63 - 1
+        self, series: int, from_us: int = 0, to_us: int = LAST_US
     ) -> tuple[Numbers, Numbers]:
         """Return times and values from the last one at or before `from_us` up to `to_us`."""
         rows = self._select(
@@ -269,21 +328,38 @@ class Store:
             "ORDER BY first_us",
             (series, from_us, to_us),
         )
-        parts = [self._decoded(data) for (data,) in rows]
-        if not parts:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
-        times = np.concatenate([t for t, _ in parts])
-        values = np.concatenate([v for _, v in parts])
-        first = max(int(np.searchsorted(times, from_us, side="right")) - 1, 0)
-        last = int(np.searchsorted(times, to_us, side="right"))
-        return times[first:last], values[first:last]
+        return _window([self._decoded(data) for (data,) in rows], from_us, to_us)
 
-    def recording(self, source: int) -> Recording:
-        """Return all of a source."""
+    def coarse(
+        self, source: int, from_us: int = 0, to_us: int = LAST_US
+    ) -> dict[int, tuple[Numbers, Numbers]]:
+        """Return, by number of a source's series, the steps of STEP_US since 1970 in which it has
+        points and the last value of each: from the last step at or before `from_us` up to
+        `to_us`."""
+        first, last = from_us // STEP_US, to_us // STEP_US
+        parts: dict[int, list[tuple[Numbers, Numbers]]] = {}
+        for number, data in self._select(
+            "SELECT series, data FROM series JOIN coarse AS c ON series = id "
+            "WHERE source = ?1 AND first <= ?3 AND last >= coalesce("
+            "(SELECT max(first) FROM coarse WHERE series = c.series AND first <= ?2), 0) "
+            "ORDER BY series, first",
+            (source, first, last),
+        ):
+            parts.setdefault(number, []).append(self._decoded(data))
+        return {number: _window(found, first, last) for number, found in parts.items()}
+
+    def recording(self, source: int, step_us: int | None = None) -> Recording:
+        """Return all of a source. With `step_us`, a multiple of STEP_US: the value that holds at
+        the end of each step in which there is one."""
         recording = Recording()
+        coarse = self.coarse(source) if step_us is not None else {}
         for number, series in self.series(source).items():
             points = recording.of(series)
-            times, values = self.points(number)
+            if step_us is None:
+                times, values = self.points(number)
+            else:
+                steps, values = lasts(*coarse[number], step_us // STEP_US)
+                times = (steps + 1) * step_us
             points.times_us.frombytes(times.tobytes())
             points.values.frombytes(values.tobytes())
         return recording

@@ -73,6 +73,16 @@ def test_a_run_in_and_out(tmp_path: Path, called: Called) -> None:
     ]
 
 
+def test_an_export_of_steps(tmp_path: Path, called: Called) -> None:
+    called("import", str(make_run(tmp_path) / "cells/a"))
+    code, text, _ = called("export", "--format", "csv", "--step", "1min")
+    assert code == 0 and "60.000000,queue_products,uva,6" in text.splitlines()
+    assert "queue_products,uva,5" not in text
+    for wrong in ("15s", "10.5s"):
+        code, _, error = called("export", "--step", wrong)
+        assert (code, "valid: 10s, 20s, 1min" in error) == (2, True)
+
+
 def test_exports_are_imported(tmp_path: Path, called: Called) -> None:
     called("import", str(make_run(tmp_path) / "cells/a"))
     for name, form in (("x.csv", "csv"), ("x.om", "openmetrics")):

@@ -11,7 +11,7 @@ import pytest
 
 from monitor.recording import GONE, Points, Recording, Series
 from monitor.records import Minute, Records
-from monitor.store import BLOCK, Store, StoreError, StoreRoomError
+from monitor.store import BLOCK, STEP_US, Store, StoreError, StoreRoomError
 
 ACKS = Series("acks", "counter", 0, "Done.", (("host", "uva"), ("receiver", "10.0.0.1")))
 LAG = Series("lag_seconds", "gauge", 9, "Lag.", (("host", "uva"),))
@@ -66,6 +66,61 @@ def test_a_window_begins_with_the_value_that_holds() -> None:
     assert store.points(99)[0].size == 0
 
 
+def held(points: list[tuple[int, int]]) -> dict[int, int]:
+    """The last value of each step of 10 s."""
+    return {time // STEP_US: value for time, value in sorted(points)}
+
+
+def steps_of(store: Store, start: int = 0, end: int = 2**62) -> dict[int, int]:
+    ((times, values),) = store.coarse(1, start, end).values()
+    return dict(zip(times.tolist(), values.tolist(), strict=True))
+
+
+def test_the_steps_hold_the_last_value_whatever_comes_late_or_twice() -> None:
+    rng = random.Random(3)
+    every = [(700_000 * i + rng.randrange(600_000), rng.choice((GONE, i))) for i in range(30_000)]
+    every = [point for point in every if not 4 * 10**9 < point[0] < 5 * 10**9]  # and a gap
+    pieces = [every[i : i + 900] for i in range(0, len(every), 900)] * 2
+    rng.shuffle(pieces)
+    store = Store(None)
+    for piece in pieces:
+        store.put("run", "virtual", recorded(*piece))
+    assert steps_of(store) == held(every)
+    changed = [(time, value + 5) for time, value in every]
+    store.put("run", "virtual", recorded(*changed))  # what came first holds, here as there
+    assert steps_of(store) == held(every)
+    ((blocks,),) = store._select("SELECT count(*) FROM coarse")
+    assert blocks < 12
+
+
+def test_a_window_of_steps_begins_with_the_one_that_holds() -> None:
+    store = Store(None)
+    points = [(i * STEP_US, i) for i in range(0, 3 * BLOCK, 2)]
+    store.put("run", "native", recorded(*points))
+    assert list(steps_of(store, 5 * STEP_US, 9 * STEP_US)) == [4, 6, 8]
+    first = 2 * BLOCK * STEP_US  # of the second block
+    assert list(steps_of(store, first + STEP_US, first + 2 * STEP_US)) == [2 * BLOCK, 2 * BLOCK + 2]
+    assert list(steps_of(store, 9**15, 9**15)) == [points[-1][1]]
+
+
+def test_a_store_of_version_2_gets_its_steps(tmp_path: Path) -> None:
+    store = Store(tmp_path / "old")
+    points = [(i * 1_000_000, i * i) for i in range(2 * BLOCK)]
+    store.put("run", "native", recorded(*points))
+    store._db.executescript("DROP TABLE coarse; PRAGMA user_version = 2")
+    store.close()
+    assert steps_of(Store(tmp_path / "old")) == held(points)
+    assert steps_of(Store(tmp_path / "old")) == held(points)  # once
+
+
+def test_a_thinned_recording_has_the_value_at_the_end_of_each_step() -> None:
+    store = Store(None)
+    points = [(i * 1_000_000, i) for i in range(95)]
+    store.put("run", "native", recorded(*points))
+    (thin,) = store.recording(1, 3 * STEP_US).points.values()
+    assert list(thin) == [(30_000_000, 29), (60_000_000, 59), (90_000_000, 89), (120_000_000, 94)]
+
+
 def test_sources_are_apart() -> None:
     store = Store(None)
     store.put("a", "native", recorded((1, 1)))
@@ -118,6 +173,7 @@ def test_a_bounded_store_stops_growing(tmp_path: Path) -> None:
     assert points[-1][0] == (4 * DAY - 1) * 1_000_000
     assert DAY <= (points[-1][0] - points[0][0]) / 1_000_000 < DAY + BLOCK
     assert len(points) == len(range(points[0][0], points[-1][0] + 1, 1_000_000))  # no gap
+    assert min(steps_of(store)) >= points[0][0] // STEP_US - BLOCK  # steps go with the points
 
 
 def test_a_record_of_the_future_makes_only_its_hosts_past_old() -> None:
@@ -153,7 +209,7 @@ def test_files_that_are_no_store(tmp_path: Path) -> None:
         Store(tmp_path / "junk")
     with sqlite3.connect(tmp_path / "other") as other:
         other.execute("CREATE TABLE t (x)")
-    with pytest.raises(StoreError, match="found version 0; valid: 2"):
+    with pytest.raises(StoreError, match="found version 0; valid: 3"):
         Store(tmp_path / "other")
     store = Store(tmp_path / "damaged")
     store.put("run", "native", recorded((1, 1)))
