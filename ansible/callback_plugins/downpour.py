@@ -30,9 +30,9 @@ TYPICAL_S = {
     "Gathering Facts": 3,
     "Refresh the package lists": 8,
     "Install the emulation, measurement and build packages": 90,
-    "Install what compiles the kernel of virtual time's guests": 10,
+    "Install the tools that compile the kernel of virtual time's guests": 10,
     "Install the Python packages into the checkout's virtual environment": 60,
-    "Install clang for the fuzz targets": 60,
+    "Install clang's fuzzer and sanitizers for the fuzz targets": 60,
 }
 
 
