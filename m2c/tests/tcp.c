@@ -97,16 +97,9 @@ static bool mark_lost(struct tcp *t)
     return is_any;
 }
 
-static bool has_recovered(const struct tcp *t)
-{
-    return t->una - t->recover < UINT32_MAX / 2;
-}
-
-/* By the window, as Linux: while one segment is missing, many above it can be acknowledged, and
- * what is between would be no measure of what the line holds. */
 static void halve(struct tcp *t)
 {
-    t->ssthresh = fmax(fmin(t->cwnd, t->next - t->una) / 2, 2);
+    t->ssthresh = fmax((t->next - t->una) / 2.0, 2);
     t->recover = t->next;
 }
 
@@ -122,14 +115,14 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
     }
     if (fresh && fresh <= t->next - t->una) {
         t->una = all;
-        if (t->is_recovering && has_recovered(t))
+        if (t->is_recovering && t->una - t->recover < UINT32_MAX / 2)
             t->is_recovering = false;
         else if (!t->is_recovering)
             t->cwnd = t->cwnd < t->ssthresh ? fmin(t->cwnd + fresh, t->ssthresh + 1)
                                             : t->cwnd + fresh / t->cwnd;
         arm(t, now_ns);
     }
-    if (mark_lost(t) && !t->is_recovering && has_recovered(t)) {
+    if (mark_lost(t) && !t->is_recovering && t->una - t->recover < UINT32_MAX / 2) {
         halve(t);
         t->cwnd = t->ssthresh;
         t->is_recovering = true;
@@ -138,9 +131,7 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
 
 void tcp_time_out(struct tcp *t, uint64_t now_ns)
 {
-    if (has_recovered(t))
-        halve(t); /* once for each window */
-    t->recover = t->next;
+    halve(t);
     t->cwnd = 1;
     t->is_recovering = false;
     t->timeouts++;

@@ -66,19 +66,21 @@ def test_shaping_is_told_in_mininets_words() -> None:
 
 
 PINGALL = """
-mn --custom topologies/mn.py --topo geni5,receivers=2 --switch ovsbr,stp=1,datapath=user \\
+mn --custom topologies/mn.py --topo {topo} --switch ovsbr,stp=1,datapath=user \\
    --controller none --wait --test pingall
 """
+TOPOS = ("geni5,receivers=2", "bottleneck", "drfsm8", "twocores")
 
 
 @pytest.mark.long
 @pytest.mark.root
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
-def test_mn_brings_a_topology_up() -> None:
+@pytest.mark.parametrize("topo", TOPOS)
+def test_mn_brings_a_topology_up(topo: str) -> None:
     """With the system's Python, in its own namespaces: mn may clean up only what is its own."""
     if shutil.which("mn") is None:
         pytest.skip("Mininet's program mn is not installed: --custom was NOT tried")
-    done = beside_open_vswitch(lambda _work: PINGALL)
+    done = beside_open_vswitch(lambda _work: PINGALL.format(topo=topo))
     said = done.stdout + done.stderr
     assert "0% dropped" in said, said[-3000:]
