@@ -81,7 +81,9 @@ _ENDS: Final = {
     "product_withdrawn": "withdrawn",
     "product_released": "released",
 }
-_WITHIN: Final = frozenset({"block_lost", "repair_requested"})  # marks of a slice
+_WITHIN: Final = frozenset(  # marks of a slice
+    {"block_lost", "repair_requested", "repair_sent", "timer_expired", "queue_full"}
+)
 
 
 def trace_events(files: list[Qlog]) -> Iterator[dict[str, object]]:

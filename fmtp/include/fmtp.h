@@ -175,6 +175,13 @@ struct fmtp_server_config {
      * NULL. */
     void (*requested)(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks,
                       bool multicast);
+    /* So many blocks or parity symbols of a repair left: on the connection, or (peer NULL) by
+     * multicast. May be NULL, as may the next two. */
+    void (*repaired)(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks);
+    /* There is no room for an answer to this receiver. */
+    void (*queue_full)(void *ctx, const struct sockaddr *peer, uint32_t index);
+    /* tau_snd of the product ended. */
+    void (*expired)(void *ctx, uint32_t index);
 };
 
 struct fmtp_server_stats {
@@ -309,6 +316,10 @@ struct fmtp_client_config {
     void (*lost)(void *ctx, uint32_t index, uint32_t first, uint32_t blocks);
     /* A repair of so many blocks is requested: multicast, or on the connection. May be NULL. */
     void (*requested)(void *ctx, uint32_t index, uint32_t blocks, bool multicast);
+    /* tau_rcv of the product ended, or the patience with a repair by multicast. May be NULL. */
+    void (*expired)(void *ctx, uint32_t index, bool patience);
+    /* More requests about the product wait until earlier ones have left. May be NULL. */
+    void (*queue_full)(void *ctx, uint32_t index);
 };
 
 struct fmtp_client_stats {

@@ -18,6 +18,9 @@
     X(REFUSED, "product_refused", "base", "index, bytes", "A receiver has no room for it.")         \
     X(LOST, "block_lost", "extra", "index, first, blocks", "Blocks were missing when a receiver first requested them.") \
     X(REQUESTED, "repair_requested", "base", "index, blocks, by, host", "A receiver requested blocks, by multicast or on its connection (tcp); the sender adds its host.") \
+    X(REPAIRED, "repair_sent", "base", "index, blocks, by, host", "The sender sent blocks or parity by multicast, or blocks on a receiver's connection (tcp).") \
+    X(EXPIRED, "timer_expired", "base", "index, timer", "A timer ended: the sender's tau_snd, a receiver's tau_rcv, or its patience with a repair by multicast.") \
+    X(FULL, "queue_full", "base", "index, host", "The sender's queue of answers to a receiver, or a receiver's of requests, has no room.") \
     X(RELEASED, "product_released", "core", "index, why", "The sender released it.")                  \
     X(JOINED, "receiver_joined", "core", "host, receivers", "A receiver connected.")                \
     X(LEFT, "receiver_left", "core", "host, receivers", "A connection ended.")

@@ -107,6 +107,20 @@ static void on_requested(void *ctx, uint32_t index, uint32_t blocks, bool multic
     c->cfg.requested(c->cfg.ctx, index, blocks, multicast);
 }
 
+static void on_expired(void *ctx, uint32_t index, bool patience)
+{
+    struct fmtp_client *c = ctx;
+
+    c->cfg.expired(c->cfg.ctx, index, patience);
+}
+
+static void on_queue_full(void *ctx, uint32_t index)
+{
+    struct fmtp_client *c = ctx;
+
+    c->cfg.queue_full(c->cfg.ctx, index);
+}
+
 static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
 {
     if (fmtp_check_session(cfg->layout, &cfg->group, cfg->mac_level, cfg->has_key, err) < 0)
@@ -160,7 +174,9 @@ static int open_core(struct fmtp_client *c, struct tp_error *err)
                                         .missed = on_missed,
                                         .withdrawn = cfg->withdrawn ? on_withdrawn : NULL,
                                         .lost = cfg->lost ? on_lost : NULL,
-                                        .requested = cfg->requested ? on_requested : NULL};
+                                        .requested = cfg->requested ? on_requested : NULL,
+                                        .expired = cfg->expired ? on_expired : NULL,
+                                        .queue_full = cfg->queue_full ? on_queue_full : NULL};
 
     c->core = fmtp_receiver_new(&core);
     if (!c->core)

@@ -44,7 +44,9 @@ struct fmtp_receiver_config {
     void (*missed)(void *ctx, uint32_t index);
     void (*withdrawn)(void *ctx, uint32_t index);                             /* may be NULL, */
     void (*lost)(void *ctx, uint32_t index, uint32_t first, uint32_t blocks); /* this, too, */
-    void (*requested)(void *ctx, uint32_t index, uint32_t blocks, bool multicast); /* and this */
+    void (*requested)(void *ctx, uint32_t index, uint32_t blocks, bool multicast); /* and these */
+    void (*expired)(void *ctx, uint32_t index, bool patience);
+    void (*queue_full)(void *ctx, uint32_t index);
 };
 
 struct fmtp_receiver;

@@ -39,6 +39,12 @@ static void tell_requested(const struct fmtp_receiver *r, const struct product *
         r->cfg.requested(r->cfg.ctx, p->index, blocks, multicast);
 }
 
+static void tell_expired(const struct fmtp_receiver *r, const struct product *p, bool patience)
+{
+    if (r->cfg.expired)
+        r->cfg.expired(r->cfg.ctx, p->index, patience);
+}
+
 /* Of blocks [from, to), each run of missing ones. */
 static void tell_lost(const struct fmtp_receiver *r, const struct product *p, uint32_t from,
                       uint32_t to)
@@ -234,9 +240,14 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
     /* While the sender is busy with what was asked for earlier, ours is still to come. */
     if (flows && !passed_over) {
         wait_for(r, p, group, r->repair_ns + patience - r->now_ns);
-    } else if (is_full(r)) {
+        return;
+    }
+    if (is_full(r)) {
         wait_for(r, p, group, patience);
-    } else if (group->high > group->asked_high) {
+        return;
+    }
+    tell_expired(r, p, true);
+    if (group->high > group->asked_high) {
         group->round = 0;
         ask_group(r, p, g);
     } else if (group->round == ROUNDS && !flows) {
@@ -292,10 +303,13 @@ static void ask(struct fmtp_receiver *r, struct product *p)
         }
     }
     bool more = p->ask_from < p->ask_to;
-    if (more && !p->asking)
+    if (more && !p->asking) {
         TAILQ_INSERT_TAIL(&r->asking, p, link);
-    else if (!more && p->asking)
+        if (r->cfg.queue_full)
+            r->cfg.queue_full(r->cfg.ctx, p->index);
+    } else if (!more && p->asking) {
         TAILQ_REMOVE(&r->asking, p, link);
+    }
     p->asking = more;
 }
 
@@ -360,6 +374,7 @@ void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
         p->tau_ns = p->heard_ns + quiet_ns;
         return;
     }
+    tell_expired(r, p, false);
     fmtp_rx_ask_all(r, p);
 }
 

@@ -394,6 +394,8 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
         struct product *p = (struct product *)t;
         if (p->unfinished)
             s->stats.timeouts++;
+        if (s->cfg.expired)
+            s->cfg.expired(s->cfg.ctx, p->index);
         /* To ours this is a call to ask for all they lack, and what waits in the system they
          * lack. */
         if (now_ns >= p->queued_ns)

@@ -41,9 +41,13 @@ struct fmtp_sender_config {
     void *ctx;
     void (*multicasted)(void *ctx, uint32_t index, void *cookie); /* may be NULL */
     void (*released)(void *ctx, uint32_t index, void *cookie, enum fmtp_release why);
-    /* A peer requested a repair of so many blocks; may be NULL. */
-    void *requested_ctx;
+    void (*expired)(void *ctx, uint32_t index); /* tau_snd ended; may be NULL */
+    /* These have their own context, and may be NULL. A peer requested a repair of so many blocks;
+     * so many of one left (peer -1: by multicast); a peer's queue has no room for an answer. */
+    void *peers_ctx;
     void (*requested)(void *ctx, int peer, uint32_t index, uint32_t blocks, bool multicast);
+    void (*repaired)(void *ctx, int peer, uint32_t index, uint32_t blocks);
+    void (*queue_full)(void *ctx, int peer, uint32_t index);
 };
 
 /* A datagram; iov[0] points to head, so the structure must stay where it is. */

@@ -207,10 +207,32 @@ static void left(struct fmtp_sender *s, const struct item *item, uint64_t now_ns
     }
 }
 
+/* Each run of repairs of one product among the first n datagrams. */
+static void tell_sent(struct fmtp_sender *s, unsigned n)
+{
+    uint32_t index = 0, blocks = 0;
+
+    for (unsigned i = 0; i < n; i++) {
+        const struct item *item = item_at(s, i);
+        bool is_repair = item->flags == FMTP_PARITY || item->flags == FMTP_REPAIR;
+        if (blocks && (!is_repair || item->product->index != index)) {
+            tell_repaired(s, -1, index, blocks);
+            blocks = 0;
+        }
+        if (is_repair) {
+            index = item->product->index;
+            blocks++;
+        }
+    }
+    tell_repaired(s, -1, index, blocks);
+}
+
 void fmtp_sender_sent(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
 {
     if (n > s->filled)
         n = (unsigned)s->filled;
+    if (s->cfg.repaired)
+        tell_sent(s, n);
     while (n--) {
         struct item item = *item_at(s, 0);
         s->first_item = (s->first_item + 1) % FMTP_FILL_MAX;

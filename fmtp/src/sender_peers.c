@@ -153,6 +153,8 @@ int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_reque
     size_t locked = peer->head_sent ? 1 : 0;
 
     if (fmtp_requests_push(&peer->queue, r, locked) < 0) {
+        if (s->cfg.queue_full)
+            s->cfg.queue_full(s->cfg.peers_ctx, number, r->index);
         struct fmtp_request last = *fmtp_requests_at(&peer->queue, peer->queue.count - 1);
         if (r->flags != FMTP_RETX_REJ && do_without(s, number, r->index))
             return 0;
@@ -421,6 +423,7 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint
 {
     struct peer *peer = s->peers[number];
     size_t take = bytes < peer->rest_len ? bytes : peer->rest_len;
+    uint32_t index = 0, blocks = 0; /* of a run of repairs of one product */
 
     if (s->cfg.r_uc_bps)
         peer->allowance -= (int64_t)bytes;
@@ -440,6 +443,12 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint
             s->stats.retx_blocks++;
             peer->counts.stream_blocks++;
             s->stats.retx_bytes += len - FMTP_HEADER_LEN;
+            if (blocks && r->index != index) {
+                tell_repaired(s, number, index, blocks);
+                blocks = 0;
+            }
+            index = r->index;
+            blocks++;
             if (r->end - r->seq > block_bytes(s)) {
                 r->seq += block_bytes(s);
                 continue;
@@ -447,6 +456,7 @@ void fmtp_sender_peer_sent(struct fmtp_sender *s, int number, size_t bytes, uint
         }
         pop(peer);
     }
+    tell_repaired(s, number, index, blocks);
     update_active(s, (size_t)number);
     fmtp_peers_refill(s, now_ns);
 }

@@ -201,7 +201,7 @@ static void tell_requested(const struct fmtp_sender *s, int number, uint32_t ind
                            bool multicast)
 {
     if (s->cfg.requested)
-        s->cfg.requested(s->cfg.requested_ctx, number, index, blocks, multicast);
+        s->cfg.requested(s->cfg.peers_ctx, number, index, blocks, multicast);
 }
 
 static int repair_request(struct fmtp_sender *s, int number, const struct fmtp_header *h,

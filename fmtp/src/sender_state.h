@@ -225,6 +225,14 @@ static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
     return n;
 }
 
+/* So many blocks or symbols of a repair left, for the peer (-1: all of them). */
+static inline void tell_repaired(const struct fmtp_sender *s, int peer, uint32_t index,
+                                 uint32_t blocks)
+{
+    if (blocks && s->cfg.repaired)
+        s->cfg.repaired(s->cfg.peers_ctx, peer, index, blocks);
+}
+
 /* --- sender_multicast.c */
 /* Forgets planned datagrams that the caller has not taken: of p, or (NULL) all of extension 1.
  * Returns whether the caller has some of p. */

@@ -74,6 +74,21 @@ static void on_requested(void *ctx, int peer, uint32_t index, uint32_t blocks, b
                      multicast);
 }
 
+static void on_repaired(void *ctx, int peer, uint32_t index, uint32_t blocks)
+{
+    const struct fmtp_server *s = ctx;
+
+    s->cfg.repaired(s->cfg.ctx, peer < 0 ? NULL : (const struct sockaddr *)&s->by_peer[peer]->addr,
+                    index, blocks);
+}
+
+static void on_queue_full(void *ctx, int peer, uint32_t index)
+{
+    const struct fmtp_server *s = ctx;
+
+    s->cfg.queue_full(s->cfg.ctx, (const struct sockaddr *)&s->by_peer[peer]->addr, index);
+}
+
 static int open_core(struct fmtp_server *s, struct tp_error *err)
 {
     const struct fmtp_server_config *cfg = &s->cfg;
@@ -97,8 +112,11 @@ static int open_core(struct fmtp_server *s, struct tp_error *err)
         .ctx = cfg->ctx,
         .multicasted = cfg->multicasted,
         .released = cfg->released,
-        .requested_ctx = s,
-        .requested = cfg->requested ? on_requested : NULL};
+        .expired = cfg->expired,
+        .peers_ctx = s,
+        .requested = cfg->requested ? on_requested : NULL,
+        .repaired = cfg->repaired ? on_repaired : NULL,
+        .queue_full = cfg->queue_full ? on_queue_full : NULL};
 
     if (getrandom(&core.session_id, sizeof core.session_id, 0) != sizeof core.session_id)
         return tp_fail(err, "random numbers: %s", strerror(errno));

@@ -246,6 +246,11 @@ def case_events_of_repair_by_tcp(m: Site) -> None:
     expect({event["by"] for event in asked} == {"tcp"}, "by multicast")
     expect(len(asked) == int(counts["retx_requests"]), receiver.told())
     expect(_blocks(asked) == _blocks(lost) == int(counts["retx_blocks"]), receiver.told())
+    repaired = _events(sent, "repair_sent")
+    expect({event["by"] for event in repaired} == {"tcp"}, "repairs by multicast")
+    expect({e["host"] for e in repaired} == {e["host"] for e in _events(sent, "repair_requested")},
+           "repairs of another host")  # fmt: skip
+    expect(_blocks(repaired) == _blocks(asked), f"{_blocks(repaired)} of {_blocks(asked)} blocks")
 
 
 def case_events_of_repair_by_multicast(m: Site) -> None:
@@ -258,6 +263,9 @@ def case_events_of_repair_by_multicast(m: Site) -> None:
         expect(sum(e["by"] == way for e in asked) == int(counts[requests]), receiver.told())
     back = sum(int(counts[f"{way}_blocks"]) for way in ("repaired", "decoded", "retx"))
     expect(_blocks(lost) <= back, receiver.told())
+    by_multicast = [event for event in _events(sent, "repair_sent") if event["by"] == "multicast"]
+    expect(by_multicast and all("host" not in e for e in by_multicast), "no repair by multicast")
+    expect(_blocks(by_multicast) >= int(counts["repaired_blocks"]), receiver.told())
 
 
 if __name__ == "__main__":

@@ -36,11 +36,12 @@ static void test_passed(void **state)
 
 enum { EVENTS = 16 };
 static struct event {
-    uint32_t first, blocks; /* of what is lost; first is that, NONE: requested */
-    bool multicast;
+    uint32_t first, blocks; /* of what is lost; first is that, NONE: requested, TIMER: expired */
+    bool multicast;         /* TIMER: patience */
 } events[EVENTS];
 static int nevents;
 #define NONE UINT32_MAX
+#define TIMER (UINT32_MAX - 1)
 
 static void lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks)
 {
@@ -56,6 +57,14 @@ static void requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast
     assert_int_equal(index, 0);
     assert_true(nevents < EVENTS);
     events[nevents++] = (struct event){NONE, blocks, multicast};
+}
+
+static void expired(void *ctx, uint32_t index, bool patience)
+{
+    (void)ctx;
+    assert_int_equal(index, 0);
+    assert_true(nevents < EVENTS);
+    events[nevents++] = (struct event){TIMER, 0, patience};
 }
 
 static void assert_events(const struct event *want, int n)
@@ -74,6 +83,7 @@ static void open_told(void)
     kit_reset();
     kit.cfg.lost = lost;
     kit.cfg.requested = requested;
+    kit.cfg.expired = expired;
     nevents = 0;
     kit_open();
 }
@@ -94,9 +104,11 @@ static void test_told(void **state)
     blocks(6, 10);                                   /* 4 and 5 are lost */
     assert_events((struct event[]){{4, 2, false}, {NONE, 2, true}}, 2);
     /* Nothing answers: requested again, at last on the connection. */
-    for (int i = 0; i < 4; i++) {
+    kit_advance(1000 * MS); /* tau_rcv ends too */
+    assert_events((struct event[]){{TIMER, 0, false}, {TIMER, 0, true}, {NONE, 2, true}}, 3);
+    for (int i = 1; i < 4; i++) {
         kit_advance(1000 * MS);
-        assert_events((struct event[]){{NONE, 2, i < 3}}, 1);
+        assert_events((struct event[]){{TIMER, 0, true}, {NONE, 2, i < 3}}, 2);
     }
     kit_close();
 }
@@ -110,6 +122,38 @@ static void test_told_ordinary(void **state)
     assert_events((struct event[]){{0, 2, false}, {NONE, 2, false}}, 2);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
     assert_events((struct event[]){{3, 1, false}, {NONE, 1, false}}, 2);
+    kit_close();
+    open_told(); /* its end is lost */
+    kit_bop(0, 2 * KIT_BLOCK);
+    kit_advance(1000 * MS);
+    assert_events((struct event[]){{TIMER, 0, false}, {0, 2, false}, {NONE, 2, false}}, 3);
+    kit_close();
+}
+
+static unsigned nfull;
+static void queue_full(void *ctx, uint32_t index)
+{
+    (void)ctx;
+    assert_int_equal(index, 0);
+    nfull++;
+}
+
+/* Every other block is lost: more requests than wait at once, which 64 KiB bound. */
+static void test_told_full(void **state)
+{
+    (void)state;
+    kit_reset();
+    kit.bytes = (size_t)11000 * KIT_BLOCK;
+    kit.cfg.queue_full = queue_full;
+    kit_open();
+    nfull = 0;
+    kit_bop(0, 11000 * KIT_BLOCK);
+    for (uint32_t i = 1; i < 10000; i += 2)
+        kit_datagram(FMTP_MEM_DATA, 0, i * KIT_BLOCK, KIT_BLOCK, 1);
+    assert_int_equal(nfull, 0);
+    for (uint32_t i = 10001; i < 11000; i += 2)
+        kit_datagram(FMTP_MEM_DATA, 0, i * KIT_BLOCK, KIT_BLOCK, 1);
+    assert_int_equal(nfull, 1);
     kit_close();
 }
 
@@ -412,14 +456,23 @@ static void test_too_many_groups(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_passed),          cmocka_unit_test(test_told),
-        cmocka_unit_test(test_told_ordinary),   cmocka_unit_test(test_proactive),
-        cmocka_unit_test(test_lost_end),        cmocka_unit_test(test_parity_passes),
-        cmocka_unit_test(test_burst_short),     cmocka_unit_test(test_answered_by_stream),
-        cmocka_unit_test(test_numbers_run_out), cmocka_unit_test(test_parity_bound),
-        cmocka_unit_test(test_malformed),       cmocka_unit_test(test_late_block_decodes),
-        cmocka_unit_test(test_newer_product),   cmocka_unit_test(test_short_last_block),
-        cmocka_unit_test(test_backlog),         cmocka_unit_test(test_too_many_groups),
+        cmocka_unit_test(test_passed),
+        cmocka_unit_test(test_told),
+        cmocka_unit_test(test_told_ordinary),
+        cmocka_unit_test(test_told_full),
+        cmocka_unit_test(test_proactive),
+        cmocka_unit_test(test_lost_end),
+        cmocka_unit_test(test_parity_passes),
+        cmocka_unit_test(test_burst_short),
+        cmocka_unit_test(test_answered_by_stream),
+        cmocka_unit_test(test_numbers_run_out),
+        cmocka_unit_test(test_parity_bound),
+        cmocka_unit_test(test_malformed),
+        cmocka_unit_test(test_late_block_decodes),
+        cmocka_unit_test(test_newer_product),
+        cmocka_unit_test(test_short_last_block),
+        cmocka_unit_test(test_backlog),
+        cmocka_unit_test(test_too_many_groups),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,82 @@ static void test_original(void **state)
     fmtp_sender_free(s);
 }
 
+static struct told {
+    int peer;
+    uint32_t index, blocks;
+} told[8];
+static unsigned ntold, nfull, nexpired;
+
+static void repaired(void *ctx, int p, uint32_t index, uint32_t blocks)
+{
+    (void)ctx;
+    assert_true(ntold < 8);
+    told[ntold++] = (struct told){p, index, blocks};
+}
+
+static void queue_full(void *ctx, int p, uint32_t index)
+{
+    (void)ctx;
+    assert_int_equal(p, 1);
+    assert_int_equal(index, latest);
+    nfull++;
+}
+
+static void expired(void *ctx, uint32_t index)
+{
+    (void)ctx;
+    assert_int_equal(index, latest);
+    nexpired++;
+}
+
+/* Each run of repairs that left, and what ended or had no room. */
+static void test_told(void **state)
+{
+    struct fmtp_sender_config cfg = common;
+    static uint8_t bytes[1000];
+
+    (void)state;
+    ntold = nfull = nexpired = 0;
+    cfg.repaired = repaired;
+    cfg.queue_full = queue_full;
+    cfg.expired = expired;
+    cfg.peer_queue_bytes = (size_t)64 * 16; /* 64 entries */
+    struct fmtp_sender *s = make(&cfg);
+    int a = peer(s, true), b = peer(s, false);
+    calm(s);
+    offer(s, 20000);
+    unsigned extra;
+    drain(s, 0, &extra);
+    assert_int_equal(ntold, 0);
+    ask(s, a, 0, 0, 0, 3, 7, 20 * MS);
+    fmtp_sender_timeout(s, 22 * MS);
+    struct fmtp_datagram out[16];
+    unsigned n = fmtp_sender_fill(s, out, 16, 22 * MS);
+    assert_in_range(n, 3, 16);
+    fmtp_sender_sent(s, 1, 22 * MS);
+    fmtp_sender_fill(s, out, 16, 22 * MS);
+    fmtp_sender_sent(s, n - 1, 22 * MS);
+    assert_int_equal(ntold, 2);
+    assert_int_equal(told[0].peer, -1);
+    assert_int_equal(told[0].blocks, 1);
+    assert_int_equal(told[1].index, latest);
+    assert_int_equal(told[1].blocks, n - 1);
+    put(s, b, FMTP_RETX_REQ, latest, 500, 300);
+    assert_int_equal(stream(s, b, bytes, sizeof bytes, 30 * MS), 3 * (FMTP_HEADER_LEN + BLOCK));
+    assert_int_equal(ntold, 3);
+    assert_int_equal(told[2].peer, b);
+    assert_int_equal(told[2].blocks, 3);
+    for (uint32_t i = 0; i < 64; i++)
+        put(s, b, FMTP_RETX_REQ, latest, 1000 + 2 * i * BLOCK, BLOCK);
+    assert_int_equal(nfull, 0);
+    put(s, b, FMTP_RETX_REQ, latest, 1000 + 128 * BLOCK, BLOCK);
+    assert_int_equal(nfull, 1);
+    assert_int_equal(nexpired, 0);
+    fmtp_sender_timeout(s, UINT64_MAX / 2);
+    assert_int_equal(nexpired, 1);
+    fmtp_sender_free(s);
+}
+
 /* A single receiver: there is no other receiver's request to wait for. */
 static void test_no_hold_off_for_one(void **state)
 {
@@ -518,6 +594,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_session),
         cmocka_unit_test(test_original),
+        cmocka_unit_test(test_told),
         cmocka_unit_test(test_no_hold_off_for_one),
         cmocka_unit_test(test_company_for_a_lone_repair),
         cmocka_unit_test(test_parity),

@@ -187,6 +187,21 @@ static void requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast
                multicast ? "multicast" : "tcp", feed->number);
 }
 
+static void expired(void *ctx, uint32_t index, bool patience)
+{
+    const struct feed *feed = ctx;
+
+    qlog_event(feed->run->qlog, FMTP_EVENT_EXPIRED, "\"index\":%u,\"timer\":\"%s\",\"feed\":%d",
+               index, patience ? "patience" : "tau_rcv", feed->number);
+}
+
+static void queue_full(void *ctx, uint32_t index)
+{
+    const struct feed *feed = ctx;
+
+    qlog_event(feed->run->qlog, FMTP_EVENT_FULL, "\"index\":%u,\"feed\":%d", index, feed->number);
+}
+
 /* The feeds that the options named: as many groups as senders, an interface each or one for all. */
 static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *common)
 {
@@ -383,6 +398,8 @@ static void take_arguments(struct run *run, int argc, char **argv)
     if (run->qlog) {
         a.cfg.lost = lost;
         a.cfg.requested = requested;
+        a.cfg.expired = expired;
+        a.cfg.queue_full = queue_full;
     }
     if (!a.cfg.r_mc_bps)
         a.cfg.r_mc_bps = FMTP_UNLIMITED_BPS;

@@ -148,12 +148,40 @@ static void requested(void *ctx, const struct sockaddr *peer, uint32_t index, ui
 {
     const struct feed *feed = ctx;
 
-    if (!feed->run->qlog)
-        return;
     char text[TP_ADDRESS_TEXT];
     qlog_event(feed->run->qlog, FMTP_EVENT_REQUESTED,
                "\"index\":%u,\"blocks\":%u,\"by\":\"%s\",\"host\":\"%s\",\"feed\":%zu", index,
                blocks, multicast ? "multicast" : "tcp", tp_address_text(peer, text),
+               (size_t)(feed - feed->run->feeds));
+}
+
+static void repaired(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks)
+{
+    const struct feed *feed = ctx;
+
+    char text[TP_ADDRESS_TEXT];
+    qlog_event(feed->run->qlog, FMTP_EVENT_REPAIRED,
+               "\"index\":%u,\"blocks\":%u,\"by\":\"%s\"%s%s%s,\"feed\":%zu", index, blocks,
+               peer ? "tcp" : "multicast", peer ? ",\"host\":\"" : "",
+               peer ? tp_address_text(peer, text) : "", peer ? "\"" : "",
+               (size_t)(feed - feed->run->feeds));
+}
+
+static void queue_full(void *ctx, const struct sockaddr *peer, uint32_t index)
+{
+    const struct feed *feed = ctx;
+
+    char text[TP_ADDRESS_TEXT];
+    qlog_event(feed->run->qlog, FMTP_EVENT_FULL, "\"index\":%u,\"host\":\"%s\",\"feed\":%zu", index,
+               tp_address_text(peer, text), (size_t)(feed - feed->run->feeds));
+}
+
+static void expired(void *ctx, uint32_t index)
+{
+    const struct feed *feed = ctx;
+
+    qlog_event(feed->run->qlog, FMTP_EVENT_EXPIRED,
+               "\"index\":%u,\"timer\":\"tau_snd\",\"feed\":%zu", index,
                (size_t)(feed - feed->run->feeds));
 }
 
@@ -499,8 +527,7 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
                                   .laggard = notices_laggard,
                                   .released = released,
                                   .multicasted = multicasted,
-                                  .receivers_changed = receivers_changed,
-                                  .requested = requested},
+                                  .receivers_changed = receivers_changed},
                           .receivers = 1};
 
     for (int c; (c = next_option(argc, argv, options)) != -1;)
@@ -511,6 +538,12 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
         run->next_index = read_state(run->state);
     COMMON_OPTIONS_TO(a.cfg, a.common);
     run->qlog = a.common.qlog;
+    if (run->qlog) {
+        a.cfg.requested = requested;
+        a.cfg.repaired = repaired;
+        a.cfg.queue_full = queue_full;
+        a.cfg.expired = expired;
+    }
     a.cfg.no_parity = a.common.no_parity;
     a.cfg.r_mc_bps = a.cfg.pace_bps ? a.cfg.pace_bps : FMTP_UNLIMITED_BPS;
     a.cfg.max_receivers = a.receivers > 256 ? a.receivers : 256;

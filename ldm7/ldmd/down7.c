@@ -176,6 +176,8 @@ static bool start_fmtp(struct down7 *d, const struct ldm7_reply *r)
         .withdrawn = down7_withdrawn,
         .lost = d->qlog ? down7_lost : NULL,
         .requested = d->qlog ? down7_requested : NULL,
+        .expired = d->qlog ? down7_expired : NULL,
+        .queue_full = d->qlog ? down7_queue_full : NULL,
     };
 
     struct pq_stats queue;

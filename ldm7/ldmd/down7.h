@@ -91,6 +91,8 @@ void down7_withdrawn(void *ctx, uint32_t index);
 /* Events alone. */
 void down7_lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks);
 void down7_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast);
+void down7_expired(void *ctx, uint32_t index, bool patience);
+void down7_queue_full(void *ctx, uint32_t index);
 /* A process waits for room in the queue, up to that position: the largest product that is being
  * received makes some, then all do. They are asked for over the control connection. */
 void down7_let_go(struct down7 *d, uint64_t up_to);

@@ -216,6 +216,21 @@ void down7_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast)
                blocks, multicast ? "multicast" : "tcp");
 }
 
+void down7_expired(void *ctx, uint32_t index, bool patience)
+{
+    const struct down7 *d = ctx;
+
+    qlog_event(d->qlog, FMTP_EVENT_EXPIRED, "\"index\":%u,\"timer\":\"%s\"", index,
+               patience ? "patience" : "tau_rcv");
+}
+
+void down7_queue_full(void *ctx, uint32_t index)
+{
+    const struct down7 *d = ctx;
+
+    qlog_event(d->qlog, FMTP_EVENT_FULL, "\"index\":%u", index);
+}
+
 static struct flight **largest_flight(struct down7 *d)
 {
     struct flight **largest = NULL;

@@ -172,6 +172,32 @@ static void requested(void *ctx, const struct sockaddr *peer, uint32_t index, ui
                multicast ? "multicast" : "tcp", host_of(peer, text));
 }
 
+static void repaired(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks)
+{
+    const struct mldm *m = ctx;
+    char text[INET_ADDRSTRLEN];
+
+    qlog_event(m->qlog, FMTP_EVENT_REPAIRED, "\"index\":%u,\"blocks\":%u,\"by\":\"%s\"%s%s%s",
+               index, blocks, peer ? "tcp" : "multicast", peer ? ",\"host\":\"" : "",
+               peer ? host_of(peer, text) : "", peer ? "\"" : "");
+}
+
+static void queue_full(void *ctx, const struct sockaddr *peer, uint32_t index)
+{
+    const struct mldm *m = ctx;
+    char text[INET_ADDRSTRLEN];
+
+    qlog_event(m->qlog, FMTP_EVENT_FULL, "\"index\":%u,\"host\":\"%s\"", index,
+               host_of(peer, text));
+}
+
+static void expired(void *ctx, uint32_t index)
+{
+    const struct mldm *m = ctx;
+
+    qlog_event(m->qlog, FMTP_EVENT_EXPIRED, "\"index\":%u,\"timer\":\"tau_snd\"", index);
+}
+
 static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held)
 {
     (void)ctx;
@@ -374,6 +400,9 @@ static bool start_fmtp(struct mldm *m, uint32_t first_index)
         .released = released,
         .receivers_changed = receivers_changed,
         .requested = m->qlog ? requested : NULL,
+        .repaired = m->qlog ? repaired : NULL,
+        .queue_full = m->qlog ? queue_full : NULL,
+        .expired = m->qlog ? expired : NULL,
     };
 
     struct tp_error err;

@@ -51,6 +51,9 @@ def test_losses_and_requests_are_marks_of_their_product() -> None:
         record(1, "product_started", index=3, bytes=5000, name="a"),
         record(2, "block_lost", index=3, first=1, blocks=2),
         record(3, "repair_requested", index=3, blocks=2, by="tcp"),
+        record(3, "repair_sent", index=3, blocks=2, by="tcp"),
+        record(3, "timer_expired", index=3, timer="patience"),
+        record(3, "queue_full", index=3),
         record(4, "product_completed", index=3, retx_blocks=2, delay_s=0.003),
         record(5, "block_lost", index=4, first=0, blocks=1),
     ))  # fmt: skip
@@ -58,6 +61,9 @@ def test_losses_and_requests_are_marks_of_their_product() -> None:
     assert marks == [
         ("n", "block_lost", "1.0.3"),
         ("n", "repair_requested", "1.0.3"),
+        ("n", "repair_sent", "1.0.3"),
+        ("n", "timer_expired", "1.0.3"),
+        ("n", "queue_full", "1.0.3"),
         ("e", "a", "1.0.3"),
         ("i", "block_lost", None),
     ]
@@ -107,7 +113,7 @@ def test_documentation_has_the_table_of_the_programs() -> None:
     text = (ROOT / "fmtp/include/fmtp_events.h").read_text()
     row = r'X\(\w+,\s*"(\w+)",\s*"(\w+)",\s*"([^"]*)",\s*"([^"]*)"\)'
     rows = re.findall(row, text)
-    assert len(rows) == 11
+    assert len(rows) == 14
     assert f'"{SCHEMA}"' in text
     document = (ROOT / "docs/reference/contracts.md").read_text()
     table = "".join(f"| `{name}` | {rest} | {data} | {text} |\n" for name, rest, data, text in rows)
