@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour lab case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with
-a hidden fault (labs/hidden_faults.py). Its verdict is removed: the student gives it.
+"""`downpour lab case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with a hidden
+change. Lab 8: a fault (labs/hidden_faults.py), and its verdict is removed: the student gives it.
+Lab 11: a network that loses packets (labs/regional_loss.py).
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import sys
@@ -27,6 +29,7 @@ from experiments.design.spec import (
 from experiments.runs import digests
 from experiments.runs.cell_process import GUEST_OUT, VirtualClock
 from experiments.runs.preparation import (
+    Planned,
     check_machine,
     plan,
 )
@@ -38,6 +41,7 @@ from labs.hidden_faults import (
     mischief,
 )
 from labs.measure import SEED, begun
+from labs.regional_loss import LOSS_SEED, regional_loss, with_regional_loss
 from labs.runs import RUNS
 from labs.spec import Lab
 from labs.workdir import LabError
@@ -56,6 +60,34 @@ def cases_of(lab: Lab, student: str, receivers: Sequence[str]) -> dict[str, Misc
     return mischief(seed, receivers)
 
 
+def _with_loss(lab: Lab, student: str, planned: Planned) -> Planned:
+    """Return the cell with the student's lossy network."""
+    seed = lab.parameters(student)[LOSS_SEED]
+    assert isinstance(seed, int)
+    network = planned.network
+    hosts = planned.cell.subscribing([h.name for h in network.subscribers])
+    changed = with_regional_loss(network, regional_loss(seed, network, hosts))
+    return dataclasses.replace(planned, network=changed)
+
+
+def _beside(lab: Lab, student: str, planned: Planned, case: str) -> list[str]:
+    """Return the program that causes the student's fault; none: the lab has no such faults."""
+    if CASE_SEED not in lab.spec.parameters:
+        return []
+    receivers = [h.name for h in planned.network.subscribers]
+    found = cases_of(lab, student, receivers)[case]
+    return argv_of(found, guest_python(), EXCHANGE / "network.json", GUEST_OUT)
+
+
+def _hide(place: Path, case: str) -> None:
+    """Remove what says which fault a cell had. Raises LabError if it had none."""
+    if not (place / DONE).exists() or json.loads((place / DONE).read_text())["problem"]:
+        raise LabError(f"case {case}: it could not be made: {(place / DONE).read_text()}")
+    for name in HIDDEN:
+        (place / name).unlink()
+    digests.write_cell(place)
+
+
 def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
     """Run it below `work`/runs/case-CASE and return the cell's directory. Raises LabError,
     RunError, SpecErrors, UsageError; KeyboardInterrupt after cleaning up."""
@@ -68,12 +100,10 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
     if kernel is None:
         raise LabError("found no kernel for virtual time; valid: build it: make virtual-kernel")
     check_machine([planned], work / RUNS, BUILD, "virtual")
-    receivers = [h.name for h in planned.network.subscribers]
-    python = guest_python()
-    found = cases_of(lab, student, receivers)[case]
-    clock = VirtualClock(
-        kernel, jobs=1, beside=argv_of(found, python, EXCHANGE / "network.json", GUEST_OUT)
-    )
+    if LOSS_SEED in lab.spec.parameters:
+        planned = _with_loss(lab, student, planned)
+    beside = _beside(lab, student, planned, case)
+    clock = VirtualClock(kernel, jobs=1, beside=beside)
     clock.fit([(planned.cell, planned.trace.size_bytes)])
     run = RunDirectory(work / RUNS, f"case-{case}", datetime.datetime.now(datetime.UTC))
     complete = False
@@ -92,11 +122,8 @@ def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
         place = run.cells / planned.cell.cell
         if isinstance(ended, Failed):
             raise LabError(f"case {case}: {ended.problem}")
-        if not (place / DONE).exists() or json.loads((place / DONE).read_text())["problem"]:
-            raise LabError(f"case {case}: it could not be made: {(place / DONE).read_text()}")
-        for name in HIDDEN:
-            (place / name).unlink()
-        digests.write_cell(place)
+        if beside:
+            _hide(place, case)
         write_json(run.path / "manifest.json", {"case": case, "cells": [planned.cell.to_dict()]})
         run.remove_work()
         path = run.complete()
@@ -115,8 +142,11 @@ def _tell(event: Event) -> None:
 def main(number: int, directory: Path | None, file: str, case: str) -> int:
     """Run the case. Raises LabErrors, LabError, SpecErrors, UsageError, RunError, NetworkError."""
     lab, work = begun(number, directory)
-    if CASE_SEED not in lab.spec.parameters:
-        raise LabError(f"found lab {lab.number}; valid: one with a parameter {CASE_SEED}")
+    if not {CASE_SEED, LOSS_SEED} & lab.spec.parameters.keys():
+        raise LabError(
+            f"found lab {lab.number}; valid: one with a parameter {CASE_SEED} or {LOSS_SEED}"
+        )
     place = run_case(lab, work.student, work.directory, work.directory / file, case)
-    print(f"case {case}: its evidence, without a verdict, is in {place}")
+    without = ", without a verdict," if CASE_SEED in lab.spec.parameters else ""
+    print(f"case {case}: its evidence{without} is in {place}")
     return EXIT_OK

@@ -401,7 +401,7 @@ class CaseOptions(LabOptions):
 
 @command(app, "case", told=told)
 def case_command(options: CaseOptions) -> int:
-    """Run an experiment with a hidden fault (lab 8)."""
+    """Run an experiment with a hidden fault (labs 8 and 11)."""
     from experiments.cli import told as told_of_experiments
     from labs import cases
 

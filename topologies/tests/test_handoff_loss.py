@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loss on the publisher's hand-off link, outbound, and nowhere else."""
+"""Loss on one hand-off link, for frames from the publisher, and nowhere else."""
 
 from __future__ import annotations
 
@@ -40,6 +40,24 @@ def test_it_reaches_the_kernel() -> None:
     plan = wire_plan.plan(with_handoff_loss(load(find("drfsm8")), 0.001), "netem")
     lines = wire_plan.tc_batch(plan).splitlines()
     assert [line.count("loss") for line in lines if "netem" in line].count(1) == 1
+
+
+@pytest.mark.parametrize(
+    ("host", "link", "losses"),
+    [
+        ("uva", "sw-maria:ashb", (0.0, 0.02)),  # the file names the campus's end first
+        ("uutah", "sw-uen:salt", (0.0, 0.02)),
+        ("ucar", "sw-frgp:star", (0.02, 0.0)),
+    ],
+)
+def test_a_subscribers_link_loses_frames_towards_it(
+    host: str, link: str, losses: tuple[float, float]
+) -> None:
+    before = load(find("drfsm8"))
+    after = with_handoff_loss(before, 0.02, host)
+    (changed,) = [k for k, old in zip(after.links, before.links, strict=True) if k != old]
+    assert changed.name == link
+    assert (changed.forward.loss, changed.backward.loss) == losses
 
 
 @pytest.mark.parametrize("loss", [-0.1, 1.0, float("nan")])
