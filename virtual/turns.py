@@ -6,8 +6,9 @@ Root makes the directory (Ansible role `seats`): `places/K` for each guest that 
 
 A place is taken by a lock on its file, a ticket lives while its file is locked: the kernel ends
 both with the process. The next place is for the user with the fewest guests running, and among
-these for the one who has waited longest. A ticket's owner and change time cannot be set by its
-owner to anything better. This is fair among the honest: a user who locks the places for nothing
+these for the one who has waited longest. When a user's guest begins, that user's other tickets go
+to the end of the queue, so users take turns however many processes they start. A ticket's owner and
+change time cannot be set by its owner to anything better. This is fair among the honest: a user who locks the places for nothing
 keeps them until an administrator ends their processes.
 """
 
@@ -75,7 +76,11 @@ class Turns:
         if self._waiting is None:
             self._waiting = _draw(self._directory)
         path, lock = self._waiting
-        if next((t.name for t in in_order(tickets(self._directory))), path.name) != path.name:
+        found = tickets(self._directory)
+        if _has_been_served(found, path.name):
+            path.chmod(0o644)  # sets its change time
+            return None
+        if next((ticket.name for ticket in in_order(found)), path.name) != path.name:
             return None
         for place in places(self._directory):
             taken = _locked(place, fcntl.LOCK_EX)
@@ -142,6 +147,14 @@ def in_order(found: Sequence[Ticket]) -> list[Ticket]:
     running = Counter(ticket.uid for ticket in found if ticket.runs)
     waiting = [ticket for ticket in found if not ticket.runs]
     return sorted(waiting, key=lambda t: (running[t.uid], t.since_ns, t.name))
+
+
+def _has_been_served(found: Sequence[Ticket], name: str) -> bool:
+    """Return whether a guest of the same user has begun since the ticket `name` began to wait."""
+    own = next((ticket for ticket in found if ticket.name == name), None)
+    return own is not None and any(
+        ticket.runs and ticket.uid == own.uid and ticket.since_ns > own.since_ns for ticket in found
+    )
 
 
 def _tickets(directory: Path) -> Iterator[Ticket]:

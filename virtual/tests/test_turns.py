@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,6 +83,25 @@ def test_a_user_with_fewer_guests_comes_first() -> None:
         Ticket("wait-3-0", 3, False, 6),
     ]
     assert [ticket.uid for ticket in in_order(found)] == [3, 4, 2, 1]
+
+
+def test_a_users_other_guests_go_to_the_end_of_the_queue(
+    machine: Callable[[int], Path],
+) -> None:
+    directory = machine(1)
+    holder, first, second = (Turns(directory) for _ in range(3))
+    held = holder.take()
+    assert held is not None and first.take() is None and second.take() is None
+    held.end()
+    time.sleep(0.05)  # a few ticks of the file system's clock
+    turn = first.take()
+    assert turn is not None and second.take() is None
+    since = {ticket.runs: ticket.since_ns for ticket in tickets(directory)}
+    assert since[False] >= since[True]
+    turn.end()
+    last = second.take()
+    assert last is not None
+    last.end()
 
 
 def taker(directory: Path, uid: int) -> subprocess.Popen[str]:
@@ -176,6 +196,37 @@ def test_users_share_the_places(machine: Callable[[int], Path]) -> None:
     assert {t.uid for t in tickets(directory) if t.runs} == {50001, 50002}
     for process in (*running, *greedy, late):
         end(process)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
+def test_a_user_with_many_processes_takes_turns_with_others(
+    machine: Callable[[int], Path],
+) -> None:
+    """Three of 50001 come before the one of 50002; the second place is for 50002."""
+    directory = machine(1)
+    directory.chmod(0o755)
+    for above in directory.parents:
+        if above.stat().st_uid == os.getuid() and above.is_relative_to("/tmp"):
+            above.chmod(above.stat().st_mode | 0o011)
+    holder = Turns(directory)
+    held = holder.take()
+    assert held is not None
+    many = [taker(directory, 50001) for _ in range(3)]
+    for process in many:
+        assert line(process).startswith("waiting")
+    late = taker(directory, 50002)
+    assert line(late).startswith("waiting")
+    held.end()
+    began = []
+    for _ in range(4):
+        while not (running := [ticket for ticket in tickets(directory) if ticket.runs]):
+            time.sleep(0.1)
+        time.sleep(1)  # the others look
+        began.append(running[0].uid)
+        pid = int(running[0].name.split("-")[1])
+        end(next(process for process in (*many, late) if process.pid == pid))
+    assert began == [50001, 50002, 50001, 50001]
 
 
 def test_a_place_is_a_core() -> None:
