@@ -62,6 +62,7 @@ static const struct option options[] = {
 
 struct arguments {
     const char *queue, *conf, *data_dir, *state;
+    char *log;
     struct selection wanted;
     double interval_s, offset_s, timeout_s;
     unsigned max_open, max_children;
@@ -290,6 +291,7 @@ static void take_arguments(struct arguments *a, int argc, char **argv)
             a->max_children = (unsigned)tool_u64("--max-children", optarg, 1, 4096);
             break;
         case CHECK: a->check = true; break;
+        case 'l': a->log = optarg; break;
         default: tool_option(c, help);
         }
     }
@@ -313,6 +315,11 @@ int main(int argc, char **argv)
         printf("%s is valid: %zu %s\n", a.conf, p.conf.n, entries(p.conf.n));
         actconf_free(&p.conf);
         return fflush(stdout) ? TOOL_SYSTEM : TOOL_OK;
+    }
+    /* Not for a check: root would make a log that pqact, as the server's user, cannot write. */
+    if (a.log) {
+        optarg = a.log;
+        tool_option('l', help);
     }
     /* A core file would hold the whole queue. */
     struct rlimit no_core = {0, 0};

@@ -145,6 +145,9 @@ def messages(site: Site) -> None:
     site.conf.write_text("ANY\tx\tNOOP\n")
     good = site.once("--check")
     expect(good.returncode == 0 and good.stdout == f"{site.conf} is valid: 1 entry\n", good.stdout)
+    log = site.top / "pqact.log"
+    expect(site.once("--check", "-l", str(log)).returncode == 0 and not log.exists(), "no log")
+    expect(site.once("-l", str(log)).returncode == 0 and log.exists(), "a log")
     for arguments, text in (
         (("-t", "x"), 'found "x"; valid: a number'),
         (("-p", "("), 'found "("'),
