@@ -8,8 +8,8 @@ A place is taken by a lock on its file, a ticket lives while its file is locked:
 both with the process. The next place is for the user with the fewest guests running, and among
 these for the one who has waited longest. When a user's guest begins, that user's other tickets go
 to the end of the queue, so users take turns however many processes they start. A ticket's owner and
-change time cannot be set by its owner to anything better. This is fair among the honest: a user who locks the places for nothing
-keeps them until an administrator ends their processes.
+change time cannot be set by its owner to anything better. This is fair among the honest: a user who
+locks the places for nothing keeps them until an administrator ends their processes.
 """
 
 from __future__ import annotations
