@@ -50,7 +50,7 @@ class DownpourTopo(Topo):  # type: ignore[misc]
 
     def build(self, name: str, receivers: int | None = None, **parameters: int | str) -> None:
         """Add all nodes and links. Exits with one line if the file has mistakes."""
-        network = _load(name, receivers, parameters)
+        network = _load(name, receivers, parameters).without_monitor()
         for switch in network.switches:
             self.addSwitch(switch.name, dpid=f"{switch.dpid:016x}")
         for host in network.hosts:

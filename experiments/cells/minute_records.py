@@ -2,8 +2,8 @@
 """The DRFSM paper's monitor (3.1): rtstats at each subscriber sends minute records over LDM on the
 control network to a monitor, whose pqact writes them to `monitor/minutes.txt` of the cell.
 
-The monitor runs at the control network's router, which every host reaches, so the network is the
-same with and without it. `downpour monitor import` reads its output.
+The monitor is the topology's host with `role: monitor`. Where there is none, it runs at the control
+network's router, which every host reaches. `downpour monitor import` reads its output.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class MinuteRecords:
     ) -> None:
         self._emulation, self._network, self._build = emulation, network, build
         self._queues, self._out, self._logs = queues, out, out / "logs"
-        (self._router,) = network.routers[:1]
+        self._node = (network.monitor or network.routers[0]).name
         self._own: Processes = {}
         self._senders: Processes = {}
 
@@ -76,14 +76,14 @@ class MinuteRecords:
         actions.write_text(RECORDED, encoding="utf-8")
         log = self._logs / f"{NAME}.ldmd.log"
         argv = ldm.ldmd_argv(self._build, queue, "0.0.0.0", configs.LDM_PORT, log, server)
-        self._own[NAME] = self._popen(self._router.name, argv, "ldmd")
+        self._own[NAME] = self._popen(self._node, argv, "ldmd")
         argv = [
             str(program("pqact", self._build)),
             *["-q", str(queue), "-f", "EXP", "-d", str(folder)],
             *["-l", str(self._logs / f"{NAME}.pqact.log")],
             str(actions),
         ]
-        self._own["pqact"] = self._popen(self._router.name, argv, "pqact")
+        self._own["pqact"] = self._popen(self._node, argv, "pqact")
 
     def _popen(
         self, node: str, argv: list[str], name: str, environment: Mapping[str, str] | None = None
@@ -95,7 +95,8 @@ class MinuteRecords:
 
     def follow(self, host: str, log: Path, environment: Mapping[str, str]) -> None:
         """Start rtstats at a subscriber, in its clock."""
-        server = self._network.host(host).gateway2
+        monitor = self._network.monitor
+        server = monitor.nic2.ip if monitor is not None else self._network.host(host).gateway2
         argv = rtstats_argv(self._build, self._queues / f"{host}.pq", host, log, server)
         self._senders[host] = self._popen(host, argv, "rtstats", environment)
 

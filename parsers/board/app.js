@@ -13,7 +13,7 @@
   let board = live ? await ask() : JSON.parse($("board").textContent);
   const decoded = new Map();
   const view = { cell: null, metric: "latency", hosts: [], product: null, t: null, from: 0, to: null,
-    sort: "host", play: 0, follow: live };
+    layers: false, sort: "host", play: 0, follow: live };
   let d = null, end = 1, cell = null, series = null, heat = null, heatCell = 0;
 
   // -- the fragment -------------------------------------------------------------------------------
@@ -25,6 +25,7 @@
     view.hosts = (given.get("hosts") || "").split(",").filter(Boolean).slice(0, 4);
     const number = (name) => given.has(name) && Number.isFinite(+given.get(name))
       ? +given.get(name) : null;
+    view.layers = given.get("network") === "layers";
     view.t = number("t"); view.product = number("product");
     view.from = number("from") ?? 0; view.to = number("to");
     if (view.t !== null) view.follow = false;
@@ -34,6 +35,7 @@
     if (board.cells.length > 1) out.set("cell", view.cell);
     if (view.metric !== "latency") out.set("metric", view.metric);
     if (view.hosts.length) out.set("hosts", view.hosts.join(","));
+    if (view.layers) out.set("network", "layers");
     if (view.product !== null) out.set("product", view.product);
     if (view.t !== null && !view.follow) out.set("t", +view.t.toFixed(3));
     if (view.from) out.set("from", +view.from.toFixed(3));
@@ -62,9 +64,10 @@
     const rows = known.filter((h) => h.ours), others = known.length - rows.length;
     $("beside").hidden = !rows.length;
     if (!rows.length) return;
-    const shown = rows.map((h) => ({ paper: h.paper, ours: h.ours ? h.ours.mean : null,
+    const names = D.rowNames(rows, (h) => `${metric(h.metric).label}, ${h.protocol.toUpperCase()}`);
+    const shown = rows.map((h, i) => ({ paper: h.paper, ours: h.ours ? h.ours.mean : null,
       low: h.ours && h.ours.n > 1 ? h.ours.low : null, high: h.ours && h.ours.n > 1 ? h.ours.high
-        : null, name: `${metric(h.metric).label}, ${h.protocol.toUpperCase()}`,
+        : null, name: names[i],
       sentence: h.sentence || h.reason }));
     const values = () => D.table("Ours beside the published values",
       ["Metric", "Ours", "Published", "Difference", "Source", "Conditions"],
@@ -208,9 +211,13 @@
       { type: "button", onclick: () => goto(e.at_s) }, `${D.clock(e.at_s)}: ${e.text}`)));
     const product = view.product ?? (d.n ? D.nearest(d, t) : null);
     $("h-tree").hidden = !cell.network;
+    $("how").hidden = !(cell.network && D.hasMap(cell.network));
     if (!cell.network) D.put($("tree"));
     else {
-      const [picture, sentence] = D.treeChart(cell.network, d, t, product);
+      const asMap = !$("how").hidden && !view.layers;
+      $("layers").setAttribute("aria-pressed", String(!asMap));
+      const [picture, sentence] = D.networkChart(cell.network, asMap ? D.map(cell.network)
+        : D.layers(cell.network), d, t, product);
       D.put($("tree"), D.figure(sentence, D.el("div", { class: "scroll", tabindex: "0",
         role: "group", "aria-label": "Network" }, picture), () => D.table("Links", ["Link",
         "Load", "Lost"], cell.network.edges.map((e) => [`${e.a} – ${e.b}`, D.show(e.bps, "bit/s",
@@ -315,6 +322,9 @@
   $("filter").addEventListener("input", drawReceivers);
   $("scrub").addEventListener("input", (e) => goto(+e.target.value));
   $("play").addEventListener("click", () => play(view.play ? 0 : +$("speed").value));
+  $("layers").addEventListener("click", () => {
+    view.layers = !view.layers; drawTime(); writeFragment();
+  });
   $("asks").addEventListener("click", () => $("help").showModal());
   $("shut").addEventListener("click", () => $("help").close());
   $("heat").addEventListener("click", (e) => {

@@ -181,7 +181,9 @@ D.drawHeat = (canvas, heat, scale, m, selected) => {
 
 // Ours with its interval, the paper's value hollow; each on the scale of the paper's value.
 D.besideChart = (rows, width) => {
-  const H = 34, narrow = width < 560, text = narrow ? 12 : 300;
+  const longest = Math.max(...rows.map((r) => r.name.length)) * 6.8 + 24;
+  const H = 34, narrow = width < 560 || longest > width / 2;
+  const text = narrow ? 12 : Math.max(300, longest);
   const top = 22, left = text, right = width - (narrow ? 12 : 16);
   const ratios = rows.flatMap((r) => [r.low, r.high, r.ours].filter((v) => v !== null)
     .map((v) => v / r.paper)).filter(Number.isFinite);

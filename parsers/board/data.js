@@ -207,5 +207,29 @@ D.show = (value, unit, reason) => {
   }
   return `${D.digits(value)}${unit ? " " + unit : ""}`;
 };
+// A factor's level with its unit: rate_bps 2e7 is "rate 20 Mbit/s".
+D.level = (name, value) => {
+  if (typeof value !== "number") return `${name} ${value}`;
+  if (name === "loss") return `loss ${D.digits(100 * value)} %`;
+  const [, what, unit] = name.match(/^(.*)_(bps|ms|s|bytes)$/) || [null, name, ""];
+  return `${what} ${D.show(unit === "ms" ? value / 1e3 : value,
+    { bps: "bit/s", ms: "s", s: "s", bytes: "B" }[unit] ?? "")}`;
+};
+// The names of rows. Rows that share one get, until they differ: the levels in which they do, where
+// they were published, under which conditions, and a number.
+D.rowNames = (rows, base) => {
+  const names = rows.map(base), levels = (r) => Object.entries(r.at ?? {});
+  const more = [(r, group) => levels(r).filter(([k, v]) => group.some((o) => o.at?.[k] !== v))
+    .map(([k, v]) => D.level(k, v)).join(", "),
+    (r) => r.source, (r) => r.conditions, (r, group) => String(group.indexOf(r) + 1)];
+  for (const text of more) {
+    const known = [...names];
+    rows.forEach((r, i) => {
+      const group = rows.filter((_, j) => known[j] === known[i]);
+      if (group.length > 1 && text(r, group)) names[i] = `${known[i]}, ${text(r, group)}`;
+    });
+  }
+  return names;
+};
 D.clock = (t) => t >= 3600 ? `${Math.floor(t / 3600)} h ${Math.floor(t / 60) % 60} min`
   : t >= 60 ? `${Math.floor(t / 60)} min ${Math.floor(t % 60)} s` : `${D.digits(t)} s`;

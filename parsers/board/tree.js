@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
-// The network in layers from the publisher: links by load and loss, hosts by state, and how far a
-// product has got.
+// The network, in layers from the publisher or on a map (map.js): links by load and loss, hosts by
+// state, and how far a product has got.
 const STATES = {
   active: "a product came less than 10 minutes ago",
   quiet: "a product came less than an hour ago",
@@ -20,7 +20,7 @@ const MARKS = {
   unavailable: (x, y) => D.el("path", { d: `M${x - 7} ${y - 7}h14v14h-14Z` }),
 };
 
-D.treeChart = (network, d, t, product) => {
+D.layers = (network) => {
   const layers = Math.max(...network.nodes.map((n) => n.layer), 1);
   const most = Math.max(...Array.from({ length: layers + 1 },
     (_, l) => network.nodes.filter((n) => n.layer === l).length), 1);
@@ -31,6 +31,12 @@ D.treeChart = (network, d, t, product) => {
     place[n.name] = [36 + n.layer * (W - 190) / layers,
       24 + (peers.indexOf(n) + 0.5) * (H - 48) / peers.length];
   }
+  return { W, H, place };
+};
+
+// `places` from D.layers or D.map.
+D.networkChart = (network, places, d, t, product) => {
+  const { W, H, place } = places;
   const busiest = Math.max(...network.edges.map((e) => e.bps), 1);
   const edges = network.edges.map((e) => {
     const [x1, y1] = place[e.a], [x2, y2] = place[e.b];
@@ -71,7 +77,8 @@ D.treeChart = (network, d, t, product) => {
   const words = Object.entries(counts).map(([s, c]) => `${c} ${s}`).join(", ") || "no delivery yet";
   const name = product === null || !d ? "" : ` Product ${d.idents[product]}: shown how far it came.`;
   const sentence = `The network at ${D.clock(Math.max(0, t))}: ${words}. A link is wider with its `
-    + `average load, and dashed if packets were lost on it.${name}`;
+    + `average load, and dashed if packets were lost on it.${places.grid ? " Neighbours that would "
+      + "cover each other are moved apart." : ""}${name}`;
   return [D.el("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart tree", role: "img",
-    "aria-label": sentence }, edges, nodes), sentence];
+    "aria-label": sentence }, places.grid, edges, nodes), sentence];
 };

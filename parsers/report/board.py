@@ -30,7 +30,7 @@ from parsers.report.board_network import network_of
 from parsers.report.brief import Brief
 
 BOARD_FILE: Final = "dashboard.html"  # in a run's report/
-SCRIPTS: Final = ("data.js", "charts.js", "tree.js", "app.js")
+SCRIPTS: Final = ("data.js", "charts.js", "map.js", "tree.js", "app.js")
 STYLE: Final = "style.css"
 MOST_BLOBS: Final = 3_000_000  # bytes of deliveries in a page
 POLICY: Final = (

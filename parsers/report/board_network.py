@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn network.json and two readings of the counters into nodes in layers, and links with load and
-loss."""
+"""Turn network.json and two readings of the counters into nodes in layers, or at their places on
+a map, and links with load and loss."""
 
 from __future__ import annotations
 
@@ -37,16 +37,34 @@ def network_of(
             h["name"]: "host" for h in raw["hosts"]
         }
         layers = _layers(root, edges, kinds)
+        places = _places(raw)
     except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise BadFile(f"{file}: not a network: {error!r}") from None
     seconds = end.time - start.time if start is not None and end is not None else 0.0
     return {
         "nodes": [
             {"name": name, "kind": kinds[name], "layer": layer, "publisher": name == root}
+            | ({"at": places[name]} if name in places else {})
             for name, layer in layers.items()
         ],
         "edges": [_edge_json(e, seconds) for e in edges if {e.a, e.b} <= layers.keys()],
     }
+
+
+def _places(raw: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    """Return degrees north and east of the switches, and of each host those of its switch."""
+    found = {
+        s["name"]: (float(s["lat"]), float(s["lon"]))
+        for s in raw["switches"]
+        if s.get("lat") is not None and s.get("lon") is not None
+    }
+    switches, hosts = dict(found), {host["name"] for host in raw["hosts"]}
+    for link in raw["links"]:
+        a, b = link["a"]["node"], link["b"]["node"]
+        for host, switch in ((a, b), (b, a)):
+            if host in hosts and switch in switches:
+                found[host] = switches[switch]
+    return found
 
 
 def _edge_json(edge: _Edge, seconds: float) -> dict[str, object]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from parsers.report.board import render_board
 from parsers.report.publish import Written, write_report
 from parsers.tests.browser import Browser
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
@@ -20,6 +21,7 @@ COLOURS = """
 for (let i = 0; i < d.length; i += 4) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]);
 return seen.size; })(document.getElementById('heat'))
 """
+NAMES = "[...document.querySelectorAll('#beside .name')].map(e => {})"
 READY_S = 60.0
 
 
@@ -101,3 +103,25 @@ def test_a_dot_of_a_sweep_leads_to_its_cell(tab: Browser, drawn_sweep: Written) 
     while fragment(tab).get("cell") not in names:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_rows_beside_published_values_have_names_of_their_own(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path
+) -> None:
+    text = (drawn_sweep.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    row = next(r for r in board["beside"] if r["ours"] and r["paper"])
+    other = {**row, "source": "elsewhere"}
+    levels = [{"loss": 0.01, "rate_bps": 2e7}, {"loss": 0.02, "rate_bps": 2e7}, {"loss": 0.02}]
+    board["beside"] = [{**row, "at": at} for at in levels] + [other | {"at": levels[0]}] * 2
+    page = tmp_path / "page.html"
+    page.write_text(render_board(board, {}))
+    tab.media()
+    for width in (1280, 390):
+        tab.resize(width)
+        opened(tab, page)
+        names = tab.evaluate(NAMES.format("e.textContent"))
+        assert len(set(names)) == len(names) == 5
+        assert sum("loss 2 %" in name for name in names) == 2
+        assert "rate 20 Mbit/s" in names[0] and sum("elsewhere" in name for name in names) == 2
+        assert min(tab.evaluate(NAMES.format("e.getBBox().x"))) >= -0.5

@@ -111,6 +111,8 @@ def attach(run_id: str, network: Network, pids: Mapping[str, int], run_pid: int)
         node.control_interface = host.nic2.interface
     for router in network.routers:
         mininet.addHost(router.name, cls=AttachedNode, ip=None, of_pid=pids[router.name])
+    if (monitor := network.monitor) is not None:
+        mininet.addHost(monitor.name, cls=AttachedNode, ip=None, of_pid=pids[monitor.name])
     for switch in network.switches:
         mininet.addSwitch(switch.name, cls=AttachedSwitch, of_pid=run_pid)
     for link in network.links:
@@ -130,6 +132,8 @@ def attach(run_id: str, network: Network, pids: Mapping[str, int], run_pid: int)
 def _tell_addresses(mininet: Mininet, network: Network) -> None:
     nics = {h.name: (h.nic1, h.nic2, *h.lanes) for h in network.hosts}
     nics |= {router.name: router.nics for router in network.routers}
+    if network.monitor is not None:
+        nics[network.monitor.name] = (network.monitor.nic2,)
     for name, of_node in nics.items():
         for nic in of_node:
             interface = mininet[name].nameToIntf[nic.interface]

@@ -39,7 +39,7 @@ from common.shell import (
 )
 from topologies.emulate.facts import KernelFacts
 from topologies.emulate.openvswitch import OpenVSwitch
-from topologies.model.network import Host, Network
+from topologies.model.network import Host, Monitor, Network
 from topologies.model.shared_nic import shares_nics
 from topologies.model.wire_plan import WIRE, WirePlan
 from topologies.watch.counters import Record
@@ -143,6 +143,7 @@ def _add_nodes(
     progress: Callable[[str], None],
 ) -> None:
     names = [h.name for h in network.hosts] + [r.name for r in network.routers]
+    names += [network.monitor.name] if network.monitor is not None else []
     if wire.links:
         if WIRE in names or WIRE in (s.name for s in network.switches):
             raise NetworkError(f"node '{WIRE}': this name is taken by the links' namespace")
@@ -331,6 +332,18 @@ def router_script(interfaces: list[tuple[str, str]]) -> str:
     return _node_script(ip, [i for i, _ in interfaces], ["echo 1 > /proc/sys/net/ipv4/ip_forward"])
 
 
+def monitor_script(monitor: Monitor) -> str:
+    """Return the same for the monitor, which has NIC2 alone."""
+    nic = monitor.nic2
+    ip = [
+        "link set dev lo up",
+        f"link set dev {nic.interface} gso_max_segs 1 up",
+        f"address add {nic.ip}/{nic.prefix_len} dev {nic.interface}",
+        f"route add default via {monitor.gateway2} dev {nic.interface}",
+    ]
+    return _node_script(ip, [nic.interface], [])
+
+
 def wire_script(interfaces: Iterable[str]) -> str:
     return _IPV6_OFF + _batch(f"link set dev {name} up" for name in interfaces)
 
@@ -429,6 +442,10 @@ def _configure_nodes(
         addresses = [(n.interface, f"{n.ip}/{n.prefix_len}") for n in router.nics]
         scripts[router.name] = router_script(addresses)
         expected[router.name] = dict(addresses)
+    if (monitor := network.monitor) is not None:
+        nic = monitor.nic2
+        scripts[monitor.name] = monitor_script(monitor)
+        expected[monitor.name] = {nic.interface: f"{nic.ip}/{nic.prefix_len}"}
     wire_interfaces = [i for w in wire.links for i in (w.a_interface, w.b_interface)]
     if wire_interfaces:
         scripts[WIRE] = wire_script(wire_interfaces)

@@ -16,10 +16,13 @@ LOCAL: Final = "127.0.0.1\tlocalhost\n"
 def hosts_text(network: Network) -> str:
     """Return a hosts(5) file: `<host>` is its address on the routed network (NIC2), `<host>.path`
     the one on the path service (NIC1)."""
-    return LOCAL + "".join(
+    lines = [
         f"{host.nic2.ip}\t{host.name}\n{host.path_nic().ip}\t{host.name}.path\n"
         for host in network.hosts
-    )
+    ]
+    if (monitor := network.monitor) is not None:
+        lines.append(f"{monitor.nic2.ip}\t{monitor.name}\n")
+    return LOCAL + "".join(lines)
 
 
 def with_names(argv: Sequence[str], network: Network, directory: Path) -> list[str]:

@@ -31,6 +31,9 @@ def containerlab_file(network: Network) -> str:
         back = [f"ip route add {h.nic1.ip} via {h.nic2.ip}" for h in network.hosts]
         forward = "sysctl -w net.ipv4.ip_forward=1"
         nodes[router.name] = _container([*_configure(*router.nics), forward, *back])
+    if (monitor := network.monitor) is not None:
+        default = f"ip route replace default via {monitor.gateway2}"
+        nodes[monitor.name] = _container([*_configure(monitor.nic2), default])
     links = [
         {"endpoints": [f"{link.a.node}:{link.a.interface}", f"{link.b.node}:{link.b.interface}"]}
         for link in network.links

@@ -38,6 +38,8 @@ def graphml_of(network: Network) -> str:
         _add(graph, "node", {"id": host.name}, known)
     for router in network.routers:
         _add(graph, "node", {"id": router.name}, {"kind": "router"})
+    if (monitor := network.monitor) is not None:
+        _add(graph, "node", {"id": monitor.name}, {"kind": "monitor", "site": monitor.site})
     for link in network.links:
         _add_link(graph, link)
     ET.indent(root)

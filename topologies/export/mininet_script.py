@@ -17,7 +17,9 @@ WIDTH: Final = 98
 
 
 def mininet_script(network: Network) -> str:
-    """Return the text of an executable Python file. Raises paths.NoPath."""
+    """Return the text of an executable Python file, without the monitor, whose programs Mininet
+    does not start. Raises paths.NoPath."""
+    network = network.without_monitor()
     entries = all_flows(network)
     values = {
         "NAME": network.name,

@@ -17,6 +17,7 @@ from topologies.model.expand import (
     lane_group,
     lane_subnet,
     lane_vlan,
+    monitor_of,
     plan_hosts,
 )
 from topologies.model.network import (
@@ -80,8 +81,9 @@ class HostChecks(Checks):
         if len(hosts) > path.num_addresses - 2:
             found = f"path_subnet: {path} for {counted(len(hosts), 'host')}"
             self.error(("addresses", "path_subnet"), found, "a subnet with an address for each")
-        if len(hosts) > control.num_addresses // 4:
-            found = f"subnet: {control} for {counted(len(hosts), 'host')}"
+        ends = len(hosts) + (monitor_of(self.spec) is not None)
+        if ends > control.num_addresses // 4:
+            found = f"subnet: {control} for {counted(ends, 'host')}"
             self.error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
     def _lanes(self, lanes: int, hosts: tuple[PlannedHost, ...]) -> None:
@@ -161,10 +163,16 @@ class HostChecks(Checks):
 
     def _host_sites(self, hosts: tuple[PlannedHost, ...]) -> None:
         delays = self.spec.control_network.delay_ms
+        sites = {host.site for host in hosts}
+        monitor = monitor_of(self.spec)
+        if monitor is not None and monitor[1].site not in (None, *sites):
+            name, node = monitor
+            found = f"site: {node.site} of monitor '{name}', where no other host is"
+            valid = one_of(sites, "none") + did_you_mean(str(node.site), sites)
+            self.error(("nodes", name, "site"), found, valid)
         if isinstance(delays, str):
             return
         place: Place = ("control_network", "delay_ms")
-        sites = {host.site for host in hosts}
         static = {n for n, d in self.spec.domains.items() if d.controlled_by is ControlledBy.STATIC}
         for site in sorted(sites - set(delays)):
             self.error(place, f"no delay for site '{site}'", f"{site}: milliseconds")

@@ -9,6 +9,7 @@ from common.nearest import did_you_mean
 from topologies.model.check_links import ImpairmentChecks
 from topologies.model.checks import Checks, one_of
 from topologies.model.document import Place
+from topologies.model.expand import monitor_of
 from topologies.model.network import (
     Role,
 )
@@ -96,16 +97,11 @@ class NodeChecks(ImpairmentChecks):
                         f"domain: {node.domain}, which is not declared",
                         valid + hint,
                     )
+                self._coordinates(place, node)
             elif isinstance(node, HostSpec):
                 if node.role is Role.PUBLISHER:
                     publishers.append(name)
-                self.is_switch(
-                    (*place, "attached_to"),
-                    "attached_to",
-                    node.attached_to,
-                    self.static,
-                    "a switch of a static domain",
-                )
+                self._attachment(name, node)
                 if node.site is not None and not is_name(node.site):
                     self.error((*place, "site"), f"site: {node.site}", NAME_VALID)
                 self.impairment(node.access, (*place, "access"), f"access of {name}")
@@ -117,6 +113,35 @@ class NodeChecks(ImpairmentChecks):
         if not publishers and complete:
             self.error(("nodes",), "no publisher", "one host with role: publisher")
         self._one_switch_per_static_domain()
+
+    def _attachment(self, name: str, node: HostSpec) -> None:
+        place: Place = ("nodes", name)
+        if node.role is Role.MONITOR:
+            for key in ("attached_to", "access"):
+                if getattr(node, key) is not None:
+                    found = f"{key} of a monitor"
+                    self.error((*place, key), found, "a monitor on the control network alone")
+            first = monitor_of(self.spec)
+            if first is not None and first[0] != name:
+                found = f"a second monitor '{name}' (the first is '{first[0]}')"
+                self.error(place, found, "at most one host with role: monitor")
+        elif node.attached_to is not None:
+            self.is_switch(
+                (*place, "attached_to"),
+                "attached_to",
+                node.attached_to,
+                self.static,
+                "a switch of a static domain",
+            )
+        elif (*place, "attached_to") not in self.document.left_out:
+            valid = "attached_to: switch of a static domain; makes the link"
+            self.error(place, f"no 'attached_to' in nodes.{name}", valid)
+
+    def _coordinates(self, place: Place, node: SwitchSpec) -> None:
+        for given, other in (("lat", "lon"), ("lon", "lat")):
+            alone = getattr(node, given) is not None and getattr(node, other) is None
+            if alone and (*place, other) not in self.document.left_out:
+                self.error((*place, given), f"{given} without {other}", "both, or none")
 
     def _one_switch_per_static_domain(self) -> None:
         first: dict[str, str] = {}

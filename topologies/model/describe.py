@@ -43,6 +43,10 @@ def hosts_table(network: Network) -> str:
                 "" if rtt is None else f"{rtt:g}",
             ]
         )
+    if (monitor := network.monitor) is not None:
+        rows.append(
+            [monitor.name, Role.MONITOR.value, monitor.site, "", "", monitor.nic2.ip, *[""] * 4]
+        )
     headers = ["host", "role", "site", "lane"]
     headers += ["NIC1", "NIC2", "segment", "VLAN", "ends at", "RTT ms"]
     return _table(headers, rows, right=("VLAN", "RTT ms"))

@@ -5,13 +5,15 @@ explicit.
 Pure and deterministic: the same file and parameters give the same network on every machine. Numbers
 follow the order of the file. Interfaces: `<switch>-p<port>`, `<host>-nic1`, `<host>-nic2`,
 `<router>-p<n>`. MACs: 02:64:70 (locally administered), node number (16 bit), interface number.
-Lanes come after everything else (`<host>-nic3` is on lane 2), so that they do not change the rest.
+Lanes come after everything else (`<host>-nic3` is on lane 2), and then the monitor, so that they do
+not change the rest.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import ipaddress
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,6 +24,7 @@ from topologies.model.network import (
     Host,
     Impairment,
     Link,
+    Monitor,
     Network,
     Nic,
     Port,
@@ -77,7 +80,7 @@ def plan_hosts(spec: TopologySpec, counts: Mapping[str, int]) -> tuple[PlannedHo
             ("nodes", name),
         )
         for name, node in spec.nodes.items()
-        if isinstance(node, HostSpec)
+        if isinstance(node, HostSpec) and node.attached_to is not None
     ]
     for family_name, family in spec.host_families.items():
         count = family.count if isinstance(family.count, int) else counts[family.count]
@@ -90,6 +93,16 @@ def plan_hosts(spec: TopologySpec, counts: Mapping[str, int]) -> tuple[PlannedHo
             place: Place = ("host_families", family_name)
             hosts.append(PlannedHost(name, Role.SUBSCRIBER, site, switch, family.access, place))
     return tuple(hosts)
+
+
+def monitor_of(spec: TopologySpec) -> tuple[str, HostSpec] | None:
+    """Return the monitor's name and block; None: there is none."""
+    monitors = (
+        (name, node)
+        for name, node in spec.nodes.items()
+        if isinstance(node, HostSpec) and node.role is Role.MONITOR
+    )
+    return next(monitors, None)
 
 
 def _domain_of(spec: TopologySpec, switch: str) -> str:
@@ -165,13 +178,17 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
     parameter."""
     planned = plan_hosts(spec, counts)
     switches = tuple(
-        Switch(name, node.domain, dpid)
+        Switch(name, node.domain, dpid, node.lat, node.lon)
         for dpid, (name, node) in enumerate(
             ((n, s) for n, s in spec.nodes.items() if isinstance(s, SwitchSpec)), start=1
         )
     )
     routers = [name for name, node in spec.nodes.items() if isinstance(node, RouterSpec)]
-    numbering = _Numbering([*(s.name for s in switches), *(h.name for h in planned), *routers])
+    found = monitor_of(spec)
+    monitors = [found[0]] if found is not None else []
+    numbering = _Numbering(
+        [*(s.name for s in switches), *(h.name for h in planned), *routers, *monitors]
+    )
 
     links: list[Link] = []
     for link in spec.links:
@@ -192,6 +209,7 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
     hosts, router, control_links = _control_network(spec, planned, links, numbering, one_way)
     lanes = range(2, lane_count(spec, counts) + 1)
     hosts, lane_links = _lane_nics(spec, planned, hosts, numbering, lanes)
+    monitor, router, monitor_links = _monitor(spec, planned, router, numbering, one_way)
     return Network(
         name=spec.name,
         description=spec.description,
@@ -199,11 +217,12 @@ def expand(spec: TopologySpec, counts: Mapping[str, int]) -> Network:
         switches=switches,
         hosts=hosts,
         routers=(router,),
-        links=(*links, *control_links, *lane_links),
+        links=(*links, *control_links, *lane_links, *monitor_links),
         segments=(*segments, *(_of_lane(s, lane) for lane in lanes for s in segments)),
         multicast_group=str(spec.addresses.multicast_group),
         round_trip_ms={name: round(there + back, 3) for name, (there, back) in one_way.items()},
         lane_groups=tuple(str(lane_group(spec, lane)) for lane in lanes),
+        monitor=monitor,
     )
 
 
@@ -366,6 +385,38 @@ def _control_network(
         )
     router = Router(control.router, tuple(router_nics))
     return tuple(hosts), router, tuple(control_links)
+
+
+def _monitor(
+    spec: TopologySpec,
+    planned: tuple[PlannedHost, ...],
+    router: Router,
+    numbering: _Numbering,
+    one_way: Mapping[str, tuple[float, float]],
+) -> tuple[Monitor | None, Router, tuple[Link, ...]]:
+    """Return the monitor, the router with a NIC for it, and the link between the two. It has the
+    /30 after the hosts', and the delay of the hosts at its site."""
+    found = monitor_of(spec)
+    if found is None:
+        return None, router, ()
+    name, node = found
+    publisher = next(host for host in planned if host.role is Role.PUBLISHER)
+    site = node.site or publisher.site
+    if isinstance(spec.control_network.delay_ms, dict):
+        there = back = spec.control_network.delay_ms[site]
+    else:
+        neighbours = [publisher, *(h for h in planned if h.role is Role.SUBSCRIBER)]
+        neighbour = next(host.name for host in neighbours if host.site == site)
+        there, back = one_way.get(neighbour, (0.0, 0.0))
+    subnets = spec.control_network.subnet.subnets(new_prefix=30)
+    subnet = next(itertools.islice(subnets, len(router.nics), None))
+    router_ip, ip = (str(address) for address in subnet.hosts())
+    a, b = numbering.port(router.name), numbering.port(name, "nic")
+    ways = Impairment(delay_ms=there), Impairment(delay_ms=back)
+    link = Link(f"{router.name}:{name}", a, b, *ways, ANY_VLAN)
+    gateway = Nic(a.interface, a.mac, router_ip, subnet.prefixlen)
+    monitor = Monitor(name, site, Nic(b.interface, b.mac, ip, subnet.prefixlen), router_ip)
+    return monitor, Router(router.name, (*router.nics, gateway)), (link,)
 
 
 def _path_addresses(spec: TopologySpec, planned: tuple[PlannedHost, ...]) -> dict[str, str]:

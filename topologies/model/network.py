@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
 
 class ControlledBy(StrEnum):
@@ -27,6 +29,7 @@ class ControlledBy(StrEnum):
 class Role(StrEnum):
     PUBLISHER = "publisher"
     SUBSCRIBER = "subscriber"
+    MONITOR = "monitor"  # a `Monitor`, no `Host`
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,8 @@ class Switch:
     name: str  # at most 10 characters
     domain: str
     dpid: int
+    lat: float | None = None  # degrees north
+    lon: float | None = None  # degrees east
 
 
 @dataclass(frozen=True)
@@ -125,6 +130,17 @@ class Router:
 
 
 @dataclass(frozen=True)
+class Monitor:
+    """A host on the control network alone, to which the others send statistics (DRFSM21 3.1,
+    Fig. 4)."""
+
+    name: str
+    site: str
+    nic2: Nic
+    gateway2: str  # the router's address on nic2's subnet
+
+
+@dataclass(frozen=True)
 class Segment:
     """A static path segment (SPS, DRFSM21 2.1.1) through one static domain: from the port of
     the dynamic domain's switch where it ends (`endpoint_*`) to one or more hosts. On the wire
@@ -141,6 +157,10 @@ class Segment:
     lane: int = 1
 
 
+def _monitor(raw: Mapping[str, Any]) -> Monitor:
+    return Monitor(raw["name"], raw["site"], Nic(**raw["nic2"]), raw["gateway2"])
+
+
 @dataclass(frozen=True)
 class Network:
     name: str
@@ -154,6 +174,7 @@ class Network:
     multicast_group: str  # IPv4 group used on the paths
     round_trip_ms: dict[str, float]  # host -> RTT over the path service to the publisher
     lane_groups: tuple[str, ...] = ()  # IPv4 groups of lanes 2, 3, ...
+    monitor: Monitor | None = None
 
     @property
     def publisher(self) -> Host:
@@ -164,6 +185,21 @@ class Network:
     def subscribers(self) -> tuple[Host, ...]:
         """Return the hosts that subscribe, in the order of `hosts`."""
         return tuple(h for h in self.hosts if h.role is Role.SUBSCRIBER)
+
+    def without_monitor(self) -> Network:
+        """Return the network without its monitor, if it has one."""
+        if self.monitor is None:
+            return self
+        name, gateway = self.monitor.name, self.monitor.gateway2
+        return dataclasses.replace(
+            self,
+            monitor=None,
+            links=tuple(k for k in self.links if name not in (k.a.node, k.b.node)),
+            routers=tuple(
+                Router(r.name, tuple(nic for nic in r.nics if nic.ip != gateway))
+                for r in self.routers
+            ),
+        )
 
     def host(self, name: str) -> Host:
         """Return the host of this name, which must exist."""
@@ -236,4 +272,5 @@ class Network:
             multicast_group=raw["multicast_group"],
             round_trip_ms=dict(raw["round_trip_ms"]),
             lane_groups=tuple(raw.get("lane_groups", ())),
+            monitor=_monitor(raw["monitor"]) if raw.get("monitor") else None,
         )

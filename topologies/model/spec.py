@@ -134,6 +134,15 @@ def _cost(value: object) -> float:
     return value
 
 
+def _degrees(most: int) -> Callable[[object], object]:
+    def degrees(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > most:
+            raise ValueError(f"degrees from -{most} to {most}")
+        return float(value)
+
+    return degrees
+
+
 def is_name(text: str) -> bool:
     """Return whether `text` may name a node, a domain, a site or a segment."""
     return re.fullmatch(NAME_PATTERN, text) is not None
@@ -199,6 +208,12 @@ Cost = Annotated[
     float,
     _checked(_cost),
     _json({"type": "number", "exclusiveMinimum": 0, "maximum": 10**9}),
+]
+Latitude = Annotated[
+    float, _checked(_degrees(90)), _json({"type": "number", "minimum": -90, "maximum": 90})
+]
+Longitude = Annotated[
+    float, _checked(_degrees(180)), _json({"type": "number", "minimum": -180, "maximum": 180})
 ]
 Loss = Annotated[
     float,
@@ -295,15 +310,24 @@ class AccessSpec(ImpairmentSpec):
 class SwitchSpec(Block):
     kind: Literal["switch"]
     domain: NodeName = Field(description="a declared domain")
+    lat: Latitude | None = Field(
+        None, description="degrees north; if every switch has lat and lon, a run's page has a map"
+    )
+    lon: Longitude | None = Field(None, description="degrees east; hosts are where their switch is")
 
 
 class HostSpec(Block):
-    """A host with NIC1 on an edge switch and NIC2 on the control network."""
+    """A host with NIC1 on an edge switch and NIC2 on the control network; a monitor has NIC2
+    alone."""
 
     kind: Literal["host"]
-    role: Role = Field(description="publisher or subscriber")
-    attached_to: NodeName = Field(description="switch of a static domain; makes the link")
-    site: NodeName | None = Field(None, description="its site; default: its domain")
+    role: Role = Field(description="publisher, subscriber or monitor (at most one)")
+    attached_to: NodeName | None = Field(
+        None, description="switch of a static domain; makes the link; not of a monitor"
+    )
+    site: NodeName | None = Field(
+        None, description="its site; default: its domain, of a monitor the publisher's site"
+    )
     access: AccessSpec | None = Field(None, description="impairments of its link")
 
 

@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -198,8 +199,10 @@ def test_everything_is_unique(network: Network) -> None:
     ports = [port for link in network.links for port in (link.a, link.b)]
     nics = [nic for host in network.hosts for nic in (host.nic1, host.nic2, *host.lanes)]
     nics += [nic for router in network.routers for nic in router.nics]
+    monitors = [network.monitor] if network.monitor is not None else []
+    nics += [monitor.nic2 for monitor in monitors]
     nodes = [s.name for s in network.switches] + [h.name for h in network.hosts]
-    nodes += [r.name for r in network.routers]
+    nodes += [r.name for r in network.routers] + [m.name for m in monitors]
     for what in (
         nodes,
         [link.name for link in network.links],
@@ -239,12 +242,14 @@ def test_addresses(network: Network) -> None:
         assert subnet.prefixlen == 30
         assert ipaddress.IPv4Address(host.gateway2) in subnet
         assert router_nics[host.gateway2].prefix_len == 30
-    assert len(router_nics) == len(network.hosts)
+    assert len(router_nics) == len(network.hosts) + (network.monitor is not None)
 
 
 @all_networks
 def test_control_path_has_the_round_trip_of_the_path(network: Network) -> None:
     control = {k.b.node: k for k in network.links if k.a.node == network.routers[0].name}
+    if network.monitor is not None:
+        del control[network.monitor.name]
     assert set(control) == {h.name for h in network.hosts}
     publisher = control[network.publisher.name]
     assert publisher.is_plain
@@ -320,8 +325,9 @@ def test_lanes_are_more_nics_segments_and_subnets() -> None:
 
 
 def test_lanes_change_nothing_of_the_first() -> None:
-    one, three = drfsm8(1), drfsm8(3)
-    assert one == load(find("drfsm8"))
+    assert drfsm8(1) == load(find("drfsm8"))
+    assert drfsm8(1).monitor == drfsm8(3).monitor
+    one, three = drfsm8(1).without_monitor(), drfsm8(3).without_monitor()
     assert (
         dataclasses.replace(
             three,
@@ -332,6 +338,40 @@ def test_lanes_change_nothing_of_the_first() -> None:
         )
         == one
     )
+
+
+def test_the_monitor_is_on_the_control_network_alone() -> None:
+    """At UVA, as in DRFSM21's Fig. 4: its control link delays as UVA's other host's."""
+    network = drfsm8(1)
+    assert network.monitor is not None
+    name, gateway = network.monitor.name, network.monitor.gateway2
+    links = [k for k in network.links if name in (k.a.node, k.b.node)]
+    assert [(k.a.node, k.b.interface) for k in links] == [("ctl", "monitor-nic1")]
+    (uva,) = [k for k in network.links if k.name == "ctl:uva"]
+    assert (links[0].forward, links[0].backward) == (uva.forward, uva.backward)
+    assert links[0].forward.delay_ms == 19.2
+    subnet = ipaddress.IPv4Interface(f"{network.monitor.nic2.ip}/30").network
+    assert ipaddress.IPv4Address(gateway) in subnet
+    assert gateway in {nic.ip for nic in network.routers[0].nics}
+    assert name not in {h.name for h in network.hosts}
+
+
+def test_a_monitor_changes_nothing_else(tmp_path: Path) -> None:
+    text = find("drfsm8").read_text()
+    (tmp_path / "without.yaml").write_text(
+        "".join(line for line in text.splitlines(True) if "role: monitor" not in line)
+    )
+    without = load(tmp_path / "without.yaml")
+    assert without.monitor is None
+    assert without == drfsm8(1).without_monitor() == without.without_monitor()
+
+
+def test_a_monitor_without_a_site_is_at_the_publishers(tmp_path: Path) -> None:
+    text = find("drfsm8").read_text().replace("role: monitor, site: uva", "role: monitor")
+    (tmp_path / "there.yaml").write_text(text)
+    network = load(tmp_path / "there.yaml")
+    assert network.monitor is not None and network.monitor.site == "ucar"
+    assert network.links[-1].is_plain and network.links[-1].name == "ctl:monitor"
 
 
 def test_macs_of_more_than_255_ports() -> None:

@@ -125,6 +125,7 @@ def test_every_format_has_the_whole_network(name: str) -> None:
     network = load(find(name))
     hosts = {host.name for host in network.hosts}
     nodes = hosts | {s.name for s in network.switches} | {r.name for r in network.routers}
+    nodes |= {network.monitor.name} if network.monitor is not None else set()
     graph = ElementTree.fromstring(FORMATS["graphml"](network))
     spaces = {"g": NAMESPACE}
     assert {n.get("id") for n in graph.iterfind(".//g:node", spaces)} == nodes

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+// Places of a network on an equirectangular map that is true to scale at its middle latitude.
+D.hasMap = (network) => network.nodes.length > 1 && network.nodes.every((n) => n.at)
+  && new Set(network.nodes.map((n) => n.at.join())).size > 1;
+
+// What a node covers: the middle relative to its place, width, height.
+const cover = (n) => n.kind !== "host" ? [0, 7, Math.max(18, n.name.length * 6 + 6), 32]
+  : n.publisher ? [18, -2, Math.max(72, n.name.length * 8 + 8), 60] : [54, 4, 132, 36];
+
+// Moves nodes until none covers another, each pair by halves along the shorter way.
+const moveApart = (nodes, place, W, H) => {
+  const covers = nodes.map(cover);
+  for (let round = 0, moved = true; moved && round < 500; round++) {
+    moved = false;
+    for (let i = 0; i < nodes.length; i++) {
+      const [mx, my, w, h] = covers[i], p = place[nodes[i].name];
+      for (let j = 0; j < i; j++) {
+        const [ox, oy, ow, oh] = covers[j], q = place[nodes[j].name];
+        const dx = p[0] + mx - q[0] - ox, dy = p[1] + my - q[1] - oy;
+        const overX = (w + ow) / 2 - Math.abs(dx), overY = (h + oh) / 2 - Math.abs(dy);
+        if (overX <= 0 || overY <= 0) continue;
+        const axis = overX < overY ? 0 : 1, by = (axis ? overY : overX) / 2 + 0.1;
+        const sign = (axis ? dy : dx) < 0 ? -1 : 1;
+        p[axis] += sign * by; q[axis] -= sign * by;
+        moved = true;
+      }
+      p[0] = Math.min(Math.max(p[0], w / 2 - mx), W - w / 2 - mx);
+      p[1] = Math.min(Math.max(p[1], h / 2 - my), H - h / 2 - my);
+    }
+  }
+};
+
+D.map = (network) => {
+  if (network.map) return network.map;
+  const bounds = [0, 1].map((i) => network.nodes.map((n) => n.at[i]))
+    .map((all) => [Math.min(...all), Math.max(...all)]);
+  const [[south, north], [west, east]] = bounds;
+  const narrow = Math.cos((south + north) / 2 * Math.PI / 180);
+  const W = 1040, side = 90, top = 50;
+  const scale = Math.min((W - 2 * side) / Math.max((east - west) * narrow, 0.1),
+    520 / Math.max(north - south, 0.1));
+  const hosts = network.nodes.filter((n) => n.kind === "host").length;
+  const H = Math.max((north - south) * scale + 2 * top, 440, hosts * 18);
+  const left = (W - (east - west) * narrow * scale) / 2, over = (H - (north - south) * scale) / 2;
+  const x = (lon) => left + (lon - west) * narrow * scale, y = (lat) => over + (north - lat) * scale;
+  const place = {}, here = {};
+  for (const n of network.nodes) {
+    const key = n.at.join(), turn = here[key] = (here[key] ?? -1) + 1;
+    place[n.name] = [x(n.at[1]) + (turn ? 12 : 0), y(n.at[0]) + turn * 3];
+  }
+  moveApart(network.nodes, place, W, H);
+  const step = [1, 2, 5, 10, 20, 30].find((s) => s * scale >= 90) ?? 30;
+  const lines = (low, high, draw) => Array.from({ length: Math.floor(high / step)
+    - Math.ceil(low / step) + 1 }, (_, i) => draw((Math.ceil(low / step) + i) * step));
+  const shown = (degrees, plus, minus) => `${Math.abs(degrees)}° ${degrees < 0 ? minus : plus}`;
+  const reach = (px) => px / scale;
+  const grid = D.el("g", {}, lines(south - reach(over), north + reach(over), (lat) => D.el("g", {},
+    D.el("line", { class: "grid", x1: 0, x2: W, y1: y(lat), y2: y(lat) }),
+    D.el("text", { class: "tick", x: 4, y: y(lat) - 4 }, shown(lat, "N", "S")))),
+  lines(west - reach(left) / narrow, east + reach(left) / narrow, (lon) => D.el("g", {},
+    D.el("line", { class: "grid", x1: x(lon), x2: x(lon), y1: 0, y2: H }),
+    D.el("text", { class: "tick", x: x(lon) + 4, y: H - 4 }, shown(lon, "E", "W")))));
+  return network.map = { W, H, place, grid };
+};
