@@ -79,6 +79,6 @@ D.networkChart = (network, places, d, t, product) => {
   const sentence = `The network at ${D.clock(Math.max(0, t))}: ${words}. A link is wider with its `
     + `average load, and dashed if packets were lost on it.${places.grid ? " Neighbours that would "
       + "cover each other are moved apart." : ""}${name}`;
-  return [D.el("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart tree", role: "img",
+  return [D.el("svg", { viewBox: `0 0 ${W} ${H}`, class: `chart tree${places.grid ? " map" : ""}`, role: "img",
     "aria-label": sentence }, places.grid, edges, nodes), sentence];
 };
