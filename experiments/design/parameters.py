@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from common.nearest import did_you_mean
 from experiments.design import conditions, ldmd_settings
+from experiments.design.feed_names import FEED_NAMES
 from experiments.design.loss_model import LossModel
 from protocols import registry
 from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
@@ -88,7 +89,6 @@ AlgorithmName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,14}$")]
 Without = Annotated[int, Field(strict=True, ge=0, lt=MAX_RECEIVERS)]
 Ldm6From = Literal["publisher", "relays"]
 PullPath = Literal["nic1", "nic2"]
-FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$")]
 WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False), NO_TRUTH]
 
 
@@ -106,6 +106,15 @@ def _handicap(value: object) -> object:
     return value
 
 
+def _feed(value: object) -> object:
+    """A name of LDM's feed types, in capitals."""
+    if isinstance(value, str) and value not in FEED_NAMES:
+        hint = did_you_mean(value.upper(), sorted(FEED_NAMES))
+        raise _wrong(f"a feed type of LDM, e.g. NGRID, CONDUIT or EXP{hint}")
+    return value
+
+
+FeedName = Annotated[str, Field(pattern=r"^[A-Z][A-Z0-9]{0,15}$"), BeforeValidator(_feed)]
 FirstReceiver = Annotated[str, BeforeValidator(_handicap)]
 MacLevel = Annotated[Literal["auto", "0", "1", "2"], BeforeValidator(_mac_level)]
 
@@ -120,17 +129,19 @@ def _settings(value: object) -> object:
 def _setting(name: str, value: object) -> str:
     if name not in ldmd_settings.SETTINGS:
         hint = did_you_mean(name, ldmd_settings.FREE)
-        raise _wrong(f"not {name!r} but {', '.join(ldmd_settings.FREE)}{hint}")
+        raise _wrong(f"{', '.join(ldmd_settings.FREE)}{hint}", repr(name))
     if instead := ldmd_settings.SETTINGS[name].instead:
-        raise _wrong(f"not {name}, which follows from {instead}")
+        raise _wrong(f"not {name}, which follows from {instead}", repr(name))
     try:
         return ldmd_settings.checked(name, value)
     except ValueError as error:
-        raise _wrong(f"{name}: {error}, not {value!r}") from None
+        raise _wrong(f"{name}: {error}", f"{name}: {value!r}") from None
 
 
-def _wrong(valid: str) -> PydanticCustomError:
-    return PydanticCustomError("experiment", "{valid}", {"valid": valid})
+def _wrong(valid: str, found: str | None = None) -> PydanticCustomError:
+    """Return the error. `found`: what is wrong in the value, by default all of it."""
+    context = {"valid": valid} if found is None else {"valid": valid, "found": found}
+    return PydanticCustomError("experiment", "{valid}", context)
 
 
 def trace_label(trace: str) -> str:

@@ -341,10 +341,26 @@ def _checked(
 ) -> AnySpec | None:
     """Check the document's `data`, as it is or at a level; mistakes go to the document."""
     reports = Reports(document, level, _keys_of(model))
-    spec = reports.read(model, data)
+    spec = reports.read(model, _with_varied(data))
     if spec is not None:
         _check_whole(reports, spec)
     return spec
+
+
+def _with_varied(data: Mapping[str, object]) -> Mapping[str, object]:
+    """Give a required parameter that all blocks of factors vary the first level as its value."""
+    factors, fixed = data.get("factors"), data.get("parameters")
+    blocks = factors if isinstance(factors, list) else [factors]
+    if not isinstance(fixed, Mapping) or not all(isinstance(b, Mapping) for b in blocks):
+        return data
+    varied = {
+        name: blocks[0][name][0]
+        for name, field in Parameters.model_fields.items()
+        if field.is_required()
+        and name not in fixed
+        and all(isinstance(b.get(name), list) and b[name] for b in blocks)
+    }
+    return {**data, "parameters": {**varied, **fixed}} if varied else data
 
 
 def _model_of(data: Mapping[str, object]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:

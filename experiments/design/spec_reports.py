@@ -91,7 +91,8 @@ class Reports:
             self.document.report(place[:-1], f"no '{key}'{where}", f"a value for '{key}'")
         else:
             name = f"{key} " if isinstance(key, str) else ""
-            self.document.report(place, f"{name}{quote(detail['input'])}{where}", _valid(detail))
+            found = detail.get("ctx", {}).get("found", quote(detail["input"]))
+            self.document.report(place, f"{name}{found}{where}", _valid(detail))
 
 
 def _valid(detail: ErrorDetails) -> str:

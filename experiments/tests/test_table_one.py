@@ -13,6 +13,7 @@ import pytest
 from common.places import EXPERIMENTS, ROOT
 from experiments.design import configs, ldmd_settings
 from experiments.design.expansion import CellSpec, expand
+from experiments.design.feed_names import FEED_NAMES
 from experiments.design.networks import Networks
 from experiments.design.parameters import PARAMETER_FACTORS, Factors, Parameters, trace_label
 from experiments.design.spec import ExperimentSpec, SpecErrors, UsageError, at_level, load, load_as
@@ -209,6 +210,44 @@ def test_a_wrong_setting_is_refused_in_one_line(tmp_path: Path, given: str, expe
     line = refused(tmp_path, f"  set: {given}\n")
     assert expected in line
     assert line.startswith(f"{tmp_path / 'x.yaml'}:")
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ("{fmtp.held: 1}", "found set 'fmtp.held' in parameters; valid: fmtp."),
+        ("{fmtp.r_mc_bps: 1}", "found set 'fmtp.r_mc_bps' in parameters; valid: not"),
+        ("{fmtp.held_s: x}", "found set fmtp.held_s: 'x' in parameters; valid: fmtp.held_s: an"),
+    ],
+)
+def test_a_wrong_setting_is_quoted(tmp_path: Path, given: str, found: str) -> None:
+    assert found in refused(tmp_path, f"  set: {given}\n")
+
+
+@pytest.mark.parametrize("name", ["b_mc", "b_uc", "b_rcv", "q_snd", "n_snd", "f_snd", "f_rcv"])
+def test_a_required_parameter_may_be_a_factor_alone(tmp_path: Path, name: str) -> None:
+    levels = LEVELS.get(name, "100, 200")
+    text = re.sub(rf"(?m)^  {name}: .*\n", "", GOOD).replace(
+        "protocol: [ldm7, ldm6]", f"protocol: [ldm7]\n  {name}: [{levels}]"
+    )
+    path = tmp_path / "x.yaml"
+    path.write_text(text)
+    assert len(expand(load_as(ExperimentSpec, path))) == 2
+
+
+def test_feeds_are_those_of_the_c_programs() -> None:
+    table = (ROOT / "ldm7/common/feedtype.c").read_text()
+    names = set(re.findall(r'\{0x[0-9A-F]{8}u, "(\w+)"\}', table))
+    assert names - {"ANY", "NONE", "604"} == FEED_NAMES
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"), [("NOSUCH", ""), ("ngrid", " (did you mean 'NGRID'?)"), ("ANY", "")]
+)
+def test_an_unknown_feed_is_refused(tmp_path: Path, given: str, hint: str) -> None:
+    line = refused(tmp_path, f"  feed: {given}\n")
+    assert f"found feed '{given}' in parameters; valid: a feed type of LDM" in line
+    assert hint in line
 
 
 def test_ldmds_queues_are_alike(tmp_path: Path) -> None:
