@@ -350,8 +350,12 @@ def _checked(
 def _with_varied(data: Mapping[str, object]) -> Mapping[str, object]:
     """Give a required parameter that all blocks of factors vary the first level as its value."""
     factors, fixed = data.get("factors"), data.get("parameters")
-    blocks = factors if isinstance(factors, list) else [factors]
-    if not isinstance(fixed, Mapping) or not all(isinstance(b, Mapping) for b in blocks):
+    blocks: list[Any] = factors if isinstance(factors, list) else [factors]
+    if (
+        not blocks
+        or not isinstance(fixed, Mapping)
+        or not all(isinstance(b, Mapping) for b in blocks)
+    ):
         return data
     varied = {
         name: blocks[0][name][0]
