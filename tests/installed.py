@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `meson install` puts in place is built by `ninja programs`: else an installation without
+another build, as in Dockerfile.ldm, stops at a file that is not there.
+
+Usage: installed.py BUILD.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def not_built(build: Path) -> list[str]:
+    """Installed files of the build that the target `programs` does not name."""
+    query = ["ninja", "-C", str(build), "-t", "query", "programs"]
+    said = subprocess.run(query, capture_output=True, text=True, check=True, timeout=60).stdout
+    named = {line.strip().removeprefix("| ") for line in said.splitlines()}
+    targets = json.loads((build / "meson-info/intro-targets.json").read_text())
+    installed = {
+        os.path.relpath(target["filename"][0], build) for target in targets if target["installed"]
+    }
+    if not installed:
+        return ["nothing is installed"]
+    return sorted(installed - named)
+
+
+def main() -> int:
+    found = not_built(Path(sys.argv[1]))
+    for one in found:
+        print(f"{one}: installed, but not built by `ninja programs`")
+    return 1 if found else 0
+
+
+sys.exit(main())
