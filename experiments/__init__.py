@@ -23,6 +23,7 @@ design/: what an experiment is. Pure: starts nothing.
 | selection | choose cells (`--only`) and their order |
 | networks | choose the network of a cell |
 | trace_input, trace_model, paced_hour, feed_models | read and cut a trace, or generate one |
+| feed_names | the feed types of LDM |
 | trace_rate, rate_report | the least rate and buffer for a trace (`rate-for`) |
 | carousel | one file instead of a trace; command lines of a carousel |
 | layers | options of m2c-send and m2c-recv; competing traffic |

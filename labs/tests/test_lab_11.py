@@ -72,7 +72,7 @@ def recorded(folder: Path, *lines: object) -> CellOfRun:
     (folder / "logs").mkdir(parents=True)
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (folder / "logs/counters.jsonl").write_text(text)
-    return CellOfRun(folder, folder / "x/..", {}, "faithful", 0.0)
+    return CellOfRun(folder, folder, {}, "faithful", 0.0)
 
 
 def test_counters_hold_until_they_change(tmp_path: Path) -> None:

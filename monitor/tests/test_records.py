@@ -157,7 +157,8 @@ def test_a_store_without_minutes_gets_them(tmp_path: Path) -> None:
     store = Store(path)
     store.close()
     with sqlite3.connect(path) as db:
-        db.executescript("DROP TABLE minute; DROP TABLE hour; PRAGMA user_version = 1")
+        later = ("minute", "hour", "coarse")
+        db.executescript("".join(f"DROP TABLE {t};" for t in later) + "PRAGMA user_version = 1")
     store, records = Store(path), Records()
     records.take([V2])
     store.put_records("run", "native", records)

@@ -14,6 +14,7 @@ from typing import BinaryIO
 
 import pytest
 
+from topologies.watch import taps
 from topologies.watch.flights import (
     BLOCK_S,
     CONTROL,
@@ -126,6 +127,56 @@ def test_what_is_written_into_a_packet(arrived: bytes, what: str) -> None:
 def test_a_queue_marks_what_is_capable_of_it(left: int, arrived: int, what: str) -> None:
     seen = fly((0, 0, packet(1, tos=left)), (1, 19, packet(1, tos=arrived)))["p", "q"]
     assert [n for n in ("marked", "congestion_marks") if getattr(seen, n)] == [what]
+
+
+def atomic(word: int, text: bytes = b"ciphertext") -> bytes:
+    """A packet without an identification; `word` is at ATOMIC_AT."""
+    return packet(0, body=bytes(24) + word.to_bytes(2, "big") + text)
+
+
+def test_packets_without_identification_are_told_apart_by_content() -> None:
+    """Same ports, same length, same checksum: before, the second arrival was a copy of the first
+    departure, as long on its way as the two are apart."""
+    one, two = atomic(1), atomic(2)
+    seen = fly((0, 0, one), (0, 4000, two), (1, 18, one), (1, 4018, two))["p", "q"]
+    assert (seen.packets, seen.duplicates, seen.changed, seen.out_of_order) == (2, 0, 0, 0)
+    assert [block.most_ms for block in seen.blocks(10.0)] == [18.0]
+    seen = fly((0, 2000, one), (1, 2018, one), (1, 2019, one))["p", "q"]
+    assert (seen.packets, seen.duplicates) == (1, 1)
+    seen = fly((0, 2000, one), (0, 2001, two), (1, 2018, atomic(3)), (1, 2019, two))["p", "q"]
+    assert (seen.packets, seen.changed, seen.lost, seen.strangers) == (2, 1, 0, 0)
+
+
+def passes(program: tuple[tuple[int, int, int, int], ...], data: bytes) -> bool:
+    """Run a program of classic BPF on an IPv4 packet."""
+    at = accumulator = 0
+    while True:
+        code, if_so, if_not, k = program[at]
+        at += 1
+        if code == 0x28 and k == taps.SKF_AD_PROTOCOL:
+            accumulator = taps.ETHERTYPE_IPV4
+        elif code == 0x28:
+            if k + 2 > len(data):
+                return False
+            accumulator = int.from_bytes(data[k : k + 2], "big")
+        elif code == 0x54:
+            accumulator &= k
+        elif code == 0x05:
+            at += k
+        elif code == 0x15:
+            at += if_so if accumulator == k else if_not
+        else:
+            assert code == 0x06
+            return k > 0
+
+
+def test_the_sample_of_a_filter() -> None:
+    """4 of every 64: numbers 64 to 67 and so on, and every 16th word of packets without one."""
+    program = taps.sample_filter(64)
+    numbers = [n for n in range(1, 200) if passes(program, packet(n))]
+    assert numbers == [1, 2, 3, 64, 65, 66, 67, 128, 129, 130, 131, 192, 193, 194, 195]
+    assert [w for w in range(70) if passes(program, atomic(w))] == [0, 16, 32, 48, 64]
+    assert not passes(program, packet(0))  # too short to choose by content
 
 
 def test_a_packet_that_nobody_sent() -> None:

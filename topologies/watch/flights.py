@@ -3,7 +3,10 @@
 they arrived, and what became of them. Pure; `topologies.watch.taps` sees the packets.
 
 Only packets whose IPv4 identification is in the sample count, the same packets at both ends: `RUN`
-consecutive ones of every `period`. Both times are CLOCK_REALTIME of the one machine.
+consecutive ones of every `period`. A sender that lets nobody fragment need not number its packets
+(QUIC's have 0, or 0, 1, 2 and so on in each burst): of those with 0 the bytes at `ATOMIC_AT` choose
+as many. So all the content tells packets apart, and the rest only finds the departure of one whose
+content has changed. Both times are CLOCK_REALTIME of the one machine.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ PUT_AWAY_S: Final = 600.0
 STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had no departure
 IPV4_LEAST_BYTES: Final = 20
 FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
+ATOMIC_AT: Final = 52  # behind UDP's header, and QUIC's own: ciphertext
 NS: Final = 1_000_000_000
 CE: Final = 0b11  # ECN in the traffic class (RFC 3168): congestion experienced
 CAPABLE: Final = (0b01, 0b10)
@@ -137,7 +141,7 @@ def summary(delays_ms: Collection[float]) -> Figures:
     return n, least, median, late, most
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Departure:
     station: int
     at_ns: int
@@ -170,8 +174,9 @@ class Flights:
             address = bytes(map(int, station.address.split(".")))
             self._own[address] = number
             self._expected[address] = (number,)
-        # By the packet's key: IGMP reports, for example, leave again unchanged.
-        self._sent: dict[bytes, list[_Departure]] = {}
+        # By the packet's key and digest: IGMP reports, for example, leave again unchanged.
+        self._sent: dict[tuple[bytes, int], list[_Departure]] = {}
+        self._named: dict[bytes, list[_Departure]] = {}  # by the key alone
         self._waiting: list[tuple[int, int, Packet]] = []  # arrivals: time, station, packet
         self._numbers: dict[tuple[int, bytes], tuple[int, int]] = {}  # with the last one's time
         self._highest: dict[tuple[int, bytes], int] = {}
@@ -192,14 +197,17 @@ class Flights:
         self._numbers[key] = number, at_ns
         expected = self._expected.get(packet.destination, ())
         departure = _Departure(station, at_ns, number, packet, expected)
-        self._sent.setdefault(packet.key, []).append(departure)
+        self._sent.setdefault((packet.key, packet.digest), []).append(departure)
+        self._named.setdefault(packet.key, []).append(departure)
 
     def settle(self, now_ns: int) -> None:
         """Find the departures of the arrivals; forget what is too old."""
         waiting, self._waiting = self._waiting, []
         for arrival in waiting:
             at_ns, station, packet = arrival
-            departures = self._sent.get(packet.key)
+            departures = self._sent.get((packet.key, packet.digest))
+            if departures is None and now_ns - at_ns >= STRANGER_S * NS:
+                departures = self._named.get(packet.key)  # with other content
             if departures:
                 new = (d for d in departures if station not in d.seen)
                 self._arrive(next(new, departures[-1]), at_ns, station, packet)
@@ -217,10 +225,15 @@ class Flights:
             key, departures = next(iter(self._sent.items()))
             if departures[0].at_ns >= too_old_ns:
                 return
-            self._missing(departures.pop(0))
+            departure = departures.pop(0)
+            self._missing(departure)
             del self._sent[key]
             if departures:
                 self._sent[key] = departures
+            named = self._named[key[0]]
+            named.remove(departure)  # the first, or nearly
+            if not named:
+                del self._named[key[0]]
 
     def _put_away(self, too_old_ns: int) -> None:
         """Write the blocks that get no more packets; forget flows that have ended."""
@@ -268,6 +281,7 @@ class Flights:
             ]
             self._missing(departure)
         self._sent.clear()
+        self._named.clear()
         self._take_back()
         return [flight for _, flight in sorted(self._flights.items())]
 
