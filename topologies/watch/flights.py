@@ -4,9 +4,9 @@ they arrived, and what became of them. Pure; `topologies.watch.taps` sees the pa
 
 Only packets whose IPv4 identification is in the sample count, the same packets at both ends: `RUN`
 consecutive ones of every `period`. A sender that lets nobody fragment need not number its packets
-(QUIC's have 0, or 0, 1, 2 and so on in each burst): of those with 0 the bytes at `ATOMIC_AT` choose
-as many. So all the content tells packets apart, and the rest only finds the departure of one whose
-content has changed. Both times are CLOCK_REALTIME of the one machine.
+(QUIC's have 0, or 0, 1, 2 and so on in each burst): of those below `RUN` the bytes at `ATOMIC_AT`
+choose as many. So all the content tells packets apart, and the rest only finds the departure of one
+whose content has changed. Both times are CLOCK_REALTIME of the one machine.
 """
 
 from __future__ import annotations

@@ -47,14 +47,15 @@ _SLL_PACKET_TYPE: Final = 32 + 10  # sockaddr_ll follows the header, aligned to 
 
 def sample_filter(period: int) -> tuple[tuple[int, int, int, int], ...]:
     """Return classic BPF, from the IPv4 header on, for packets whose identification, modulo
-    `period`, is below `RUN`; of those without one, for as large a share by their content. A packet
-    that is too short for this is not in the sample."""
+    `period`, is below `RUN`; of those where it is below `RUN` itself, for as large a share by their
+    content. Of these, a packet that is too short is not in the sample."""
     return (
         (0x28, 0, 0, SKF_AD_PROTOCOL),
-        (0x15, 0, 8, ETHERTYPE_IPV4),
+        (0x15, 0, 9, ETHERTYPE_IPV4),
         (0x28, 0, 0, 4),
+        (0x54, 0, 0, 0xFFFF & ~(RUN - 1)),
         (0x15, 2, 0, 0),
-        (0x54, 0, 0, (period - 1) & ~(RUN - 1) & 0xFFFF),
+        (0x54, 0, 0, period - 1),
         (0x05, 0, 0, 2),
         (0x28, 0, 0, ATOMIC_AT),
         (0x54, 0, 0, period // RUN - 1),
