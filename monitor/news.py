@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events about what a server shows; it makes each message once for all viewers."""
+"""Server-sent events about what a server shows; it makes each message once for all viewers.
+
+Deliveries come in steps: the columns (products) from the first one that changed. A step replaces
+the same columns of a viewer that knows at least what was before it, so it may come again.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +23,52 @@ LOOK_S: Final = 0.5  # between looks at the files
 TELL_S: Final = 1.0  # between messages to one viewer
 ALIVE_S: Final = 15.0  # a stream without news sends a sign of life
 BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer: larger ones come less often
-MOST_SHARE: Final = 0.1  # of a processor, for packing deliveries
+MOST_SHARE: Final = 0.05  # of a processor, for packing deliveries
+MOST_STEPS: Final = 16  # kept, for viewers that read slowly
 
 
 @dataclass(frozen=True)
 class _Message:
-    """An event with its data. `made` distinguishes versions of one event."""
+    """An event with its data. `made` distinguishes versions of one event; `base` is the least
+    version that a viewer of a step must have."""
 
     text: bytes
     made: int
+    base: int = -1
+
+
+def _deliveries(cell: str, first: int, blob: bytes) -> bytes:
+    head = json.dumps({"cell": cell, "from": first}).encode()[:-1]
+    return b'event: deliveries\ndata: %b,"data":"%b"}\n\n' % (head, base64.b64encode(blob))
+
+
+class _Feed:
+    """What viewers of a cell are sent."""
+
+    def __init__(self) -> None:
+        self.steps: tuple[_Message, ...] = ()  # one thread replaces it, another reads it
+        self.whole: _Message | None = None  # all columns
+        self.is_whole_wanted = False
+        self.not_before = 0.0
+
+    def add(self, text: bytes, made: int) -> None:
+        """Append a step."""
+        base = self.steps[-1].made if self.steps else -1
+        self.steps = (*self.steps, _Message(text, made, base))[-MOST_STEPS:]
+
+    def since(self, version: int) -> tuple[_Message, ...]:
+        """Return the messages for a viewer that has `version`. None of them if it needs all
+        columns, which are made at the next look."""
+        if (later := self._after(version)) is not None:
+            return later
+        if self.whole is not None and (later := self._after(self.whole.made)) is not None:
+            return (self.whole, *later)
+        self.is_whole_wanted = True
+        return ()
+
+    def _after(self, version: int) -> tuple[_Message, ...] | None:
+        later = tuple(step for step in self.steps if step.made > version)
+        return later if not later or later[0].base <= version else None
 
 
 class News:
@@ -42,9 +83,7 @@ class News:
         self._document = b""
         self._board = _Message(b"", 0)
         self._newest: str | None = None
-        self._cells: dict[str, _Message] = {}
-        self._blobs: dict[str, bytes] = {}
-        self._not_before: dict[str, float] = {}
+        self._feeds: dict[str, _Feed] = {}
 
     @property
     def streams(self) -> int:
@@ -74,15 +113,14 @@ class News:
     def _look(self) -> bool:
         with self._lock:
             self.shown.look()
-            before = self._board.made, dict(self._cells)
+            before = self._board.made
             if self.shown.version != self.version or not self._document:
                 self._make()
             wanted = {name or self._newest or "" for name in self._wanted}
-            for forgotten in self._cells.keys() - wanted:
-                del self._cells[forgotten], self._blobs[forgotten], self._not_before[forgotten]
-            for cell in wanted:
-                self._pack(cell)
-            return before != (self._board.made, self._cells)
+            for forgotten in self._feeds.keys() - wanted:
+                del self._feeds[forgotten]
+            packed = [self._pack(cell) for cell in wanted]
+            return before != self._board.made or any(packed)
 
     def _make(self) -> None:
         self.version = self.shown.version
@@ -95,38 +133,47 @@ class News:
             self._document = document
             self._board = _Message(b"event: board\ndata: %b\n\n" % document, self.version)
 
-    def _pack(self, cell: str) -> None:
-        """Make the message of a cell's deliveries again, unless the last one took long."""
-        begun = time.monotonic()
-        if begun < self._not_before.get(cell, 0):
-            return
-        blob = self.shown.deliveries(cell)
-        if not blob or blob is self._blobs.get(cell):
-            return
-        self._blobs[cell] = blob
-        head = json.dumps(cell).encode()
-        data = b'{"cell":%b,"data":"%b"}' % (head, base64.b64encode(blob))
-        self._cells[cell] = _Message(b"event: deliveries\ndata: %b\n\n" % data, self.version)
-        self._not_before[cell] = begun + (time.monotonic() - begun) / MOST_SHARE
+    def _pack(self, cell: str) -> bool:
+        """Make the messages that viewers of a cell do not have yet, unless the last ones took
+        long. Return whether there are any."""
+        now, begun, feed = time.monotonic(), time.thread_time(), self._feeds.get(cell)
+        if feed is not None and now < feed.not_before:
+            return False
+        step = self.shown.added(cell, whole=feed is None)
+        if feed is None:
+            if step is None:
+                return False
+            feed = self._feeds[cell] = _Feed()
+        if step is not None:
+            feed.add(_deliveries(cell, *step), self.version)
+        wants_whole, feed.is_whole_wanted = feed.is_whole_wanted, False
+        if wants_whole and (blob := self.shown.deliveries(cell)):
+            feed.whole = _Message(_deliveries(cell, 0, blob), self.version)
+        feed.not_before = now + (time.thread_time() - begun) / MOST_SHARE
+        return step is not None or wants_whole
 
     async def stream(self, cell: str, since: int) -> AsyncGenerator[bytes, None]:
         """Yield messages about the board and a cell ('': the newest). `since`: the version that
         the viewer has."""
         self._wanted[cell] += 1
         board = packed = since if since <= self.version else -1  # more: of another server
+        shown = cell or self._newest
         try:
             yield b"retry: 2000\n\n"
             while True:
-                changed, news, pause_s = self._changed, b"", TELL_S
+                changed, news = self._changed, []
                 if self._board.made > board:
-                    board, news = self._board.made, self._board.text
-                found = self._cells.get(cell or self._newest or "")
-                if found is not None and found.made > packed:
-                    packed, news = found.made, news + found.text
-                    pause_s = max(TELL_S, len(found.text) / BYTES_A_SECOND)
+                    board = self._board.made
+                    news.append(self._board.text)
+                if (now := cell or self._newest) != shown:
+                    shown, packed = now, -1
+                if (feed := self._feeds.get(shown or "")) is not None:
+                    for message in feed.since(packed):
+                        packed = message.made
+                        news.append(message.text)
                 if news:
-                    yield b"id: %d\n%b" % (max(board, packed), news)
-                    await asyncio.sleep(pause_s)
+                    yield b"id: %d\n" % max(board, packed) + b"".join(news)
+                    await asyncio.sleep(max(TELL_S, sum(map(len, news)) / BYTES_A_SECOND))
                     continue
                 try:
                     await asyncio.wait_for(changed.wait(), ALIVE_S)

@@ -10,20 +10,18 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from common.files import Tail, whole_name
+from monitor.growing import Deliveries
 from monitor.recording import GONE, Recording
 from monitor.samples import Reader
 from parsers.base.jsonfiles import BadFile
-from parsers.measure.delivered import delivered_of, encode
-from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
 from parsers.measure.evaluate import evaluate
 from parsers.measure.summary import CellMetrics
-from parsers.read.ldm_log import Inserted, Multicasted, Product, parse_ldm_log
+from parsers.read.ldm_log import parse_ldm_log
 from parsers.report.board import board_of, cell_json, metrics_json
 from parsers.report.document import brief_of
 from parsers.report.publish import make_report
 
 MOST_BYTES: Final = 4 << 20  # of a log at one look, and of a line
-QUICK: Final = 1  # zlib's level for what is soon packed again
 RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
 
 
@@ -40,6 +38,10 @@ class Shown(Protocol):
 
     def deliveries(self, cell: str) -> bytes | None:
         """Return deliveries.bin of a cell; None: there is none."""
+
+    def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
+        """Return the first product that changed since the last call, and a deliveries.bin of it
+        and those after it; None: none did. `whole`: all products."""
 
     def recordings(self) -> Mapping[str, Recording]:
         """Return the samples of counters, by cell."""
@@ -76,6 +78,11 @@ class FinishedRun:
         """Return deliveries.bin of a cell."""
         return self._blobs.get(cell)
 
+    def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
+        """Return all deliveries of a cell, for whom has none."""
+        blob = self._blobs.get(cell)
+        return (0, blob) if whole and blob else None
+
     def recordings(self) -> Mapping[str, Recording]:
         """Return the samples of counters: none are kept for a finished run."""
         return {}
@@ -87,13 +94,8 @@ class RunningCell:
     def __init__(self, folder: Path, work: Path, name: str) -> None:
         self.name, self._folder, self._work = name, folder, work
         self._tails: dict[str, Tail] = {}
-        self._arrivals: dict[str, dict[Product, Arrival]] = {}
-        self._multicast: dict[int, Product] = {}
-        self._inserted: dict[Product, int] = {}
         self._samples = Reader()
-        self._blob = b""
-        self._stale = True
-        self._hosts = self._subscribers()
+        self.deliveries = Deliveries(self._subscribers())
 
     def _subscribers(self) -> list[str]:
         try:
@@ -116,7 +118,6 @@ class RunningCell:
                 changed |= self._take(host, self._new(file))
         lines = self._new(logs / "counters.jsonl")
         self._samples.take(lines)
-        self._stale |= changed
         return changed or bool(lines)
 
     def _new(self, file: Path) -> list[str]:
@@ -127,36 +128,8 @@ class RunningCell:
         if not lines:
             return False
         log = parse_ldm_log([line + "\n" for line in lines], host)
-        for record in log.of(Multicasted):
-            self._multicast.setdefault(record.index, record.product)
-        for inserted in log.of(Inserted):
-            if inserted.via == "ingest":
-                self._inserted.setdefault(inserted.product, inserted.time_us)
-        known = self._arrivals.setdefault(host, {})
-        for product, arrival in receiver_of(log).arrivals.items():
-            before = known.get(product)
-            if before is None or arrival.time_us < before.time_us:
-                known[product] = arrival
+        self.deliveries.take(host, log)
         return bool(log.records)
-
-    def blob(self) -> bytes:
-        """Return deliveries.bin of all deliveries so far."""
-        if self._stale:
-            self._blob, self._stale = self._encoded(), False
-        return self._blob
-
-    def _encoded(self) -> bytes:
-        order = tuple(p for _, p in sorted(self._multicast.items()))
-        order += tuple(sorted(self._inserted.keys() - set(order), key=self._inserted.__getitem__))
-        if not order:
-            return b""
-        hosts = [h for h in self._hosts if h in self._arrivals] or sorted(
-            host for host, known in self._arrivals.items() if known
-        )
-        receivers = {h: Receiver(self._arrivals[h], 0, 0, None) for h in hosts}
-        first_us = min(self._inserted.values(), default=min(p.created_us for p in order))
-        found = delivered_of(first_us / 1e6, Sent(order, "logs"), receivers)
-        return encode(found, QUICK)
 
     @property
     def recording(self) -> Recording:
@@ -165,7 +138,7 @@ class RunningCell:
 
     def board(self) -> dict[str, object]:
         """Return what the page shows of the cell."""
-        why = "" if self._multicast or self._inserted else "No product yet."
+        why = "" if self.deliveries else "No product yet."
         cell = cell_json(self._work, self.name, blob=not why, why=why)
         return cell | {"blob": not why}
 
@@ -214,7 +187,11 @@ class RunningRun:
 
     def deliveries(self, cell: str) -> bytes | None:
         """Return deliveries.bin of a cell."""
-        return self._cells[cell].blob() if cell in self._cells else None
+        return self._cells[cell].deliveries.blob() if cell in self._cells else None
+
+    def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
+        """Return what changed of a cell's deliveries."""
+        return self._cells[cell].deliveries.added(whole=whole) if cell in self._cells else None
 
     def recordings(self) -> Mapping[str, Recording]:
         """Return the samples of counters, by cell."""
@@ -228,6 +205,8 @@ class Waiting:
     def __init__(self, runs: Path) -> None:
         self._runs = runs
         self._now: RunningRun | FinishedRun | None = None
+        self._told: RunningRun | FinishedRun | None = None
+        self._told_cells: set[str] = set()  # whose deliveries of `_told` were asked for
         self.version = 0
         self._of = 0
 
@@ -262,6 +241,16 @@ class Waiting:
     def deliveries(self, cell: str) -> bytes | None:
         """Return deliveries.bin of a cell."""
         return self._now.deliveries(cell) if self._now is not None else None
+
+    def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
+        """Return what changed of a cell's deliveries; all of them once another run is shown."""
+        if self._now is None:
+            return None
+        if self._told is not self._now:
+            self._told, self._told_cells = self._now, set()
+        whole = whole or cell not in self._told_cells
+        self._told_cells.add(cell)
+        return self._now.added(cell, whole=whole)
 
     def recordings(self) -> Mapping[str, Recording]:
         """Return the samples of counters, by cell."""

@@ -18,6 +18,10 @@ import pytest
 from common.places import absent_programs, program
 from experiments.cells.minute_records import ACCEPTED, FILE, RECORDED, MinuteRecords
 from monitor.records import Records
+from monitor.store import Store
+from parsers.measure.evaluate import Transports, evaluate
+from parsers.measure.metrics import of_sums
+from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 from topologies.emulate.emulation import Emulation
 from topologies.model.load import find, load
 
@@ -143,6 +147,56 @@ def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
     assert {m.bytes for m in sums} == {EACH * SIZE}
     assert {m.sums and (m.sums.blocks, m.sums.files_mc, m.sums.delay_us) for m in sums} == {
         (2 * EACH // 3, EACH - EACH // 3, EACH * 1_000_000)
+    }
+
+
+def of_rtstats(folder: Path, host: str, log: Path, products: int) -> list[str]:
+    """The minute records that rtstats writes about a whole log."""
+    queue, file = folder / f"{host}.pq", folder / f"{host}.txt"
+    subprocess.run([program("pqcreate"), "-s", "1m", "-S", "100", "-q", queue], check=True)
+    ever_s = str(10**9)
+    argv: list[str | Path] = [program("rtstats"), "-q", queue, "-H", host, "-o", ever_s]
+    argv += ["--ldmd-log", log, "--minutes", file]
+
+    def written() -> int:
+        found = Records()
+        found.take(file.read_text().splitlines(keepends=True) if file.exists() else ())
+        return sum(minute.products for minute in found.minutes.values())
+
+    with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
+        try:
+            until(lambda: written() == products, f"{products} products of {host}")
+            process.terminate()
+            assert process.wait(WAIT_S) == 0
+        finally:
+            process.kill()
+    return file.read_text().splitlines(keepends=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backstop", [None, 3])
+def test_table_4_of_records_is_that_of_the_logs(tmp_path: Path, backstop: int | None) -> None:
+    """To the last bit, at each subscriber: rtstats reads the same logs as the report."""
+    if why := absent_programs(("rtstats", "pqcreate")):
+        pytest.skip(why)
+    cell = SyntheticCell("ldm7", m=3, duration_s=150, backstop_index=backstop)
+    run = write_synthetic_run(tmp_path / "run", cell)
+    logs = run / f"cells/{cell.name}/logs"
+    for log in logs.glob("r*.ldmd.log"):  # one blank, as ldmd writes
+        log.write_text(log.read_text().replace("   INFO  ", "   INFO "))
+    found = evaluate(run)
+    assert isinstance(found, Transports)
+    (measured,) = found.cells
+    records, store = Records(), Store(None)
+    for receiver in measured.receivers:
+        log = logs / f"{receiver.host}.ldmd.log"
+        records.take(of_rtstats(tmp_path, receiver.host, log, cell.products))
+    store.put_records("run", "native", records)
+    rows = {row.host: row for row in store.minutes(store.sources()[0].id, 10**11)}
+    store.close()
+    assert records.bad == 0 and all(row.minutes == 3 and row.whole for row in rows.values())
+    assert {h: of_sums(row.sums) for h, row in rows.items()} == {
+        receiver.host: receiver.fmtp for receiver in measured.receivers
     }
 
 

@@ -41,9 +41,10 @@ struct sim {
     uint64_t phase_ns[BN_SESSIONS_MAX]; /* of their time slots */
     struct receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
     struct tcp tcp[BN_TCP_MAX];
-    uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX];
+    uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX], tcp_begun_ns[BN_TCP_MAX];
+    uint32_t segments;       /* of each connection's file; 0: it has none */
     uint32_t blocks, needed; /* of the file */
-    unsigned queued, open;   /* open: receivers without the file */
+    unsigned queued, open;   /* open: receivers without the file, of TCP too */
     uint64_t free_ns;        /* when the line has sent what is queued */
 };
 
@@ -185,6 +186,8 @@ static void run_tcp(struct sim *s, int i)
     struct tcp *t = &s->tcp[i];
     struct frame f = {.flow = (int)s->cfg->sessions + i};
 
+    if (s->out->tcp[i].time_s > 0)
+        return;
     while (tcp_send(t, s->now_ns, &f.segment))
         enqueue(s, &f);
     if (t->timeout_ns < s->tcp_armed_ns[i]) {
@@ -217,6 +220,10 @@ static void arrive(struct sim *s, struct frame *f)
     }
     s->tcp_packets[i] += is_measured(s);
     f->all = tcp_receive(&s->tcp[i], f->segment);
+    if (s->segments && f->all >= s->segments && s->out->tcp[i].time_s == 0) {
+        s->out->tcp[i].time_s = (double)(s->now_ns - s->tcp_begun_ns[i]) / 1e9;
+        s->open--;
+    }
     const double overhead_s = soon(s, BN_PACKET_BYTES * 8 / s->cfg->rate_bps);
     push(s, s->now_ns + ns_of(s->cfg->delay_s + overhead_s), ACK, i, f);
 }
@@ -274,15 +281,19 @@ static void begin(struct sim *s)
             fail("no feed");
         push(s, s->due[i].at_ns + s->phase_ns[i], SEND, (int)i, NULL);
         for (unsigned r = 0; r < cfg->receivers; r++)
-            push(s, ns_of(s->wave.cfg.slot_s + 2 + soon(s, 2)), START_RECEIVER,
+            push(s, ns_of(s->wave.cfg.slot_s + 2 + cfg->late_s + soon(s, 2)), START_RECEIVER,
                  (int)(i * BN_RECEIVERS_MAX + r), NULL);
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
         tcp_init(&s->tcp[i]);
         s->tcp_armed_ns[i] = UINT64_MAX;
-        push(s, ns_of(soon(s, 3)), START_TCP, (int)i, NULL);
+        s->tcp_begun_ns[i] = ns_of(soon(s, 3));
+        push(s, s->tcp_begun_ns[i], START_TCP, (int)i, NULL);
     }
+    s->segments = cfg->tcp_has_file ? (uint32_t)ceil(cfg->file_bytes / BN_SEGMENT_BYTES) : 0;
     s->open = cfg->file_bytes > 0 ? cfg->sessions * cfg->receivers : UINT32_MAX;
+    if (s->segments)
+        s->open += cfg->tcp;
 }
 
 static void end(struct sim *s)

@@ -7,6 +7,8 @@
 #ifndef M2C_TESTS_BOTTLENECK_H
 #define M2C_TESTS_BOTTLENECK_H
 
+#include <stdbool.h>
+
 #include "congestion.h"
 
 enum { BN_SESSIONS_MAX = 2, BN_RECEIVERS_MAX = 8, BN_TCP_MAX = 4 };
@@ -20,6 +22,8 @@ struct bn_config {
     unsigned sessions, receivers, tcp; /* receivers: of each session */
     double slot_s;                     /* 0: 10 */
     double file_bytes;                 /* 0: none: receivers stay */
+    bool tcp_has_file;                 /* each TCP connection ends with a file of file_bytes */
+    double late_s;                     /* receivers begin this much later than they usually do */
     double from_s, to_s;               /* what is measured; to_s ends the simulation */
     uint64_t seed;
 };
@@ -27,6 +31,7 @@ struct bn_config {
 struct bn_flow {
     double bps; /* delivered, IP packets */
     uint64_t arrived, dropped /* at the queue */;
+    double time_s; /* of a TCP connection, until its receiver has the file; 0: it has not */
 };
 
 struct bn_receiver {
@@ -42,7 +47,7 @@ struct bn_result {
     uint64_t tcp_timeouts;
 };
 
-enum { BN_PACKET_BYTES = 1500, BN_SYMBOL_BYTES = 1428 };
+enum { BN_PACKET_BYTES = 1500, BN_SYMBOL_BYTES = 1428, BN_SEGMENT_BYTES = 1448 };
 
 /* Runs it. Ends the program if there is no memory. */
 void bn_run(const struct bn_config *cfg, struct bn_result *out);

@@ -97,9 +97,16 @@ static bool mark_lost(struct tcp *t)
     return is_any;
 }
 
+static bool has_recovered(const struct tcp *t)
+{
+    return t->una - t->recover < UINT32_MAX / 2;
+}
+
+/* By the window, as Linux: while one segment is missing, many above it can be acknowledged, and
+ * what is between would be no measure of what the line holds. */
 static void halve(struct tcp *t)
 {
-    t->ssthresh = fmax((t->next - t->una) / 2.0, 2);
+    t->ssthresh = fmax(fmin(t->cwnd, t->next - t->una) / 2, 2);
     t->recover = t->next;
 }
 
@@ -115,14 +122,14 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
     }
     if (fresh && fresh <= t->next - t->una) {
         t->una = all;
-        if (t->is_recovering && t->una - t->recover < UINT32_MAX / 2)
+        if (t->is_recovering && has_recovered(t))
             t->is_recovering = false;
         else if (!t->is_recovering)
             t->cwnd = t->cwnd < t->ssthresh ? fmin(t->cwnd + fresh, t->ssthresh + 1)
                                             : t->cwnd + fresh / t->cwnd;
         arm(t, now_ns);
     }
-    if (mark_lost(t) && !t->is_recovering && t->una - t->recover < UINT32_MAX / 2) {
+    if (mark_lost(t) && !t->is_recovering && has_recovered(t)) {
         halve(t);
         t->cwnd = t->ssthresh;
         t->is_recovering = true;
@@ -131,7 +138,9 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
 
 void tcp_time_out(struct tcp *t, uint64_t now_ns)
 {
-    halve(t);
+    if (has_recovered(t))
+        halve(t); /* once for each window */
+    t->recover = t->next;
     t->cwnd = 1;
     t->is_recovering = false;
     t->timeouts++;

@@ -11,13 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "bottleneck.h"
 
-enum { MOST_SEEDS = 4 };
-static unsigned seeds = 1; /* DOWNPOUR_TEST_LONG: MOST_SEEDS */
+enum { LONG_SEEDS = 4, MOST_SEEDS = 20 }; /* M2C10 has 20 runs */
+static unsigned seeds = 1;                /* DOWNPOUR_TEST_LONG: LONG_SEEDS; "all": MOST_SEEDS */
 static const char *const names[] = {"webrc", "m2c", "static"};
 static const double rates_bps[] = {1e6, 4e6};
 
@@ -28,6 +29,42 @@ static void assert_within(double found, double least, double most)
     if (!(found >= least && found <= most))
         print_error("found %.3f, expected %.3f to %.3f\n", found, least, most);
     assert_true(found >= least && found <= most);
+}
+
+/* Values of one quantity, by seed. */
+struct sample {
+    double sum, squares;
+    unsigned count;
+};
+
+static void add(struct sample *s, double value)
+{
+    s->sum += value;
+    s->squares += value * value;
+    s->count++;
+}
+
+static double mean(const struct sample *s)
+{
+    return s->sum / s->count;
+}
+
+/* Half of Student's 95 % interval of the mean. */
+static double half(const struct sample *s)
+{
+    static const double t95[] = {[1] = 12.706, [2] = 4.303, [3] = 3.182, [19] = 2.093};
+    const unsigned free = s->count - 1;
+
+    if (free >= sizeof t95 / sizeof *t95 || t95[free] == 0)
+        return NAN;
+    const double variance = (s->squares - s->sum * s->sum / s->count) / free;
+    return t95[free] * sqrt(fmax(0, variance) / s->count);
+}
+
+/* One seed is further from the mean than many. */
+static double of_one_seed(void)
+{
+    return seeds == 1 ? 0.1 : 0;
 }
 
 /* The usual scene with one session of one receiver, measured from its tenth slot on. */
@@ -68,9 +105,11 @@ static void test_tcp_alone(void **state)
 
 struct beside_tcp {
     double session_bps, tcp_bps, lost, tcp_lost; /* means; percent of packets */
+    struct sample share;                         /* the session's rate by TCP's */
 };
 
-static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, double leave_latency_s)
+static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, double delay_s,
+                                    double leave_latency_s)
 {
     struct beside_tcp sum = {0};
 
@@ -78,8 +117,10 @@ static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, doub
         struct bn_config cfg = scene(kind, rate_bps, seed);
         struct bn_result r;
         cfg.tcp = 1;
+        cfg.delay_s = delay_s;
         cfg.leave_latency_s = leave_latency_s;
         bn_run(&cfg, &r);
+        add(&sum.share, r.receivers[0][0].bps / r.tcp[0].bps);
         sum.session_bps += r.receivers[0][0].bps / seeds;
         sum.tcp_bps += r.tcp[0].bps / seeds;
         sum.lost += percent_dropped(&r.sessions[0]) / seeds;
@@ -94,16 +135,16 @@ static void test_share(void **state)
     (void)state;
     static const struct {
         double least, most;
-    } of[] = {[M2C_CC_WEBRC] = {0.4, 1.25}, [M2C_CC_M2C] = {0.8, 1.25}};
+    } of[] = {[M2C_CC_WEBRC] = {0.4, 1.25}, [M2C_CC_M2C] = {0.8, 1.25}}; /* of means */
 
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned i = 0; i < 2; i++) {
-            const struct beside_tcp b = beside_tcp(kind, rates_bps[i], 0);
-            SAY("%-6s against TCP, %.0f Mbit/s: %4.0f and %4.0f kbit/s, ratio %.2f; loss %.2f %%, "
-                "TCP's %.2f %%\n",
+            const struct beside_tcp b = beside_tcp(kind, rates_bps[i], 0.01, 0);
+            SAY("%-6s against TCP, %.0f Mbit/s: %4.0f and %4.0f kbit/s, ratio %.2f +- %.2f; loss "
+                "%.2f %%, TCP's %.2f %%\n",
                 names[kind], rates_bps[i] / 1e6, b.session_bps / 1e3, b.tcp_bps / 1e3,
-                b.session_bps / b.tcp_bps, b.lost, b.tcp_lost);
-            assert_within(b.session_bps / b.tcp_bps, of[kind].least, of[kind].most);
+                mean(&b.share), half(&b.share), b.lost, b.tcp_lost);
+            assert_within(mean(&b.share), of[kind].least, of[kind].most + of_one_seed());
         }
 }
 
@@ -144,15 +185,10 @@ static void test_round_trips(void **state)
 
     for (unsigned d = 0; d < 3; d++)
         for (unsigned i = 0; i < 2; i++) {
-            struct bn_config cfg = scene(M2C_CC_M2C, rates_bps[i], 1);
-            struct bn_result r;
-            cfg.tcp = 1;
-            cfg.delay_s = delays_s[d];
-            bn_run(&cfg, &r);
-            const double share = r.receivers[0][0].bps / r.tcp[0].bps;
-            SAY("m2c    against TCP, %.0f Mbit/s, %.0f ms: ratio %.2f\n", rates_bps[i] / 1e6,
-                2000 * delays_s[d], share);
-            assert_within(share, 0.8, 1.25);
+            const struct beside_tcp b = beside_tcp(M2C_CC_M2C, rates_bps[i], delays_s[d], 0);
+            SAY("m2c    against TCP, %.0f Mbit/s, %.0f ms: ratio %.2f +- %.2f\n",
+                rates_bps[i] / 1e6, 2000 * delays_s[d], mean(&b.share), half(&b.share));
+            assert_within(mean(&b.share), 0.8, 1.25 + of_one_seed());
         }
 }
 
@@ -165,7 +201,7 @@ static void test_leave_latency(void **state)
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_STATIC; kind++) {
         double first = 0, before = 0;
         for (unsigned i = 0; i < 4; i++) {
-            const struct beside_tcp b = beside_tcp(kind, 4e6, latency_s[i]);
+            const struct beside_tcp b = beside_tcp(kind, 4e6, 0.01, latency_s[i]);
             SAY("%-6s leave latency %.0f s: TCP loses %.3f %% and gets %4.0f kbit/s, the session "
                 "%4.0f\n",
                 names[kind], latency_s[i], b.tcp_lost, b.tcp_bps / 1e3, b.session_bps / 1e3);
@@ -182,34 +218,65 @@ static void test_leave_latency(void **state)
 }
 
 struct transfer {
-    double mean_s, last_s; /* until a receiver has the file: of all; of the last ones */
-    double twice;          /* symbols that it had, percent: mean */
+    struct sample all_s, last_s; /* until a receiver has the file: mean of all; the last one */
+    struct sample twice;         /* symbols that it had, percent */
 };
 
-static struct transfer transfer(enum m2c_cc_kind kind, unsigned receivers, double rate_bps,
-                                unsigned tcp)
+struct scene {
+    double rate_bps, file_bytes, late_s;
+    unsigned receivers, tcp;
+};
+
+static struct transfer transfer(enum m2c_cc_kind kind, const struct scene *of)
 {
-    struct transfer sum = {0};
+    struct transfer all = {0};
 
     for (uint64_t seed = 1; seed <= seeds; seed++) {
-        struct bn_config cfg = scene(kind, rate_bps, seed);
+        struct bn_config cfg = scene(kind, of->rate_bps, seed);
         struct bn_result r;
-        double last = 0;
-        cfg.receivers = receivers;
-        cfg.tcp = tcp;
-        cfg.file_bytes = 48e6;
-        cfg.to_s = 5000;
+        double last = 0, sum = 0, twice = 0;
+        cfg.receivers = of->receivers;
+        cfg.tcp = of->tcp;
+        cfg.file_bytes = of->file_bytes;
+        cfg.late_s = of->late_s;
+        cfg.to_s = 10000;
         bn_run(&cfg, &r);
-        for (unsigned i = 0; i < receivers; i++) {
+        for (unsigned i = 0; i < of->receivers; i++) {
             const struct bn_receiver *one = &r.receivers[0][i];
             assert_true(one->time_s > 0);
             last = fmax(last, one->time_s);
-            sum.mean_s += one->time_s / receivers / seeds;
-            sum.twice += 100.0 * (double)one->duplicates / (double)one->symbols / receivers / seeds;
+            sum += one->time_s;
+            twice += 100.0 * (double)one->duplicates / (double)one->symbols;
         }
-        sum.last_s += last / seeds;
+        add(&all.all_s, sum / of->receivers);
+        add(&all.last_s, last);
+        add(&all.twice, twice / of->receivers);
     }
-    return sum;
+    return all;
+}
+
+/* The same file to each of some receivers by a TCP connection of its own: the last one's time. */
+static struct sample by_tcp(double rate_bps, double file_bytes, unsigned receivers)
+{
+    struct sample all = {0};
+
+    for (uint64_t seed = 1; seed <= seeds; seed++) {
+        struct bn_config cfg = scene(M2C_CC_M2C, rate_bps, seed);
+        struct bn_result r;
+        double last = 0;
+        cfg.sessions = cfg.receivers = 0;
+        cfg.tcp = receivers;
+        cfg.file_bytes = file_bytes;
+        cfg.tcp_has_file = true;
+        cfg.to_s = 10000;
+        bn_run(&cfg, &r);
+        for (unsigned i = 0; i < receivers; i++) {
+            assert_true(r.tcp[i].time_s > 0);
+            last = fmax(last, r.tcp[i].time_s);
+        }
+        add(&all, last);
+    }
+    return all;
 }
 
 /* Five receivers behind the line need hardly longer than one. WEBRC's do where the file takes but
@@ -223,15 +290,66 @@ static void test_receivers(void **state)
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned tcp = 0; tcp < 2; tcp++)
             for (unsigned i = 0; i < 2; i++) {
-                const struct transfer one = transfer(kind, 1, rates_bps[i], tcp);
-                const struct transfer five = transfer(kind, 5, rates_bps[i], tcp);
-                SAY("%-6s 48 MB, %.0f Mbit/s, %s: 1 receiver %.0f s, 5 receivers %.0f s: %.2f "
-                    "(the last %.0f s); twice %.2f and %.2f %%\n",
-                    names[kind], rates_bps[i] / 1e6, tcp ? "1 TCP" : "alone", one.mean_s,
-                    five.mean_s, five.mean_s / one.mean_s, five.last_s, one.twice, five.twice);
-                assert_within(five.mean_s / one.mean_s, 0, most[kind][i]);
-                assert_within(fmax(one.twice, five.twice), 0, 0.5);
+                struct scene of = {rates_bps[i], 48e6, 0, 1, tcp};
+                const struct transfer one = transfer(kind, &of);
+                of.receivers = 5;
+                const struct transfer five = transfer(kind, &of);
+                const double ratio = mean(&five.all_s) / mean(&one.all_s);
+                SAY("%-6s 48 MB, %.0f Mbit/s, %s: 1 receiver %.1f +- %.1f s, 5 receivers %.1f +- "
+                    "%.1f s: %.2f (the last %.0f s); twice %.2f and %.2f %%\n",
+                    names[kind], rates_bps[i] / 1e6, tcp ? "1 TCP" : "alone", mean(&one.all_s),
+                    half(&one.all_s), mean(&five.all_s), half(&five.all_s), ratio,
+                    mean(&five.last_s), mean(&one.twice), mean(&five.twice));
+                assert_within(ratio, 0, most[kind][i]);
+                assert_within(fmax(mean(&one.twice), mean(&five.twice)), 0, 0.5);
             }
+}
+
+/* M2C10, 5.2: from two receivers on, one session is faster than a TCP connection for each. */
+static void test_two_receivers_beat_tcp(void **state)
+{
+    (void)state;
+    static const double files_bytes[] = {48e6, 99e6};
+
+    for (unsigned i = 0; i < 2; i++)
+        for (unsigned f = 0; f < 2; f++) {
+            const struct scene of = {rates_bps[i], files_bytes[f], 0, 2, 0};
+            const struct transfer session = transfer(M2C_CC_M2C, &of);
+            const struct sample one = by_tcp(rates_bps[i], files_bytes[f], 1);
+            const struct sample two = by_tcp(rates_bps[i], files_bytes[f], 2);
+            SAY("%.0f MB to 2 receivers, %.0f Mbit/s: m2c %.1f +- %.1f s, twice %.2f +- %.2f %%; "
+                "TCP %.1f +- %.1f s, to one %.1f +- %.1f s\n",
+                files_bytes[f] / 1e6, rates_bps[i] / 1e6, mean(&session.last_s),
+                half(&session.last_s), mean(&session.twice), half(&session.twice), mean(&two),
+                half(&two), mean(&one), half(&one));
+            assert_within(mean(&session.last_s) / mean(&two), 0, 0.75);
+            assert_within(mean(&session.twice), 0, 0.5);
+            /* Nothing is faster than the line. */
+            assert_true(mean(&one) >
+                        8 * files_bytes[f] * BN_PACKET_BYTES / (BN_SEGMENT_BYTES * rates_bps[i]));
+        }
+}
+
+/* A receiver that begins at any buffer of the ring needs as long as one that begins with it: the
+ * ring has 84,035 blocks, and a buffer begins every 1.33 s. */
+static void test_late_receivers(void **state)
+{
+    (void)state;
+    static const double late_s[] = {0, 1.7, 13, 250, 4000};
+
+    for (unsigned i = 0; i < 2; i++) {
+        double first = 0;
+        for (unsigned n = 0; n < sizeof late_s / sizeof *late_s; n++) {
+            const struct scene of = {rates_bps[i], 48e6, late_s[n], 1, 0};
+            const struct transfer found = transfer(M2C_CC_M2C, &of);
+            SAY("m2c    48 MB, %.0f Mbit/s, begun %.1f s later: %.1f +- %.1f s; twice %.2f %%\n",
+                rates_bps[i] / 1e6, late_s[n], mean(&found.all_s), half(&found.all_s),
+                mean(&found.twice));
+            first = n ? first : mean(&found.all_s);
+            assert_within(mean(&found.all_s) / first, 0.95, 1.05);
+            assert_within(mean(&found.twice), 0, 0.5);
+        }
+    }
 }
 
 int main(void)
@@ -245,13 +363,17 @@ int main(void)
     const struct CMUnitTest of_means[] = {
         cmocka_unit_test(test_leave_latency),
         cmocka_unit_test(test_receivers),
+        cmocka_unit_test(test_two_receivers_beat_tcp),
+        cmocka_unit_test(test_late_receivers),
     };
 
-    if (!getenv("DOWNPOUR_TEST_LONG")) {
-        SAY("not run: leave latency, receivers (with DOWNPOUR_TEST_LONG: means of %d seeds)\n",
-            MOST_SEEDS);
+    const char *asked = getenv("DOWNPOUR_TEST_LONG");
+    if (!asked) {
+        SAY("not run: leave latency, receivers, files (DOWNPOUR_TEST_LONG=1: means of %d seeds; "
+            "all: of %d)\n",
+            LONG_SEEDS, MOST_SEEDS);
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
-    seeds = MOST_SEEDS;
+    seeds = strcmp(asked, "all") == 0 ? MOST_SEEDS : LONG_SEEDS;
     return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(of_means, NULL, NULL);
 }

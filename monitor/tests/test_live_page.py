@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import shutil
 import socket
@@ -17,8 +18,9 @@ import pytest
 
 from common.http.server import BUSY_MAX, bounded
 from monitor.api import make_app
-from monitor.news import News
+from monitor.news import MOST_STEPS, News, _Feed, _Message
 from monitor.running import RunningRun, Shown, Waiting
+from parsers.measure.delivered import decode
 from parsers.tests.browser import axe_source, browser, program
 from parsers.tests.synthetic import SyntheticCell, write_synthetic_run
 
@@ -83,7 +85,9 @@ def test_viewers_get_what_changed_and_only_that(growing: Growing) -> None:
         second = (await anext(stream)).decode()
         assert events(second) == ["deliveries"]  # the board says the same as before
         data = json.loads(second.split("data: ")[1])
-        assert data["cell"] == CELL.name and len(second) > len(first.split("deliveries\n")[1])
+        assert data["cell"] == CELL.name and data["from"] > 0
+        added = decode(base64.b64decode(data["data"]))  # and not what came before
+        assert added.shape == (CELL.m, CELL.products - data["from"])
         await stream.aclose()
 
     asyncio.run(scene())
@@ -109,16 +113,52 @@ def test_who_has_this_version_is_not_told_again(
     assert asyncio.run(scene()) is expected
 
 
+def test_who_reads_slowly_gets_steps_and_who_lags_far_behind_all() -> None:
+    feed = _Feed()
+    for version in range(1, 2 * MOST_STEPS + 1):
+        feed.add(b"%d" % version, version)
+    newest = 2 * MOST_STEPS
+    assert [m.made for m in feed.since(newest - 3)] == [newest - 2, newest - 1, newest]
+    assert feed.since(newest) == () and not feed.is_whole_wanted
+    assert feed.since(MOST_STEPS - 1) == () and feed.is_whole_wanted
+    feed.whole = _Message(b"all", newest - 1)
+    assert [m.text for m in feed.since(-1)] == [b"all", b"%d" % newest]
+    assert len(feed.since(MOST_STEPS)) == MOST_STEPS  # its base is the oldest step's
+
+
+def test_a_viewer_that_has_nothing_gets_all(growing: Growing) -> None:
+    """Steps that it did not see may be gone."""
+    news = News(RunningRun(growing.path))
+    news._wanted[CELL.name] += 1
+    news._look()
+    news._feeds[CELL.name].steps = ()
+    news._feeds[CELL.name].add(b"later", news.version + 1)
+    news._feeds[CELL.name].steps = (_Message(b"later", news.version + 1, news.version),)
+
+    async def scene() -> str:
+        stream = news.stream(CELL.name, -1)
+        await anext(stream)
+        assert events((await anext(stream)).decode()) == ["board"]
+        news._feeds[CELL.name].not_before = 0
+        assert news._look()
+        news._changed.set()
+        return (await asyncio.wait_for(anext(stream), 10)).decode()
+
+    text = asyncio.run(scene())
+    data = json.loads(text.split("data: ")[1].split("\n")[0])
+    assert data["from"] == 0 and decode(base64.b64decode(data["data"])).shape[0] == CELL.m
+
+
 def test_names_that_viewers_invent_pin_nothing(growing: Growing) -> None:
     news = News(RunningRun(growing.path))
     for number in range(100):
         news._wanted[f"invented {number}"] += 1
     news._wanted[CELL.name] += 1
     news._look()
-    assert set(news._cells) == {CELL.name}
+    assert set(news._feeds) == {CELL.name}
     news._wanted.clear()
     news._look()
-    assert not {**news._cells, **news._blobs, **news._not_before}.keys() - {CELL.name}
+    assert not news._feeds
 
 
 @contextmanager

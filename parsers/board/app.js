@@ -115,7 +115,8 @@
   };
 
   // -- a cell -------------------------------------------------------------------------------------
-  const load = async (bytes = null) => {
+  const load = async (bytes = null, first = 0) => {
+    const before = d;
     cell = board.cells.find((c) => c.name === view.cell) ?? null;
     d = null;
     if (!cell) return;
@@ -127,6 +128,8 @@
       decoded.set(cell.name, bytes && bytes.length ? await D.decode(bytes) : null);
     }
     d = decoded.get(cell.name);
+    if (first && !D.fits(before, first, d)) { decoded.delete(cell.name); return load(); }
+    if (first) d = D.joined(before, first, d);
     if (live) decoded.delete(cell.name); // it grows
     end = d ? Math.max(D.end(d), live ? 0 : 0) : 1;
     series = heat = null;
@@ -365,7 +368,7 @@
       const news = JSON.parse(e.data);
       version = e.lastEventId;
       if (news.cell !== view.cell) return;
-      await load(D.fromBase64(news.data)); drawCell();
+      await load(D.fromBase64(news.data), news.from); drawCell();
       if (d) say(`${d.n} products, ${D.clock(end)}`);
     }));
     source.onerror = () => { $("state").textContent = "no connection; trying again"; };

@@ -61,6 +61,27 @@ D.decode = async (bytes) => {
     latency, delay, blocks };
 };
 
+// The products before `first` of one, then all of another with the same receivers.
+D.joined = (before, first, after) => {
+  const n = first + after.n, m = after.m, out = { ...after, n, receivers: undefined };
+  const join = (name, rows) => {
+    const a = before[name], b = after[name], was = before.n, is = after.n;
+    const made = a instanceof Int32Array && b instanceof Int32Array ? new Int32Array(rows * n)
+      : new Float64Array(rows * n);
+    for (let row = 0; row < rows; row++) {
+      made.set(a.subarray(row * was, row * was + first), row * n);
+      made.set(b.subarray(row * is, (row + 1) * is), row * n + first);
+    }
+    out[name] = made;
+  };
+  for (const name of ["created", "size"]) join(name, 1);
+  for (const name of ["way", "latency", "delay", "blocks"]) join(name, m);
+  out.idents = before.idents.slice(0, first).concat(after.idents);
+  return out;
+};
+D.fits = (before, first, after) => before && after && before.n >= first && before.begin === after.begin
+  && before.hosts.join() === after.hosts.join();
+
 D.quantile = (sorted, p) => {
   if (!sorted.length) return null;
   const at = p * (sorted.length - 1), low = Math.floor(at), high = Math.ceil(at);
