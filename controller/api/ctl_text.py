@@ -26,7 +26,7 @@ from controller.paths.multipoint_path import Channels, EndpointDocument
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)([kMG]?)(?:bps|bit/s)?")
 _UNITS = {"": 1, "k": 1_000, "M": 1_000_000, "G": 1_000_000_000}
-_AFTER = re.compile(r"\+([0-9]+)([smhd])")
+_AFTER = re.compile(r"\+([0-9]{1,9})([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

@@ -91,7 +91,11 @@ def test_a_reservation_is_listed_and_cancelled(run: Run, rig: Rig) -> None:
     assert rig.sent == []
     code, _, err = run("reserve", "late", *asked, "--start", "1970-01-12T13:00")
     assert code == 1 and "start_time 997200.000" in err and "after now" in err
-    assert run("reserve", "x", *asked[:4], "--start", "noon", "--end", "+2h")[0] == 2
+    for wrong in ("noon", f"+{'9' * 400}d", "2026-13-01"):
+        code, _, err = run("reserve", "x", *asked[:4], "--start", wrong, "--end", "+2h")
+        assert code == 2 and "valid: +90m" in err
+    code, _, err = run("reserve", "x", *asked[:4], "--start", "+999999999d", "--end", "+999999999d")
+    assert code == 1 and "253402300799" in err
     assert run("cancel", "NGRID") == (0, "reservation NGRID cancelled\n", "")
     assert run("--json", "reservations") == (0, "[]\n", "")
     assert run("cancel", "NGRID")[0] == 1
