@@ -27,7 +27,6 @@ from labs.tests.measuring import (
     assert_none_passes,
     begin,
     cell,
-    copied,
     judged,
     measure,
     right_answers,
@@ -119,12 +118,6 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     measure(work, "chosen.yaml")
     assert_all(lab, work, Status.PASSED)
     return lab, work
-
-
-@pytest.fixture
-def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
-    lab, work = solved
-    return lab, copied(work, tmp_path / "w")
 
 
 def guests(test: object) -> object:

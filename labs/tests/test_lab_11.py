@@ -29,7 +29,6 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
-    copied,
     judged,
     labs_verb,
     right_answers,
@@ -124,12 +123,6 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     )  # fmt: skip
     write_answers(work, YAML(typ="safe").load(done.stdout))
     return lab, work
-
-
-@pytest.fixture
-def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
-    lab, work = solved
-    return lab, copied(work, tmp_path / "w")
 
 
 class TestInGuests:

@@ -28,7 +28,6 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
-    copied,
     judged,
     measure,
     right_answers,
@@ -117,13 +116,6 @@ def derived(work: Work, source: int, m: int, stamp: str, started: float) -> None
         ran = json.loads((cell / "run.json").read_text())
         (cell / "run.json").write_text(json.dumps({**ran, "started": started}))
         digests.write_cell(cell)
-
-
-@pytest.fixture
-def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
-    """The solved work directory, to spoil."""
-    lab, work = solved
-    return lab, copied(work, tmp_path / "w")
 
 
 def rewritten(work: Work, factor: float, only: str = "") -> None:

@@ -24,7 +24,6 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
-    copied,
     judged,
     measure,
     right_answers,
@@ -89,12 +88,6 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
         stands_in(work, half, half)
     assert_all(lab, work, Status.PASSED)
     return lab, work
-
-
-@pytest.fixture
-def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
-    lab, work = solved
-    return lab, copied(work, tmp_path / "w")
 
 
 def stands_in(

@@ -31,7 +31,6 @@ from labs.tests.measuring import (
     assert_graded,
     assert_none_passes,
     begin,
-    copied,
     judged,
     labs_verb,
     measure,
@@ -126,12 +125,6 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     write_answers(work, answers)
     assert_all(lab, work, Status.PASSED)
     return lab, work
-
-
-@pytest.fixture
-def copy(solved: tuple[Lab, Work], tmp_path: Path) -> tuple[Lab, Work]:
-    lab, work = solved
-    return lab, copied(work, tmp_path / "w")
 
 
 class TestInGuests:
