@@ -323,7 +323,7 @@ def _monotonic(claim: Claim, line: Line) -> Part:
     if len(line.x) < 2:
         return _too_few(claim, line, 2)
     sign, word = (1, "rises") if claim.kind == "increases" else (-1, "falls")
-    steps, sees = _steps(line.y)
+    steps, sees = _steps(claim, line.y)
     values = " → ".join(_shown(claim, e) for e in line.y)
     numbers = f"{values}; {_range(claim, line)}"
     right = sum(sign * s.mean > 0 for s in steps)
@@ -346,12 +346,12 @@ def _monotonic(claim: Claim, line: Line) -> Part:
     return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, undecided.most(unsure))
 
 
-def _steps(values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
+def _steps(claim: Claim, values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
     """Return, from each value to the next, the logarithms of the ratios and which change they see;
-    for values that are not all above 0, the differences."""
+    for values that are not all above 0, or if the claim says so, the differences."""
     pairs = list(zip(values, values[1:], strict=False))
     ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
-    if len(ratios) < len(pairs):
+    if len(ratios) < len(pairs) or claim.compared_by == "difference":
         return [intervals.difference(b, a) for a, b in pairs], ""
     return [undecided.logarithm(ratio) for ratio in ratios], undecided.sees_ratio(ratios)
 
@@ -509,10 +509,12 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
     p = intervals.wilcoxon_p(ours, other)
     if p is not None and difference.n >= RANKED_FROM:
         numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
-    found, limit = (difference, 0) if ratio is None else (undecided.logarithm(ratio), 1)
-    sees = undecided.sees_ratio([ratio]) if ratio is not None else (
-        undecided.sees_value(difference, metric.scale, metric.shown_unit)
-    )  # fmt: skip
+    if ratio is None or claim.compared_by == "difference":
+        found, limit = difference, 0
+        sees = undecided.sees_value(difference, metric.scale, metric.shown_unit)
+    else:
+        found, limit = undecided.logarithm(ratio), 1
+        sees = undecided.sees_ratio([ratio])
     if not found.has_interval:
         alone = "it would hold" if found.mean > 0 else "it would not hold"
         reason = f"{found.method}; by the values alone {alone}"

@@ -375,11 +375,17 @@ def lines(
 def counterpart(
     point: Point, points: Iterable[Point], instead: Mapping[str, Scalar]
 ) -> Point | None:
-    """Return the point that has the levels `instead`, and otherwise those of `point`."""
+    """Return the point that has the levels `instead`, and otherwise those of `point`. If there is
+    none, return the only one that lacks factors which not every protocol has."""
     wanted = {**point.factors, **instead}
+    apart = wanted.keys() & set(APART)
+    lacking: list[Point] = []
     for other in points:
-        if other.factors.keys() == wanted.keys() and all(
-            same(other.factors[n], level) for n, level in wanted.items()
-        ):
-            return other
-    return None
+        has = other.factors.keys()
+        if not instead.keys() <= has <= wanted.keys() or has & set(APART) != apart:
+            continue
+        if all(same(level, wanted[n]) for n, level in other.factors.items()):
+            if has == wanted.keys():
+                return other
+            lacking.append(other)
+    return lacking[0] if len(lacking) == 1 else None

@@ -324,7 +324,9 @@ class Claim(Block):
 
     linear: over `over`, R2 >= at_least (0.98) and the slope's interval above 0. flat: the change
     over the range is at most at_most (0.1) of the mean. increases, decreases: each step of `over`,
-    by the interval of the paired ratio; with `against`, the ratio to the other points does.
+    by the interval of the paired ratio; with `against`, the ratio to the other points does. With
+    `compared_by: difference`, by that of the paired difference: for what adds the same amount to
+    values of any size.
 
     With `against` each point at `where` is set against the one that has the levels of `against`
     instead, and `against_metric` if it is given. equal: the interval of the difference within
@@ -344,19 +346,22 @@ class Claim(Block):
     )
     at_least: Finite | None = None
     at_most: Finite | None = None
+    compared_by: Literal["ratio", "difference"] = Field(
+        "ratio", description="of increases, decreases and above: what the interval is of"
+    )
     text: Text = Field(description="the claim in words")
     source: Text = Field(description="section, figure or table")
 
     @model_validator(mode="after")
     def _complete(self) -> Claim:
+        compared = self.against is not None or self.against_metric is not None
         if self.kind in OVER_A_FACTOR or self.kind == "saving":
             if self.over is None or isinstance(FACTORS[self.over].names, tuple):
                 raise _wrong(f"kind {self.kind}: over: a factor with numbers, e.g. receivers")
-            compared = self.against is not None or self.against_metric is not None
             if compared and self.kind in ("linear", "flat"):
                 raise _wrong(f"kind {self.kind}: no against: it is about one line of points")
         else:
-            if self.against is None and self.against_metric is None:
+            if not compared:
                 raise _wrong(f"kind {self.kind}: against or against_metric: what it is set to")
             if self.over is not None:
                 raise _wrong(f"kind {self.kind}: no over: it compares points one by one")
@@ -364,6 +369,12 @@ class Claim(Block):
             several = sorted(set(self.against.levels) - set(self.against.single()))
             if several:
                 raise _wrong(f"kind {self.kind}: against: one level of {several[0]}")
+        fits = self.kind == "above" or (self.kind in ("increases", "decreases") and not compared)
+        if self.compared_by == "difference" and not fits:
+            raise _wrong(
+                f"kind {self.kind}: compared_by: ratio; difference with above, or with increases "
+                "or decreases without against"
+            )
         if self.kind == "saving" and (self.against is None or self.at_least is None):
             raise _wrong("kind saving: against and at_least")
         if self.kind == "ratio" and self.at_least is None and self.at_most is None:

@@ -147,6 +147,11 @@ def test_mistakes_in_a_row(change: dict[str, Any], expected: str) -> None:
             {"kind": "ratio", "over": None, "against": {"protocol": "ldm7"}},
             "kind ratio: at_least or at_most",
         ),
+        ({"compared_by": "difference"}, "kind linear: compared_by: ratio; difference with above"),
+        (
+            {"kind": "increases", "against": {"loss": 0}, "compared_by": "difference"},
+            "kind increases: compared_by: ratio",
+        ),
         ({"kind": "like"}, "'linear', 'flat'"),
     ],
 )
