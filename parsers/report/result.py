@@ -19,8 +19,8 @@ from parsers.measure.evaluate import Subscriptions, Transports
 from parsers.measure.join_leave import JoinLeaveMetrics
 from parsers.measure.paper import Headline
 from parsers.measure.summary import CellMetrics
-from parsers.measure.sweep import Point, select, varying
 from parsers.report.brief import BriefTable
+from parsers.report.points_table import PEER_METRICS, SWEEP_METRICS, points_tables
 from parsers.report.wording import in_words, labelled, number
 
 ROWS = (
@@ -51,24 +51,6 @@ JOIN_LEAVE_ROWS = (
     "throughput_stayed",
     "latency_p99_stayed",
 )
-PEER_METRICS = (  # if other protocols take part
-    "throughput",
-    "latency_p50",
-    "latency_p99",
-    "wire_per_delivered",
-    "feedback_packets",
-    "products_missing",
-)
-SWEEP_METRICS = ("throughput", "nic_bandwidth", "latency_p50", "ffdr")  # without a paper
-SHORT = {
-    "nic_bandwidth": "NIC",
-    "throughput": "Thr.",
-    "latency_p50": "Lat. p50",
-    "latency_p99": "p99",
-    "wire_per_delivered": "wire",
-    "feedback_packets": "feedback",
-    "products_missing": "missing",
-}
 ORDER = (NOT_HELD, NOT_DECIDABLE, HELD)
 REASONS = 3  # how many differences the sentences explain; the table has all
 
@@ -241,7 +223,7 @@ def _of_sweep(found: Transports | Subscriptions) -> Result:
         tables.append(_headlines_table(found.headlines))
     peers = isinstance(found, Transports) and any(c.about is not None for c in found.cells)
     if not tables or peers:
-        tables = [*_points_tables(found.points, PEER_METRICS if peers else SWEEP_METRICS), *tables]
+        tables = [*points_tables(found.points, PEER_METRICS if peers else SWEEP_METRICS), *tables]
     return Result(tuple(sentences), tuple(tables))
 
 
@@ -306,32 +288,6 @@ def _headlines_table(headlines: Sequence[Headline]) -> BriefTable:
     return BriefTable(
         header=("Metric", "ours", "paper", "diff."), rows=tuple(rows), optional=("diff.",)
     )
-
-
-def _points_tables(points: Sequence[Point], metrics: Sequence[str]) -> list[BriefTable]:
-    own = select(points, {})
-    names = [n for n in metrics if any(n in p.estimates for p in own)]
-    if not own or not names:
-        return []
-    factors = varying(own)
-    rows = []
-    for point in own:
-        label = show({n: v for n, v in point.factors.items() if n in factors}) or point.label
-        values = (point.estimates.get(name) for name in names)
-        shown = (
-            "n/a" if v is None else f"{v.mean / METRICS[n].scale:.{METRICS[n].digits}f}"
-            for n, v in zip(names, values, strict=True)
-        )  # fmt: skip
-        rows.append((label, *shown))
-    header = ("At", *(_short(n) for n in names))
-    return [BriefTable(header=header, rows=tuple(rows), optional=tuple(reversed(header[2:])))]
-
-
-def _short(name: str) -> str:
-    """Return a heading that leaves room for several."""
-    metric = METRICS[name]
-    label = SHORT.get(name, metric.label)
-    return f"{label}, {metric.shown_unit}" if metric.shown_unit else label
 
 
 # -- subscribers that join and leave ----------------------------------------------------------
