@@ -115,6 +115,7 @@ class Adapter:
     distinct: bool = True
     package: str = ""  # what `make bench-setup` installs for it
     repairs: str = ""  # how it repairs, in a few words
+    settings: str = ""  # its settings, and where its own documentation has them: one sentence
     limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences
     counts: Count = no_counts
     packet_s: float = PACKET_S  # the cost of a delivered packet in virtual time

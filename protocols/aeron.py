@@ -1,11 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Aeron (io.aeron:aeron-all) by BenchAeron, with a media driver in each process.
-
-Settings from Aeron's documentation (Configuration Options, Multicast, Flow and Congestion Control):
-flow control `min` with the group's size, so that the slowest receiver bounds the sender and none
-is left behind; an MTU that fills an Ethernet frame; windows of the bandwidth-delay product; the
-back-off idle strategy; the driver's agents in one thread, as for machines with few cores.
-"""
+"""Aeron (io.aeron:aeron-all) by BenchAeron, with a media driver in each process."""
 
 from __future__ import annotations
 
@@ -109,8 +103,14 @@ AERON: Final = Adapter(
     package="aeron-all from Maven Central, where there is a JDK of version 17 or later",
     distinct=False,
     repairs="multicast of what receivers name, at once",
+    settings=(
+        "Aeron's documentation (Configuration Options; Multicast; Flow and Congestion Control): "
+        "flow control `min` for the whole group, frames of 1,500 bytes, windows of twice the "
+        "bandwidth-delay product, agents in one thread as for few cores."
+    ),
     limits=(
         "It has no rate of its own: its window, and the sender's queue, hold it back.",
+        "Messages arrive in order: a lost packet holds up all that follow.",
         "The window of the slowest receiver bounds the sender (flow control `min`).",
         "A path has one source: receivers answer by unicast, and do not hear each other ask.",
         "A receiver that lags by more than the window is dropped, and what it misses is lost.",

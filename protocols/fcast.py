@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fcast: fcast-send and fcast-recv, a carousel of files by FCAST or FLUTE.
-
-Options from their manual pages. Its rate counts from the IP header on.
-"""
+"""Fcast: fcast-send and fcast-recv, a carousel of files by FCAST or FLUTE. Its rate counts from
+the IP header on."""
 
 from __future__ import annotations
 
@@ -74,5 +72,6 @@ FCAST: Final = Adapter(
     receiver=commands()[0],
     sender=commands()[1],
     repairs="further symbols of the carousel's next turns",
+    settings="fcast-send(1) and fcast-recv(1): the rate and the buffer, else the defaults.",
     limits=("It sends a set of files that is known when it starts: no stream of products.",),
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLUTE (RFC 6726) by the programs of the Rust crate `flute` (flute_setup.sh builds them).
 
-Options from the programs' --help, version 1.11.7. FLUTE has no return path: the sender is told the
-loss and sends as much parity as a block very rarely lacks.
+FLUTE has no return path: the sender is told the loss and sends as much parity as a block very
+rarely lacks.
 """
 
 from __future__ import annotations
@@ -93,6 +93,10 @@ def variant(name: str, title: str, scheme: Scheme, block: int, repairs: str) -> 
         package=CRATE,
         distinct=False,
         repairs=repairs,
+        settings=(
+            "`flute-sender --help`, version 1.11.7: the rate, symbols of 1,400 bytes, and parity "
+            "for five standard deviations beyond the mean loss."
+        ),
         limits=(
             "It has no return path: the sender is told the loss, and never learns what is missing.",
             "Its program takes its files at its start: what comes meanwhile waits for the next.",

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""FMTP without LDM: fmtp-send and fmtp-recv.
-
-Options from their manual pages. The rate counts IP packets, as the programs do for LDM7.
-"""
+"""FMTP without LDM: fmtp-send and fmtp-recv. The rate counts IP packets, as for LDM7."""
 
 from __future__ import annotations
 
@@ -60,6 +57,7 @@ FMTP: Final = Adapter(
     ready="receivers connected",
     settle_s=0,
     repairs="multicast parity (FEC) on request; TCP for the rest",
+    settings="fmtp-send(1) and fmtp-recv(1): the rate and the buffer, else the defaults.",
     limits=("Loss is injected into UDP alone, so repairs by TCP lose nothing.",),
     counts=lambda sent, _: named_counts(sent, "products", COUNTERS),
 )

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """M2C: m2c-send and m2c-recv, a file on layers; each receiver joins those that its path can carry.
 
-Options from their manual pages. The base channel has the group of the path, each other channel one
-of those that follow.
+The base channel has the group of the path, each other channel one of those that follow.
 """
 
 from __future__ import annotations
@@ -55,5 +54,6 @@ M2C: Final = Adapter(
     receiver=_receiver,
     sender=_sender,
     repairs="further symbols; each receiver joins the layers that its way carries",
+    settings="m2c-send(1) and m2c-recv(1): the rate of all layers, else the defaults.",
     limits=("It sends one file that is known when it starts: no stream of products.",),
 )

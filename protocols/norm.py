@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NORM (RFC 5740) by NRL's libnorm: bench-norm, at a fixed rate.
-
-Settings from libnorm's developer guide (NORM 1.5.9): the group's size, an estimate of the round
-trip for its first moments, segments of 1400 bytes, blocks of 64 with up to 32 parity segments.
-"""
+"""NORM (RFC 5740) by NRL's libnorm: bench-norm, at a fixed rate."""
 
 from __future__ import annotations
 
@@ -61,8 +57,12 @@ NORM: Final = Adapter(
     sender=commands(0)[1],
     package="libnorm-dev",
     repairs="multicast parity (Reed-Solomon) on request",
+    settings=(
+        "libnorm's developer guide, version 1.5.9: a fixed rate, the group's size, a first "
+        "estimate of the round trip, segments of 1,400 bytes, blocks of 64 with up to 32 of parity."
+    ),
     limits=(
-        "libnorm does not report how many segments it repaired.",
+        "Its library does not report how many segments it repaired.",
         "A path has one source: receivers ask by unicast, and do not hear each other ask.",
         "Its rate is fixed: its congestion control fails with 25 ms and 1 % loss.",
     ),

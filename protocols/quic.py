@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QUIC (RFC 9000) by the Rust crate `quinn`: bench-quic, a connection to each receiver.
-
-Settings from quinn's documentation (TransportConfig): windows of the bandwidth-delay product,
-CUBIC, which is its default, and a stream for each file, the earlier first.
-"""
+"""QUIC (RFC 9000) by the Rust crate `quinn`: bench-quic, a connection to each receiver."""
 
 from __future__ import annotations
 
@@ -61,6 +57,10 @@ QUIC: Final = Adapter(
     settle_s=0,
     package="quinn if it finds cargo 1.88 or later",
     repairs="by unicast, as TCP",
+    settings=(
+        "quinn's documentation (TransportConfig): windows of four times the bandwidth-delay "
+        "product, CUBIC as by default, a stream for each file, the earlier first."
+    ),
     limits=(
         "The sender sends a copy to each receiver; each has the base rate.",
         "Everything is encrypted, which costs processor time.",

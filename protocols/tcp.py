@@ -35,6 +35,7 @@ TCP: Final = Adapter(
     ready="receivers connected",
     settle_s=0,
     repairs="TCP",
+    settings="tcp(7), sendfile(2): a connection for each receiver, congestion control as told.",
     limits=("The sender sends a copy to each receiver; each has the base rate.",),
     packet_s=PACKET_S,
 )

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """UDPcast: udp-sender and udp-receiver, one stream of bytes in each session.
 
-Options from udp-sender(1) and udp-receiver(1), version 20120424. A stream of files is sent as tar
-archives of what has arrived; receivers begin again after each session. The sender repeats its
-hello: a receiver that was not back yet when it came would never join. Its log says what it sends
-again.
+A stream of files is sent as tar archives of what has arrived; receivers begin again after each
+session. The sender repeats its hello: a receiver that was not back yet when it came would never
+join. Its log says what it sends again.
 """
 
 from __future__ import annotations
@@ -69,8 +68,13 @@ UDPCAST: Final = Adapter(
     package="udpcast",
     distinct=False,
     repairs="multicast of what a receiver misses, slice by slice; the slowest holds up all",
+    settings=(
+        "udp-sender(1) and udp-receiver(1), version 20120424: full duplex, the rate, the number of "
+        "receivers to wait for, and a hello every 200 ms."
+    ),
     limits=(
         "It sends one stream of bytes in a session: files go as a tar archive.",
+        "A receiver whose answers are lost while it joins holds up all others.",
         "What comes during a session waits for the next, which all receivers must join again.",
     ),
     counts=_counts,

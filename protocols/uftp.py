@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """UFTP: uftp and uftpd, a session for each batch of files.
 
-Options from uftp(1) and uftpd(1), version 4.10: the rate (-R, kbit/s of packets), buffers (-B),
-the block (-b: what fits a packet), and the receivers that a session waits for (-H). At log level 2
-the sender writes a line for each answer of a receiver.
+At log level 2 the sender writes a line for each answer of a receiver.
 """
 
 from __future__ import annotations
@@ -64,8 +62,13 @@ UFTP: Final = Adapter(
     sender=_sender,
     package="uftp",
     repairs="passes over the file, by multicast, of what receivers name",
+    settings=(
+        "uftp(1) and uftpd(1), version 4.10: the rate (-R), buffers (-B), blocks that fill a "
+        "packet (-b), and the receivers that a session waits for (-H)."
+    ),
     limits=(
         "It sends files in sessions: what comes meanwhile waits for the next.",
+        "Files of a session follow one another, and each takes a round trip or more.",
         "Its buffers are 100 MiB at most.",
         "It reports what each receiver misses, not how many blocks it sends again.",
         "A session begins with a handshake with every receiver, and ends with one.",

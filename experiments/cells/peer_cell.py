@@ -233,6 +233,7 @@ class PeerRun(FilesRun):
                 "name": self.adapter.name,
                 "title": self.adapter.title,
                 "repairs": self.adapter.repairs,
+                "settings": self.adapter.settings,
                 "limits": list(self.adapter.limits),
                 "counts": self._session.counts(),
                 "sessions": len(self._session.senders),

@@ -109,6 +109,7 @@ class ProtocolAbout(_File):
     name: str
     title: str
     repairs: str = ""
+    settings: str = ""
     limits: tuple[str, ...] = ()
     counts: dict[str, float] = {}
 

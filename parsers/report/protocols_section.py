@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell readers how protocols that send files repair, and what they cannot do."""
+"""Tell readers how protocols that send files repair, where their settings are from, and what they
+cannot do."""
 
 from __future__ import annotations
 
@@ -21,6 +22,9 @@ def protocols_section(cells: Sequence[CellMetrics]) -> list[Section]:
     rows = tuple((one.title, one.repairs) for one in about.values())
     table = Table("", ("Protocol", "Repairs by"), rows, frozenset({"Protocol", "Repairs by"}))
     sentences = [f"{one.title}: {limit}" for one in about.values() for limit in one.limits]
+    sentences += [
+        f"{one.title}, settings from {one.settings}" for one in about.values() if one.settings
+    ]
     counted = [
         f"{cell.cell.cell} counted: {_counts(cell.about)}."
         for cell in cells

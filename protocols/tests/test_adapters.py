@@ -144,6 +144,9 @@ def test_flute_turns_until_it_is_ended_where_there_is_one_file(setup: Setup) -> 
 @pytest.mark.parametrize("adapter", registry.OWN.values(), ids=lambda a: a.name)
 def test_every_adapter_says_how_it_repairs_and_what_it_cannot_do(adapter: Adapter) -> None:
     assert adapter.repairs
+    source, _, settings = adapter.settings.partition(": ")
+    assert any(sign in source for sign in ("(1", "(5)", "(7)", "documentation", "guide", "--help"))
+    assert settings.endswith(".")
     assert adapter.limits
     assert all(limit.endswith(".") for limit in adapter.limits)
     assert registry.get(adapter.name) is adapter

@@ -2,7 +2,8 @@
 """Tables of docs/ that `python -m tools.docs.command_tables` writes.
 
 They are between `<!-- made: NAME -->` and `<!-- end -->`: every command with its make target, the
-options of `downpour run` with make's variables, and the factors of experiment files.
+options of `downpour run` with make's variables, the factors of experiment files, and the protocols'
+settings and limits.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ from common.command_line import PROGRAM
 from downpour.cli import app
 from experiments.design.parameters import Factors, Parameters
 from experiments.design.spec import JoinLeaveFactors, JoinLeaveSpec, SubscriptionsSpec
+from protocols import registry
 from tools import front_door
 from tools.docs.command_pages import commands_below, text_of
 
 DOCS: Final = Path(__file__).resolve().parents[2] / "docs"
-PAGES: Final = (DOCS / "reference/commands.md", DOCS / "guide/add-your-own.md")
+PAGES: Final = (
+    *(DOCS / "reference/commands.md", DOCS / "guide/add-your-own.md"),
+    DOCS / "results/peers.md",
+)
 MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -62,9 +67,24 @@ def factors() -> str:
     return "\n".join(rows) + "\n"
 
 
+def protocols() -> str:
+    """Return a list of the protocols: what their settings are, and what they cannot do."""
+    titles: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in registry.OWN.values():
+        titles.setdefault((one.settings, one.limits), []).append(one.title)
+    items = []
+    for (settings, limits), names in titles.items():
+        lines = [f"- **{'; '.join(names)}.**", f"Settings from {settings}", *limits]
+        items.append("\n  ".join(lines))
+    return "\n".join(items) + "\n"
+
+
 def drawn(page: str) -> str:
     """Return the page with new tables."""
-    tables = {"commands": commands, "factors": factors, "variables": variables}
+    tables = {
+        **{"commands": commands, "factors": factors},
+        **{"protocols": protocols, "variables": variables},
+    }
     return MADE.sub(lambda match: match[1] + tables[match[2]]() + match[3], page)
 
 
