@@ -39,7 +39,7 @@ COPY . /downpour
 RUN make build
 # What runs, without what it was built from.
 RUN set -eu; mkdir -p /out/build; \
-    (cd build && find . -type f -perm /111 ! -name '*.so*' ! -path '*/test*' ! -path './meson-private/*' ! -path './bench/*' \
+    (cd build && find . -type f -perm /111 ! -name 'lib*.so*' ! -path '*/test*' ! -path './meson-private/*' ! -path './bench/*' \
       -exec cp --parents -t /out/build {} + && find . -name '*.bpf.o' -exec cp --parents -t /out/build {} +); \
     find /out/build -type f -perm /111 -exec strip {} +
 
@@ -54,10 +54,10 @@ RUN set -eu; \
     /downpour/.venv/bin/python -m pip install --quiet --require-hashes -r /downpour/ansible/requirements.lock; \
     find /downpour/.venv /usr/lib/python3 -depth -type d \( -name tests -o -name test \) -path '*-packages/*' -exec rm -rf {} +; \
     rm -rf /downpour/.venv/lib/*/site-packages/pip /root/.ansible /root/.cache /var/lib/apt/lists/* /var/cache/apt/* /var/log/* /tmp/*
-RUN useradd --create-home --uid 1000 downpour && install -d -o downpour -g downpour /downpour/runs /run/downpour /home/downpour/.cache
+RUN useradd --create-home --uid 1000 downpour && install -d -o downpour -g downpour /downpour/runs /run/downpour
 COPY . /downpour
 COPY --from=builder /out/build /downpour/build
-COPY --from=kernel --chown=downpour /kernel/ /home/downpour/.cache/
+COPY --from=kernel /kernel/ /var/cache/
 WORKDIR /downpour
 ENV PATH=/downpour/.venv/bin:$PATH
 CMD [".venv/bin/python", "-m", "downpour", "experiments"]

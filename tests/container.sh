@@ -5,6 +5,7 @@
 #   tests/container.sh [native|virtual|network|labs|ldm|all]        (default all)
 # Exit codes: 0 all held; 1 something did not; 2 bad usage; 77 no engine can be started here: NOTHING was tested.
 # DOWNPOUR_CONTAINER_DIR keeps image and base for the next time (default: a directory that is removed).
+# COMPOSE="docker compose" takes that instead of docker-compose.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 what=${1:-all}
@@ -12,7 +13,8 @@ case "$what" in native|virtual|network|labs|ldm|all) ;; *) echo "container: foun
 wanted() { [ "$what" = all ] || [ "$what" = "$1" ]; }
 skip() { echo "container: SKIPPED: $*: NOTHING of the container was tested"; exit 77; }
 [ "$(id -u)" = 0 ] || skip "no root, which starts an engine"
-for program in dockerd docker docker-compose debootstrap slirp4netns; do
+read -ra compose <<<"${COMPOSE:-docker-compose}"
+for program in dockerd docker "${compose[0]}" debootstrap slirp4netns; do
   command -v "$program" >/dev/null || skip "found no $program (apt install docker.io docker-compose debootstrap slirp4netns)"
 done
 
@@ -37,12 +39,12 @@ remove() { # directory
   unmount_below "$1"
   rm -rf "$1" || echo "container: $1 could not be removed; it holds nothing that is needed" >&2
 }
-compose=(docker-compose --profile virtual --profile network --profile labs)
+all=("${compose[@]}" --profile virtual --profile network --profile domains --profile labs)
 cleanup() {
   code=$?
   trap - EXIT INT TERM
   set +e
-  [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 "${compose[@]}" down --volumes >/dev/null 2>&1) || true
+  [ ! -d "$checkout" ] || (cd "$checkout" && timeout 60 "${all[@]}" down --volumes >/dev/null 2>&1) || true
   for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
   for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
   ip netns del "$name" 2>/dev/null || true
@@ -51,9 +53,15 @@ cleanup() {
 }
 trap cleanup EXIT INT TERM
 
+failed() { # reason, the container whose output tells more
+  echo "container: FAILED: $1" >&2
+  [ -z "${2:-}" ] || docker logs "$2" 2>&1 | sed 's/^/  | /' >&2
+  exit 1
+}
+
 # Of a run's output: what was planned, the verdict, the table of its metrics, its problems, where it is.
 headlines() {
-  sed 's/^[^|]*| //' | awk '/ Fidelity /{on=1} /cells? .*(random|file) order|^\*\*\*|^Results:|FAILED/ || on; /^ Clock /{on=0}'
+  awk '/ Fidelity /{on=1} /cells? .*(random order|order of the file)|^\*\*\*|^Results:|FAILED/ || on; /^ Clock /{on=0}'
 }
 
 ip netns add "$name"
@@ -98,73 +106,94 @@ if wanted ldm; then
   server=$(docker run -d -e LDM_QUEUE_SIZE=20m -v "$work/ldm:/etc/downpour:ro" downpour-ldm)
   for _ in $(seq 60); do docker exec "$server" ldmping -i 0 127.0.0.1 && break; sleep 0.5; done
   docker exec "$server" sh -c 'echo Hello >/tmp/hello && pqinsert -q "$LDM_QUEUE" -f EXP -p "hello one" /tmp/hello && pqcat -q "$LDM_QUEUE" --list' | tee "$work/ldm/list"
-  grep -q 'hello one' "$work/ldm/list" || { docker logs "$server" >&2; echo "container: FAILED: the product is not in the queue" >&2; exit 1; }
+  grep -q 'hello one' "$work/ldm/list" || failed "the product is not in the queue" "$server"
   echo "container: ldm: user '$(docker inspect -f '{{.Config.User}}' "$server")'"
   docker stop -t 20 "$server" >/dev/null
-  [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || { docker logs "$server" >&2; echo "container: FAILED: ldmd did not end by itself" >&2; exit 1; }
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || failed "ldmd did not end by itself" "$server"
   docker rm "$server" >/dev/null
   [ "$what" = all ] || exit 0
 fi
 
 echo "container: building the image"
-docker-compose build emulation >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
+"${compose[@]}" build emulation >"$work/build.log" 2>&1 || { tail -n 20 "$work/build.log" >&2; exit 1; }
 size=$(docker image inspect -f '{{.Size}}' downpour)
 base=$(docker image inspect -f '{{.Size}}' downpour-base)
 echo "container: image of $((size / 1000000)) MB, of which $((base / 1000000)) MB are the base"
-[ "$size" -lt 600000000 ] || { echo "container: FAILED: valid: below 600 MB" >&2; exit 1; }
+[ "$size" -lt 600000000 ] || failed "valid: below 600 MB"
 
 if wanted native; then
-  echo "container: docker-compose up"
-  docker-compose up -d
-  emulation=$(docker-compose ps -q emulation)
+  echo "container: ${compose[*]} up"
+  "${compose[@]}" up -d
+  emulation=$("${compose[@]}" ps -aq emulation)
   # The controller alone is restarted while the emulation replays.
   for _ in $(seq 600); do docker logs "$emulation" 2>&1 | grep -q "replaying: " && break; [ "$(docker inspect -f '{{.State.Running}}' "$emulation")" = true ] || break; sleep 0.5; done
-  docker-compose restart -t 10 controller
+  [ "$(docker inspect -f '{{.State.Running}}' "$emulation")" = true ] || failed "the emulation ended before it replayed, with $(docker wait "$emulation")" "$emulation"
+  "${compose[@]}" restart -t 10 controller
   code=$(docker wait "$emulation")
-  docker-compose logs --no-color emulation | headlines
+  docker logs "$emulation" 2>&1 | headlines
   echo "container: the emulation ended with $code"
-  docker-compose logs --no-color controller | tail -n 12
-  [ "$code" = 0 ] || [ "$code" = 3 ] || { echo "container: FAILED: the emulation ended with $code" >&2; exit 1; }
-  docker-compose exec -T report .venv/bin/python -c "
+  "${compose[@]}" logs --no-color controller | tail -n 12
+  [ "$code" = 0 ] || [ "$code" = 3 ] || failed "the emulation ended with $code" "$emulation"
+  [ "$("${compose[@]}" logs --no-color controller | grep -c 'request.json: starting')" -gt 2 ] || failed "the controller was not restarted for the cell that replayed"
+  "${compose[@]}" exec -T report .venv/bin/python -c "
 import urllib.request
 page = urllib.request.urlopen('http://127.0.0.1:8080/lossy/latest/report/index.html').read().decode()
 assert 'LDM7' in page and '</html>' in page, page[:200]
 print(f'container: the report service has the report: {len(page)} bytes')"
   for service in emulation controller report; do
-    id=$(docker-compose ps -q $service)
+    id=$("${compose[@]}" ps -aq $service)
     echo "container: $service: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id"), health $(docker inspect -f '{{if .State.Health}}{{.State.Health.Status}}{{else}}none{{end}}' "$id")"
   done
+  echo "container: EXPERIMENT=losy ${compose[*]} up --exit-code-from emulation"
+  code=0; EXPERIMENT=losy "${compose[@]}" up --no-color --exit-code-from emulation >"$work/losy.log" 2>&1 || code=$?
+  grep "found .*losy" "$work/losy.log" || true
+  [ "$code" = 2 ] || { cat "$work/losy.log"; failed "found exit $code for bad input; valid: 2"; }
 fi
 if wanted virtual; then
-  echo "container: docker-compose --profile virtual up virtual"
-  docker-compose --profile virtual up --no-color virtual | headlines
-  id=$(docker-compose --profile virtual ps -q virtual)
+  echo "container: ${compose[*]} --profile virtual up --exit-code-from virtual virtual"
+  code=0; "${compose[@]}" --profile virtual up --no-color --exit-code-from virtual virtual >"$work/virtual.log" 2>&1 || code=$?
+  sed 's/^[^|]*| //' "$work/virtual.log" | headlines
+  id=$("${compose[@]}" --profile virtual ps -aq virtual)
   echo "container: virtual: user '$(docker inspect -f '{{.Config.User}}' "$id")', capabilities added $(docker inspect -f '{{.HostConfig.CapAdd}}' "$id") dropped $(docker inspect -f '{{.HostConfig.CapDrop}}' "$id")"
-  [ "$(docker inspect -f '{{.State.ExitCode}}' "$id")" = 0 ] || { echo "container: FAILED: virtual ended with $(docker inspect -f '{{.State.ExitCode}}' "$id")" >&2; exit 1; }
+  [ "$code" = 0 ] || failed "virtual ended with $code" "$id"
 fi
 if wanted network; then
-  echo "container: docker-compose --profile network up -d network"
-  "${compose[@]}" up -d network
-  network=$("${compose[@]}" ps -q network)
-  for _ in $(seq 120); do [ "$(docker inspect -f '{{.State.Health.Status}}' "$network")" = starting ] || break; sleep 1; done
-  "${compose[@]}" exec -T network downpour status
-  "${compose[@]}" exec -T network downpour shell uva -- ping -c 3 -i 0.2 10.20.0.2 # ucar
-  "${compose[@]}" stop network
-  [ "$(docker inspect -f '{{.State.ExitCode}}' "$network")" = 0 ] || { docker logs "$network" | tail -n 5; echo "container: FAILED: the network did not end with 0" >&2; exit 1; }
+  echo "container: ${compose[*]} --profile network up -d network"
+  "${all[@]}" up -d network
+  wait_up() {
+    network=$("${all[@]}" ps -aq network)
+    for _ in $(seq 120); do [ "$(docker inspect -f '{{.State.Health.Status}}' "$network")" = starting ] || break; sleep 1; done
+  }
+  wait_up
+  "${all[@]}" exec -T network downpour status || failed "the network is not up" "$network"
+  "${all[@]}" exec -T network downpour shell uva -- ping -c 3 -i 0.2 10.20.0.2 # ucar
+  "${all[@]}" stop network
+  [ "$(docker inspect -f '{{.State.ExitCode}}' "$network")" = 0 ] || failed "the network did not end with 0" "$network"
+  echo "container: the same with twocores and a controller's container for each of its domains"
+  export CONTROLLERS='controller-{domain}' TOPOLOGY=twocores
+  "${all[@]}" up -d network controller-internet2 controller-geant
+  wait_up
+  "${all[@]}" exec -T network downpour status || failed "the network is not up" "$network"
+  for domain in internet2 geant; do
+    "${all[@]}" logs --no-color "controller-$domain" | grep "controller-$domain.request.json: starting" || failed "the container of $domain runs no controller"
+  done
+  "${all[@]}" exec -T network downpour multicast 5Mbps || failed "no path over both domains" "$network"
+  "${all[@]}" stop network
+  unset CONTROLLERS TOPOLOGY
 fi
 if wanted labs; then
-  echo "container: docker-compose --profile labs up -d labs"
+  echo "container: ${compose[*]} --profile labs up -d labs"
   mkdir -p downpour-labs && chown 1000:1000 downpour-labs
-  "${compose[@]}" up -d labs
-  inside_labs() { "${compose[@]}" exec -T labs downpour lab "$@"; }
+  "${all[@]}" up -d labs
+  inside_labs() { "${all[@]}" exec -T labs downpour lab "$@"; }
   inside_labs start 1 --student ann | tail -n 3
   code=0; inside_labs check 1 >"$work/lab.log" 2>&1 || code=$?
-  [ "$code" = 1 ] || { tail -n 5 "$work/lab.log"; echo "container: FAILED: found exit $code of an unsolved lab; valid: 1" >&2; exit 1; }
+  [ "$code" = 1 ] || { tail -n 5 "$work/lab.log"; failed "found exit $code of an unsolved lab; valid: 1"; }
   inside_labs run 1 -- ovs-ofctl -O OpenFlow13 dump-flows c1
-  [ -s downpour-labs/1/result-1.json ] || { echo "container: FAILED: no result-1.json" >&2; exit 1; }
+  [ -s downpour-labs/1/result-1.json ] || failed "no result-1.json"
   inside_labs stop 1
 fi
-"${compose[@]}" down --volumes
+"${all[@]}" down --volumes
 left=$(docker ps -aq; docker volume ls -q; docker network ls -q --filter type=custom)
-[ -z "$left" ] || { echo "container: FAILED: left after down: $left" >&2; exit 1; }
+[ -z "$left" ] || failed "left after down: $left"
 echo "container: down left no container, network or volume; runs/ has $(find runs -name report.txt | wc -l) reports"
