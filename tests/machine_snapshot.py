@@ -18,6 +18,7 @@ import os
 import secrets
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -29,7 +30,13 @@ VARIABLE = "DOWNPOUR_WATCHED_BY"
 PREFIX = "downpour-"
 SETTLE_S = 5.0
 # Counters and tables that change by themselves.
-VOLATILE = ("/nf_conntrack", "/neigh/", "/conf/", "rt_cache", "tcp_fastopen_key", "/route/flush")
+VOLATILE = (
+    *("/nf_conntrack", "/neigh/", "/conf/", "rt_cache", "tcp_fastopen_key", "/route/flush"),
+    "/fs/quota/",
+)
+# Where a run mounts: its own directories and, in its hosts' mount namespaces, the system's.
+# Elsewhere others mount, e.g. a container engine beside the test.
+MOUNTED = ("/dev", "/etc", "/proc", "/run/downpour", "/run/netns", "/run/openvswitch", "/sys")
 
 
 @dataclass(frozen=True)
@@ -123,7 +130,7 @@ def take(token: str) -> Snapshot:
         holders = line.partition("users:")[2]
         if not holders or any(f"pid={pid}," in holders for pid in watched):
             listening.add(f"{columns[0]} {columns[4]}")
-    mounts = {line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()}
+    mountinfo = Path("/proc/self/mountinfo").read_text()
     return Snapshot(
         processes=frozenset(f"{pid} {command}" for pid, command in watched.items()),
         namespaces=frozenset(namespaces - {f"downpour-{r}" for r in foreign}),
@@ -141,8 +148,21 @@ def take(token: str) -> Snapshot:
         ),
         listening=frozenset(listening),
         sysctls=_sysctls(foreign),
-        mounts=frozenset(m for m in mounts if not _is_foreign_mount(m, foreign)),
+        mounts=own_mounts(mountinfo, foreign),
         files=frozenset(files),
+    )
+
+
+def own_mounts(mountinfo: str, foreign: set[str]) -> frozenset[str]:
+    """The mount points in /proc/self/mountinfo where a run may mount, but for those of the runs
+    `foreign`; a point's second mount as "POINT 2"."""
+    points = Counter(line.split()[4] for line in mountinfo.splitlines())
+    return frozenset(
+        f"{point} {number}" if number > 1 else point
+        for point, most in points.items()
+        if f"{point}/".startswith(tuple(f"{place}/" for place in MOUNTED))
+        and not _is_foreign_mount(point, foreign)
+        for number in range(1, most + 1)
     )
 
 

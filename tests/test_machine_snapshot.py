@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What counts as a run's leftover, and what others did meanwhile."""
+
+from __future__ import annotations
+
+from tests.machine_snapshot import own_mounts
+
+
+def test_mounts_of_others_do_not_count() -> None:
+    def line(point: str) -> str:
+        return f"36 35 98:0 / {point} rw - overlay none rw"
+
+    before = ["/", "/sys", "/sys/fs/cgroup", "/run/netns"]
+    others = ["/var/lib/docker/overlay2/d2/merged", "/run/docker/netns/d2", "/run/netns/theirs"]
+    others += ["/run/netns/downpour-foreign", "/systems/d2", "/home/ann/mnt"]
+    ours = ["/run/netns/downpour-x", "/run/downpour/x/etc", "/dev/shm/downpour/x", "/etc/hosts"]
+
+    def points(*found: str) -> frozenset[str]:
+        return own_mounts("\n".join(map(line, found)), {"foreign"})
+
+    assert points(*before, *others) == points(*before)
+    for own in ours:
+        assert points(*before, own) - points(*before) == {own}
+    assert points(*before, "/sys") - points(*before) == {"/sys 2"}
