@@ -31,6 +31,10 @@ from common.http.refused import REFUSED, Reason
 
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
+# Between two requests of a connection. A client that keeps a connection for less than this never
+# sends a request on one that is being closed; one that is starved may keep it for longer.
+IDLE_TIMEOUT_S = 5
+OWNER_IDLE_TIMEOUT_S = 60  # by the Unix socket
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
@@ -271,10 +275,14 @@ class Server:
         local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
         remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
         secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]
-        kinds = ((local, None, None), (remote, None, BUSY_MAX), (secure, tls, BUSY_MAX))
+        kinds = (
+            (local, None, None, OWNER_IDLE_TIMEOUT_S),
+            (remote, None, BUSY_MAX, IDLE_TIMEOUT_S),
+            (secure, tls, BUSY_MAX, IDLE_TIMEOUT_S),
+        )
         self._serving = [
-            (bounded(app, context, limit), listeners)
-            for listeners, context, limit in kinds
+            (bounded(app, context, limit, idle_s=idle_s), listeners)
+            for listeners, context, limit, idle_s in kinds
             if listeners
         ]
         self._thread = threading.Thread(target=self._run, name="rest", daemon=True)
@@ -307,10 +315,15 @@ class _Seldom(uvicorn.Server):
 
 
 def bounded(
-    app: ASGIApp, tls: ssl.SSLContext | None, limit: int | None, *, has_lifespan: bool = False
+    app: ASGIApp,
+    tls: ssl.SSLContext | None,
+    limit: int | None,
+    *,
+    has_lifespan: bool = False,
+    idle_s: int = IDLE_TIMEOUT_S,
 ) -> uvicorn.Server:
-    """Return a server that answers 503 while `limit` requests or connections are open; its `run`
-    serves in the caller's thread."""
+    """Return a server that answers 503 while `limit` requests or connections are open, and closes
+    those that are idle for `idle_s`; its `run` serves in the caller's thread."""
     config = uvicorn.Config(
         app,
         http=_LimitedProtocol,
@@ -321,6 +334,7 @@ def bounded(
         proxy_headers=False,  # a client cannot claim another address
         server_header=False,
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=idle_s,
         limit_concurrency=limit,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )

@@ -41,6 +41,9 @@ __all__ = [
 
 # The service waits up to 5 s for its switches; a second change may have to wait for a first.
 TIMEOUT_S = 15.0
+# An idle connection is used again for less time than the server keeps it (common/http/server.py):
+# a request on one that is being closed would get no answer.
+KEEP_S = 2.0
 
 
 class PathClientError(Exception):
@@ -113,7 +116,11 @@ class PathClient:
                     detail = f"{ca_file}: {error.strerror or error}; valid: PEM certificates"
                     raise PathClientError(0, "No certificates", detail) from error
             self._client = httpx.Client(
-                base_url=self._address, headers=headers, timeout=timeout_s, verify=verify
+                base_url=self._address,
+                headers=headers,
+                timeout=timeout_s,
+                verify=verify,
+                limits=httpx.Limits(keepalive_expiry=KEEP_S),
             )
         else:
             self._client = httpx.Client(

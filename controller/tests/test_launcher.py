@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import signal
 import socket
 import stat
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from common.http.server import IDLE_TIMEOUT_S
 from controller import launcher
 from controller.api.path_client import PathClient, PathClientError, PathOptions, endpoints_of
 from controller.options import UsageError, host_and_port
@@ -182,6 +185,8 @@ def running(network_file: Path) -> Iterator[subprocess.Popen[str]]:
             process.wait_until("health", answers)
         yield started
     finally:
+        log = network_file.parent / "log"
+        print(log.read_text() if log.exists() else "no log")  # shown if the test fails
         process.end(started)
 
 
@@ -212,6 +217,24 @@ def test_client_over_the_socket_without_switches(
         with pytest.raises(PathClientError, match="there is no path 'q'") as caught:
             service.get("q")
         assert (caught.value.status, caught.value.title) == (404, "Unknown path")
+    assert running.poll() is None
+
+
+@pytest.mark.slow
+def test_the_owners_connection_outlives_the_clients_patience(
+    running: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """A starved client may be idle for long. It sends its next request on the same connection."""
+    request = b"GET /v1/health HTTP/1.1\r\nHost: owner\r\n\r\n"
+    with socket.socket(socket.AF_UNIX) as owner:
+        owner.settimeout(process.HANG_S)
+        owner.connect(str(tmp_path / "rest.sock"))
+        for idle_s in (0.0, IDLE_TIMEOUT_S + 0.5):
+            time.sleep(idle_s)
+            owner.sendall(request)
+            answer = http.client.HTTPResponse(owner)
+            answer.begin()
+            assert answer.status == 200 and b"switches" in answer.read()
     assert running.poll() is None
 
 
