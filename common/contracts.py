@@ -39,3 +39,9 @@ TC_RATE_TOLERANCE: Final = 1e-3
 ATTENDANT_FILE: Final = ".attendant"  # in DIR: a program answers requests
 REQUEST_SUFFIX: Final = ".request.json"
 ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while what it asked for does not run
+
+
+def attendant_name(domain: str) -> str:
+    """Return the name of the file that the program which answers the domain's requests writes;
+    "": those of all domains that have no such program."""
+    return f"{ATTENDANT_FILE}-{domain}" if domain else ATTENDANT_FILE

@@ -3,10 +3,13 @@
 
 DIR is shared with the emulations (in docker-compose.yml: /run/downpour, mounted at the same path in
 both containers). An emulation asks for a controller by the file DIR/<run>/<name>.request.json,
-{"arguments": [...]} of `python -m controller`, and deletes the file when it no longer needs the
-controller. The controller runs as long as the file exists: if it ends, this program starts it
-again. A restart of this program starts all of them again. Switches keep their flows meanwhile, and
-a controller comes back with its store.
+{"arguments": [...], "attendant": NAME} of `python -m controller`, and deletes the file when it no
+longer needs the controller. The controller runs as long as the file exists: if it ends, this
+program starts it again. A restart of this program starts all of them again. Switches keep their
+flows meanwhile, and a controller comes back with its store.
+
+`--domain NAME` takes only the requests whose attendant is NAME, a domain; without it, only those
+whose attendant is "". So each domain may have its own container.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
+from common.contracts import ENDED_SUFFIX, REQUEST_SUFFIX, attendant_name
 from common.exit_codes import EXIT_USAGE
 
 LOOK_S = 0.2
@@ -54,14 +57,23 @@ def arguments_of(text: str) -> list[str]:
     return found
 
 
+def attendant_of(text: str) -> str:
+    """Return which attendant a request is for, "" for the one of all domains."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        found = json.loads(text)["attendant"]
+        return found if isinstance(found, str) else ""
+    return ""
+
+
 class RemoteControllers:
-    """The controllers that requests ask for.
+    """The controllers that requests ask `domain` (or "", the attendant of all domains) for.
 
     `look` does what is due once, without waiting.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, domain: str = "") -> None:
         self._root = root
+        self._domain = domain
         self._running: dict[Path, Running] = {}
 
     def look(self, now_s: float) -> None:
@@ -69,7 +81,9 @@ class RemoteControllers:
         requests = {}
         for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
             with contextlib.suppress(OSError):  # removed meanwhile
-                requests[path] = path.read_text(errors="replace")
+                text = path.read_text(errors="replace")
+                if attendant_of(text) == self._domain:
+                    requests[path] = text
         for path in [*self._running]:
             if requests.get(path) != self._running[path].request:
                 self._end(self._running.pop(path))
@@ -162,8 +176,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m controller attend",
         description="Run the controllers that emulations in other containers ask for.",
     )
-    parser.add_argument("directory", type=Path, metavar="DIR", help="shared with the labs")
-    root: Path = parser.parse_args(argv).directory
+    parser.add_argument("directory", type=Path, metavar="DIR", help="shared with the emulations")
+    parser.add_argument(
+        "--domain", default="", metavar="NAME", help="only this domain's (default: of all domains)"
+    )
+    asked = parser.parse_args(argv)
+    root: Path = asked.directory
+    if "/" in asked.domain:
+        say(f"--domain: found '{asked.domain}'; valid: the name of a controller domain")
+        return EXIT_USAGE
     if not root.is_dir() or not os.access(root, os.W_OK):
         say(f"found '{root}'; valid: a directory that this user may write to")
         return EXIT_USAGE
@@ -173,10 +194,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     signal.signal(signal.SIGTERM, stop)
     signal.signal(signal.SIGINT, stop)
-    controllers = RemoteControllers(root)
-    mark = root / ATTENDANT_FILE
+    controllers = RemoteControllers(root, asked.domain)
+    mark = root / attendant_name(asked.domain)
     mark.write_text(f"{os.getpid()}\n", encoding="utf-8")
-    say(f"{root}: waiting for labs")
+    say(f"{root}: waiting for networks{f' with domain {asked.domain}' if asked.domain else ''}")
     try:
         while True:
             controllers.look(time.monotonic())

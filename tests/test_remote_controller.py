@@ -121,6 +121,44 @@ def test_lab_says_when_nobody_attends(tmp_path: Path, monkeypatch: pytest.Monkey
         controller.start(tmp_path / "network.json")
 
 
+def test_a_domain_may_have_its_own_attendant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The network addresses controller-west, and the attendant of west alone answers."""
+    python = tmp_path / "python"
+    starts = tmp_path / "starts"
+    python.write_text(f'#!/bin/sh\necho "$*" >> {starts}\nexit 2\n')
+    python.chmod(0o755)
+    monkeypatch.setattr("sys.executable", str(python))
+    monkeypatch.setattr(marks, "STATE_ROOT", tmp_path)
+    monkeypatch.setattr(remote_controllers, "CONTROLLER_START_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(remote_controllers, "start_bridge", lambda *_: [])
+    run = tmp_path / "run"
+    run.mkdir()
+    west = RemoteController("controller-{domain}", "west", 6653, run)
+    east = RemoteController("controller", "east", 6654, run)
+    assert (west.host, east.host) == ("controller-west", "controller")
+    (tmp_path / ".attendant").touch()
+    with pytest.raises(NetworkError, match=r"controller-west: .* attend .* --domain west"):
+        west.start(run / "network.json")
+    (tmp_path / ".attendant-west").touch()
+    for controller in (west, east):
+        controller.start(run / "network.json")
+    for attendant, served in (
+        (RemoteControllers(tmp_path, "west"), west),
+        (RemoteControllers(tmp_path), east),
+    ):
+        deadline = time.monotonic() + WAIT_S
+        while served.exit_code is None:
+            attendant.look(0.0)
+            time.sleep(0.02)
+            assert time.monotonic() < deadline
+        attendant.close()
+        started = starts.read_text().splitlines()[-1]
+        assert f"--domain {served.domain} " in started
+    assert len(starts.read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize("text", ["", "[]", '{"arguments": "x"}', '{"arguments": [1]}'])
 def test_bad_request_is_answered_and_not_repeated(
     text: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]

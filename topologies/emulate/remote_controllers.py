@@ -2,8 +2,10 @@
 """Use a controller in another container, in which the network's state directory is mounted at the
 same path (docker-compose.yml).
 
-The network asks for it with a file. `python -m controller attend` there starts what is asked for,
-and starts it again after its own restart. Northbound REST is a Unix socket in the shared directory.
+The network asks for it with a file. One container may run the controllers of all domains, or each
+domain has its own (`controller-{domain}`). `python -m controller attend` there starts what is asked
+for, and starts it again after its own restart. Northbound REST is a Unix socket in the shared
+directory.
 OpenFlow is TCP over the network between the containers: the switches, in a network namespace of the
 run's own, connect to its loopback address, from where socat forwards each connection over a Unix
 socket into the container's namespace.
@@ -20,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from common.contracts import ATTENDANT_FILE, ENDED_SUFFIX, REQUEST_SUFFIX
+from common.contracts import ENDED_SUFFIX, REQUEST_SUFFIX, attendant_name
 from common.shell import NetworkError
 from topologies.emulate import marks
 from topologies.emulate.processes import (
@@ -31,13 +33,17 @@ from topologies.emulate.processes import (
     tell_to_stop,
 )
 
-HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"  # where the controllers run; unset: here
+# Where the controllers run, e.g. controller or, with one container for each domain,
+# controller-{domain}; unset: here.
+HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"
+DOMAIN_PLACE: Final = "{domain}"
 HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the machine
 
 
-def attendant_file(root: Path) -> Path:
-    """Return the file that `attend` writes; its owner is the user that the controllers run as."""
-    return root / ATTENDANT_FILE
+def attendant_file(root: Path, domain: str = "") -> Path:
+    """Return the file that `attend` (of the domain, or of all) writes; its owner is the user that
+    the controllers run as."""
+    return root / attendant_name(domain)
 
 
 def make_controller(
@@ -65,7 +71,8 @@ class RemoteController(Controller):
         options: Sequence[str] = (),
     ) -> None:
         super().__init__(domain, port, state_dir, role=role, options=options)
-        self.host = host
+        self.host = host.replace(DOMAIN_PLACE, domain)
+        self._attendant = domain if DOMAIN_PLACE in host else ""  # "": the one of all domains
         self._run_directory = state_dir
         self._own = state_dir / self.name
         self.socket = self._own / "rest.sock"
@@ -82,13 +89,14 @@ class RemoteController(Controller):
 
     def start(self, network_file: Path) -> None:
         """Ask the other container to start it. Raises NetworkError."""
-        attendant = attendant_file(marks.STATE_ROOT)
+        attendant = attendant_file(marks.STATE_ROOT, self._attendant)
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
         while not attendant.exists():
             if time.monotonic() > deadline:
+                option = f" --domain {self._attendant}" if self._attendant else ""
                 raise NetworkError(
                     f"{HOST_VARIABLE}={self.host}: no process attends {marks.STATE_ROOT}; "
-                    f"valid: run there `python -m controller attend {marks.STATE_ROOT}`"
+                    f"valid: run there `python -m controller attend {marks.STATE_ROOT}{option}`"
                 )
             time.sleep(0.1)
         owner = attendant.stat()
@@ -97,7 +105,8 @@ class RemoteController(Controller):
         self._ended.unlink(missing_ok=True)
         arguments = self.arguments(network_file, f"0.0.0.0:{self.port}")
         temporary = self._request.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"arguments": arguments}), encoding="utf-8")
+        request = {"arguments": arguments, "attendant": self._attendant}
+        temporary.write_text(json.dumps(request), encoding="utf-8")
         temporary.rename(self._request)
         if not self._socats:
             self._socats = start_bridge(
