@@ -91,11 +91,11 @@ class RemoteControllers:
         for path, text in requests.items():
             running = self._running.get(path)
             if running is None:
-                self._running[path] = self._start(path, text)
+                self._running[path] = self._started(path, text, now_s)
             elif running.process is not None and running.process.poll() is not None:
                 self._ended(path, running, now_s)
             elif running.again_s and now_s >= running.again_s:
-                self._running[path] = self._start(path, text)
+                self._running[path] = self._started(path, text, now_s)
 
     def close(self) -> None:
         """End all controllers."""
@@ -105,6 +105,14 @@ class RemoteControllers:
         for running in self._running.values():
             self._end(running)
         self._running.clear()
+
+    def _started(self, path: Path, text: str, now_s: float) -> Running:
+        """Start it, or say why it is started again later: its network may be ending."""
+        try:
+            return self._start(path, text)
+        except OSError as error:
+            say(f"{path}: {error.filename}: {error.strerror}")
+            return Running(None, text, now_s + AGAIN_S)
 
     def _start(self, path: Path, text: str) -> Running:
         try:
@@ -161,8 +169,9 @@ def _ended_file(request: Path) -> Path:
 def _write_ended(request: Path, code: int) -> None:
     path = _ended_file(request)
     temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps({"code": code}), encoding="utf-8")
-    temporary.rename(path)
+    with contextlib.suppress(OSError):  # its network has ended
+        temporary.write_text(json.dumps({"code": code}), encoding="utf-8")
+        temporary.rename(path)
 
 
 def say(text: str) -> None:

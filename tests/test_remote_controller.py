@@ -199,3 +199,20 @@ def test_what_ends_is_started_again_but_not_after_wrong_usage(
     assert json.loads(ended.read_text()) == {"code": 2}
     assert starts.read_text().count("\n") == 2
     attendant.close()
+
+
+def test_a_network_that_ends_meanwhile_ends_no_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its directory may go at any moment. Here its files cannot be written."""
+    own = tmp_path / "run" / "controller-x"
+    (own / "controller-x.stderr").mkdir(parents=True)
+    (own / "controller-x.ended.tmp").mkdir()
+    request = tmp_path / "run" / "controller-x.request.json"
+    attendant = RemoteControllers(tmp_path)
+    for text, said in (('{"arguments": []}', "controller-x.stderr: Is a directory"), ("", "valid")):
+        request.write_text(text)
+        for now_s in (0.0, 0.5):
+            attendant.look(now_s)
+        assert capfd.readouterr().err.count(said) == 1
+    attendant.close()
