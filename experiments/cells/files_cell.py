@@ -4,6 +4,7 @@ network, rates, losses and monitoring."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from experiments.cells.background_traffic import UNTIL_STOPPED_S, Background, BackgroundError
@@ -11,6 +12,7 @@ from experiments.cells.cell_base import CellError, Step
 from experiments.cells.job import REPLAYING
 from experiments.cells.replay_cell import CellRun
 from experiments.cells.rivals import Rival, rivals_of
+from experiments.design import layers
 from protocols import registry
 
 
@@ -58,6 +60,7 @@ class FilesRun(CellRun):
                 rival.start()
         except BackgroundError as error:
             raise CellError(str(error)) from None
+        time.sleep(layers.phase_s(cell.repeat, cell.seed))
 
     def _stop_rivals(self) -> None:
         if self._flows is not None:

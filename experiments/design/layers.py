@@ -22,6 +22,7 @@ LAYERS_MOST: Final = 64  # of m2c-send
 RIVAL_PORT: Final = 38900
 RIVAL_GROUPS: Final = 256  # above those of the path
 RIVAL_TSI: Final = 2
+PHASE_S: Final = 10.0  # a slot, and more than a cycle of TCP's window
 SHORT_MEAN_BYTES: Final = 3163  # 85 % of an exponential distribution are below 6 kB (M2C10, 7.4)
 
 
@@ -92,6 +93,14 @@ def listen_argv(layers: Layers, setup: Setup, receiver: int) -> list[str]:
 def rival_group(group: str) -> str:
     """Return the base channel's group of a session beside that of `group`."""
     return str(IPv4Address(group) + RIVAL_GROUPS)
+
+
+def phase_s(repeat: int, seed: int) -> float:
+    """Return how long a transfer waits, in seconds, when what competes has started; the first
+    repeat does not. Guests are deterministic: without it, all repeats would meet a long stream at
+    nearly the same moment."""
+    dice = random.Random(f"downpour phase {seed}")
+    return round(dice.uniform(0.0, PHASE_S), 3) if repeat else 0.0
 
 
 def short_flows(per_min: float, seconds: float, seed: int) -> list[tuple[float, int]]:

@@ -21,8 +21,14 @@ struct frame {
     uint64_t leave;        /* its number: a later join undoes it */
 };
 
+struct seconds { /* packets in each second that is measured */
+    uint64_t now, packets;
+    double sum, squares;
+};
+
 struct receiver {
     struct m2c_cc *cc;
+    struct seconds seconds;
     bool hears[M2C_WAVE_CHANNELS_MAX + 1];
     uint64_t leaves[M2C_WAVE_CHANNELS_MAX + 1];
     uint64_t tick_ns, begun_ns, packets;
@@ -42,6 +48,7 @@ struct sim {
     struct receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
     struct tcp tcp[BN_TCP_MAX];
     uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX], tcp_begun_ns[BN_TCP_MAX];
+    struct seconds tcp_seconds[BN_TCP_MAX];
     uint32_t segments;       /* of each connection's file; 0: it has none */
     uint32_t blocks, needed; /* of the file */
     unsigned queued, open;   /* open: receivers without the file, of TCP too */
@@ -70,6 +77,27 @@ static void push(struct sim *s, uint64_t at_ns, enum kind kind, int to, const st
 static bool is_measured(const struct sim *s)
 {
     return s->now_ns >= ns_of(s->cfg->from_s);
+}
+
+/* Counts a packet of now. */
+static void count_packet(const struct sim *s, struct seconds *of)
+{
+    if (!is_measured(s))
+        return;
+    for (const uint64_t now = (s->now_ns - ns_of(s->cfg->from_s)) / 1000000000; of->now < now;
+         of->now++) {
+        of->sum += (double)of->packets;
+        of->squares += (double)(of->packets * of->packets);
+        of->packets = 0;
+    }
+    of->packets++;
+}
+
+static double variation(const struct seconds *of)
+{
+    const double count = (double)of->now, mean = of->sum / count;
+
+    return of->sum > 0 ? sqrt(fmax(0, of->squares / count - mean * mean)) / mean : 0;
 }
 
 static double soon(struct sim *s, double most_s)
@@ -144,6 +172,7 @@ static void deliver(struct sim *s, const struct frame *f)
         if (!r->cc || !r->hears[f->due.cci.channel] || r->done_ns)
             continue;
         r->packets += is_measured(s);
+        count_packet(s, &r->seconds);
         m2c_cc_packet(r->cc, f->due.cci, s->now_ns);
         take_symbol(s, r, f->due.block);
         if (!r->done_ns)
@@ -219,6 +248,7 @@ static void arrive(struct sim *s, struct frame *f)
         return;
     }
     s->tcp_packets[i] += is_measured(s);
+    count_packet(s, &s->tcp_seconds[i]);
     f->all = tcp_receive(&s->tcp[i], f->segment);
     if (s->segments && f->all >= s->segments && s->out->tcp[i].time_s == 0) {
         s->out->tcp[i].time_s = (double)(s->now_ns - s->tcp_begun_ns[i]) / 1e9;
@@ -306,6 +336,7 @@ static void end(struct sim *s)
             struct receiver *r = &s->receivers[i][n];
             struct bn_receiver *out = &s->out->receivers[i][n];
             out->bps = (double)r->packets * each;
+            out->variation = variation(&r->seconds);
             out->time_s = r->done_ns ? (double)(r->done_ns - r->begun_ns) / 1e9 : 0;
             out->symbols = r->symbols;
             out->duplicates = r->duplicates;
@@ -317,6 +348,7 @@ static void end(struct sim *s)
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
         s->out->tcp[i].bps = (double)s->tcp_packets[i] * each;
+        s->out->tcp[i].variation = variation(&s->tcp_seconds[i]);
         s->out->tcp_timeouts += s->tcp[i].timeouts;
     }
     tp_events_free(&s->events);

@@ -31,11 +31,12 @@ struct bn_config {
 struct bn_flow {
     double bps; /* delivered, IP packets */
     uint64_t arrived, dropped /* at the queue */;
-    double time_s; /* of a TCP connection, until its receiver has the file; 0: it has not */
+    double time_s;    /* of a TCP connection, until its receiver has the file; 0: it has not */
+    double variation; /* of a TCP connection's rate, over seconds: standard deviation by mean */
 };
 
 struct bn_receiver {
-    double bps;
+    double bps, variation;
     double time_s;                /* until it had the file; 0: it has not */
     uint64_t symbols, duplicates; /* until then */
     struct m2c_cc_stats cc;

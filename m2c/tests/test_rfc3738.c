@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What RFC 3738 says a session of WEBRC does, beside what ours does, with its recommended values.
+ * The expected values are worked out by hand from the RFC's text. Queues and TCP are in
+ * test_fairness.c.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "feed.h"
+#include "webrc.h"
+
+#define SECOND UINT64_C(1000000000)
+#define BEGIN (1000 * SECOND)
+#define SAY(...) print_message("[   INFO   ] " __VA_ARGS__)
+
+static const double EPOCH_S = 0.5, SLOT_S = 10, QUIESCENCE_S = 300; /* EL, TSD, QD */
+
+static struct m2c_wave wave_of(unsigned layers)
+{
+    struct m2c_wave w;
+    const struct m2c_wave_config cfg = {.layers = layers};
+
+    assert_int_equal(m2c_wave_init(&w, &cfg), 0);
+    return w;
+}
+
+static void assert_within(double found, double least, double most)
+{
+    if (!(found >= least && found <= most))
+        print_error("found %.6g, expected %.6g to %.6g\n", found, least, most);
+    assert_true(found >= least && found <= most);
+}
+
+/* A receiver at the end of a way without a queue. The sender hears a join `way_ns` later, and
+ * packets take as long: a multicast round trip is twice that, and the wait for a packet. */
+struct host {
+    struct m2c_wave wave;
+    struct m2c_cc *cc;
+    uint64_t way_ns;
+    uint64_t joined_ns[M2C_WAVE_CHANNELS_MAX + 1]; /* UINT64_MAX: it is not */
+    unsigned joining;                              /* the channel joined last */
+    bool is_waiting;                               /* for its first packet */
+    uint64_t first_ns;
+    uint64_t joins;
+};
+
+static struct m2c_cc_stats stats_of(const struct host *h)
+{
+    struct m2c_cc_stats st;
+
+    m2c_cc_get_stats(h->cc, &st);
+    return st;
+}
+
+/* 3.2.2.6: in start-up it waits at least one full epoch after a wave's first packet. */
+static void obey(struct host *h, uint64_t now_ns)
+{
+    struct m2c_change c;
+
+    while (m2c_cc_change(h->cc, &c)) {
+        h->joined_ns[c.channel] = c.joins ? now_ns : UINT64_MAX;
+        if (!c.joins)
+            continue;
+        if (h->joins > 1 && stats_of(h).is_slow_start) {
+            assert_false(h->is_waiting);
+            assert_true(now_ns - h->first_ns >= EPOCH_S * SECOND);
+        }
+        h->joins++;
+        h->joining = c.channel;
+        h->is_waiting = true;
+    }
+}
+
+static void open_host(struct host *h, unsigned layers, double way_s)
+{
+    *h = (struct host){.wave = wave_of(layers), .way_ns = (uint64_t)(way_s * SECOND)};
+    const struct m2c_cc_config cfg = {.kind = M2C_CC_WEBRC, .wave = h->wave};
+    for (unsigned i = 0; i <= M2C_WAVE_CHANNELS_MAX; i++)
+        h->joined_ns[i] = UINT64_MAX;
+    h->cc = m2c_cc_new(&cfg, BEGIN);
+    assert_non_null(h->cc);
+    obey(h, BEGIN);
+}
+
+static void pass(struct host *h, uint64_t now_ns)
+{
+    for (uint64_t at_ns; (at_ns = m2c_cc_deadline(h->cc)) <= now_ns;) {
+        m2c_cc_time(h->cc, at_ns);
+        obey(h, at_ns);
+    }
+}
+
+static void take(struct host *h, const struct m2c_due *due, uint64_t now_ns)
+{
+    if (h->is_waiting && due->cci.channel == h->joining) {
+        h->is_waiting = false;
+        h->first_ns = now_ns;
+    }
+    m2c_cc_packet(h->cc, due->cci, now_ns);
+    obey(h, now_ns);
+}
+
+/* What a receiver had from `from_s` on. */
+struct had {
+    double rate;                /* packets/s, with those lost */
+    double target, loss, rtt_s; /* means: TRATE, LOSSP, ARTT */
+    double all_layers_s;        /* until it had joined all; 0: it has not */
+    double most_growth;         /* in start-up: TRATE by TRR */
+};
+
+/* Loses every `lose`-th packet on the way (0: none). */
+static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
+{
+    struct m2c_feed feed;
+    struct m2c_due due;
+    struct had had = {0};
+    uint64_t heard = 0, measured = 0;
+
+    assert_int_equal(m2c_feed_init(&feed, &h->wave, 4000, BEGIN), 0);
+    while (m2c_feed_next(&feed, &due) && due.at_ns < BEGIN + (uint64_t)(to_s * SECOND)) {
+        const uint64_t now_ns = due.at_ns + h->way_ns, joined_ns = h->joined_ns[due.cci.channel];
+        pass(h, now_ns);
+        if (joined_ns == UINT64_MAX || joined_ns + h->way_ns > due.at_ns)
+            continue;
+        if (!lose || ++heard % lose)
+            take(h, &due, now_ns);
+        const struct m2c_cc_stats st = stats_of(h);
+        if (st.layers == h->wave.cfg.layers && had.all_layers_s == 0)
+            had.all_layers_s = (double)(now_ns - BEGIN) / SECOND;
+        if (st.is_slow_start && st.received_per_s > 0)
+            had.most_growth = fmax(had.most_growth, st.target_per_s / st.received_per_s);
+        if (now_ns < BEGIN + (uint64_t)(from_s * SECOND))
+            continue;
+        measured++;
+        had.target += st.target_per_s;
+        had.loss += st.loss_probability;
+        had.rtt_s += st.rtt_s;
+    }
+    m2c_feed_free(&feed);
+    had.rate = (double)measured / (to_s - from_s);
+    had.target /= (double)measured;
+    had.loss /= (double)measured;
+    had.rtt_s /= (double)measured;
+    return had;
+}
+
+/* 3.1.1, by hand: L = ceil(10 x 0.25 / 0.28768) = ceil(8.69), Q = 300 / 10, T = N + Q, and the
+ * highest sequence number of the base channel is one less than 7,281 x 9 = 65,529. */
+static void test_sender_parameters(void **state)
+{
+    (void)state;
+    const struct m2c_wave w = wave_of(16);
+
+    assert_int_equal(w.base_per_slot, 9);
+    assert_int_equal(w.quiescent, 30);
+    assert_int_equal(w.channels, 46);
+    assert_int_equal(m2c_wave_psn_count(&w, w.channels), 65529);
+    assert_int_equal(m2c_wave_psn_count(&w, 0), 65536);
+}
+
+/* 3.2's example, a receiver of four wave channels that joins nothing more. A slot takes a quarter
+ * of the rate, its end P BCR: 1 + 4/3 + 16/9 + 64/27 + 256/81 = 781/81 packets/s; 781/108 less 3/4
+ * = 175/27; 175/36 less 3/4 = 37/9; 37/12 less 3/4 = 7/3; 7/4 = 1 + P; then the base alone. */
+static void test_rate_of_one_that_stops_joining(void **state)
+{
+    (void)state;
+    static const double begins[] = {781.0 / 81, 175.0 / 27, 37.0 / 9, 7.0 / 3, 1};
+    static const double ends[] = {781.0 / 108, 175.0 / 36, 37.0 / 12, 7.0 / 4, 3.0 / 4};
+    const struct m2c_wave w = wave_of(16);
+
+    for (unsigned slot = 0; slot < 5; slot++) {
+        assert_float_equal(m2c_wave_cumulative(&w, 4 - slot, 0), begins[slot], 1e-12);
+        assert_float_equal(m2c_wave_cumulative(&w, 4 - slot, 1), ends[slot], 1e-12);
+    }
+}
+
+/* 3.1.1, 3.1.2: a channel is silent for QD after each wave, so a leave may take as long. Nor is it
+ * silent for longer than that and the interval of two packets, of which the wave's last is 1 s. */
+static void test_quiescence(void **state)
+{
+    (void)state;
+    const struct m2c_wave w = wave_of(10);
+    double longest_s[M2C_WAVE_CHANNELS_MAX + 1] = {0};
+    uint64_t last_ns[M2C_WAVE_CHANNELS_MAX + 1] = {0};
+    struct m2c_feed feed;
+    struct m2c_due due;
+
+    assert_int_equal(m2c_feed_init(&feed, &w, 4000, BEGIN), 0);
+    while (m2c_feed_next(&feed, &due) && due.at_ns < BEGIN + 900 * SECOND) {
+        const unsigned c = due.cci.channel;
+        if (last_ns[c])
+            longest_s[c] = fmax(longest_s[c], (double)(due.at_ns - last_ns[c]) / SECOND);
+        last_ns[c] = due.at_ns;
+    }
+    m2c_feed_free(&feed);
+    for (unsigned c = 0; c < w.channels; c++)
+        assert_within(longest_s[c], QUIESCENCE_S, QUIESCENCE_S + 1);
+    assert_true(longest_s[w.channels] < 2); /* the base channel never rests */
+}
+
+/* 3.2.2.6, 3.2.2.7: in start-up the target is 4 TRR, and each join waits for a packet of the one
+ * before and a full epoch, so at epochs' ends: a second for a layer at least. A slot's end takes a
+ * layer away: N layers take N + N/10 seconds. */
+static void test_start(void **state)
+{
+    (void)state;
+    enum { LAYERS = 12 };
+    struct host h;
+
+    open_host(&h, LAYERS, 0.02);
+    const struct had had = run(&h, 60, 100, 0);
+    SAY("start-up: %d layers after %.1f s\n", LAYERS, had.all_layers_s);
+    assert_within(had.all_layers_s, 1.1 * (LAYERS - 1), 2.2 * (LAYERS - 1));
+    assert_within(had.most_growth, 3.99, 4.01);
+    assert_int_equal(stats_of(&h).lost, 0);
+    m2c_cc_free(h.cc);
+}
+
+/* The rates by hand, of 3.2.2.3: 1/(0.1 x 0.1 x (0.816 + 0.0735 x 1.0032)) = 112.4 packets/s;
+ * 1/(0.04 x 0.05 x (0.816 + 0.018375 x 1.0002)) = 599.2; 1/(0.2 x 0.1414 x (0.816 + 0.147
+ * x 1.0128)) = 36.64. Joining when the target is reached and falling by P until the next slot's
+ * join gives (1 - P)/log(1/P) = 0.869 of the target; the wait for an epoch's end takes 0.7 %
+ * more. A join's round trip is a mean of few samples, so the rate is not known better than by a
+ * tenth. */
+static void test_rate_follows_the_equation(void **state)
+{
+    (void)state;
+    static const struct {
+        double way_s;
+        unsigned lose;
+        double reqn;
+    } of[] = {{0.05, 100, 112.4}, {0.02, 400, 599.2}, {0.1, 50, 36.64}};
+    const double expected = (1 - M2C_WAVE_FACTOR) / log(1 / M2C_WAVE_FACTOR);
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct host h;
+        const double reqn = m2c_tcp_rate(2 * of[i].way_s, 1.0 / of[i].lose);
+        assert_within(reqn / of[i].reqn, 0.999, 1.001);
+        open_host(&h, 20, of[i].way_s);
+        const struct had had = run(&h, 20 * SLOT_S, 220 * SLOT_S, of[i].lose);
+        SAY("round trip %.0f ms, 1 of %u lost: %.1f packets/s, REQN %.1f: %.2f (expected %.2f); "
+            "ARTT %.0f ms, 1/LOSSP %.0f, TRATE %.1f\n",
+            2000 * of[i].way_s, of[i].lose, had.rate, reqn, had.rate / reqn, expected,
+            1000 * had.rtt_s, 1 / had.loss, had.target);
+        assert_within(had.rate / reqn, 0.9 * expected, 1.1 * expected);
+        m2c_cc_free(h.cc);
+    }
+}
+
+/* 3.2.2.6: however much is lost, the threshold is SSMINR, 1 + 4/3 + 16/9 = 37/9 packets/s. With one
+ * of two lost REQN is less: 1/(0.1 x 0.7071 x (0.816 + 3.675 x 9)) = 0.417. */
+static void test_least_target(void **state)
+{
+    (void)state;
+    struct host h;
+
+    open_host(&h, 16, 0.05);
+    run(&h, 50, 100, 2);
+    assert_float_equal(stats_of(&h).target_per_s, 37.0 / 9, 1e-9);
+    m2c_cc_free(h.cc);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sender_parameters),
+        cmocka_unit_test(test_rate_of_one_that_stops_joining),
+        cmocka_unit_test(test_quiescence),
+        cmocka_unit_test(test_start),
+        cmocka_unit_test(test_rate_follows_the_equation),
+        cmocka_unit_test(test_least_target),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
