@@ -79,6 +79,17 @@ class Program:
             return parse_peak(Path(f"/proc/{self.pid}/status").read_text())
         return 0
 
+    @property
+    def lifetime_s(self) -> float | None:
+        """Processor time of its whole life; None while it runs."""
+        return None if self.code is None or self._ended is None else self._ended.total_s
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        args = self.popen.args
+        return Path(str(args[0] if isinstance(args, (list, tuple)) else args)).name
+
     def usage(self) -> Usage:
         """Since `mark`, or since the start."""
         if self.code is not None:

@@ -33,6 +33,7 @@ from experiments.design.expansion import Feed, disk_needed_bytes
 from experiments.design.shaping import Setting
 from experiments.design.trace_input import TraceInfo
 from experiments.verdict import ShaperSample
+from experiments.verdict.cpu_load import Ended
 from parsers.base.factors import Scalar
 from protocols import ldm
 from topologies.emulate.emulation import Emulation
@@ -357,7 +358,12 @@ class CellBase:
             stack,
             long_run=every > 1,
             at_s=surveillance.moments(self.cell.seed, self.cell.duration_s),
+            ended=self.ended_programs,
         )
+
+    def ended_programs(self) -> Sequence[Ended]:
+        """Return programs of the cell that have ended while it is watched: none."""
+        return ()
 
     def _daemon_pids(self) -> dict[str, int]:
         return {name: daemon.pid for name, daemon in list(self.daemons.items())}

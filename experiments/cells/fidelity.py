@@ -62,17 +62,30 @@ class Fidelity:
         write_json(self._out / "shaping-end.json", {"settings": settings})
 
     # -- during the replay --------------------------------------------------------------------
-    def watch(self, stack: ExitStack, *, long_run: bool, at_s: Sequence[float] = ()) -> None:
+    def watch(
+        self,
+        stack: ExitStack,
+        *,
+        long_run: bool,
+        at_s: Sequence[float] = (),
+        ended: Callable[[], Sequence[cpu_load.Ended]] = tuple,
+    ) -> None:
         """Watch until `stack` ends: queues and sockets (queues.json), the scheduling lag in each
         host and its clocks (host-lag.json), processors and processes (load.json; not in virtual
         time, where computing takes no time), settings (inventory.json; also read `at_s` from now)
-        and packets in transit (flights.json)."""
+        and packets in transit (flights.json). `ended`: returns the cell's programs that have
+        ended."""
         lags = self._start_lags()
         stack.callback(self._end_lags, lags)
         if self._emulation.facts.clock == "native":
             places = cpu_load.place_names(self._emulation.pids)
             start = cpu_load.read(self._processes(), places)
-            stack.callback(self._write_load, start, places)
+            earlier = {program.pid for program in ended()}
+            stack.callback(
+                lambda: self._write_load(
+                    start, places, [p for p in ended() if p.pid not in earlier]
+                )
+            )
         self._watch_queues(stack, long_run=long_run)
         surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
         # Starting to watch makes timers late, and of few timers one would be the worst 1 %.
@@ -82,9 +95,14 @@ class Fidelity:
     def _processes(self) -> set[int]:
         return marks.processes_of(self._emulation.run_id)
 
-    def _write_load(self, start: cpu_load.LoadReading, places: dict[int, str]) -> None:
+    def _write_load(
+        self,
+        start: cpu_load.LoadReading,
+        places: dict[int, str],
+        ended: Sequence[cpu_load.Ended],
+    ) -> None:
         end = cpu_load.read(self._processes(), places)
-        found = cpu_load.between(start, end, cpu_load.clocksource())
+        found = cpu_load.between(start, end, cpu_load.clocksource(), ended)
         write_json(self._out / "load.json", found.to_dict())
 
     def _start_lags(self) -> dict[str, subprocess.Popen[bytes]]:

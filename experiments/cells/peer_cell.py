@@ -22,6 +22,7 @@ from experiments.cells.peer_setup import setup_of
 from experiments.cells.product_log import ProductLog
 from experiments.cells.run_directory import write_json, write_text
 from experiments.design.peer_products import PeerProduct, content, products_of
+from experiments.verdict.cpu_load import Ended
 from protocols import registry
 from protocols.files import same_bytes
 from protocols.session import Session, SessionError
@@ -212,6 +213,18 @@ class PeerRun(FilesRun):
         """End the programs."""
         if self._session is not None:
             self._session.stop()
+
+    def ended_programs(self) -> list[Ended]:
+        """Return the protocol's programs that have ended."""
+        if self._session is None:
+            return []
+        hosts = [self.publisher] * len(self._session.senders) + list(self.subscribers)
+        programs = (*self._session.senders, *self._session.receivers)
+        return [
+            Ended(host, program.name, program.pid, program.lifetime_s)
+            for host, program in zip(hosts, programs, strict=True)
+            if program.lifetime_s is not None
+        ]
 
     def check_daemons(self) -> None:
         """Make `_tell` check the programs."""

@@ -21,6 +21,7 @@ from experiments.verdict import cpu_load, host_lag
 from experiments.verdict.cpu_load import (
     CoreLoad,
     CoreTimes,
+    Ended,
     Load,
     LoadReading,
     Process,
@@ -152,6 +153,21 @@ def test_the_difference_of_two_readings() -> None:
     assert new == ProcessLoad("", "new", 11, 1.0, 0.0, 3)
     assert found.sampling_cpu_s == pytest.approx(0.6)
     assert Load.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+
+
+def test_programs_that_ended_are_the_cells_and_do_not_watch() -> None:
+    """This process waited for 30 s of a program that had run for 1 s before, 5 s of one that began
+    meanwhile, and 0.25 s of its own."""
+    before = LoadReading(100.0, {}, {7: Process("sl1", "java", Scheduled(10**9, 0, 9))}, 2.0)
+    after = LoadReading(110.0, {}, {}, 37.25)
+    ended = [Ended("sl1", "java", 7, 30.0), Ended("umass", "uftp", 8, 5.0)]
+    found = cpu_load.between(before, after, "tsc", ended)
+    assert found.sampling_cpu_s == pytest.approx(0.25)
+    assert found.processes == (
+        ProcessLoad("sl1", "java", 7, 29.0, 0.0, 0),
+        ProcessLoad("umass", "uftp", 8, 5.0, 0.0, 0),
+    )
+    assert cpu_load.between(before, after, "tsc").sampling_cpu_s == pytest.approx(35.25)
 
 
 def test_this_process_is_read() -> None:

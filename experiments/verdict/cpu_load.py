@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict
@@ -121,6 +121,16 @@ def shares(load: Load) -> Shares:
 
 
 @dataclass(frozen=True)
+class Ended:
+    """A program of the cell that has ended, and that this process has waited for."""
+
+    place: str
+    name: str
+    pid: int
+    cpu_s: float  # of its whole life, with what it waited for
+
+
+@dataclass(frozen=True)
 class LoadReading:
     """All of it at one instant."""
 
@@ -189,9 +199,12 @@ def read(pids: set[int], places: Mapping[int, str], proc: Path = Path("/proc")) 
     )
 
 
-def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
+def between(
+    start: LoadReading, end: LoadReading, clocksource: str, ended: Iterable[Ended] = ()
+) -> Load:
     """Return the difference of two readings, without processes that ended meanwhile or whose times
-    this kernel does not report."""
+    this kernel does not report. `ended`: programs of the cell that ended meanwhile; the kernel
+    counts them with what this process waited for, but they do not watch."""
     cores = []
     for name, after in end.cores.items():
         before = start.cores.get(name, CoreTimes(0, 0, 0))
@@ -213,7 +226,15 @@ def between(start: LoadReading, end: LoadReading, clocksource: str) -> Load:
             processes.append(
                 ProcessLoad(process.place, process.name, pid, run / 1e9, wait / 1e9, times)
             )
-    return Load(end.time_s - start.time_s, tuple(cores), tuple(processes), watching_s, clocksource)
+    for program in ended:
+        watching_s -= program.cpu_s
+        known = start.processes.get(program.pid)
+        cpu_s = program.cpu_s - (known.scheduled.run_ns / 1e9 if known else 0.0)
+        processes.append(
+            ProcessLoad(program.place, program.name, program.pid, max(0.0, cpu_s), 0.0, 0)
+        )
+    elapsed_s = end.time_s - start.time_s
+    return Load(elapsed_s, tuple(cores), tuple(processes), max(0.0, watching_s), clocksource)
 
 
 def clocksource(path: Path = CLOCKSOURCE) -> str:
