@@ -7,7 +7,7 @@
 
 #include "sandbox.h"
 
-/* Has this kernel filters that answer with an error? */
+/* True if this kernel has filters that answer with an error. */
 bool sandbox_has_seccomp(void);
 /* 0, or -1 and why. */
 int sandbox_enter_seccomp(const struct sandbox *s, char *why, size_t why_bytes);

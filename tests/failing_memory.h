@@ -10,7 +10,7 @@
 
 /* The nth allocation from now fails, and that one alone; 0: none does. */
 void memory_fails_at(unsigned n);
-/* Has it failed meanwhile? Ends the failing. */
+/* True if it has failed meanwhile. Ends the failing. */
 bool memory_failed(void);
 
 #endif

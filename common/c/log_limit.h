@@ -28,8 +28,8 @@ struct log_limit_rest {
 struct log_limit *log_limit_new(size_t entries, uint64_t window_ns);
 /* l may be NULL. */
 void log_limit_free(struct log_limit *l);
-/* May a line of this kind about this peer be written now, of `lines` per window? *before: how many
- * of the window before were not, if that is over (0: none, or it is not). */
+/* True if a line of this kind about this peer may be written now, of `lines` per window. *before:
+ * how many lines of the previous window were left out (0: none, or that window is not over). */
 bool log_limit_take(struct log_limit *l, const char *peer, const char *kind, unsigned lines,
                     uint64_t now_ns, uint64_t *before);
 /* Takes out the lines of a window that is over (with `all`: of any window) and that were not

@@ -129,7 +129,7 @@ bool stats_parse(struct stats_image *image, uint8_t *bytes, size_t n, char why[S
 
 /* Two copies in a row that are equal are whole: the writer was not at work between them. (Of one
  * copy that is not said: the kernel may copy its octets in any order.) Others are marked as torn;
- * is there one? */
+ * true if there is one. */
 static bool mark_torn_rows(const struct stats_image *image, const uint8_t *before)
 {
     bool any = false;

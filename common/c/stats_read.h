@@ -27,7 +27,7 @@ bool stats_parse(struct stats_image *image, uint8_t *bytes, size_t n, char why[S
 bool stats_load(struct stats_image *image, int dir, const char *name, char why[STATS_WHY]);
 /* Frees what stats_load allocated. */
 void stats_free(struct stats_image *image);
-/* Is the process that wrote it still running, here? */
+/* True if the process that wrote it still runs on this machine. */
 bool stats_alive(const struct stats_image *image);
 
 void stats_get_column(const struct stats_image *image, unsigned table, unsigned column,

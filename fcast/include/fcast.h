@@ -176,10 +176,10 @@ bool fcast_receiver_datagram(struct fcast_receiver *r, uint64_t source, const ui
 void fcast_receiver_set_time(struct fcast_receiver *r, uint32_t ntp_s);
 /* The first word of a datagram's congestion control information. false: it is not an ALC packet. */
 bool fcast_datagram_cci(const uint8_t *bytes, size_t len, uint32_t *cci);
-/* Has this receiver all that the carousel sends (its last descriptor is complete, and all objects
- * that it names are here; seed: a file is here)? */
+/* True if this receiver has all that the carousel sends (its last descriptor is complete, and all
+ * objects that it names are here; seed: a file is here). */
 bool fcast_receiver_has_all(const struct fcast_receiver *r);
-/* Did the sender end the session? */
+/* True if the sender ended the session. */
 bool fcast_receiver_is_closed(const struct fcast_receiver *r);
 /* When the session's last datagram came; 0: none came. */
 uint64_t fcast_receiver_heard_ns(const struct fcast_receiver *r);

@@ -35,7 +35,7 @@ struct fcast_fti {
 /* Reads the content of EXT_FTI for the code. false: it is invalid, or describes an impossible code
  * (sizes of 0, a code rate above 1, more blocks or symbols than can be numbered). */
 bool fcast_fti_get(uint8_t fec, const uint8_t *content, size_t len, struct fcast_fti *out);
-/* Is it one that fcast_fti_get accepts? */
+/* True if fcast_fti_get accepts it. */
 bool fcast_fti_is_good(const struct fcast_fti *f);
 /* Writes the content of EXT_FTI; returns its length. */
 size_t fcast_fti_put(uint8_t out[FCAST_FTI_MAX], const struct fcast_fti *f);

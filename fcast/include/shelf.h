@@ -38,7 +38,7 @@ bool fcast_shelf_noted(struct fcast_shelf *s, uint64_t i, struct fcast_symbol *o
 int fcast_shelf_settle(struct fcast_shelf *s);
 /* Writes the blocks in memory, so that another process can continue. */
 int fcast_shelf_flush(struct fcast_shelf *s);
-/* Are the object's data in the repair store (Receive-Order, settled)? */
+/* True if the object's data are in the repair store (Receive-Order, settled). */
 bool fcast_shelf_is_moved(const struct fcast_shelf *s);
 /* Bytes of memory that it can take. */
 uint64_t fcast_shelf_memory(const struct fcast_shelf *s);

@@ -22,7 +22,7 @@ void fcast_auth_free(struct fcast_auth *a);
 /* Puts the MAC into a datagram whose EXT_AUTH has zeroes; mac is its place there. false: the
  * library failed. */
 bool fcast_auth_sign(struct fcast_auth *a, uint8_t *datagram, size_t len, uint8_t *mac);
-/* Is the MAC in the datagram right? h: its header. Without EXT_AUTH: no. */
+/* True if the datagram's MAC is right. h: its header. False without EXT_AUTH. */
 bool fcast_auth_verify(struct fcast_auth *a, const uint8_t *datagram, size_t len,
                        const struct lct_header *h);
 

@@ -58,7 +58,7 @@ void fcast_receiver_free(struct fcast_receiver *r)
     free(r);
 }
 
-/* Is it of the session? If none is configured, it takes the first one that it hears. */
+/* True if it belongs to the session: the configured one, else the first one heard. */
 static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t tsi, uint64_t now_ns)
 {
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)
@@ -170,7 +170,7 @@ static void take_symbol(struct fcast_receiver *r, struct fcast_object *o, struct
         fcast_look_at_fdt(r);
 }
 
-/* FLUTE: an instance of the FDT that is not here yet? */
+/* FLUTE: true for an instance of the FDT that is not here yet. */
 static bool is_new_fdt(struct fcast_receiver *r, const struct lct_header *h)
 {
     size_t len;
@@ -240,7 +240,7 @@ static bool take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *
     return true;
 }
 
-/* Has it the right MAC, and was it sent a short time ago? Without a key any is. */
+/* True if it has the right MAC and was sent recently; always true without a key. */
 static bool is_authentic(struct fcast_receiver *r, const uint8_t *bytes, size_t len,
                          const struct lct_header *h)
 {

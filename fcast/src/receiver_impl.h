@@ -51,13 +51,13 @@ void fcast_drop_object(struct fcast_receiver *r, struct fcast_object *o, bool ke
 void fcast_finish_object(struct fcast_receiver *r, struct fcast_object *o);
 /* A new FDT: files without bytes are complete, others may have waited for their names. */
 void fcast_look_at_fdt(struct fcast_receiver *r);
-/* Is this object here already? (descriptor.c) */
+/* True if this object is already here (descriptor.c). */
 bool fcast_is_done(const struct fcast_receiver *r, uint64_t toi);
 /* Notes that it is. false: no memory. */
 bool fcast_set_done(struct fcast_receiver *r, uint64_t toi);
 /* Another session begins: its objects have their own numbers, and no descriptor came yet. */
 void fcast_forget_session(struct fcast_receiver *r);
-/* Does the newest descriptor name it? */
+/* True if the newest descriptor names it. */
 bool fcast_is_named(const struct fcast_receiver *r, uint64_t toi);
 /* What the FDT says of the object; NULL: nothing. */
 const struct fcast_fdt_file *fcast_fdt_file_of(const struct fcast_receiver *r, uint64_t toi);

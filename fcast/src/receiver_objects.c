@@ -41,7 +41,7 @@ void fcast_drop_object(struct fcast_receiver *r, struct fcast_object *o, bool ke
     forget(r, o);
 }
 
-/* Is FLUTE's object 0, or small enough to be a descriptor? Such objects come together in memory. */
+/* True for FLUTE's object 0, or one small enough to be a descriptor. Memory collects these. */
 static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti)
 {
     if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
@@ -50,7 +50,7 @@ static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fc
            fti->length <= DESCRIPTOR_MAX;
 }
 
-/* Does it fit if the receiver has nothing else? */
+/* True if it fits when the receiver has nothing else. */
 static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_fti *fti, bool own,
                              uint64_t memory)
 {

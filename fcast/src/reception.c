@@ -96,7 +96,7 @@ static uint32_t first_try(const struct fcast_reception *r, uint32_t k)
     return is_ldpc && k > EVERY_SYMBOL_K ? k + k / 256 : k;
 }
 
-/* Are the symbols of the block enough without decoding it here? */
+/* True if the block's symbols suffice without decoding it here. */
 static bool has_enough(const struct fcast_reception *r, const struct fcast_block_state *b,
                        uint32_t k)
 {

@@ -13,7 +13,7 @@
 size_t fcast_source_len(const struct fcast_reception *r, uint64_t number);
 /* The most symbols that a block can have. */
 uint64_t fcast_reception_n(const struct fcast_fti *fti, uint32_t k);
-/* Is the symbol here? */
+/* True if the symbol is here. */
 bool fcast_reception_has(const struct fcast_reception *r, struct fcast_symbol s);
 /* Computes the block's missing source symbols and stores them. false: more symbols are needed, or
  * memory or a store failed. (decode.c) */

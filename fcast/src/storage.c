@@ -116,7 +116,7 @@ uint64_t fcast_storage_held(const struct fcast_storage *s)
     return s->held;
 }
 
-/* Has the bucket that is being filled another crowd's blocks, while the other bucket is busy? */
+/* True if the bucket being filled has another crowd's blocks while the other bucket is busy. */
 static bool are_buckets_busy(const struct fcast_storage *s, uint32_t area)
 {
     return s->areas[s->last].held && (area != s->last || s->areas[s->last].held == s->cfg.b) &&

@@ -65,7 +65,7 @@ static enum content take(struct copy *c, const uint8_t *bytes, size_t len)
     return CONTENT_REFUSED;
 }
 
-/* Did all come that was to come? */
+/* True if everything came. */
 static enum content finish(struct copy *c)
 {
     struct content_job *j = c->job;

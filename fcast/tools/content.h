@@ -28,7 +28,7 @@ struct content_job {
     char why[160];       /* CONTENT_REFUSED, CONTENT_WRONG */
 };
 
-/* Is it an encoding that content_copy undoes? */
+/* True if content_copy can undo this encoding. */
 bool content_is_packed(const struct fcast_meta *meta);
 enum content content_copy(struct content_job *job);
 

@@ -23,7 +23,7 @@ int control_init(struct control *c, const char *address, uint16_t port,
                  const char *interface_address, char why[FCAST_CONTROL_WHY]);
 /* Starts the thread. -1 with why. */
 int control_start(struct control *c, void *(*run)(void *), void *arg, char why[FCAST_CONTROL_WHY]);
-/* Is the thread to end? */
+/* True if the thread must end. */
 bool control_is_ending(const struct control *c);
 /* Wakes the thread and waits for its end. */
 void control_stop(struct control *c);

@@ -28,7 +28,7 @@ enum gunzip_result {
 };
 /* The next packed bytes. After anything but GUNZIP_GOOD it takes no more. */
 enum gunzip_result gunzip_take(struct gunzip *g, const uint8_t *bytes, size_t len);
-/* Was all that came a whole number of gzip members, one at least? */
+/* True if what came is a whole number of gzip members, at least one. */
 bool gunzip_is_whole(const struct gunzip *g);
 uint64_t gunzip_bytes(const struct gunzip *g);
 

@@ -54,7 +54,7 @@ int place_read(void *place, uint64_t at, void *bytes, size_t len);
 /* The object's bytes [at, at + bytes) become the file `name` in dir_fd, without being copied; it
  * has the mode of a new file. false: the file holds other bytes too, or cannot be moved there. */
 bool place_move(void *place, uint64_t at, uint64_t bytes, int dir_fd, const char *name);
-/* Could place_move() take them? */
+/* True if place_move() could take them. */
 bool place_may_move(void *place, uint64_t at, uint64_t bytes);
 /* Closes it; done: remembers that the object is here; keep: leaves the files for another process.
  */

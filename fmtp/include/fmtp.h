@@ -157,7 +157,7 @@ struct fmtp_server_config {
     void *ctx;                    /* passed to the callbacks */
     /* A receiver over a bound of held is about to be disconnected. May be NULL. */
     void (*laggard)(void *ctx, const struct sockaddr *peer, const struct fmtp_held *held);
-    /* May this address open a retransmission connection? NULL: every address may. */
+    /* True if this address may open a retransmission connection. NULL: every address may. */
     bool (*authorize)(void *ctx, const struct sockaddr *peer);
     /* What this host may have now; asked when a connection becomes a receiver, and about others
      * when places are scarce. NULL: max_per_address places, nothing reserved. */
@@ -227,8 +227,8 @@ int fmtp_server_service(struct fmtp_server *s, struct tp_error *err);
 uint16_t fmtp_server_tcp_port(const struct fmtp_server *s);
 /* Receivers that are connected and have finished the key exchange. */
 size_t fmtp_server_receivers(const struct fmtp_server *s);
-/* Can another product be offered now? False while the previous product is still being multicast or
- * max_products are retained; becomes true again during fmtp_server_service(). */
+/* True if another product can be offered now. False while the previous product is still being
+ * multicast or max_products are retained; becomes true again during fmtp_server_service(). */
 bool fmtp_server_ready(const struct fmtp_server *s);
 /* The subscription of a receiver at this host (its port is not looked at) ended: if it has more
  * than `keep` connections, the oldest of them ends. Returns how many ended. */
@@ -352,9 +352,9 @@ int fmtp_client_service(struct fmtp_client *c, struct tp_error *err);
 /* A product that has begun cannot be kept: it is as if begun() had returned FMTP_NO_PLACE. Its
  * bytes are no longer used. Neither ended() nor missed() is called for it. */
 void fmtp_client_abandon(struct fmtp_client *c, uint32_t index);
-/* Did the sender say that it was done (extension 1)? */
+/* True if the sender said that it was done (extension 1). */
 bool fmtp_client_finished(const struct fmtp_client *c);
-/* Is the connection to the sender established, key exchange included? */
+/* True if the connection to the sender is established, including the key exchange. */
 bool fmtp_client_connected(const struct fmtp_client *c);
 /* What was agreed on the latest connection; its MAC level. */
 void fmtp_client_get_session(const struct fmtp_client *c, struct fmtp_session *out,

@@ -55,8 +55,8 @@ void fmtp_fec_encode(unsigned k, unsigned number, unsigned count, size_t block_b
     }
 }
 
-/* Are the numbers of missing blocks and of parity symbols ones that a group of k has, no block
- * twice? lost[j]: block j is missing. */
+/* True if a group of k has these numbers of missing blocks and of parity symbols, no block
+ * twice. lost[j]: block j is missing. */
 static bool is_loss(unsigned k, unsigned m, const uint8_t *missing, const uint8_t *numbers,
                     bool lost[FMTP_FEC_MAX_K])
 {

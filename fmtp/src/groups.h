@@ -85,7 +85,7 @@ unsigned fmtp_groups_decode(struct fmtp_groups *gs, struct fmtp_symbols *s, uint
 void fmtp_groups_bitmap(struct fmtp_groups *gs, uint32_t g, const uint64_t *received,
                         uint8_t bitmap[32]);
 
-/* Is the block received, by the bitmap? */
+/* True if the bitmap says that the block was received. */
 static inline bool fmtp_have(const uint64_t *received, uint32_t block)
 {
     return received[block / 64] >> (block % 64) & 1;

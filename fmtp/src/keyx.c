@@ -231,7 +231,7 @@ static EVP_PKEY_CTX *oaep(EVP_PKEY *key, int (*init)(EVP_PKEY_CTX *))
     return ctx;
 }
 
-/* Is this line among those that follow the PEM? */
+/* True if this line is among those that follow the PEM. */
 static bool has_line(const uint8_t *text, size_t len, const char *line)
 {
     const size_t end = strlen(end_line), n = strlen(line);

@@ -52,19 +52,19 @@ enum fmtp_keyx_status fmtp_keyx_input(struct fmtp_keyx *k, const uint8_t *bytes,
                                       size_t *used);
 /* After BAD: what is wrong with the other end, in a few words. */
 const char *fmtp_keyx_why(const struct fmtp_keyx *k);
-/* Is that the key that both ends should have? */
+/* True if that is the key that both ends should have. */
 enum fmtp_keyx_distrust { FMTP_KEYX_TRUSTED, FMTP_KEYX_NO_KEY, FMTP_KEYX_OTHER_KEY };
 enum fmtp_keyx_distrust fmtp_keyx_distrust(const struct fmtp_keyx *k);
-/* Sender, after MORE: does it wait for the proof that the receiver has the key? */
+/* Sender, after MORE: true if it waits for the proof that the receiver has the key. */
 bool fmtp_keyx_is_challenged(const struct fmtp_keyx *k);
 /* All that has to go out so far, from the beginning: the receiver has something at once, the sender
  * after fmtp_keyx_answer(), with a key after the receiver's string and after DONE. */
 const uint8_t *fmtp_keyx_output(const struct fmtp_keyx *k, size_t *len);
 
 /* --- sender, after DONE */
-/* Does the receiver offer extension 1? */
+/* True if the receiver offers extension 1. */
 bool fmtp_keyx_offered(const struct fmtp_keyx *k);
-/* Does it speak as we do (fmtp_keyx_speak)? */
+/* True if it speaks as we do (fmtp_keyx_speak). */
 bool fmtp_keyx_is_ours(const struct fmtp_keyx *k);
 /* Makes the answer. A peer that speaks as we do needs session. session: NULL or not extended for an
  * ordinary receiver. -1: the receiver's key cannot carry it. */

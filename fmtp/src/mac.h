@@ -51,7 +51,7 @@ size_t fmtp_mac_len(const struct fmtp_mac *m); /* 0, 28, 32 or 64 */
 size_t fmtp_mac_key_len_of(enum fmtp_mac_kind kind);
 /* What the receivers learn. */
 const uint8_t *fmtp_mac_key(const struct fmtp_mac *m, size_t *len);
-/* Could these bytes be the key of some level, by their length? */
+/* True if these bytes, by their length, could be the key of some level. */
 bool fmtp_mac_is_key_len(size_t len);
 
 /* The MAC of the concatenated parts (at most 65504 bytes) to out[fmtp_mac_len()]. -1 on failure. */

@@ -165,7 +165,7 @@ unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_
 
 /* ------------------------------------------------------------------ delivery */
 
-/* Did a datagram of seg bytes that begins with this slot land where it belongs? */
+/* True if a datagram of seg bytes that begins with this slot landed where it belongs. */
 static bool landed(const struct fmtp_multicast_in *in, unsigned slot, size_t seg)
 {
     const struct iovec *place = &in->places[slot];

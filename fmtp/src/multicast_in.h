@@ -26,7 +26,7 @@ int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in);
 void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac);
 /* Reads a batch; returns the number of messages, 0: there are none now. */
 unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_receiver *core);
-/* Could there be more than the batch had? */
+/* True if there could be more than the batch had. */
 bool fmtp_multicast_in_was_full(const struct fmtp_multicast_in *in);
 /* Gives what was read to the core. A product may end in the middle of the batch and its memory go
  * with it, while later datagrams of the batch are in that memory: all MACs are verified before the

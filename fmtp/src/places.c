@@ -58,7 +58,7 @@ static struct conn *most_silent(const struct fmtp_server *s, const struct fmtp_h
     return found;
 }
 
-/* Is a less worth than b, who was there before? */
+/* True if a is worth less than b, which was there before. */
 static bool is_less(const struct conn *a, const struct conn *b)
 {
     if (a->acks != b->acks)

@@ -16,7 +16,7 @@ enum fmtp_place {
 
 /* Which handshake ends to make room for one of that host; NULL: there is room. */
 struct conn *fmtp_places_handshake(const struct fmtp_server *s, const struct fmtp_host *host);
-/* May the handshake become a receiver? *leaves: the receiver that ends for it, or NULL. */
+/* True if the handshake may become a receiver. *leaves: the receiver that ends for it, or NULL. */
 enum fmtp_place fmtp_places_receiver(const struct fmtp_server *s, const struct conn *c,
                                      uint64_t now_ns, struct conn **leaves);
 

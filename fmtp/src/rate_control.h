@@ -22,7 +22,7 @@ struct fmtp_rate_control {
 
 /* The state of a sender that has sent nothing yet. */
 void fmtp_rate_control_init(struct fmtp_rate_control *a);
-/* Is it time to look? */
+/* True if it is time to look. */
 static inline bool fmtp_rate_control_due(const struct fmtp_rate_control *a, uint64_t now_ns)
 {
     return now_ns >= a->next_ns;

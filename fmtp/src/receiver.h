@@ -64,7 +64,7 @@ int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *se
                           uint64_t now_ns);
 /* Give up the product and inform the sender that it could not be kept. */
 void fmtp_receiver_abandon(struct fmtp_receiver *r, uint32_t index);
-/* Did the sender say that it was done? */
+/* True if the sender said that it was done. */
 bool fmtp_receiver_finished(const struct fmtp_receiver *r);
 /* Round trip time to the sender as measured, for the patience with multicast repairs. */
 void fmtp_receiver_rtt(struct fmtp_receiver *r, uint64_t rtt_ns);

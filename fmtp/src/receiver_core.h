@@ -168,7 +168,7 @@ void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index);
 /* ---- receiver_trust.c */
 #define FMTP_RX_JUMP 64u /* indices that datagrams may skip before the stream has answered */
 
-/* Is a newer than b, modulo 2^32? */
+/* True if a is newer than b, modulo 2^32. */
 static inline bool fmtp_rx_newer(uint32_t a, uint32_t b)
 {
     return a - b - 1 < UINT32_MAX / 2;
@@ -176,20 +176,20 @@ static inline bool fmtp_rx_newer(uint32_t a, uint32_t b)
 
 /* Nothing is known: the next index is the first. */
 void fmtp_rx_trust_anew(struct fmtp_receiver *r, uint32_t first);
-/* Is the index done: ended, missed, not wanted, or before the first? */
+/* True if the index is done: ended, missed, not wanted, or before the first. */
 bool fmtp_rx_is_done(const struct fmtp_receiver *r, uint32_t index);
 void fmtp_rx_set_done(struct fmtp_receiver *r, uint32_t index);
 /* The newest index seen. */
 void fmtp_rx_set_latest(struct fmtp_receiver *r, uint32_t index);
 /* The stream says that the sender has reached the index. */
 void fmtp_rx_reach(struct fmtp_receiver *r, uint32_t index);
-/* May a datagram's jump by so many be acted upon? */
+/* True if a datagram's jump by this many may be acted upon. */
 bool fmtp_rx_is_believable(const struct fmtp_receiver *r, uint32_t ahead);
 /* A datagram names an index too far off: the stream is asked, or it is one of a run too short. */
 void fmtp_rx_claim(struct fmtp_receiver *r, uint32_t index);
-/* Is it far from all that is known, which itself nothing confirms? Then either may be forged. */
+/* True if it is far from all that is known, and nothing confirms that: either may be forged. */
 bool fmtp_rx_is_elsewhere(const struct fmtp_receiver *r, uint32_t index);
-/* Is it before the first, by more than what is reordered, while nothing confirms the first? */
+/* True if it is before the first by more than reordering, and nothing confirms the first. */
 bool fmtp_rx_is_earlier(const struct fmtp_receiver *r, uint32_t index);
 /* The stream answers about the index; true: that was the claim. */
 bool fmtp_rx_end_claim(struct fmtp_receiver *r, uint32_t index);

@@ -85,7 +85,7 @@ void fmtp_sender_free(struct fmtp_sender *s);
 /* Another session, with other blocks: while there is neither peer nor product. False: there is one,
  * or no memory; nothing changed. */
 bool fmtp_sender_renew(struct fmtp_sender *s, uint64_t session_id, uint16_t block_bytes);
-/* Can another product be offered now? */
+/* True if another product can be offered now. */
 bool fmtp_sender_ready(const struct fmtp_sender *s);
 /* See fmtp_server_offer(). *index (may be NULL) gets its product index. */
 int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uint32_t *index,
@@ -100,7 +100,7 @@ bool fmtp_sender_unreadable(struct fmtp_sender *s, int peer);
 void fmtp_sender_finish_all(struct fmtp_sender *s);
 
 /* --- multicast output: take datagrams, send them in this order, say how many left */
-/* Is there a datagram to send at now_ns? */
+/* True if there is a datagram to send at now_ns. */
 bool fmtp_sender_has_output(const struct fmtp_sender *s, uint64_t now_ns);
 /* The next datagrams (BOP, MEM_DATA, EOP, PARITY, REPAIR), at most max and FMTP_FILL_MAX; returns
  * how many. Everything they point to stays until the next call of sent(), whatever happens
@@ -121,7 +121,7 @@ int fmtp_sender_peer_add(struct fmtp_sender *s, bool extended, struct fmtp_sessi
 /* The same of a host that may have several: repairs are bounded by host. */
 int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extended,
                               struct fmtp_session *out);
-/* Is it repaired on its stream alone, for what it asks for? */
+/* True if it is repaired on its stream alone, because of how much it asks for. */
 bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer);
 /* The peer is a program of Downpour. */
 void fmtp_sender_peer_ours(struct fmtp_sender *s, int peer);
@@ -138,7 +138,7 @@ int fmtp_sender_holder(struct fmtp_sender *s, uint32_t up_to, uint64_t now_ns,
 /* Bytes from the peer's stream. -1: garbage or abuse, the caller must close the connection. */
 int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes, size_t len,
                            uint64_t now_ns);
-/* May something go to this peer now (r_uc permitting)? */
+/* True if something may go to this peer now (r_uc permitting). */
 bool fmtp_sender_peer_pending(const struct fmtp_sender *s, int peer);
 /* A peer for which that holds and that is not blocked, each in turn; -1: none. */
 int fmtp_sender_next_ready(struct fmtp_sender *s, uint64_t now_ns);

@@ -156,7 +156,7 @@ void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned sym
     charge(s, account, symbols, 0);
 }
 
-/* Do all ask for more than the group bears? */
+/* True if all together ask for more than the group can bear. */
 static bool crowded(struct fmtp_sender *s)
 {
     settle(s, &s->total, share_of_all(s));

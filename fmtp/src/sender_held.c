@@ -10,7 +10,7 @@
 #define GRACE_NS (200 * FMTP_MS) /* of a product that has just left nobody can be behind */
 #define LOOK_NS (1000 * FMTP_MS)
 
-/* Can there be a peer over a bound? Cheap; of time it is asked once a second. */
+/* True if a peer may be over a bound. Cheap; checks the bound of time once a second. */
 static bool may_exceed(struct fmtp_sender *s, uint64_t now_ns)
 {
     const struct fmtp_held_bounds *b = &s->cfg.held;

@@ -52,7 +52,7 @@ bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p)
 
 /* ------------------------------------------------------------------ planning */
 
-/* Is anything of the current product not planned yet? */
+/* True if part of the current product is not planned yet. */
 static bool more_of_current(const struct fmtp_sender *s)
 {
     return s->current && s->cursor <= s->current->nblocks + UINT64_C(1);

@@ -175,7 +175,7 @@ static uint64_t hold_ns(struct fmtp_sender *s)
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
 
-/* Will a request about what is planned next come after the last of the product's data left? */
+/* True if a request about what is planned next will come after the product's last data left. */
 static bool near_end(struct fmtp_sender *s, const struct product *p)
 {
     uint64_t planned = p == s->current && s->cursor ? s->cursor - 1 : p->nblocks;
@@ -288,7 +288,7 @@ void fmtp_repair_request_early(struct fmtp_sender *s, struct group *g,
     g->account = peer->account;
 }
 
-/* The hold-off is over: parity for all, or the blocks that were lost? */
+/* The hold-off is over: chooses between parity for all and the blocks that were lost. */
 static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
 {
     unsigned k = blocks_of(s, g), n = g->target - g->parity;

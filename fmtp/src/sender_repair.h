@@ -39,7 +39,7 @@ uint64_t fmtp_repair_deadline(const struct fmtp_sender *s);
 
 /* Plans datagrams of the burst whose turn it is, at most max; 0: nothing to do, or no memory. */
 unsigned fmtp_repair_plan(struct fmtp_sender *s, unsigned max);
-/* The last block of g is planned: how much parity follows it? */
+/* The last block of g is planned: decides how much parity follows it. */
 void fmtp_repair_append(struct fmtp_sender *s, struct group *g);
 /* Plans that parity, at most max; clears s->appending when it is complete. */
 unsigned fmtp_repair_plan_appended(struct fmtp_sender *s, unsigned max);

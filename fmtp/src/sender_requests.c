@@ -67,7 +67,7 @@ void fmtp_requests_forget(const struct fmtp_sender *s, struct product *p)
     p->served = NULL;
 }
 
-/* May the block go to the peer, for the first or the second time? */
+/* True if the block may go to the peer, for the first or the second time. */
 static bool take_block(struct fmtp_sender *s, struct product *p, int number, uint32_t block)
 {
     struct served *had = served_to(s, p, number);
@@ -189,7 +189,7 @@ static unsigned missing(const struct fmtp_repair_req *req, unsigned k)
     return n;
 }
 
-/* Are blocks of the group still to be multicast? */
+/* True if blocks of the group will still be multicast. */
 static bool is_coming(const struct fmtp_sender *s, const struct product *p, uint32_t group)
 {
     struct fmtp_fec_group range = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group);

@@ -197,7 +197,7 @@ void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p);
 /* Words of a set with a bit for each peer. */
 size_t fmtp_sender_set_words(const struct fmtp_sender *s);
 
-/* Is i in the set? */
+/* True if i is in the set. */
 static inline bool in_set(const uint64_t *set, size_t i)
 {
     return set[i / 64] >> (i % 64) & 1;
@@ -237,7 +237,7 @@ static inline void tell_repaired(const struct fmtp_sender *s, int peer, uint32_t
 /* Forgets planned datagrams that the caller has not taken: of p, or (NULL) all of extension 1.
  * Returns whether the caller has some of p. */
 bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p);
-/* Can another datagram be planned? */
+/* True if another datagram can be planned. */
 bool fmtp_multicast_room(const struct fmtp_sender *s);
 /* Plans a datagram; buffer: number of the parity buffer it is made in, -1: none. */
 void fmtp_multicast_push(struct fmtp_sender *s, struct product *p, uint16_t flags, uint32_t seqnum,
@@ -259,7 +259,7 @@ void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, u
 double fmtp_accounts_loss(struct fmtp_sender *s, double taught);
 /* It asked for so many that went to its stream. */
 void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned symbols);
-/* Is it repaired on its streams alone, because it asks for more than the others can bear? */
+/* True if it is repaired on its streams alone, because it asks for more than others can bear. */
 bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols);
 
 /* --- sender_requests.c */

@@ -31,7 +31,7 @@ static size_t slot(const struct sim *s, uint32_t index)
     return i;
 }
 
-/* Is this no product that the sender has: not its index, or not what it announces? */
+/* True if the sender has no such product: not its index, or not what it announces. */
 static bool is_stray(const struct sim *s, uint32_t index)
 {
     uint32_t i = index - s->cfg.first_index;

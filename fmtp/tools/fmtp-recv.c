@@ -458,13 +458,13 @@ static void receive_all(struct run *run)
     }
 }
 
-/* Did its sender go without saying that it was done? Those without extension never say it. */
+/* True if its sender left without saying that it was done. Those without extension never say it. */
 static bool is_cut_off(const struct feed *f)
 {
     return f->lost && f->was_connected && f->was_extended && !f->finished;
 }
 
-/* Was everything received? Says which senders were lost before that. */
+/* True if everything was received. Logs which senders were lost before that. */
 static bool is_complete(const struct run *run)
 {
     bool ok = run->missed == 0 && run->failed == 0 && (!run->count || run->received >= run->count);

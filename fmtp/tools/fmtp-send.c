@@ -22,7 +22,7 @@
 enum { PER_ADDRESS = 32 };
 #define JOIN_S 0.5
 #define NS_PER_S UINT64_C(1000000000)
-#define LOOK_S 0.1 /* how often files are looked at: have they changed? */
+#define LOOK_S 0.1 /* how often it checks whether files have changed */
 
 struct run;
 

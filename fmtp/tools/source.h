@@ -33,7 +33,7 @@ struct source {
 struct source *source_new(const char *path);
 /* Maps it for that many users, or says why not and sets `unreadable`. */
 void source_open(struct source *s, unsigned users);
-/* Is it still what was mapped? Reports once if not. */
+/* True if it is still what was mapped. Reports once if not. */
 bool source_is_intact(struct source *s);
 /* A user needs it no more; the last one frees it. */
 void source_leave(struct source *s);
@@ -42,7 +42,7 @@ void source_free(struct source *s);
 
 /* The first of those that are mapped; next_open has the others. */
 struct source *source_first_open(void);
-/* Has the content of any gone since the last call? */
+/* True if the content of any is gone since the last call. */
 bool source_any_cut(void);
 /* From now on a mapped file that loses its content does not end the program. */
 void source_catch_bus_errors(void);

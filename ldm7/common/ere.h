@@ -34,7 +34,7 @@ int ere_compile(struct ere **re, const char *pattern, bool ignore_case, char *er
 int ere_compile_groups(struct ere **re, const char *pattern, char *err, size_t err_bytes);
 /* re may be NULL. */
 void ere_free(struct ere *re);
-/* Does it match anywhere in text? ERE_LIMIT: not known within the limits; callers take it for
+/* Searches for a match anywhere in text. ERE_LIMIT: unknown within the limits; callers take it for
  * "no", where that is the safe answer. The first time it is logged for this expression. */
 enum ere_result ere_match(struct ere *re, const char *text);
 /* Groups that a match of an expression by ere_compile_groups has (else 0). */
@@ -49,7 +49,7 @@ struct ere_span {
  * longest. */
 enum ere_result ere_match_groups(struct ere *re, const char *text, struct ere_span *spans,
                                  unsigned n);
-/* How often ere_match gave ERE_LIMIT. */
+/* How often ere_match returned ERE_LIMIT. */
 unsigned long ere_limit_hits(const struct ere *re);
 
 #endif

@@ -36,7 +36,7 @@ void log_take_stderr(void);
 void log_set_level(enum log_level level);
 /* The level in force. */
 enum log_level log_get_level(void);
-/* Are messages of this level written? */
+/* True if messages of this level are written. */
 bool log_enabled(enum log_level level);
 /* JSON lines instead: {"time","prog","pid","file","function","line","level","message"}. */
 void log_set_json(bool json);

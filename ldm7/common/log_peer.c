@@ -65,7 +65,7 @@ void log_peer_msg(enum log_level level, const char *file, const char *func, int 
     struct log_limit_rest rest;
     snprintf(rest.peer, sizeof rest.peer, "%s", peer);
     snprintf(rest.kind, sizeof rest.kind, "%s:%s:%d", slash ? slash + 1 : file, func, line);
-    /* Without memory for the table: better many lines than none. */
+    /* Without memory for the table, write every line. */
     rest.lines = 0;
     bool may = !table() || log_limit_take(limit, peer, rest.kind, lines, now(), &rest.lines);
     if (rest.lines > 0)

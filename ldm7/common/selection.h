@@ -14,9 +14,9 @@ struct selection {
     uint32_t feed;
     struct ere *pattern; /* NULL: any identifier */
 };
-/* Ends the program with a message when text is no regular expression. */
+/* Ends the program with a message if text is not a regular expression. */
 void selection_pattern(struct selection *s, const char *text);
-/* Is the product selected? */
+/* True if the product is selected. */
 bool selection_has(const struct selection *s, const struct pq_info *info);
 /* Frees the pattern. */
 void selection_free(struct selection *s);

@@ -44,7 +44,7 @@ double tool_real(const char *what, const char *text, double min, double max);
 uint64_t tool_bytes(const char *what, const char *text, uint64_t max);
 /* A feed type expression (feedtype.h) as bits. */
 uint32_t tool_feed(const char *text);
-/* Opens the queue or logs why not and ends: TOOL_USAGE if it is not there or none, else SYSTEM. */
+/* Opens the queue, or logs why not and exits: TOOL_USAGE if there is no such queue, else SYSTEM. */
 struct pq *tool_open(const char *path, bool writable);
 
 /* SIGINT and SIGTERM set *tool_stop to the signal's number; blocked calls return EINTR. */

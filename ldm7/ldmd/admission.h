@@ -28,7 +28,7 @@ struct admission_stats {
         displaced;                         /* by newer ones */
 };
 
-/* Is this the beginning of a call? */
+/* True if this can be the beginning of a call. */
 bool admission_plausible(const uint8_t head[ADMISSION_HEAD_BYTES]);
 
 /* speaks takes over the (blocking) descriptor. NULL: errno. */
@@ -40,9 +40,9 @@ void admission_take(struct admission *a, int fd, struct in_addr from, uint64_t n
 bool admission_displace(struct admission *a);
 /* Ends those that waited too long. When to call again at the latest. */
 uint64_t admission_tend(struct admission *a, uint64_t now);
-/* Counts since the beginning. */
+/* Counts since the program started. */
 void admission_get_stats(const struct admission *a, struct admission_stats *out);
-/* Closes all. loop may be closed already (in a child). */
+/* Closes all. In a child, loop may already be closed. */
 void admission_free(struct admission *a);
 
 #endif

@@ -242,7 +242,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
     }
 }
 
-/* Descriptors that the child has no business with. */
+/* Descriptors that the child must not have. */
 static void close_foreign(struct children *c, const struct child *what)
 {
     loop_close(c->loop);
@@ -333,7 +333,7 @@ static void log_from(struct in_addr from, const char *what)
     log_peer_warn(text, "%s: connection %s", text, what);
 }
 
-/* Its place is given to another. It holds nothing that the queue could miss: it was not let in. */
+/* Another process gets its place. It was not let in, so it holds nothing that the queue needs. */
 static void displace(struct children *c, size_t place)
 {
     struct child *ch = &c->clients[place];
@@ -408,7 +408,7 @@ static void ended(struct child *ch, int status, uint64_t now)
     }
     ch->pid = 0;
     ch->due_ns = LOOP_FOREVER;
-    /* A command that succeeded has done what it was there for. */
+    /* A command that succeeded is not started again. */
     if (ch->kind == KIND_CLIENT || (ch->kind == KIND_EXEC && status == 0))
         return;
     if (now - ch->started_ns > LONG_LIFE_S * NS_PER_S)

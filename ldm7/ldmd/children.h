@@ -39,7 +39,7 @@ uint64_t children_failures(const struct children *c);
 uint64_t children_refused(const struct children *c);
 /* Reaps what ended; starts again what is due. When to call again at the latest. */
 uint64_t children_tend(struct children *c, uint64_t now);
-/* SIGTERM to all, SIGKILL after 10 s; returns when all are gone. */
+/* Sends SIGTERM to all, and SIGKILL after 10 s. Returns when all have ended. */
 void children_end(struct children *c);
 
 #endif

@@ -119,7 +119,7 @@ struct conf_settings {
     char congestion_control[16];      /* ldm6.congestion_control (empty: the kernel's default) */
 };
 #define CONF_PATH_RATE_AS_FMTP UINT64_MAX
-/* The settings that hold where the file has none. */
+/* The default settings. */
 void conf_set_defaults(struct conf_settings *set);
 #define CONF_VALID_MAX 1024
 enum conf_set_result { CONF_SET_OK, CONF_SET_NAME, CONF_SET_VALUE };
@@ -160,11 +160,11 @@ void conf_accepted(const struct conf *c, const struct ldm_class *offer, const ch
                    size_t n, struct ldm_class *out);
 /* How many REQUEST entries ask for the same feed and pattern, and the place of req among them. */
 size_t conf_redundant(const struct conf *c, const struct conf_request *req, size_t *place);
-/* Does the path service serve this entry? (Its endpoint is named, and there is a service.) */
+/* True if the path service serves this entry: it names its endpoint, and there is a service. */
 bool conf_has_path(const struct conf *c, const struct conf_multicast *m);
-/* Is the interface of this entry's VLAN made? (ldm7.nic, ldm7.nic_tags) */
+/* True if ldmd makes the interface of this entry's VLAN (ldm7.nic, ldm7.nic_tags). */
 bool conf_makes_vlan(const struct conf *c, const struct conf_multicast *m);
-/* May this peer have this product? Considers okERE/notERE of the entries that match the peer. */
+/* True if this peer may have this product, by okERE/notERE of the entries that match the peer. */
 bool conf_allows_product(const struct conf *c, const struct pq_info *info, const char *const *names,
                          size_t n);
 

@@ -14,7 +14,7 @@ int confine_connection(const struct options *opt);
 int confine_mldm(const struct options *opt, const struct conf_multicast *entry);
 int confine_down6(const struct options *opt);
 int confine_down7(const struct options *opt);
-/* Logs once what this kernel has of them. */
+/* Logs once which of them this kernel has. */
 void confine_report(const struct options *opt);
 
 #endif

@@ -91,9 +91,9 @@ struct counters_pace {
     uint64_t due_ns;
     bool waits; /* something may have changed since */
 };
-/* At each turn: write now? */
+/* Call at each turn: true if it is time to write. */
 bool counters_due(struct counters_pace *pace, uint64_t now);
-/* When there is a turn needed at the latest. */
+/* When the next turn is due at the latest. */
 uint64_t counters_deadline(const struct counters_pace *pace);
 
 #endif

@@ -17,7 +17,7 @@
 #define REPLY_S 60
 #define SILENCE_S 300 /* 10 x 30 s: LDM-6.15.0 */
 #define SAVE_S 5
-#define LOOK_NS (NS_PER_S / 10) /* how soon room in the queue is made if that is asked for */
+#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue when asked */
 #define RECLASS_MAX 3
 
 struct down6 {
@@ -126,7 +126,7 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 
 /* ------------------------------------------------------------------ products */
 
-/* Something was done with a product: does that change the mode? */
+/* Counts what was done with a product, and changes the mode if that asks for it. */
 static void counted(struct down6 *d, uint64_t accepted, uint64_t duplicates)
 {
     bool is_new = d->in.accepted != accepted;
@@ -241,7 +241,7 @@ static void ended(void *ctx)
     save(d, now_ns());
 }
 
-/* Did the product arrive from this upstream? Its origin says so. */
+/* True if the product's origin says that it arrived from this upstream. */
 static bool came_by(const struct pq_info *info, const char *host)
 {
     const char *via = strstr(info->origin, "_v_");

@@ -25,7 +25,7 @@
 #define SAVE_S 2                /* what a crash makes us ask for again */
 #define FMTP_S 30               /* FMTP's connection takes no longer where there is a path */
 #define ANNOUNCED_SHARE 16      /* of the queue, for what nothing but datagrams announced */
-#define LOOK_NS (NS_PER_S / 10) /* how soon room in the queue is made if that is asked for */
+#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue when asked */
 #define FAILURES_MAX 3          /* after this many, LDM6 takes over */
 
 /* LDM7 works again: what LDM6 delivered is complete, the backlog continues from there. */
@@ -48,7 +48,7 @@ static void subscription_fails(struct down7 *d, bool hopeless)
     downstream_fails(&d->ds, hopeless);
 }
 
-/* Once a session: datagrams without MACs, which nobody asked for by name. */
+/* Once per session: datagrams have no MACs, and the configuration did not ask for that. */
 static void warn_of_level(const struct down7 *d)
 {
     struct fmtp_session session;
@@ -234,7 +234,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
     down7_request_all_missed(d);
 }
 
-/* No LDM7 there, or none for us. */
+/* The server has no LDM7, or none for us. */
 static bool is_hopeless(uint32_t status)
 {
     return status != LDM7_TIMEDOUT && status != LDM7_MCAST && status != LDM7_INTR &&
@@ -388,7 +388,7 @@ static void after_turn(void *ctx)
         d->ds.loop.got_chld = false;
         fallback_reap(&d->fallback);
     }
-    /* Between two connections there is nothing that the new process would have to close. */
+    /* Between two connections the new process has nothing to close. */
     if (d->want_fallback && d->ds.state == DS_IDLE)
         fallback_start(&d->fallback, d->ds.queue, d->session.has_last ? &d->session.last : NULL,
                        close_mine, d);

@@ -76,7 +76,7 @@ struct down7 {
     enum downstream_state shown;
 };
 
-/* Is info->signature not the MD5 of the data? */
+/* True if info->signature is not the MD5 of the data. */
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data);
 
 /* fmtp_client's callbacks (ctx: struct down7). */
@@ -116,9 +116,9 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region);
 /* All bytes are there. false: ends the connection. */
 bool down7_product_end(void *ctx);
-/* Does it stall while a process waits for room? Then the connection must end. */
+/* True if it stalls while a process waits for room. Then the connection must end. */
 bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now);
-/* They will not come. */
+/* The remaining bytes will not come. */
 void down7_product_abort(void *ctx);
 
 #endif

@@ -98,7 +98,7 @@ static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offse
            memcmp(info->signature.bytes, f->sig.bytes, sizeof f->sig.bytes) == 0;
 }
 
-/* What came is of no use; perhaps the backstop has it. */
+/* What came is useless; the backstop may have the product. */
 static void reject(struct down7 *d, struct flight **at)
 {
     uint32_t index = (*at)->index;

@@ -103,7 +103,7 @@ static const char *origin_of(const struct down7 *d)
     return d->is_backlog ? "Backlog" : "Inserted";
 }
 
-/* The product is here, or never will be. */
+/* The product has arrived, or never will. */
 static void settle(struct down7 *d, const struct pq_signature *sig)
 {
     if (d->is_backlog) {
@@ -205,7 +205,7 @@ bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now)
     return true;
 }
 
-/* It stays on the list of the missed, or of the backlog. */
+/* It stays on the list of missed products, or of the backlog. */
 void down7_product_abort(void *ctx)
 {
     struct down7 *d = ctx;

@@ -53,7 +53,7 @@ void downstream_close(struct downstream *d);
 void downstream_fails(struct downstream *d, bool denied);
 /* The first call (again): its answer has this xid. */
 void downstream_asked(struct downstream *d, uint32_t xid);
-/* The upstream is willing. */
+/* The upstream accepted the request. */
 void downstream_feeding(struct downstream *d);
 /* The answer is no answer but an RPC error: logged, session ends. */
 bool downstream_refused(struct downstream *d, const struct rpc_msg *m);

@@ -23,7 +23,7 @@ void fallback_init(struct fallback *f, const struct options *opt, const struct c
     memcpy(f->request.host, rcv->host, sizeof f->request.host);
 }
 
-/* Where LDM6 is to begin. */
+/* Where LDM6 must begin. */
 static void hand_over(const struct fallback *f, struct pq *queue, const struct pq_signature *last)
 {
     char path[4096];

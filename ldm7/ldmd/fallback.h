@@ -16,7 +16,8 @@ struct fallback {
     uint64_t not_before_ns;
 };
 
-/* Not running; its request is made from the RECEIVE entry. opt must stay. */
+/* Makes a fallback that does not run yet. Its request follows from the RECEIVE entry. opt must
+ * outlive it. */
 void fallback_init(struct fallback *f, const struct options *opt, const struct conf_receive *rcv);
 /* Starts it if it does not run. last: the newest product that is complete; NULL: none is known.
  * close_mine: called in the new process, frees what it inherited. */

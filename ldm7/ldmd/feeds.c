@@ -51,7 +51,7 @@ static void lock(struct feeds *f)
         pthread_mutex_consistent(&f->lock);
 }
 
-/* What of spec is not covered by the n specs of by? */
+/* The feeds of spec that the n specs of by do not cover. */
 static uint32_t uncovered(const struct ldm_spec *spec, const struct ldm_spec *by, uint32_t n)
 {
     uint32_t left = spec->feedtype;

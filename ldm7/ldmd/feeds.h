@@ -19,9 +19,9 @@ struct feeds *feeds_new(size_t n);
 /* For the creator, after its children ended. */
 void feeds_free(struct feeds *f);
 
-/* What of cls may be sent to addr? true: all of it; the feed of this process is entered and the
- * ones it covers got SIGTERM (*ended: how many). false: cls was reduced (n = 0: all is being sent
- * already). A full table grants. */
+/* Decides which part of cls may be sent to addr. true: all of it; the feed of this process is
+ * entered, and those that it covers got SIGTERM (*ended: how many). false: cls was reduced (n = 0:
+ * all is already being sent). If the table is full, all may be sent. */
 bool feeds_enter(struct feeds *f, struct in_addr addr, struct ldm_class *cls, unsigned *ended);
 /* When a feeding process is gone (by itself or by its parent). */
 void feeds_leave(struct feeds *f, pid_t pid);

@@ -84,7 +84,7 @@ static bool may_warn(time_t *last_s)
     return true;
 }
 
-/* A clock that is wrong makes every product come from the future. */
+/* A wrong clock puts every product's creation into the future. */
 static void warn_ahead(struct intake *in, const struct pq_info *info)
 {
     struct timespec wall;
@@ -99,7 +99,7 @@ static void warn_ahead(struct intake *in, const struct pq_info *info)
                  in->ahead, (double)info->creation.tv_sec - (double)wall.tv_sec, info->ident);
 }
 
-/* A clock that is wrong makes every product too old. */
+/* A wrong clock makes every product too old. */
 static void warn_too_old(struct intake *in, const struct pq_info *info)
 {
     struct timespec wall;

@@ -43,22 +43,22 @@ void intake_free(struct intake *in);
 
 /* HEREIS: *region NULL if it is not wanted. */
 void intake_begin(struct intake *in, const struct pq_info *info, uint8_t **region);
-/* COMINGSOON: is it wanted? */
+/* COMINGSOON: true if the product is wanted. */
 bool intake_coming(struct intake *in, const struct pq_info *info);
 /* BLKDATA. false: a violation (not of the product announced). */
 bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region);
 /* All bytes of the HEREIS or BLKDATA are there. */
 void intake_end(struct intake *in);
-/* They will not come. */
+/* The remaining bytes will not come. */
 void intake_abort(struct intake *in);
 
-/* Is the queue full, and does what is arriving stall? Then the connection must end; the
- * line about it is logged. last_in_ns: when anything came. */
+/* True if the queue is full and the arriving product stalls. Then the connection must end; this
+ * logs why. last_in_ns: when anything last came. */
 bool intake_must_go(struct intake *in, uint64_t last_in_ns, uint64_t now_ns);
 
 /* <creator>_v_<host>, cut to what an origin may hold. */
 void origin_stamp(struct pq_info *info, const char *host);
-/* The wall clock's time some seconds ago; not before 1970. */
+/* The wall clock's time that many seconds ago; not before 1970. */
 struct ldm_time wall_time(double ago_s);
 /* The product's creation time. */
 struct ldm_time info_time(const struct pq_info *info);

@@ -98,7 +98,7 @@ static void undo(const struct options *opt, const struct conf_multicast *m, cons
 {
     const char *const none[4] = {NULL};
 
-    /* Both: an interface that was there and right is not ours to remove. */
+    /* Both ends: do not remove an interface that already existed and was right. */
     if (opt->conf->set.nic_buffer_bytes != 0)
         (void)run(opt, "unshape", interface, none);
     if (conf_makes_vlan(opt->conf, m))

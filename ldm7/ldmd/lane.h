@@ -11,13 +11,13 @@
 
 #include "process.h"
 
-/* Does the entry leave its interface to us? (ldm7.nic) */
+/* True if ldmd makes the entry's interface (ldm7.nic). */
 bool lane_is_ours(const struct conf_multicast *m);
 /* Before the walls. 0 when all is made, or -1 (logged). */
 int lane_make(const struct options *opt, const struct conf_multicast *m);
-/* Returns when all is removed. Without lane_make() it does nothing. */
+/* Returns when all interfaces are removed. Without lane_make() it does nothing. */
 void lane_remove(void);
-/* At the start of the server: removes what one with the same queue left. */
+/* At the start of the server: removes what an earlier server with the same queue left. */
 void lane_sweep(const struct options *opt);
 
 #endif

@@ -173,7 +173,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
     return -1;
 }
 
-/* Root is what an attacker would be after: it is kept only by name. */
+/* An attacker would want root, so ldmd keeps it only if --user names it. */
 static int check_user(const struct arguments *a)
 {
     if (a->user || a->check || geteuid() != 0)

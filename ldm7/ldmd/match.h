@@ -21,7 +21,7 @@ struct matcher {
 int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes);
 /* Frees the patterns. */
 void matcher_free(struct matcher *m);
-/* Is the product in the class? */
+/* True if the product is in the class. */
 bool matcher_wants(const struct matcher *m, const struct pq_info *info);
 
 /* Finds and removes the specs {NONE, "SIG=<32 hex digits>"}; true if there was a valid one. */

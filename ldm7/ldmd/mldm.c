@@ -135,7 +135,8 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     free(f);
 }
 
-/* A process waits for room in the queue: who holds back one of the oldest products goes. */
+/* A process waits for room in the queue: disconnects receivers that hold back one of the oldest
+ * products. */
 static void let_go(struct mldm *m)
 {
     uint64_t up_to;
@@ -252,7 +253,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
     parts[0] = (struct iovec){f->info, x.len};
     parts[1] = (struct iovec){(void *)(uintptr_t)v->data, v->info.size};
     parts[2] = (struct iovec){(void *)(uintptr_t)zeroes, pad};
-    /* The map knows the index before the wire does: it is never used twice, whenever we die. */
+    /* The map gets the index before the wire does, so no crash makes it used twice. */
     if (pim_put(m->pim, index, &copy.info.signature) < 0)
         log_error("cannot record product index %u: errno %d", index, errno);
     struct tp_error err;
@@ -333,7 +334,7 @@ static void on_fmtp(void *ctx, uint32_t events)
     tell_ahead(m);
 }
 
-/* When to call again: what a receiver holds back grows older by itself. */
+/* When to call again, because what a receiver holds back grows older. */
 static uint64_t show_counters(struct mldm *m, uint64_t now)
 {
     if (!m->page)

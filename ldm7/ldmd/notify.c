@@ -25,7 +25,7 @@ static bool set_address(struct notify *n, const char *name)
     return true;
 }
 
-/* 0 if the text is no such number. */
+/* 0 if the text is not such a number. */
 static uint64_t number(const char *text)
 {
     errno = 0;
@@ -35,7 +35,7 @@ static uint64_t number(const char *text)
     return v != 0 && *end == '\0' && errno == 0 ? v : 0;
 }
 
-/* Is the watchdog meant for this process? Without WATCHDOG_PID it is. */
+/* True if the watchdog is meant for this process. Without WATCHDOG_PID it is. */
 static bool is_watched(void)
 {
     const char *pid = getenv("WATCHDOG_PID");

@@ -27,7 +27,7 @@ void notify_say(const struct notify *n, const char *state);
 /* The heartbeat, if it is due: half as long apart as the watchdog waits. When to call again at the
  * latest. */
 uint64_t notify_tend(struct notify *n, uint64_t now);
-/* In children too. */
+/* Also in children. */
 void notify_close(struct notify *n);
 
 #endif

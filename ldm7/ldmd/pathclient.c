@@ -159,7 +159,7 @@ static int set_timer(CURLM *multi, long timeout_ms, void *ctx)
 
 /* ------------------------------------------------------------------ answers */
 
-/* The service that comes next in the list; the first one again behind the last one. */
+/* The next service in the list; after the last one, the first. */
 static void next_service(struct pathclient *c)
 {
     const char *list = c->set->path_service;

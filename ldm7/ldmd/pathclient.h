@@ -14,7 +14,7 @@
 
 struct pathclient;
 
-/* loop, set and core must stay. NULL: logged. */
+/* loop, set and core must outlive it. NULL: logged. */
 struct pathclient *pathclient_open(struct loop *loop, const struct conf_settings *set,
                                    struct pathservice *core);
 /* Ends a request under way. c may be NULL. */

@@ -27,7 +27,7 @@ struct path_endpoint {
  * a constant. */
 bool path_endpoint_set(struct path_endpoint *e, const char *switch_id, const char *port,
                        unsigned vlan, const char **why);
-/* The same switch, port and VLAN? */
+/* True if switch, port and VLAN are the same. */
 bool path_endpoint_equal(const struct path_endpoint *a, const struct path_endpoint *b);
 #define PATH_ENDPOINT_TEXT (PATH_SWITCH_MAX + 20u)
 /* "switch:port:vlan". Returns out. */
@@ -74,7 +74,7 @@ void path_view_free(struct path_view *v);
 
 /* "title: detail" of an RFC 9457 problem; of anything else its beginning. Returns out. */
 char *path_problem_text(const char *body, size_t n, char *out, size_t out_bytes);
-/* Is it the problem of type urn:downpour:problem:KIND? */
+/* True if the body is the problem of type urn:downpour:problem:KIND. */
 bool path_problem_is(const char *body, size_t n, const char *kind);
 
 #endif

@@ -51,22 +51,22 @@ struct pathservice *pathservice_new(const struct path_config *config, uint64_t n
 /* Asks the service for nothing more. p may be NULL. */
 void pathservice_free(struct pathservice *p);
 
-/* user, not NULL, wants the leaf; several may want the same one. false: out of memory. */
+/* Notes that user (not NULL) wants the leaf; several may want the same one. false: no memory. */
 bool pathservice_want(struct pathservice *p, const struct path_endpoint *leaf, void *user,
                       uint64_t now);
 /* The user no longer wants it (or never did). */
 void pathservice_unwant(struct pathservice *p, const void *user, uint64_t now);
 /* From now on the path will be deleted; subscribers no longer get an answer. */
 void pathservice_finish(struct pathservice *p, uint64_t now);
-/* Nothing that this server made is left at the service, as far as is known. */
+/* As far as this server knows, the service has nothing left of what it made. */
 bool pathservice_is_finished(const struct pathservice *p);
 
-/* The request to be sent now. false: none, or there is one whose answer is awaited. */
+/* The request to send now. false: there is none, or an answer is still due. */
 bool pathservice_request(struct pathservice *p, uint64_t now, struct path_request *out);
 /* The answer to it. */
 void pathservice_answer(struct pathservice *p, const struct path_answer *a, uint64_t now);
-/* Tells users that have waited too long. Call it at pathservice_deadline(), when there may also be
- * a request to send; UINT64_MAX: not before something happens. */
+/* Answers users that have waited too long. Call it at pathservice_deadline(), when there may also
+ * be a request to send; UINT64_MAX: not before something happens. */
 void pathservice_tend(struct pathservice *p, uint64_t now);
 /* When to call pathservice_tend() next, in the scale of `now` (ns). */
 uint64_t pathservice_deadline(const struct pathservice *p);

@@ -88,7 +88,7 @@ static void log_answer(const struct pathservice *p, const struct leaf *about, co
              path_endpoint_format(about ? &about->at : &p->cfg.root, at), status, text);
 }
 
-/* Is the service itself out of reach? Then nothing else is asked for a while. */
+/* True if the service itself is out of reach. Then nothing else is asked for a while. */
 static void note_service(struct pathservice *p, const struct path_answer *a, uint64_t now)
 {
     uint64_t pause = pathservice_pause_ns(p->service_failures), asked_s = a->retry_after_s;
@@ -178,7 +178,7 @@ static void path_is_ready(struct pathservice *p, const struct path_view *v, uint
     p->announced = true;
 }
 
-/* The path could not be created because it exists otherwise. */
+/* The path exists with other properties, so it could not be created. */
 static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
 {
     if (!path_endpoint_equal(&v->root, &p->cfg.root)) {
@@ -293,7 +293,7 @@ static void on_added(struct pathservice *p, struct leaf *l, const struct path_an
                  ms_since(first_waiting_ns(l, now), now), count_wants(l), leaves_there(p));
         pathservice_tell(p, l, NEVER, PATH_CONFIRMED);
     } else if (l->in_full && !was_in_full) {
-        l->due_ns = now; /* some leaf is down: is it this one? */
+        l->due_ns = now; /* some leaf is down: find out whether it is this one */
     } else {
         if (l->failures == 0)
             log_answer(p, l, "not confirmed", a->status, why);

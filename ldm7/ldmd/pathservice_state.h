@@ -90,9 +90,9 @@ static inline double ms_since(uint64_t since_ns, uint64_t now)
 
 /* The leaf at that endpoint, or NULL. */
 struct leaf *pathservice_find_leaf(const struct pathservice *p, const struct path_endpoint *at);
-/* The same, made if there is none. NULL: no memory. */
+/* The same; creates the leaf if there is none. NULL: no memory. */
 struct leaf *pathservice_get_leaf(struct pathservice *p, const struct path_endpoint *at);
-/* Has a subscriber been told that the leaf is there? */
+/* True if a subscriber has been told that the leaf exists. */
 bool pathservice_leaf_is_served(const struct leaf *l);
 /* Tells all that have waited for this leaf since `since` (ns) or longer. A callback may change any
  * list. */

@@ -39,13 +39,13 @@ void peer_watch(struct peer *p, uint64_t seconds);
 
 /* Reads a bounded amount. 1: closed by the other end, -1: error; then why holds the reason. */
 int peer_read(struct peer *p, uint64_t now, char *why, size_t why_bytes);
-/* Writes what the socket takes. -1: error. */
+/* Writes as much as the socket takes. -1: error. */
 int peer_write(struct peer *p, uint64_t now);
-/* Is there something to write? */
+/* True if there is something to write. */
 bool peer_has_output(const struct peer *p);
-/* Does it keep a product of the queue with a position up to this one? */
+/* True if it pins a product of the queue with a position up to this one. */
 bool peer_keeps(const struct peer *p, uint64_t up_to);
-/* May another product be queued? (backpressure) */
+/* True if another product may be queued (backpressure). */
 bool peer_has_room(const struct peer *p);
 
 /* Calls without product data; args may be NULL. The call's xid. */

@@ -41,7 +41,7 @@ enum places_verdict places_take(struct places *p, struct in_addr from, bool is_n
 const char *places_strverdict(enum places_verdict v);
 /* The connection has the place from now on; it is the one that places_take() looked at last. */
 void places_enter(struct places *p, size_t place, struct in_addr from, uint64_t now_ns);
-/* It ended. */
+/* The connection ended. */
 void places_leave(struct places *p, size_t place);
 /* What its process is to know. */
 struct visitor places_visitor(const struct places *p, size_t place);

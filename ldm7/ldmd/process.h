@@ -35,7 +35,7 @@ struct visitor {
 struct upstream_env {
     const struct options *opt;
     const int *mldm_fds;           /* one socket towards the mldm of each MULTICAST entry */
-    bool (*is_alive)(uint32_t id); /* is this an upstream child? (IS_ALIVE) */
+    bool (*is_alive)(uint32_t id); /* true for an upstream child (IS_ALIVE) */
     struct feeds *feeds;           /* of all upstream children; NULL: not kept */
     struct visitor visitor;
 };
@@ -79,7 +79,7 @@ int mldm_accept(int control_fd, struct mldm_request *req);
 /* Sets a TCP socket's congestion control; what accept makes of a listening one inherits it. 0, or
  * -1 and why not, with what the kernel has. An empty name leaves the kernel's default. */
 int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes);
-/* The one that dial uses from now on; the name must stay. */
+/* Sets the congestion control that dial uses from now on; the name must outlive it. */
 void dial_congestion_control(const char *name);
 /* Starts a non-blocking connect. -1 and a reason. */
 int dial(const char *host, uint16_t port, char *err, size_t err_bytes);
@@ -93,7 +93,7 @@ struct retry {
     bool immediate;
     uint64_t denied_s;
 };
-/* A try begins. */
+/* Call when an attempt begins. */
 void retry_start(struct retry *r, uint64_t now);
 /* When to try again after a failure; denied: the other end refused. */
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied);

@@ -62,7 +62,7 @@ static bool extend_down(struct progress *p, uint32_t index)
     return true;
 }
 
-/* false: it is of no interest (any more). */
+/* false: nobody needs it (any more). */
 static bool know(struct progress *p, uint32_t index)
 {
     if (!p->started) {

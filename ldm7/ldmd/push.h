@@ -26,7 +26,7 @@ bool push_begin(struct push *p, uint32_t feed);
 bool push_product(struct push *p, const struct pq_view *v);
 /* The server has taken all. */
 bool push_taken(struct push *p);
-/* After push_begin, whatever it returned. */
+/* Call after push_begin, whatever it returned. */
 void push_end(struct push *p);
 
 #endif

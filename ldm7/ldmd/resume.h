@@ -15,11 +15,11 @@
 bool resume_path(char *out, size_t out_bytes, const char *queue, const struct conf_request *req);
 /* {arrival,feed,seqno,{length,origin},size,{length,ident},md5}; returns out. */
 char *resume_format(const struct pq_info *info, char *out, size_t out_bytes);
-/* false: not such a line. */
+/* false: the line has another form. */
 bool resume_parse(const char *line, struct pq_info *out);
 /* written: when (may be NULL). false: no file, or not in this format. */
 bool resume_load(const char *path, struct pq_info *out, struct timeval *written);
-/* By temporary file and rename. -1: errno. */
+/* Writes a temporary file and renames it. -1: errno. */
 int resume_save(const char *path, const struct pq_info *info);
 
 #endif

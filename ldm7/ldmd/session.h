@@ -25,16 +25,16 @@ struct session {
 void session_set_last(struct session *s, const struct pq_signature *sig);
 /* False if it was already there, or there is no room. */
 bool session_add_missed(struct session *s, uint32_t index);
-/* Is the index still to be fetched? */
+/* True if the index must still be fetched. */
 bool session_has_missed(const struct session *s, uint32_t index);
-/* It need not be fetched any more. False if it was not there. */
+/* Notes that the index need not be fetched any more. False if it was not there. */
 bool session_remove_missed(struct session *s, uint32_t index);
 /* The path of the file for this upstream and feed. False if it does not fit. */
 bool session_path(char *out, size_t out_bytes, const char *queue, const char *host, uint16_t port,
                   const char *feed);
-/* Missing or damaged file: empty session. */
+/* If the file is missing or damaged, the session is empty. */
 void session_load(struct session *s, const char *path);
-/* By temporary file and rename. -1: errno. */
+/* Writes a temporary file and renames it. -1: errno. */
 int session_save(struct session *s, const char *path);
 /* Frees the list of missed products. */
 void session_free(struct session *s);

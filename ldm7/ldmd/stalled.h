@@ -15,7 +15,7 @@ struct stalled {
     bool asked;        /* a process has been waiting for room since */
 };
 
-/* Must it give up its room? It may keep it while something comes (last_in_ns: when something did),
+/* True if it must give up its room. It may keep it while something comes (last_in_ns: when it did),
  * and for some seconds at most. asked: a process waits for room (pq_room_asked); that counts until
  * the product is here. */
 bool stalled_must_go(struct stalled *s, bool asked, uint64_t last_in_ns, uint64_t now_ns);

@@ -25,7 +25,7 @@ void subscribers_on_leave(struct subscribers *s,
 void subscribers_close(struct subscribers *s);
 /* At each turn of the loop. When to call again at the latest. */
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now);
-/* May this address connect to FMTP? Logged. */
+/* True if this address may connect to FMTP. Logs a refusal. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
 /* How many connections it may have: one for each subscription, which is reserved; or one, that
  * ALLOW entries grant the address. */

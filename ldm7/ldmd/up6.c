@@ -71,7 +71,7 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
     pq_release(u->queue, &v);
 }
 
-/* Is what is wanted granted as it is? If not, answers with what is left of it. */
+/* True if everything wanted is granted. If not, answers with what is granted. */
 static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_reply *r, bool notify)
 {
     const char *why = "what ALLOW grants";
@@ -99,7 +99,7 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
     return false;
 }
 
-/* Its first request is reckoned from its clock. */
+/* The peer's clock decides where its first request begins. */
 static void warn_clock(const struct upstream *u, const struct ldm_class *cls)
 {
     double ahead_s = (double)cls->from.sec - (double)wall_time(0).sec;

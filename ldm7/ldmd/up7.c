@@ -69,7 +69,7 @@ static void accept_subscriber(struct upstream *u, const struct mldm_answer *a)
                     u->peer.host, u->feed_name, r.group, r.server, addr, r.prefix_len);
 }
 
-/* mldm answered, or is gone: then the subscriber must subscribe again. */
+/* mldm answered, or it ended: then the subscriber must subscribe again. */
 static void on_channel(void *ctx, uint32_t events)
 {
     struct upstream *u = ctx;

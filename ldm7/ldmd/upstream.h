@@ -70,7 +70,8 @@ struct upstream {
 bool upstream_open_queue(struct upstream *u);
 /* This peer may have, or send, something: its place is its own from now on. */
 void upstream_let_in(struct upstream *u);
-/* What of want may this peer have? Looks the host name up only if its address is not enough. */
+/* The part of want that this peer may have. Looks the host name up only if the address alone does
+ * not decide. */
 uint32_t upstream_allowed(struct upstream *u, uint32_t want);
 /* The peer's host name if it has one that is confirmed (names.h), else its address. */
 const char *upstream_name(struct upstream *u);
@@ -104,9 +105,9 @@ bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
 bool up7_pump(struct upstream *u, uint64_t now);
 /* See above. */
 uint64_t up7_deadline(const struct upstream *u);
-/* Room for the requests of one more read? */
+/* True if there is room for the requests of one more read. */
 bool up7_may_read(const struct upstream *u);
-/* The connection ended; mldm hears of it by the channel. */
+/* Call when the connection has ended; mldm sees that by the channel. */
 void up7_end(struct upstream *u);
 
 #endif

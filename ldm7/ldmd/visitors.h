@@ -25,12 +25,12 @@ void visitors_free(struct visitors *v);
 
 /* The connection in that place begins: nobody has let it in. */
 void visitors_arrive(struct visitors *v, size_t place);
-/* It is let in. remember: its address too, at that time. */
+/* Lets the connection in. remember: also notes its address and the time. */
 void visitors_let_in(struct visitors *v, size_t place, bool remember, struct in_addr addr,
                      uint64_t now_s);
-/* Was it? */
+/* True if the connection at this place was let in. */
 bool visitors_is_in(const struct visitors *v, size_t place);
-/* Was a connection of this address let in, not too long ago? */
+/* True if a connection of this address was let in recently. */
 bool visitors_knows(struct visitors *v, struct in_addr addr, uint64_t now_s);
 
 #endif

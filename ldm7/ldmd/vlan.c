@@ -42,7 +42,7 @@ static void read_complaint(int fd, char *out, size_t out_bytes)
         *c = *c == '\n' ? '|' : *c;
 }
 
-/* No shell: the arguments are what they are. */
+/* No shell: nothing expands the arguments. */
 int vlan_execute(char *const argv[])
 {
     int status = 0, fds[2];

@@ -9,7 +9,7 @@
 #include "conf.h"
 #include "ldmrpc.h"
 
-/* Does the entry leave making the interface to us? (It names an interface and a VLAN.) */
+/* True if ldmd must make the entry's interface: the entry names an interface and a VLAN. */
 bool vlan_is_ours(const struct conf_receive *rcv);
 /* Name of the entry's interface with its VLAN, such as eth1.1101. */
 void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes);

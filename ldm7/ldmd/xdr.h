@@ -54,7 +54,7 @@ static inline size_t xin_left(const struct xin *x)
     return (size_t)(x->end - x->p);
 }
 
-/* All consumed and nothing wrong? */
+/* True if everything was consumed without an error. */
 static inline bool xin_done(const struct xin *x)
 {
     return x->st == XIN_OK && x->p == x->end;

@@ -165,7 +165,7 @@ enum pq_reset_what {
 };
 /* Forgets it. */
 enum pq_status pq_reset(struct pq *q, enum pq_reset_what what);
-/* Do all tables agree? PQ_CORRUPT if not. O(slots), under the lock. */
+/* Checks that all tables agree; PQ_CORRUPT if not. O(slots), under the lock. */
 enum pq_status pq_check(struct pq *q);
 
 #endif

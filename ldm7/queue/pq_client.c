@@ -49,7 +49,7 @@ static void take_back(struct pq *q, uint32_t client)
     cl->used = 0;
 }
 
-/* Takes back what dead clients held; how many there were. */
+/* Takes back what dead clients held. Returns how many there were. */
 unsigned pq_client_reclaim(struct pq *q)
 {
     unsigned dead = 0;
@@ -96,7 +96,7 @@ enum pq_status pq_client_enter(struct pq *q)
     return PQ_SYSTEM;
 }
 
-/* Is this place in the table taken by a process that lives? */
+/* True if a living process has this place in the table. */
 static bool lives(struct pq *q, uint32_t client)
 {
     pthread_mutex_t *alive = &q->clients[client].alive;

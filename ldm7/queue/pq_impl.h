@@ -114,7 +114,7 @@ struct pq_header {
     uint32_t used_slots;  /* not EMPTY */
     uint32_t products;    /* COMMITTED */
     uint32_t free_nodes;  /* free extents in the list */
-    uint32_t reclaim_due; /* room was passed over because a process holds it: is it alive? */
+    uint32_t reclaim_due; /* room was passed over because a process holds it: see if it lives */
     uint32_t looks;       /* handles that looked through all slots on their arrival */
     uint64_t used_bytes;
 };
@@ -155,7 +155,7 @@ struct pq {
     uint64_t committed_seq; /* of this handle's last product */
     uint64_t steps;         /* cells and words look-ups have read */
     unsigned patience_ms;   /* how long it waits for room */
-    uint64_t vain_until_ms; /* till then it does not: it got none */
+    uint64_t vain_until_ms; /* until then it does not wait: it got no room */
     uint32_t asks_seen;
 
     int event_fd; /* -1: no listener thread */
@@ -185,13 +185,13 @@ int pq_run_join(struct pq *q);
 int pq_run_begin(struct pq *q);
 /* Before this handle touches the file: notes whether something else did. Returns left_ns. */
 int64_t pq_arrive(struct pq *q);
-/* Under the lock, before this handle enters: do the tables agree without having been looked at?
+/* Under the lock, before this handle enters: true if the tables need no check.
  * left_ns is what pq_arrive returned. */
 bool pq_trusted(struct pq *q, int64_t left_ns);
 /* Under the lock: this handle was the last. Until some program changes the file, no one needs to
  * look at its tables. */
 void pq_leave_clean(struct pq *q);
-/* After the lock was given back: was it touched while it was left? */
+/* Call after the lock was given back: true if it was touched meanwhile. */
 bool pq_left_touched(const struct pq *q);
 
 /* pq_region.c: all under the lock */
@@ -202,7 +202,7 @@ enum pq_status pq_region_take(struct pq *q, uint64_t bytes, uint32_t owner, uint
 void pq_region_free(struct pq *q, uint32_t slot);
 /* Drops a product to make room, and counts it. */
 void pq_evict(struct pq *q, uint32_t slot);
-/* It leaves the queue; its room too, at once or when the last pin goes. */
+/* Removes it from the queue, and frees its room at once or when the last pin goes. */
 void pq_drop(struct pq *q, uint32_t slot);
 /* Bytes of the largest free extent. */
 uint64_t pq_largest_free(const struct pq *q);
@@ -235,23 +235,23 @@ uint32_t pq_index_at(const struct pq *q, uint64_t seq);
 uint64_t pq_index_before_time(struct pq *q, int64_t us);
 /* Empties hash, order and marks. */
 void pq_index_clear(struct pq *q);
-/* Is each bit set just where there is something below it? */
+/* True if each bit is set exactly where there is something below it. */
 bool pq_marks_agree(const struct pq *q);
 
 /* pq_recover.c: all under the lock */
 void pq_rebuild(struct pq *q);
-/* Do all derived tables agree with the slots? */
+/* True if all derived tables agree with the slots. */
 bool pq_verify(const struct pq *q);
 
 /* pq_client.c: all under the lock */
 enum pq_status pq_client_enter(struct pq *q);
 /* Gives this handle's place back. */
 void pq_client_leave(struct pq *q);
-/* Takes back what dead clients held; how many there were. */
+/* Takes back what dead clients held. Returns how many there were. */
 unsigned pq_client_reclaim(struct pq *q);
-/* Does any process that lives have the queue open? */
+/* True if a living process has the queue open. */
 bool pq_client_lives(struct pq *q);
-/* The slot, now RESERVED, is the owner's; and no longer. */
+/* The slot, now RESERVED, belongs to the owner; pq_disown ends that. */
 void pq_own(struct pq *q, uint32_t slot);
 void pq_disown(struct pq *q, uint32_t slot);
 /* The slot stays until it is unpinned. */
@@ -288,7 +288,7 @@ static inline void pq_set_state(struct pq_slot *s, enum slot_state state)
     pq_barrier();
 }
 
-/* Is the node a free extent (and not a slot's region)? */
+/* True if the node is a free extent, not a slot's region. */
 static inline bool pq_is_free_node(const struct pq *q, uint32_t node)
 {
     return node >= q->h->slots;

@@ -49,7 +49,7 @@ static void hash_remove(struct pq *q, uint32_t slot)
     uint32_t hole = cell_of(q, &q->slots[slot].info.signature);
     for (uint32_t c = (hole + 1) & mask; q->hash[c]; c = (c + 1) & mask) {
         uint32_t wanted = home(q, &q->slots[q->hash[c] - 1].info.signature);
-        /* May it move to the hole, that is, does its probe path begin at or before the hole? */
+        /* It may move to the hole if its probe path begins at or before the hole. */
         if (((c - wanted) & mask) >= ((c - hole) & mask)) {
             q->hash[hole] = q->hash[c];
             hole = c;
@@ -93,7 +93,7 @@ static uint32_t marked_from(struct pq *q, uint32_t cell)
     return PQ_NONE;
 }
 
-/* Is each bit set just where there is something below it? */
+/* True if each bit is set exactly where there is something below it. */
 bool pq_marks_agree(const struct pq *q)
 {
     for (uint32_t l = 0; l < q->mark_levels; l++) {

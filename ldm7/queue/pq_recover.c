@@ -188,7 +188,7 @@ void pq_rebuild(struct pq *q)
     q->h->suspect = 0;
 }
 
-/* A bit for each node, in scratch. Was it set? */
+/* Sets the node's bit in scratch. True if it was already set. */
 static bool mark_node(const struct pq *q, uint32_t n)
 {
     uint32_t bit = UINT32_C(1) << n % 32;

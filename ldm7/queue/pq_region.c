@@ -66,7 +66,7 @@ void pq_region_free(struct pq *q, uint32_t slot)
     h->free_nodes++;
     h->used_bytes -= node->bytes;
     h->used_slots--;
-    /* Given back directly before the cursor: most likely the last one taken, so take it again. */
+    /* The region directly before the cursor is most likely the last one taken: take it again. */
     if (h->cursor == slot || h->cursor == after)
         h->cursor = n;
     if (after != PQ_NONE && pq_is_free_node(q, after))
@@ -86,7 +86,7 @@ static bool evictable(const struct pq *q, uint32_t slot, uint64_t spare_after)
     return pq_state(s) == SLOT_COMMITTED && s->pins == 0 && s->seq <= spare_after;
 }
 
-/* It leaves the queue; its room too, at once or when the last pin goes. */
+/* Removes it from the queue, and frees its room at once or when the last pin goes. */
 void pq_drop(struct pq *q, uint32_t slot)
 {
     pq_set_state(&q->slots[slot], q->slots[slot].pins ? SLOT_DOOMED : SLOT_EMPTY);
@@ -117,7 +117,7 @@ void pq_evict(struct pq *q, uint32_t slot)
     pq_drop(q, slot);
 }
 
-/* Is there a run of free and evictable room, looked for as take_at_cursor does? */
+/* True if there is a run of free and evictable room, searched as take_at_cursor does. */
 static bool room_exists(const struct pq *q, uint64_t bytes, uint64_t spare_after)
 {
     for (int round = 0; round < 2; round++) {

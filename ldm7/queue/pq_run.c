@@ -133,7 +133,7 @@ bool pq_trusted(struct pq *q, int64_t left_ns)
     int64_t now_left_ns = atomic_load(&q->h->left_ns);
     if (pq_client_lives(q))
         return true;
-    /* Another value than before: a handle came, was content and left meanwhile. */
+    /* Another value than before: meanwhile a handle opened the queue, found it sound and left. */
     return now_left_ns && (now_left_ns != left_ns || now_left_ns == atomic_load(&q->h->seen_ns));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Is there an LDM server, and how long does it take to answer?
+ * Asks whether there is an LDM server, and how long it takes to answer.
  */
 #include <stdio.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What products does a server have? Asks for notifications (NOTIFYME) and logs a line for each.
+ * Logs which products a server has: asks for notifications (NOTIFYME), a line for each.
  */
 #include <errno.h>
 #include <stdio.h>

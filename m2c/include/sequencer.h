@@ -87,7 +87,7 @@ void m2c_intake_free(struct m2c_intake *in);
 /* A packet's header and data. Stale: of an earlier buffer. Refused: beyond the bounds, or empty. */
 enum m2c_seq_verdict m2c_intake_packet(struct m2c_intake *in, struct m2c_seq_header h,
                                        const uint8_t *data, size_t len);
-/* Would this packet end the buffer that is there? Read that first. */
+/* True if this packet would end the current buffer. Read that first. */
 bool m2c_intake_ends(const struct m2c_intake *in, struct m2c_seq_header h);
 /* Bytes from the buffer's start without a gap. */
 uint32_t m2c_intake_contiguous(const struct m2c_intake *in);

@@ -44,9 +44,9 @@ struct m2c_policy {
     void (*first)(struct m2c_cc *cc, double waited_s);
     /* An epoch of that length ended. */
     void (*epoch)(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns);
-    /* May it join another layer now? The common rules allow it. */
+    /* True if it may join another layer now, given that the common rules allow it. */
     bool (*may_join)(struct m2c_cc *cc, uint64_t now_ns);
-    /* Should it join one although packets are being lost? NULL: never. */
+    /* True if it should join one although packets are being lost. NULL: never. */
     bool (*catches_up)(struct m2c_cc *cc, uint64_t now_ns);
     /* How long a join may take until it brings packets. */
     double (*patience_s)(const struct m2c_cc *cc);

@@ -100,7 +100,7 @@ static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)
         end_start(cc, r->trr);
 }
 
-/* Is TRR far below ARR, so that the last join brought less than it should? */
+/* True if TRR is far below ARR, so that the last join brought less than it should. */
 static bool is_below(const struct m2c_cc *cc)
 {
     const double p = cc->cfg.wave.cfg.factor, el = M2C_WEBRC_EPOCH_S;
@@ -111,7 +111,7 @@ static bool is_below(const struct m2c_cc *cc)
     return cc->webrc.trr < c * cc->webrc.arr - 2 / el;
 }
 
-/* During start-up: is the last join's effect known, and enough? */
+/* During start-up: true if the last join's effect is known and sufficient. */
 static bool start_may_join(struct m2c_cc *cc)
 {
     if (!cc->layers)

@@ -25,11 +25,11 @@ uint16_t tp_address_port(const struct sockaddr_storage *a);
 void tp_address_set_port(struct sockaddr_storage *a, uint16_t port);
 /* Bytes of the address for bind() and its like. */
 socklen_t tp_address_len(const struct sockaddr_storage *a);
-/* Is it 0.0.0.0 or ::? */
+/* True for 0.0.0.0 and ::. */
 bool tp_address_is_any(const struct sockaddr_storage *a);
-/* Is it in 224.0.0.0/4 or ff00::/8? */
+/* True if it is in 224.0.0.0/4 or ff00::/8. */
 bool tp_address_is_multicast(const struct sockaddr_storage *a);
-/* Is it the same host, whatever the ports? */
+/* True if it is the same host, whatever the ports. */
 bool tp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
 /* A number for address and port, for tables of peers. */
 uint64_t tp_address_number(const struct sockaddr_storage *a);

@@ -32,7 +32,7 @@ struct tp_datagrams {
 
 /* How many datagrams of len bytes may go as one message at this rate (0: unlimited). */
 unsigned tp_gso_limit(uint64_t rate_bps, size_t len, unsigned overhead);
-/* May anything go now? After true, at least one datagram may. */
+/* True if at least one datagram may go now. */
 bool tp_batch_out_ready(struct tp_batch_out *o, uint64_t now_ns);
 /* How many datagrams of len bytes a caller should bring, at most n. */
 unsigned tp_batch_out_most(const struct tp_batch_out *o, size_t len, unsigned n, uint64_t now_ns);

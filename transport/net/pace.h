@@ -36,7 +36,7 @@ static inline void tp_pace_forgive(struct tp_pace *p, uint64_t now_ns)
     if (p->next_ns + TP_PACE_CATCH_UP_NS < now_ns)
         p->next_ns = now_ns - TP_PACE_CATCH_UP_NS;
 }
-/* Must everything wait? */
+/* True if everything must wait. */
 static inline bool tp_pace_holds(const struct tp_pace *p, uint64_t now_ns)
 {
     return p->rate_bps && p->next_ns > now_ns;

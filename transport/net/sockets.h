@@ -25,7 +25,7 @@ int tp_open_connection(const struct sockaddr_storage *from, const struct sockadd
                        const char *congestion_control, uint64_t dead_ns);
 /* The congestion control of a TCP socket; NULL or "": as it is. */
 int tp_set_congestion_control(int fd, const char *name, struct tp_error *err);
-/* Would the system take it? */
+/* True if the system would take it. */
 int tp_try_congestion_control(const char *name, struct tp_error *err);
 void tp_close_fd(int *fd); /* leaves -1 */
 
@@ -46,7 +46,7 @@ static inline uint64_t tp_rtt_ns(uint32_t smoothed_us, uint32_t least_us)
 
     return (!least_us || smoothed_us < most_us ? smoothed_us : most_us) * UINT64_C(1000);
 }
-/* Is the TCP socket connected, by the kernel's state? */
+/* True if the kernel's state says that the TCP socket is connected. */
 bool tp_tcp_established(int fd);
 /* Enlarges the receive buffer as far as the system lets us (0: leaves it); returns what was
  * granted. */

@@ -252,7 +252,7 @@ static void test_look_through(void **state)
     pq_close(q);
 }
 
-/* Does the system release the robust mutexes of a process that is killed? qemu-user does not: to
+/* True if the system releases the robust mutexes of a process that is killed. qemu-user does not: to
  * the others it lives on. */
 static bool has_robust_mutexes(void)
 {

@@ -272,7 +272,7 @@ static unsigned long step(pid_t pid, unsigned long most)
     return n;
 }
 
-/* Is the product in the slots, whatever the tables say? Takes no lock. */
+/* True if the product is in the slots, whatever the tables say. Takes no lock. */
 static bool is_committed(const struct pq *q, unsigned seqno)
 {
     for (uint32_t s = 0; s < SLOTS; s++)

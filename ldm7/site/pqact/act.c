@@ -231,7 +231,7 @@ static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *
         if (n < 0)
             return false;
         argv[i] = text + *bytes;
-        /* A name could otherwise pass for an option of the program. */
+        /* Otherwise a name could look like an option of the program. */
         if (j->e->kind != ACT_FILE && j->e->kind != ACT_STDIOFILE && argv[i][0] == '-' &&
             template_begins_with_group(t)) {
             snprintf(j->why, sizeof j->why,

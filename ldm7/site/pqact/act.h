@@ -24,7 +24,7 @@ struct actor {
 
 /* Another configuration; the one before is the caller's again. */
 void actor_use(struct actor *a, struct actconf *conf);
-/* The configuration is the caller's. */
+/* The caller keeps the configuration. */
 void actor_free(struct actor *a);
 /* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What
  * fails is logged and counted, and the next action runs. */

@@ -44,13 +44,13 @@ pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *e
 void command_unfed(struct commands *c, pid_t pid);
 /* Takes the children that ended; those that failed are logged. */
 void commands_reap(struct commands *c);
-/* Waits until it has ended, for as long as the timeout; then it is killed. false: it failed. */
+/* Waits until it ends; kills it at the timeout. false: it failed. */
 bool command_wait(struct commands *c, pid_t pid);
 /* The same for all there are, together. */
 void commands_wait_all(struct commands *c);
-/* Has this child not ended yet? */
+/* True if this child has not ended yet. */
 bool command_runs(const struct commands *c, pid_t pid);
-/* Ends it by SIGKILL; `why` is logged. */
+/* Kills it with SIGKILL and logs `why`. */
 void command_kill(struct commands *c, pid_t pid, const char *why);
 /* Waits until descriptor fd can be written to, or deadline_ns is reached (false, errno ETIMEDOUT).
  * It is not cut short: a product goes to a program as a whole. */

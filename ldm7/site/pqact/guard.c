@@ -45,7 +45,7 @@ static const char *const scripted[] = {
     "ocaml", "erl",   "elixir",       "groovy", "scala",  "gnuplot", "awk",  "gawk",
     "mawk",  "nawk",  "original-awk", "goawk",  NULL};
 static const char *const seds[] = {"sed", "gsed", "ssed", NULL};
-/* Also those that run their -c by a shell. */
+/* This includes programs whose -c starts a shell. */
 static const char *const others[] = {"jq",   "dc",      "gdb",     "vi",   "vim",     "nvim",
                                      "ex",   "ed",      "m4",      "make", "gmake",   "sqlite",
                                      "psql", "mysql",   "mariadb", "su",   "runuser", "script",
@@ -122,7 +122,7 @@ static const struct wrapper {
     unsigned before;
 } wrappers[] = {{wrappers0, 0}, {wrappers1, 1}, {wrappers3, 3}, {finders, 1000}};
 
-/* Is `word` one of these programs, or one with a version, such as python3.11? */
+/* True if `word` is one of these programs, or one with a version, such as python3.11. */
 static bool is_one_of(const char *word, const char *const *names)
 {
     const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word;

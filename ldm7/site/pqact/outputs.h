@@ -38,12 +38,12 @@ void outputs_make_room(struct outputs *o);
  * with its NUL (argv is what they are). NULL and a reason. */
 struct output *output_get(struct outputs *o, enum output_kind kind, const char *key,
                           size_t key_bytes, char *const *argv, char *err, size_t err_bytes);
-/* Has it been opened by the last output_get? */
+/* True if the last output_get opened it. */
 bool output_is_new(const struct output *out);
 /* All of it, or false with errno: EPIPE: the program at the other end is gone; ETIMEDOUT: it does
  * not read and has been killed. After an error the output must be closed. */
 bool output_write(struct outputs *o, struct output *out, const void *data, size_t bytes);
-/* Into the file (OUTPUT_BUFFERED) and onto the disk. */
+/* Writes what is buffered into the file (OUTPUT_BUFFERED) and onto the disk. */
 bool output_sync(struct outputs *o, struct output *out);
 /* false: what was buffered could not be written. */
 bool output_close(struct outputs *o, struct output *out);

@@ -82,7 +82,7 @@ static void on_signal(int signal)
     }
 }
 
-/* They are blocked, and let in with the mask *waiting. */
+/* The signals are blocked except during a wait, which uses the mask *waiting. */
 static void catch_signals(sigset_t *waiting)
 {
     static const int caught[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};

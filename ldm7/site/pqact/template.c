@@ -227,7 +227,7 @@ bad:
     return false;
 }
 
-/* Long enough for every conversion; -1: the time is out of any calendar. */
+/* Long enough for every conversion; -1: no calendar has this time. */
 static long put_time(const char *format, size_t format_bytes, const struct tm *tm, time_t creation,
                      char out[256])
 {

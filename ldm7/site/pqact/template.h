@@ -27,9 +27,9 @@ struct template;
 struct template *template_compile(const char *text, unsigned groups, char *err, size_t err_bytes);
 /* t may be NULL. */
 void template_free(struct template *t);
-/* Does text from the identifier get into it; does it begin with such text? */
+/* True if text from the identifier gets into it. */
 bool template_has_groups(const struct template *t);
-/* Does it begin with text from the identifier? */
+/* True if it begins with text from the identifier. */
 bool template_begins_with_group(const struct template *t);
 /* spans as ere_match_groups gives them, nspans of them. Bytes written (without the NUL), or -1 and
  * why: no day of a month, or no room. */

@@ -46,8 +46,8 @@ struct minutes {
     uint64_t dropped; /* products for whose feed type there was no place */
 };
 
-/* Is the minute that is collected over, seen from a product that arrived, or from a clock, at
- * `time`? Then report it and call minutes_next. */
+/* True if the current minute is over at `time`, when a product arrived or by a clock. Then report
+ * it and call minutes_next. */
 bool minutes_over(const struct minutes *m, time_t time);
 /* Begins an empty minute. */
 void minutes_next(struct minutes *m);

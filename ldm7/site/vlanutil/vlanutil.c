@@ -223,7 +223,7 @@ static bool has_route(const struct vlan *v, const char *server)
     return says(command, dev);
 }
 
-/* Its id, its address and nothing to add? */
+/* True if it has the id and the address, and nothing needs to be added. */
 static bool is_right(const struct vlan *v, const struct cidr *c, const char *server)
 {
     char command[128];

@@ -81,7 +81,7 @@ uint64_t lateness_bucket_top_us(size_t bucket);
  * than last_wake_ns + gap_ns, which bounds the wake-ups per second. */
 int64_t lines_next_wake(const struct line *lines, size_t n, int64_t now_ns, int64_t last_wake_ns,
                         int64_t gap_ns);
-/* Must the caller poll this line's socket? */
+/* True if the caller must poll this line's socket. */
 bool line_is_watched(const struct line *line, bool any_waiting);
 
 #endif
