@@ -120,7 +120,7 @@ fuzz: setup
 	@[ -f build-fuzz/build.ninja ] || CC=clang meson setup build-fuzz -Dfuzz=true -Db_sanitize=address,undefined -Db_lundef=false
 	@ninja -C build-fuzz && tests/fuzz.sh build-fuzz "$${SECONDS_EACH:-60}" $$TARGETS
 
-# What is compared is no part of a plain set-up; programs over its libraries are built when it is there.
+# What is compared is not part of a plain set-up; programs over its libraries are built when it is there.
 .PHONY: bench-setup
 bench-setup: setup
 	@{ command -v uftpd && command -v udp-receiver && command -v iperf3 && [ -e /usr/include/lmdb.h ] && [ -e /usr/include/normApi.h ]; } >/dev/null || ansible/setup --tags bench

@@ -149,7 +149,7 @@ def _add_rest_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--rest-tls-cert", type=Path, metavar="FILE", help="its certificate")
     parser.add_argument(
-        "--rest-tls-ca", type=Path, metavar="FILE", help="clients must have certificates of it"
+        "--rest-tls-ca", type=Path, metavar="FILE", help="clients need certificates that it signed"
     )
     parser.add_argument(
         "--workgroups",
@@ -195,7 +195,7 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--of-tls-cert", type=Path, metavar="FILE", help="its certificate")
     group.add_argument(
-        "--of-tls-ca", type=Path, metavar="FILE", help="switches must have certificates of it"
+        "--of-tls-ca", type=Path, metavar="FILE", help="switches need certificates that it signed"
     )
     group.add_argument(
         "--liveness-period-ms",

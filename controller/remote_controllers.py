@@ -43,7 +43,7 @@ class BadRequest(Exception):
 class Running:
     process: subprocess.Popen[bytes] | None
     request: str  # the file's text
-    again_s: float = 0.0  # when to start it again; 0: do not
+    again_s: float = 0.0  # when to start it again; 0: never
 
 
 def arguments_of(text: str) -> list[str]:

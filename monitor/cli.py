@@ -75,7 +75,7 @@ class ImportOptions:
         float | None,
         typer.Option(
             parser=time_s, metavar="TIME", show_default="all",
-            help="Then delete what is older than the newest by so much.",
+            help="Then delete values older than this, counted back from the newest.",
         ),
     ] = None  # fmt: skip
 
@@ -170,7 +170,7 @@ class ExportOptions:
         float | None,
         typer.Option(
             parser=time_s, metavar="TIME", show_default="all values",
-            help="Only the values at the ends of steps of so many whole tens of seconds.",
+            help="Only the last value of each step of this length, a multiple of 10 s.",
         ),
     ] = None  # fmt: skip
 

@@ -65,7 +65,7 @@ def _timed(work: Callable[[str, Path], None], name: str, path: Path) -> tuple[fl
 
 def _measure(work: Callable[[str, Path], None], name: str, path: Path, what: str) -> Measured:
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    # Its own process: ru_maxrss never goes down.
+    # In its own process, as ru_maxrss never falls.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         cpu_s, peak = pool.apply(_timed, (work, name, path))
     return Measured(what, sum(p.stat().st_size for p in files), max(cpu_s, 1e-6), peak)

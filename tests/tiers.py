@@ -76,7 +76,7 @@ def _c(python: str, tier: str) -> list[Step]:
     sanitizers = ("-Db_sanitize=address,undefined", "-Db_lundef=false", *fast)
     configure = () if (asan / "build.ninja").exists() else ((*setup, *sanitizers),)
     suites = ("--no-suite", "slow") if tier == "check" else ()
-    # What benchmarks compare with is no part of `make build`.
+    # What benchmarks compare with is not part of `make build`.
     peers = () if tier == "check" else (("ninja", "-C", str(ROOT / "build"), "peers"),)
     longer = ("--timeout-multiplier", "5") if tier == "all" else ()
     tests = ("meson", "test", "-C", str(asan), "--no-rebuild", "--print-errorlogs", *longer)

@@ -32,7 +32,7 @@ MEANINGS: Final = {
     3: "a verdict is invalid: do not trust the figures",
     130: "interrupted",
 }
-ROOT_IN_VAIN: Final = (
+ROOT_OR_VIRTUAL: Final = (
     "found user id {uid}; valid: root, or virtual time: add --clock virtual (make: CLOCK=virtual)"
 )
 ROOT_ALWAYS: Final = "found user id {uid}; valid: root, which {goal} needs on this machine"
@@ -398,7 +398,7 @@ def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, 
 def _refuse_without_root(goal: str, environment: Mapping[str, str]) -> None:
     if os.geteuid() == 0 or not needs_root(goal, environment) or shutil.which("sudo"):
         return
-    text = ROOT_IN_VAIN if target_of(goal).root in ("native", "asked") else ROOT_ALWAYS
+    text = ROOT_OR_VIRTUAL if target_of(goal).root in ("native", "asked") else ROOT_ALWAYS
     raise Wrong(text.format(uid=os.geteuid(), goal=goal))
 
 
@@ -467,9 +467,9 @@ def help_text() -> str:
             lines.append("    N=3 STUDENT=NAME DIR=DIRECTORY CLOCK=native")
     lines += [
         "",
-        "make ends with 2 whatever went wrong. The line \"exit code N\" says which code the",
-        "program had: 1 a cell failed or a metric is outside its band, 2 bad input,",
-        "3 a verdict is invalid, 130 interrupted. `.venv/bin/downpour` gives it to you.",
+        "make exits with 2 for any error. The line \"exit code N\" says the program's",
+        "code: 1 a cell failed or a metric is outside its band, 2 bad input, 3 a verdict is",
+        "invalid, 130 interrupted. `.venv/bin/downpour` itself exits with that code.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
 

@@ -23,7 +23,7 @@ _ATTEMPTS: Final = 1000
 
 
 class StatusPageError(ValueError):
-    """The bytes are no status page of this version; the text says what they are."""
+    """The bytes are not a status page of this version; the text says what they are."""
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,7 @@ static int open_regular(int dir, const char *name, struct stat *st, char why[STA
         return -1;
     }
     if (fstat(fd, st) < 0 || !S_ISREG(st->st_mode))
-        refuse(why, "no regular file");
+        refuse(why, "not a regular file");
     else if (st->st_size > STATS_FILE_MAX)
         refuse(why, "found %lld bytes; valid: at most %d", (long long)st->st_size, STATS_FILE_MAX);
     else

@@ -306,7 +306,7 @@ def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> No
             end_time=wish.end_time,
             channels=wish.channels,
         )
-        if not who.workgroup.may_see(view.path.workgroup):  # made by another one meanwhile
+        if not who.workgroup.may_see(view.path.workgroup):  # another workgroup created it meanwhile
             raise name_in_use(wish.name)
         return _answer(view, 201 if is_new else 200, prefer)
 

@@ -140,7 +140,7 @@ class FederatedBookings:
         self._store = store
         self._exchange = exchange
         self._lock = threading.Lock()  # one user request at a time
-        self._beginning = threading.Lock()  # waits for no peer
+        self._beginning = threading.Lock()  # never waits for a peer
         self._tending, self._auditing = threading.Lock(), threading.Lock()
         self._trees: dict[str, BookedTree] = {}
         self._here: dict[Connection, BookedHere] = {}
@@ -377,7 +377,7 @@ class FederatedBookings:
             channels=segment.channels,
         )
         self._check_room(request.connection)
-        # Noted first, so that this domain still asks about the booking if this controller dies now.
+        # Note it first: if this controller dies now, this domain still asks about the booking.
         self._note(request)
         self._own.book(wish, request.start_s, MOST_OF_A_DOMAIN)
         return Done()

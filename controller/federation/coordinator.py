@@ -116,7 +116,7 @@ class Coordinator:
         self._retries: dict[tuple[str, str], _Retry] = {}  # by path and domain
         self._waiting: dict[str, list[_Waiting]] = {}
         self._lost: dict[str, set[str]] = {}
-        self._sought_in_vain: set[str] = set()  # paths; until the next `verify`
+        self._not_found: set[str] = set()  # paths; until the next `verify`
         self._down: dict[str, float] = {}  # hand-off links out of use -> until when
 
     def lost(self, path: str) -> frozenset[str]:
@@ -180,7 +180,7 @@ class Coordinator:
         """Note that a hand-off link of this domain carries frames, or not."""
         if is_up:
             self._down.pop(link, None)
-            self._sought_in_vain.clear()
+            self._not_found.clear()
         else:
             self._down[link] = math.inf
         return self._rescue(now)
@@ -250,7 +250,7 @@ class Coordinator:
         Call from time to time.
         """
         self._down = {link: until for link, until in self._down.items() if now < until}
-        self._sought_in_vain.clear()
+        self._not_found.clear()
         effects = self._rescue(now)
         for record in list(self.records.values()):
             effects += self._seek(now, record.path)
@@ -357,7 +357,7 @@ class Coordinator:
         effects: list[Effect] = [self._save(record)]
         effects += self._release(now, record, {d: record.unsettled[d] for d in participants})
         if attempt.request_id is None:
-            self._sought_in_vain.add(record.path)
+            self._not_found.add(record.path)
             return effects
         return effects + self._answer_when_settled(
             now, record.path, attempt.request_id, problem, participants
@@ -405,7 +405,7 @@ class Coordinator:
         record = self.records.get(path)
         if record is None or not record.is_at_rest or not record.wanted:
             return []
-        if path in self._sought_in_vain:
+        if path in self._not_found:
             return []
         leaf, *others = record.wanted
         record = replace(record, wanted=(*others, leaf))  # whose turn it is next

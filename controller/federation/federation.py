@@ -46,11 +46,11 @@ from controller.service.problems import ServiceError
 
 LOG = logging.getLogger(__name__)
 WORKERS = 4  # for each domain
-USER_TIMEOUT_S = 120.0  # longer than any attempt may take
-LOOK_S = 1.0  # how often paths that ended are looked for
+USER_TIMEOUT_S = 120.0  # longer than any attempt can take
+LOOK_S = 1.0  # how often it looks for paths that ended
 QUERY_TIMEOUT_S = 5.0
 CONNECTION_LOCKS = 256
-NOBODY = 0  # asks for what the controller does on its own
+NOBODY = 0  # the client of what the controller does on its own
 
 
 class Exchange(Protocol):
@@ -89,7 +89,7 @@ class Federation:
         self._changed = threading.Condition()  # the coordinator's lock
         self._coordinator: Coordinator | None = None
         self._participant: Participant | None = None
-        # Connections share locks, since a controller may see any number of connections.
+        # Connections share locks, since their number has no limit.
         self._locks = [threading.Lock() for _ in range(CONNECTION_LOCKS)]
         self._numbers = itertools.count(1)
         self._asked: set[int] = set()  # requests of users who wait for the answer
@@ -226,7 +226,7 @@ class Federation:
         participant = self._running_participant()
         hand_off = self.domains.hand_offs.get(request.link)
         if hand_off is None or set(hand_off.ports) != {sender, self.home}:
-            detail = f"'{request.link}' is no link between '{sender}' and '{self.home}'"
+            detail = f"'{request.link}' is not a link between '{sender}' and '{self.home}'"
             raise ServiceError(403, "not-allowed", "Not allowed", detail)
         port = hand_off.ports[self.home]
         leaf = (port.node, port.number, request.vlan)

@@ -231,7 +231,7 @@ class Participant:
         found = self._local.segment(name)
         is_peers = connection.coordinator != self.home
         if is_peers and found is not None and found.root.key != request.segment.root.key:
-            # The coordinator gave up the old entry, or it would not ask for another; its release is
+            # The coordinator gave up the old entry, as it asks for another; its release is
             # still in transit.
             self._local.reduce(name, None, is_home=False)
         taken = self._taken(name, request.segment)
@@ -263,7 +263,7 @@ class Participant:
             self._local.release(self.path_name(connection))
             self._save(replace(note, pending=None, at=now))
             raise Refusal(stale(connection, version))
-        # Noted first, so that the segment is still audited if this controller dies now, or if the
+        # Note it first: the segment is still audited if this controller dies now, or if the
         # path service refuses and leaves something that switches have not confirmed.
         note = replace(note, committed=pending.segment, committed_version=0, at=now)
         self._save(note)

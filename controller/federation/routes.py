@@ -171,11 +171,11 @@ def _sender(federation: Federation, who: Caller, header: str | None) -> str:
     elif who.is_admin and header is not None:
         domain = header
     else:
-        detail = f"workgroup '{who.name}' is no peer; valid: a workgroup with peer: true"
+        detail = f"workgroup '{who.name}' is not a peer; valid: a workgroup with peer: true"
         raise ServiceError(403, "not-allowed", "Not allowed", detail)
     others = [name for name in federation.domains.names if name != federation.home]
     if domain not in others:
-        detail = f"peer '{domain}' is no other controller domain; valid: {', '.join(others)}"
+        detail = f"peer '{domain}' is not another controller domain; valid: {', '.join(others)}"
         raise ServiceError(403, "not-allowed", "Not allowed", detail)
     return domain
 

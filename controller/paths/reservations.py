@@ -173,8 +173,8 @@ class Reservations:
         self._hint: dict[str, int] = {hop.link: hop.vlan_range[0] for hop in core.hops}
         self._owners: dict[EndpointKey, str] = {}
         self._numbers: dict[int, str] = {}
-        self._free_numbers: list[int] = []  # a heap; some may be in use again
-        self._listed: set[int] = set()  # what is on it
+        self._free_numbers: list[int] = []  # a heap; some may already be in use again
+        self._listed: set[int] = set()  # its contents
         self._last_number = 0
         self._through: dict[str, dict[str, None]] = {switch: {} for switch in core.dpids}
         self._quarantine: dict[int, tuple[tuple[str, int], ...]] = {}  # number -> (link, VLAN id)

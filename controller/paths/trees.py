@@ -28,7 +28,7 @@ from controller.paths.core import (
 from controller.paths.multipoint_path import Algorithm
 from controller.paths.reservations import Reservations, Tree
 
-FEWER_HOPS = 1e-6  # of ways with equal cost the one with fewer hops
+FEWER_HOPS = 1e-6  # prefers fewer hops among routes of equal cost
 
 Weigh = Callable[[Hop], float | None]
 

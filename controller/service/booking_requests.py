@@ -20,7 +20,7 @@ from controller.service.views import PathWish
 LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
 KIND = "booking"  # of the store's documents
 MOST_BOOKINGS = 1000  # of a domain: planning looks at each of them
-MOST_OF_A_WORKGROUP = 100  # of these, so that no workgroup takes all places, here or elsewhere
+MOST_OF_A_WORKGROUP = 100  # of these: no workgroup can take all places
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class BookingRequests:
             self._check_room(wish.workgroup, most)
             path = replace(state.new_path(wish), leaves=wish.leaves)
             live = [*state.paths.values(), *(h.new for h in state.holds.open() if h.new)]
-            named = {path.name: path for path in live}  # of two, the hold's is larger
+            named = {path.name: path for path in live}  # if both exist, the hold's is larger
             try:
                 booking = self._calendar.plan(path, start_s, end_s, named.values(), state.down)
             except PlanError as error:

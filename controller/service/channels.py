@@ -173,7 +173,7 @@ class ChannelKeeper:
             self._ignored += 1
             return
         key = (switch, packet.in_port, received.vlan)
-        if key not in self._owner:  # its path is so new that it was not reported yet
+        if key not in self._owner:  # its path is so new that nobody has reported it yet
             self._follow_paths(now_s)
         self._membership.report(key, received.source_mac, received.message, now_s)
 
@@ -290,4 +290,4 @@ class ChannelKeeper:
             if is_again:
                 self._retry_s[name] = now_s + RETRY_S
 
-        self._inbox.put(ended)  # must not be lost: the path would never change again
+        self._inbox.put(ended)  # must not get lost, or the path would never change again

@@ -54,7 +54,7 @@ class Hold:
     until: float
     request: str
     old: MultipointPath | None
-    new: MultipointPath | None  # None only once it is over
+    new: MultipointPath | None  # None after the hold has ended
     phases: tuple[Phase, ...] = ()
 
     @classmethod

@@ -119,20 +119,20 @@ class _Channel:
 
     hosts: dict[str, _Interest] = field(default_factory=dict)
     leaves_s: float | None = None
-    queries_s: list[float] = field(default_factory=list)  # of the queries that are still due
+    queries_s: list[float] = field(default_factory=list)  # when queries are still due
     response_s: float = 0.0
 
 
 @dataclass
 class _Host:
     bucket: Bucket = field(default_factory=lambda: Bucket(RECORDS_PER_S, RECORDS_BURST))
-    joined: int = 0  # channels
+    joined: int = 0  # number of channels
 
 
 @dataclass
 class _Endpoint:
     watched: Watched
-    serial: int  # differs from that of an endpoint that was there before
+    serial: int  # differs from an earlier endpoint's at this place
     startup_left: int
     channels: dict[int, _Channel] = field(default_factory=dict)
     hosts: dict[str, _Host] = field(default_factory=dict)  # by MAC, without UNKNOWN

@@ -46,7 +46,7 @@ class Quarantine:
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
         self._rows: dict[Key, set[Blocked]] = {}
-        self._at: dict[str, set[Blocked]] = {}  # switch -> rows that wait for it
+        self._at: dict[str, set[Blocked]] = {}  # switch -> rows that wait for this switch
 
     def load(self, rows: Iterable[Blocked]) -> None:
         """Load an earlier process's rows, before any path is reserved."""

@@ -85,7 +85,7 @@ class PathState:
                 desired.setdefault(switch, []).extend(entries)
         self.holds = Holds()
         self.holds.load(self.core, self.reservations, loaded.holds, self.paths)
-        self.degraded = set(self.paths)  # no switch is known to hold anything
+        self.degraded = set(self.paths)  # nothing is known about what switches hold
         if self.paths:
             LOG.info(
                 "recovered from the store: %s, %s, %s",
@@ -356,7 +356,7 @@ class PathState:
         """Replace a reservation that was sent to no switch by the one before it."""
         if new is not None and new != old:
             self.reservations.replace(new, old)
-            if old is None:  # no switch has ever seen its number
+            if old is None:  # no switch has ever seen this path's number
                 self.reservations.release_number(new.number)
 
     def expire_holds(self, now: float) -> None:

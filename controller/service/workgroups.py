@@ -256,7 +256,7 @@ class _Reader:
     @staticmethod
     def _digest(value: object) -> bytes:
         if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-            # It may be a token by mistake: not quoted.
+            # It may be a token, given by mistake: do not quote it.
             raise ValueError("an invalid digest", "64 hexadecimal digits in quotes (of: sha256sum)")
         return bytes.fromhex(value)
 
@@ -307,7 +307,8 @@ class _Reader:
 def unknown_endpoints(groups: Workgroups, is_access_port: Callable[[str, int], bool]) -> list[str]:
     """Return, in words, grants that name no access port of the domain."""
     return [
-        f"workgroup '{group.name}': {grant.switch}:{grant.port} is no access port of this domain"
+        f"workgroup '{group.name}': {grant.switch}:{grant.port} is not an access port of this "
+        "domain"
         for group in groups.all()
         for grant in group.grants
         if not is_access_port(grant.switch, grant.port)

@@ -214,7 +214,7 @@ class _GreenCalls:
 
     def post(self, call: Callable[[], object]) -> None:
         self._calls.put(call)
-        with contextlib.suppress(BlockingIOError):  # full of wake-ups already
+        with contextlib.suppress(BlockingIOError):  # already full of wake-ups
             os.write(self._write_fd, b".")
 
     def loop(self) -> None:

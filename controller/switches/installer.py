@@ -212,7 +212,7 @@ class Installer:
                     self._undo(phases[:done])
                     return Outcome(failed, undone=True)
         except BaseException:
-            # Whatever it was: the desired state is the new one, what the switches hold is unknown.
+            # Whatever failed, the new state is desired, and what the switches hold is unknown.
             with self._turn_at(concerned, alone=False):
                 for phase in phases[done:]:
                     for switch, change in phase.items():

@@ -24,7 +24,7 @@ from controller.paths import lldp
 from topologies.model.network import ControlledBy, Network
 
 OUTSTANDING_MAX = 64
-BUSY = 2  # times what a switch took to answer
+BUSY = 2  # times the switch's last time to answer: how long to wait for its probes
 
 
 @dataclass(frozen=True, order=True)
@@ -282,7 +282,7 @@ class Liveness:
         todo = Todo()
         late_s = 0.0 if self._ticked_s is None else now_s - self._ticked_s
         if late_s > 2 * self._set.period_s:
-            # This controller slept: what arrived meanwhile has not been handed in yet.
+            # This controller slept: nobody has handed over yet what arrived meanwhile.
             for direction in self._directions.values():
                 direction.outstanding.clear()
                 direction.trust()

@@ -37,8 +37,8 @@ from controller.switches.installer import Failure, Why
 LOG = logging.getLogger(__name__)
 CONFIRM_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 10.0
-PROOF_S = 2.0  # for a switch to show that it is there, when another connection claims to be it
-REPLY_MAX_BYTES = 64 << 20  # of one exchange: a switch that sends more is not believed
+PROOF_S = 2.0  # for a switch to answer when another connection claims its identity
+REPLY_MAX_BYTES = 64 << 20  # limit of one exchange, for a switch that never stops
 # Framework messages count up from a random id; ours are in the upper half, which only makes a
 # clash improbable: a foreign id is ignored unless it falls into an open exchange.
 XID_FIRST = 0x80000000

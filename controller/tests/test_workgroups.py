@@ -61,7 +61,7 @@ workgroups:
     assert groups.by_token(TOKEN + "0") is None
     assert groups.by_token("") is None
     assert unknown_endpoints(groups, lambda switch, _port: switch == "newy") == [
-        "workgroup 'unidata': wash:1 is no access port of this domain"
+        "workgroup 'unidata': wash:1 is not an access port of this domain"
     ]
 
 

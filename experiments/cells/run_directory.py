@@ -164,7 +164,7 @@ def remove_partial(partial: Path) -> None:
 
 
 def no_run(path: Path, runs: Path = RUNS) -> str:
-    """Return the message that `path` is no run directory: where it would be, and what is valid."""
+    """Return the message that `path` is not a run directory: where it would be, what is valid."""
     meant = runs.parent / path  # as from the directory above runs/
     valid = meant if (meant / "cells").is_dir() else f"a run directory, {runs}/EXPERIMENT/STAMP"
     return f"found no run in {path.absolute()}; valid: {valid}"

@@ -40,7 +40,7 @@ def digest_of(path: Path) -> Digest:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Return files and links below, by name; vanished ones are no error."""
+    """Return files and links below, by name; vanished ones are not an error."""
     for path in sorted(directory.iterdir()):
         if path.is_dir() and not path.is_symlink():
             yield from _files(path)

@@ -126,7 +126,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
                               .meta = meta,
                               .most_bytes = a->max_unpacked_bytes,
                               .fd = -1,
-                              .why = "Content-Location is no path"};
+                              .why = "Content-Location is not a path"};
     enum stored result =
         fcast_location_get(meta->location, name, sizeof name) ? store(a, &job, name) : NOT_TAKEN;
 

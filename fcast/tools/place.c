@@ -338,7 +338,7 @@ static const char *why_not(const struct places *owner, const struct fcast_fti *f
     if (has_shelf && fti->fec != FCAST_RS)
         return "its code is not Reed-Solomon; valid: --storage in-place";
     if (owner->keeping.is_direct && fti->symbol_bytes % DISK_UNIT)
-        return "its symbols are no multiples of 512 bytes; valid: --io cached";
+        return "its symbols are not multiples of 512 bytes; valid: --io cached";
     const struct fcast_shelf_config cfg = shelf_of(owner, fti);
     if (has_shelf && fcast_shelf_need(&cfg) > cfg.max_bytes)
         return "this scheme needs more memory for it; valid: a larger --memory";

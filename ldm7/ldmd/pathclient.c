@@ -48,7 +48,7 @@ int pathclient_token(const char *path, char out[PATH_TOKEN_MAX], char *why, size
     if (n < 0)
         snprintf(why, why_bytes, "cannot read %s: %s", path, strerror(errno));
     else if (!S_ISREG(st.st_mode))
-        snprintf(why, why_bytes, "%s is no regular file", path);
+        snprintf(why, why_bytes, "%s is not a regular file", path);
     else if ((st.st_mode & 077) != 0)
         snprintf(why, why_bytes, "%s has mode %04o; valid: 0600 or 0400", path,
                  st.st_mode & 07777u);

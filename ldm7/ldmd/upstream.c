@@ -34,7 +34,7 @@ const char *upstream_name(struct upstream *u)
     switch (names_look_up(&names_of_system, u->peer.addr, u->host_name, sizeof u->host_name)) {
     case NAMES_CONFIRMED: u->names[u->nnames++] = u->host_name; break;
     case NAMES_INVALID:
-        log_peer_warn(u->peer.host, "%s: its reverse name \"%s\" is no host name: not used",
+        log_peer_warn(u->peer.host, "%s: its reverse name \"%s\" is not a host name: not used",
                       u->peer.host, u->host_name);
         break;
     case NAMES_FOREIGN:

@@ -53,7 +53,7 @@ static void *load(struct job *j, const char *name, struct pq_view *v)
 
     struct stat st;
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode)) {
-        log_error("cannot read \"%s\": %s", name, fd < 0 ? strerror(errno) : "no regular file");
+        log_error("cannot read \"%s\": %s", name, fd < 0 ? strerror(errno) : "not a regular file");
         exit(TOOL_USAGE);
     }
     if (strlen(name) == 0 || strlen(name) > PQ_IDENT_MAX || st.st_size > UINT32_MAX) {

@@ -22,7 +22,7 @@ static const char help[] =
     "  -q, --queue QUEUE      the queue\n"
     "  -c, --check            compare the MD5 of each product's data (or of its identifier) with its\n"
     "                         signature\n"
-    "  -F, --force            accept the queue as the machine's stop left it: exit 0 from now on\n"
+    "  -F, --force            accept the queue as it is after a crash of the machine: exit 0 from now on\n"
     "  -v, --verbose          log how many have the queue open for writing and reading, and how many\n"
     "                         were killed\n" TOOL_HELP_TEXT
     "Exit status: 0 sound, 1 system error, 2 bad usage, or no QUEUE, 3 the machine stopped (or the file\n"

@@ -18,7 +18,7 @@ static const char help[] =
     "Usage: pqcreate -s SIZE [-S SLOTS] [-c] [-q] PATH\n"
     "Creates a product queue and allocates all of its disk space.\n"
     "  -s, --size SIZE        bytes of product data; suffix k, m, g: 10^3, 10^6, 10^9\n"
-    "  -S, --slots SLOTS      most products (default: one per 100 kB, at least 1000)\n"
+    "  -S, --slots SLOTS      maximum number of products (default: one per 100 kB, at least 1000)\n"
     "  -q, --queue PATH       the file\n"
     "  -c, --clobber          replace an existing file\n"
     "  -f, --fast             no effect: pqcreate always allocates space without writing to it\n" TOOL_HELP_TEXT

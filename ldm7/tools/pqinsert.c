@@ -79,7 +79,7 @@ static int open_input(const char *path, struct stat *st)
         if (S_ISREG(st->st_mode) && st->st_size <= UINT32_MAX)
             return fd;
         log_error("\"%s\" is %s; valid: regular files up to 4294967295 bytes", path,
-                  S_ISREG(st->st_mode) ? "too large for a product" : "no regular file");
+                  S_ISREG(st->st_mode) ? "too large for a product" : "not a regular file");
     } else {
         log_error("\"%s\" cannot be read: %s", path, strerror(errno));
     }

@@ -128,7 +128,7 @@ def _resampled(data: OverTime, weights: Floats) -> Floats:
 
 def _ends(found: Floats, block: int) -> Interval | None:
     defined = found[np.isfinite(found)]
-    if len(defined) < 0.9 * len(found):  # too many resamples in which nothing arrived
+    if len(defined) < 0.9 * len(found):  # in too many resamples nothing arrived
         return None
     low, high = np.percentile(defined, [2.5, 97.5])
     return Interval(float(low), float(high), block)

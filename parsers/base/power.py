@@ -17,7 +17,7 @@ from scipy import optimize, stats
 from parsers.base.intervals import CONFIDENCE, Estimate
 
 POWER: Final = 0.8
-MOST_REPEATS: Final = 1000  # above it, a number of repeats is useless advice
+MOST_REPEATS: Final = 1000  # nobody would follow advice to do more
 # With normal quantiles, for intervals that are not over repeats.
 _FACTOR: Final = float(stats.norm.ppf(0.5 + CONFIDENCE / 2) + stats.norm.ppf(POWER))
 

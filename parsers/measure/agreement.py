@@ -123,7 +123,7 @@ def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
             if a is None or b is None:
                 (only_now if a is None else only_then).append(f"{metric} at {point.label}")
                 continue
-            # Pieces of one run do not show how much another run differs.
+            # Pieces of one run do not show how much another run would differ.
             a, b = intervals.within_repeats(a), intervals.within_repeats(b)
             change = intervals.difference(b, a)
             covers = change.covers(0.0) if change.has_interval else None

@@ -43,8 +43,8 @@ NOT_HELD: Verdict = "not held"
 NOT_DECIDABLE: Verdict = "not decidable"
 
 LEAST_R2 = 0.98
-FLAT_AT_MOST = 0.1  # change over the range, of the mean
-EQUAL_AT_MOST = 0.1  # difference, of the counterpart
+FLAT_AT_MOST = 0.1  # change over the range, relative to the mean
+EQUAL_AT_MOST = 0.1  # difference, relative to the counterpart
 TREND_P = 0.05
 RANKED_FROM = 6  # repeats; with fewer, no p of Wilcoxon's test is below 0.05
 NO_CELL = "no cell was run under these conditions"
@@ -59,7 +59,7 @@ class Part:
     verdict: Verdict
     numbers: str
     reason: str
-    sees: str = ""  # which difference its intervals could have seen; "": there is none
+    sees: str = ""  # which difference its intervals could have seen, if any
     decider: Decider | None = None  # what would decide it, if nothing does
     at: tuple[Mapping[str, Scalar], ...] = ()  # levels of the cells that it covers
 

@@ -155,10 +155,10 @@ def _context(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point: 
     metric = METRICS["input_rate"]
     if row.published_s is None or not isinstance(duration_s, (int, float)):
         return ""
-    if duration_s >= row.published_s or row.metric == metric.name:  # which says it itself
+    if duration_s >= row.published_s or row.metric == metric.name:  # then the row says it
         return ""
     rate = point.estimates.get(metric.name)
-    if rate is None:  # points at single subscribers have none
+    if rate is None:  # points at single subscribers have no such value
         return f"ours: {duration_s:g} s of the published {row.published_s:g} s"
     text = f"ours, {duration_s:g} s, had an input rate of {metric.show(rate.mean)}"
     published = next(

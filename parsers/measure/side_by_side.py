@@ -230,7 +230,7 @@ class Repeats:
     metrics: Mapping[str, Spread]
     receivers: tuple[Sameness, ...]
     files_same: int
-    files_different: tuple[str, ...]  # also those that not all have
+    files_different: tuple[str, ...]  # also files that some runs lack
     different_inputs: tuple[str, ...] = ()  # inputs that differ
 
     @property

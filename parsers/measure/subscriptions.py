@@ -205,7 +205,7 @@ def subscription_of(
     content = compare_products(subscriber, feed.published, held)
     copies = Counter(p.ident for p in held)
     good = set(copies) - set(content.different) - set(content.extra)
-    good |= {ident for ident in content.extra if copies[ident] > 1}  # a second copy of a good one
+    good |= {ident for ident in content.extra if copies[ident] > 1}  # a second intact copy
     sent, in_flight, away = _sent(feed, sessions, reached_s)
     missing = {ident for ident in sent if ident not in good}
     flying = missing & in_flight
@@ -249,7 +249,7 @@ def _sent(
         return sent, in_flight, away
     last_end = sessions[-1].end_s
     for ident, inserted in feed.inserted_s.items():
-        # Those who stayed may have lost it: then it counts from its insertion.
+        # If those who stayed lost it, it counts from its insertion.
         reached = reached_s.get(ident, inserted)
         for session in sessions:
             if session.ready_s is None or inserted < session.ready_s:

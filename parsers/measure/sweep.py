@@ -35,7 +35,7 @@ from parsers.measure.summary import CellMetrics, ReceiverMetrics
 from parsers.read.cell_files import Cell
 from parsers.read.published import Where
 
-APART = ("subscriber", "file_set_bytes", "first_s")  # not a property of a cell: see above
+APART = ("subscriber", "file_set_bytes", "first_s")  # these are not properties of a cell: see above
 SHARES = (8, 4, 2, 1)  # shares of a run's length, in points of its first seconds
 
 

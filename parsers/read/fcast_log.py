@@ -32,7 +32,7 @@ class DiskUse:
     written_bytes: int
     seeks: int
     write_s: float  # in writes
-    memory_bytes: int  # that a scheme of MSR-TR-99-14 may take; in place: 0
+    memory_bytes: int  # limit for a scheme of MSR-TR-99-14; in place: 0
     rss_bytes: int
 
 
@@ -52,7 +52,7 @@ class CarouselReceiver:
     file_s: float | None = None  # since it tuned in
     file_received: int | None = None
     file_lost: int | None = None
-    file_useful: int | None = None  # symbols that were of use
+    file_useful: int | None = None  # symbols that it needed
     disk: DiskUse | None = None
 
 

@@ -67,7 +67,7 @@ def _head(pattern: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
 
 
 _STAMP = r"\A\s*\d{8}T\d{6}(?:\.\d+)?Z?\s+"
-# In the order in which a file is tried: the more specific come first.
+# In this order a file is tried: specific formats come first.
 FORMATS = (
     Format(
         "notifyme",

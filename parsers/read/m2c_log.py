@@ -22,7 +22,7 @@ class LayersSender:
     slot_s: float
     most_packets_per_s: float
     seconds: float
-    late: int  # times that it could not keep its rate
+    late: int  # how often it could not keep its rate
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class Block(BaseModel):
 
 def _wrong(valid: str) -> PydanticCustomError:
     """An error whose text is what would be valid, as in experiment and topology files."""
-    # Braces would be taken for template fields.
+    # Otherwise braces would become template fields.
     return PydanticCustomError("published", "{valid}", {"valid": valid})
 
 

@@ -89,7 +89,7 @@ def _spread_table(found: Repeats) -> Table:
     rows = []
     for name, metric in found.metrics.items():
         if metric.low is None and metric.same:
-            continue  # the sentence below the tables says why
+            continue  # a sentence below the tables says why
         rows.append(
             (
                 _label(name),
@@ -195,7 +195,7 @@ def clocks_text(found: Clocks) -> str:
         if relative is not None:
             parts.append(f"{COMPARED[name].label} {100 * relative:+.2f} %")
     text = ", ".join(parts) or "nothing both measured"
-    # What the network runs on always differs.
+    # What the network runs on is always different.
     different = [name for name in found.different_inputs if name not in RUNS_ON]
     return f"virtual against native: {text}{_beforehand(different)}"
 

@@ -45,7 +45,7 @@ def test_the_last_digit_counts() -> None:
     one, next_one = 3.207e6, 3.2070000000000005e6
     assert one != next_one
     assert not spread_of([Value(one, MBPS), Value(next_one, MBPS)]).same
-    # A note tells how to read a value; it is no part of it.
+    # A note tells how to read a value; it is not part of it.
     assert spread_of([Value(one, MBPS), Value(one, MBPS, note="mean")]).same
 
 

@@ -83,7 +83,7 @@ def test_every_data_file_of_the_rooms_is_in_the_wheel(wheel: Path) -> None:
         text=True,
     )
     if listed.returncode != 0:
-        pytest.skip("this is no git checkout: the list of files was NOT compared")
+        pytest.skip("this is not a git checkout: the list of files was NOT compared")
     rooms = ("common", "controller", "downpour", "experiments", "labs", "parsers", "topologies")
     kinds = (".yaml", ".yml", ".json", ".j2", ".html", ".css", ".js", ".template", ".csv")
     for name in listed.stdout.splitlines():

@@ -128,12 +128,12 @@ class CircuitTcp:
                 stderr=log,
                 env={**os.environ, marks.MARK: self._run_id},
                 start_new_session=True,
-                # Not SIGKILL: kernels without links need it to unregister.
+                # Not SIGKILL: on kernels without links, the program must unregister by itself.
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         assert self._process.stdout is not None
         with self._process.stdout as stream:
-            # It writes its one line at once.
+            # The program writes its only line at once.
             answered, _, _ = select.select([stream], [], [], START_TIMEOUT_S)
             line = os.read(stream.fileno(), 200).decode(errors="replace") if answered else ""
         if not line.startswith(f"ready name={self.name} cwnd={cwnd_packets} "):

@@ -407,7 +407,7 @@ class Emulation:
             return
         self._closed = True
         with _interrupts_held():
-            # Signal all first, then wait: freeing the relay's rings takes a second.
+            # Signal all of them, then wait: freeing the relay's rings takes a second.
             self._controllers.tell_to_stop()
             if self._relay is not None:
                 self._relay.tell_to_stop()
@@ -417,7 +417,7 @@ class Emulation:
                 self._relay.stop()
             if self._ctcp is not None:
                 self._ctcp.stop()
-            # This also ends processes without a handle here. Mininet's shells end with the pipes.
+            # This also ends processes without a handle here. Mininet's shells end with their pipes.
             marks.end_processes(self.run_id, grace_s=0.0)
             if self._built is not None:
                 for node in (*self._built.mininet.hosts, *self._built.mininet.switches):

@@ -21,7 +21,7 @@ MODULES = (
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
 
-# Each line of the probe prints 'name=1' if it worked. Every test has its own line, so that one that
+# Each line of the probe prints 'name=1' if it worked. Each test has its own line, so one that
 # fails says nothing about the next.
 PROBES: tuple[tuple[str, str], ...] = (
     ("namespace", "true"),

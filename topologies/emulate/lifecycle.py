@@ -58,7 +58,7 @@ class RunState:
     owner_start_ticks: int
     started: float  # epoch, seconds
     topology: str
-    # The owner has announced the run; another process is to enter it.
+    # The owner has announced the run; another process will enter it.
     announced: bool = False
 
     @property
@@ -163,7 +163,7 @@ def remove_unfinished() -> None:
 def _remove_empty_roots() -> None:
     for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
         with contextlib.suppress(OSError):
-            root.rmdir()  # only if no other run is there
+            root.rmdir()  # works only if there is no other run
 
 
 def enter(
@@ -279,7 +279,7 @@ def _purge(run_id: str) -> None:
             text=True,
             check=False,
         )
-        # Another process may be removing the run, and be faster.
+        # Another process may also be removing the run, and be faster.
         if result.returncode != 0 and namespace_path(run_id).exists():
             problems.append(f"namespace {namespace_name(run_id)}: {result.stderr.strip()}")
     state_dir = state_directory(run_id)

@@ -26,8 +26,8 @@ DAEMON_DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-swit
 START_TIMEOUT_S = 20.0
 CONFIGURE_TIMEOUT_S = 120.0
 POLL_S = 0.05
-# A real switch forwards whatever the hosts' processors do. In the kernel it would run before all
-# processes; in userspace it competes with them.
+# A real switch forwards frames whatever the hosts' processors do. In the kernel it would run before
+# all processes; in userspace it competes with them.
 SWITCH_NICE = -10
 MOST_PERIOD_MS = 60_000
 

@@ -181,7 +181,7 @@ def end(run_id: str) -> None:
     state = lifecycle.read_state(run_id)
     while state is not None and state.owner_alive:
         _end_process(state.owner_pid, state.owner_start_ticks)
-        # Its keeper may meanwhile have taken it over from `up`.
+        # Meanwhile the keeper may have taken the network over from `up`.
         last, state = state, lifecycle.read_state(run_id)
         if state == last:
             break

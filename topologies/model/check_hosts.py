@@ -105,7 +105,7 @@ class HostChecks(Checks):
                 found = f"{lanes} lanes: {subnet} of lane {lane} overlaps the control network's"
                 self.error(place, found, f"a path_subnet with {lanes} free ones from it on")
             if not group.is_multicast:
-                found = f"{lanes} lanes: {group} of lane {lane} is no group"
+                found = f"{lanes} lanes: {group} of lane {lane} is not a multicast group"
                 self.error(place, found, "a multicast_group with free ones after it")
         longest = MAX_INTERFACE_NAME - len(f"-nic{lanes + 1}")
         for name in (host.name for host in hosts if lanes > 1 and len(host.name) > longest):

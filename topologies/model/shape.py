@@ -20,9 +20,9 @@ from topologies.model.spec import NodeSpec, TopologySpec
 _KINDS = ("switch", "host", "router")
 # Sections whose entries are blocks of their own: a bad entry is left out, not the section.
 _SECTIONS = ("parameters", "domains", "nodes", "host_families", "links", "segments")
-# A link without its impairments, which are left out together, as they belong together.
+# A link without its impairments: a mistake in one leaves out all.
 _LINK_KEYS = ("a", "b")
-# Stand-ins for single blocks with a mistake, so that the others can be checked against each other.
+# Stand-ins for single blocks with a mistake, so that the other blocks can be checked.
 _STAND_INS = {
     "name": "unnamed",
     "description": "none",

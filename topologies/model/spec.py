@@ -40,7 +40,7 @@ def _checked(parse: Callable[[object], object]) -> PlainValidator:
         try:
             return parse(value)
         except ValueError as error:
-            # Braces would be taken for template fields.
+            # Otherwise braces would become template fields.
             raise PydanticCustomError("topology", "{valid}", {"valid": str(error)}) from None
 
     return PlainValidator(run)

@@ -203,7 +203,7 @@ def _from_host(
     vlan = UNTAGGED if edge_tags else segment.vlan
     tag: tuple[Action, ...] = (PushTag(segment.vlan),) if edge_tags else ()
     to_uplink = (*tag, Output(segment.edge_port))
-    # The other hosts first: their copies must not carry the tag of the uplink's.
+    # The other hosts come first: their copies must not carry the uplink's tag.
     to_all = (*(Output(other.port) for other in others), *to_uplink)
     return [
         *(

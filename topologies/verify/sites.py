@@ -22,8 +22,8 @@ RATE_BPS = 20_000_000
 UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter counts
 PINGS, PING_INTERVAL_S = 10, 0.2
 ANSWER_S = 30.0
-# What a machine always adds: switches, and each delayed link's timer. Measured without netem on an
-# idle machine: 0.34 to 0.44 ms for each time that a packet is delayed.
+# What a machine always adds: the switches, and the timer of each delayed link. Measured without
+# netem on an idle machine: 0.34 to 0.44 ms for each time that a packet is delayed.
 RTT_SLACK_MS, RTT_SLACK, DELAY_SLACK_MS = 1.0, 0.05, 0.5
 UDP_LEAST, LOSS_SLACK = 0.98, 0.01
 TCP_MOST = 1.05

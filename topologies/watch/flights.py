@@ -116,7 +116,7 @@ class Flight:
     marked: int = 0  # arrived with another traffic class or ECN field, except for:
     congestion_marks: int = 0  # ECN-capable ones that a queue marked
     changed: int = 0  # with other content
-    hops: int = 0  # the most routers that one crossed (by its time to live)
+    hops: int = 0  # largest number of routers crossed (by the time to live)
     fragments: int = 0
     strangers: int = 0  # arrived with an address of the source, which had not sent them
     delays_ms: dict[int, array[float]] = field(default_factory=dict)  # by number of the block
@@ -245,7 +245,7 @@ class Flights:
             for number in [n for n in flight.delays_ms if n < first_open]:
                 figures = summary(flight.delays_ms[number])
                 file.write(_RECORD.pack(source, target, number, *figures))
-                del flight.delays_ms[number]  # kept where the disk is full
+                del flight.delays_ms[number]  # keep it if the disk is full
         over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
         flows = {flow for _, flow in over}
         for key in over:

@@ -290,7 +290,7 @@ static void test_other_files(void **state)
     int large = openat(at, "large", O_CREAT | O_WRONLY, 0600);
     assert_int_equal(ftruncate(large, STATS_FILE_MAX + 1), 0);
     close(large);
-    static const char *const cases[][2] = {{"pipe", "no regular file"},
+    static const char *const cases[][2] = {{"pipe", "not a regular file"},
                                            {"link", "symbolic link"},
                                            {"empty", "found 0 bytes"},
                                            {"large", "at most"},

@@ -252,8 +252,8 @@ static void test_look_through(void **state)
     pq_close(q);
 }
 
-/* True if the system releases the robust mutexes of a process that is killed. qemu-user does not: to
- * the others it lives on. */
+/* True if the system releases the robust mutexes of a killed process. qemu-user does not: others
+ * take the process for alive. */
 static bool has_robust_mutexes(void)
 {
     void *head;

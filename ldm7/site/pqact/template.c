@@ -121,7 +121,7 @@ static size_t take(struct template *t, const char *p, unsigned groups, char *err
     if ((n = date_at(p, &group, &part)) > 0) {
         if (part == DATE_PARTS)
             snprintf(err, err_bytes,
-                     "\"%.12s\" is no part of a date (yyyy, yy, mmm, mm, ddd, dd, hh)", p + n);
+                     "\"%.12s\" is not part of a date (yyyy, yy, mmm, mm, ddd, dd, hh)", p + n);
         if (part == DATE_PARTS || !known_group(group, groups, err, err_bytes))
             return 0;
         struct piece *piece = add(t, PIECE_DATE, p, n);
@@ -136,8 +136,8 @@ static size_t take(struct template *t, const char *p, unsigned groups, char *err
     if (*p != '%')
         return 0;
     if ((n = conversion_at(p)) == 0)
-        snprintf(err, err_bytes, "\"%.2s\" is no conversion of strftime (%%%% is a percent sign)",
-                 p);
+        snprintf(err, err_bytes,
+                 "\"%.2s\" is not a conversion of strftime (%%%% is a percent sign)", p);
     else
         add(t, PIECE_TIME, p, n);
     return n;
@@ -222,8 +222,8 @@ static bool day_of(const struct ere_span *s, unsigned *day, char *err, size_t er
     if (s->at && s->bytes > 0 && *day <= 31)
         return true;
 bad:
-    snprintf(err, err_bytes, "\"%.*s\" is no day of a month", (int)(s->bytes < 40 ? s->bytes : 40),
-             s->at ? s->at : "");
+    snprintf(err, err_bytes, "\"%.*s\" is not a day of a month",
+             (int)(s->bytes < 40 ? s->bytes : 40), s->at ? s->at : "");
     return false;
 }
 

@@ -146,8 +146,8 @@ static void test_insertion_of_files(void **state)
     assert_int_equal(run("pqinsert -q queue d missing"), 3);
     assert_matches(err, "ERROR \"missing\" cannot be read: No such file");
     assert_int_equal(run("pqinsert -q queue d ."), 3);
-    assert_matches(err,
-                   "ERROR \"\\.\" is no regular file; valid: regular files up to 4294967295 bytes");
+    assert_matches(
+        err, "ERROR \"\\.\" is not a regular file; valid: regular files up to 4294967295 bytes");
     assert_int_equal(system("truncate -s 1100000 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
     assert_matches(

@@ -182,7 +182,8 @@ static void test_files(void **state)
     write_file("e", "fifth");
     assert_int_equal(run("pqinsert -q queue e missing ."), 3);
     assert_matches(
-        err, "\"missing\" cannot be read: No such file.*\n.*\"\\.\" is no regular file; valid: ");
+        err,
+        "\"missing\" cannot be read: No such file.*\n.*\"\\.\" is not a regular file; valid: ");
     assert_int_equal(run("pqcat -q queue -p '^e$'"), 0);
     assert_string_equal(out, "");
     write_file("big", "");

@@ -74,7 +74,7 @@ static void test_golden(void **state)
             size_t size = frame_with(frame, tags, golden[i].packet);
             assert_true(identity_hash(frame, size, golden[i].seed, &hash));
             assert_int_equal(hash, golden[i].hash);
-            /* Ethernet pads short packets: the pad is no part of it. */
+            /* Ethernet pads short packets: the pad is not part of it. */
             memset(frame + size, 0xff, 20);
             assert_true(identity_hash(frame, size + 20, golden[i].seed, &hash));
             assert_int_equal(hash, golden[i].hash);

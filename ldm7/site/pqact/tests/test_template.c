@@ -99,7 +99,7 @@ static void dates(void **state)
     assert_null(expanded("(\\1:yyyy)", "(.*)", "x", CREATED));
     assert_null(expanded("(\\1:yyyy)", "(.*)", "115", CREATED));
     assert_null(expanded("(\\1:yyyy)", "(.*)", "", CREATED));
-    assert_string_equal(err, "\"\" is no day of a month");
+    assert_string_equal(err, "\"\" is not a day of a month");
     assert_null(expanded("%Y", "x", "x", INT64_MAX));
 }
 
@@ -111,9 +111,9 @@ static void refused(void **state)
         {"\\2", "\\2, but the expression has 1 group"},
         {"a(\\3:yy)", "\\3, but"},
         {"\\(11)", "\\11, but"},
-        {"(\\1:year)", "\"year)\" is no part of a date"},
-        {"%Q", "\"%Q\" is no conversion"},
-        {"100%", "\"%\" is no conversion"},
+        {"(\\1:year)", "\"year)\" is not part of a date"},
+        {"%Q", "\"%Q\" is not a conversion"},
+        {"100%", "\"%\" is not a conversion"},
     };
 
     (void)state;
