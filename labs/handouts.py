@@ -16,7 +16,9 @@ from labs.workdir import LabError
 
 SECTIONS: Final = ("Before you start", "Aim", "Background", "Steps", "Questions", "Next steps")
 OTHER_HANDOUT: Final = re.compile(r"\]\(\.\./(\d+)-[\w-]+/handout\.md\)")
+OF_CHECKOUT: Final = re.compile(r"\[([^\]]*)\]\(\.\./\.\./([\w./-]+)(?:#[\w-]+)?\)")
 STYLE: Final = """
+:root { color-scheme: light dark }
 body { font: 16px/1.55 system-ui, sans-serif; max-width: 46em; margin: 2em auto; padding: 0 1em;
   color: #1b1b1b; background: #fff }
 h1, h2, h3 { line-height: 1.25 } h2 { margin-top: 2em; border-bottom: 1px solid #ccc }
@@ -24,14 +26,17 @@ pre { background: #f4f4f2; padding: .7em 1em; overflow-x: auto; border-left: 3px
 code { font: 14px/1.45 ui-monospace, monospace } p code, li code, td code { background: #f4f4f2 }
 table { border-collapse: collapse } td, th { border: 1px solid #bbb; padding: .25em .6em;
   text-align: left } blockquote { margin-left: 0; padding-left: 1em; border-left: 3px solid #ccc }
+@media screen and (prefers-color-scheme: dark) { body { color: #e4e4e4; background: #1b1b1b }
+  pre, p code, li code, td code { background: #2b2b2b } a { color: #8ab4f8 }
+  td, th { border-color: #666 } }
 @media print { body { max-width: none; margin: 0 } pre { white-space: pre-wrap } }
 """
 
 
 def page(title: str, markdown: str) -> str:
     """Return one HTML page. Raw HTML in the Markdown is shown, not interpreted; links to other
-    handouts lead to their pages."""
-    linked = OTHER_HANDOUT.sub(r"](lab-\1.html)", markdown)
+    handouts lead to their pages, and files of the checkout are named, as the page stands alone."""
+    linked = OTHER_HANDOUT.sub(r"](lab-\1.html)", OF_CHECKOUT.sub(_named, markdown))
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -39,6 +44,12 @@ def page(title: str, markdown: str) -> str:
         f"<title>{html.escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n{body}</body>\n</html>\n"
     )
+
+
+def _named(link: re.Match[str]) -> str:
+    """Return the name of a file of the checkout, after the words that linked to it."""
+    words, path = link[1], f"`{link[2]}`"
+    return path if words == link[2] else f"{words} ({path})"
 
 
 def notes_of(lab: Lab) -> Path:

@@ -6,9 +6,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
 
 import pytest
+from ruamel.yaml import YAML
 
 ANSIBLE = Path(__file__).resolve().parents[1]
 ROOT = ANSIBLE.parent
@@ -40,6 +42,53 @@ def test_every_playbook_can_be_read(name: str) -> None:
     """The workflow imports install, build, experiment and fetch."""
     done = play(name, "--syntax-check", "-i", str(ANSIBLE / "inventory.example.yml"))
     assert done.returncode == 0, done.stderr
+
+
+# What must have happened before what, and why.
+SEATS_ORDER: Final = {
+    ("Make the class's group", "Make accounts"): "accounts join the group",
+    ("Read which accounts exist", "Draw passwords for new accounts"): "only new ones get one",
+    ("Draw passwords for new accounts", "Write the new passwords"): "that is what is written",
+    ("Write the new passwords", "Make accounts"): "an interrupted play must not lose passwords",
+    ("Make accounts", "Link the checkout into each home directory"): "the home directories exist",
+    ("Hide the solutions from students", "Try a seat"): "a student runs a command there",
+    ("Create the queue of guests", "Create the places of guests"): "places are files in it",
+    ("Install a web terminal", "Start the web terminal"): "its socket exists",
+}
+# Directories that Debian's base system, or the packages of the tasks before, bring.
+SYSTEM_DIRECTORIES: Final = {"/etc/security/limits.d", "/etc/tmpfiles.d", "/home/{{ item }}"}
+
+
+def seat_tasks() -> list[dict[str, Any]]:
+    """Return the tasks of `ansible/play class` that make seats."""
+    tasks: list[dict[str, Any]] = YAML(typ="safe").load(
+        (ANSIBLE / "roles/seats/tasks/present.yml").read_text()
+    )
+    return tasks
+
+
+def test_the_seats_are_made_in_the_order_that_they_need() -> None:
+    names = [task["name"] for task in seat_tasks()]
+    assert len(set(names)) == len(names)
+    for (first, second), why in SEATS_ORDER.items():
+        assert names.index(first) < names.index(second), f"{first} before {second}: {why}"
+
+
+def test_every_file_of_the_seats_has_its_directory() -> None:
+    """The system has it, or an earlier task makes it."""
+    made = set(SYSTEM_DIRECTORIES)
+    files = 0
+    for task in seat_tasks():
+        file = task.get("ansible.builtin.file", {})
+        if file.get("state") == "directory":
+            below = [item["path"] for item in task.get("loop", [])] or [""]
+            made |= {file["path"].replace("{{ item.path }}", path) for path in below}
+        for module in ("copy", "template", "file"):
+            dest = task.get(f"ansible.builtin.{module}", {}).get("dest")
+            if dest is not None:
+                assert str(PurePosixPath(dest).parent) in made, f"{task['name']}: {dest}"
+                files += 1
+    assert files >= 5
 
 
 def git(checkout: Path, *words: str) -> None:

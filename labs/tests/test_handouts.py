@@ -34,6 +34,28 @@ def test_one_page_for_each_lab_that_needs_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: str(lab.number))
+def test_before_you_start_and_next_steps(lab: Lab) -> None:
+    """What a student needs, learns and can read; the way back and on."""
+    text = lab.handout.read_text()
+    before = text.partition("## Before you start\n")[2].partition("\n## ")[0]
+    needs, _, rest = before.partition("After this lab you can:\n")
+    learns, _, reading = rest.partition("Reading, before or after:\n")
+    assert needs.startswith("You need:\n")
+    for part in (needs, learns, reading):
+        assert len(re.findall(r"^- \S", part, re.MULTILINE)) >= 2, part
+    for line in re.findall(r"^- .*", reading, re.MULTILINE):
+        assert re.search(r"\]\(|`\(\d\)", line), f"neither a link nor a manual page: {line}"
+    steps = text.partition("## Steps\n")[2]
+    assert sum(int(minutes) for minutes in re.findall(r"\((\d+) min", steps)) == lab.spec.minutes
+    assert f"\nAbout {lab.spec.minutes} minutes.\n" in text
+    last = text.partition("## Next steps\n")[2]
+    ways = dict(re.findall(r"^(Back|Next): \[lab (\d+), ", last, re.MULTILINE))
+    numbers = [one.number for one in LABS]
+    wanted = {"Back": lab.number - 1, "Next": lab.number + 1}
+    assert ways == {word: str(number) for word, number in wanted.items() if number in numbers}
+
+
+@pytest.mark.parametrize("lab", LABS, ids=lambda lab: str(lab.number))
 def test_its_make_commands_are_accepted(lab: Lab) -> None:
     """Each `make` line of a handout, with the student's name at the start."""
     text = lab.handout.read_text()
@@ -67,3 +89,10 @@ def test_markup() -> None:
     assert "<script>x" not in text and "&lt;script&gt;" in text
     assert "<td>1</td>" in text
     assert "<code>&lt;x&gt;" in text
+
+
+def test_a_page_names_the_files_of_the_checkout() -> None:
+    """It stands alone, so it cannot link to them."""
+    text = handouts.page("T", "[a/b.md](../../a/b.md), [KEY](../../a/c.md#d), [RFC](https://x)")
+    assert "<code>a/b.md</code>, KEY (<code>a/c.md</code>), " in text
+    assert re.findall(r'href="([^"]*)"', text) == ["https://x"]
