@@ -321,7 +321,7 @@ def _tlvs(data: bytes, least: int, padded_to: int = 1) -> Iterator[Tlv]:
     while offset < len(data):
         left = len(data) - offset
         if left < _TLV.size:
-            raise Malformed(f"{left} bytes behind the last element")
+            raise Malformed(f"{left} bytes after the last element")
         kind, length = _TLV.unpack_from(data, offset)
         if length < least or length > left:
             raise Malformed(f"element of length {length} in {left} bytes, at least {least}")

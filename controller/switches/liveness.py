@@ -3,7 +3,7 @@
 what happened and when goes in, probes to send and news come out.
 
 A probe is overdue when it did not arrive within `grace`. Then a quick burst follows, and both
-switches are asked whether they are awake (a barrier behind the burst): only a link that loses all
+switches are asked whether they are awake (a barrier after the burst): only a link that loses all
 of it between two switches that answer is down. Switches that take long to answer are busy, so they
 get twice as long again to hand in what arrived. So neither random loss nor a stalled or busy switch
 or controller takes a link down. A port that goes down takes its link down at once. A link is up

@@ -2,7 +2,7 @@
 """Channels: what switches hold for them, and hosts that join and leave by IGMP.
 
 The entries expected are worked out by hand for the network of sample.py; 232.10.1.254 and the two
-groups behind it have the Ethernet addresses 01:00:5e:0a:01:fe to 01:00:5e:0a:02:00.
+groups after it have the Ethernet addresses 01:00:5e:0a:01:fe to 01:00:5e:0a:02:00.
 """
 
 from __future__ import annotations

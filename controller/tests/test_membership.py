@@ -68,7 +68,7 @@ def test_channels_are_apart() -> None:
     membership = watching()
     membership.report(KEY, A, says(Filter.TO_EXCLUDE, 0), 1.0)
     membership.report(KEY, A, says(Filter.TO_EXCLUDE, 45), 1.0)
-    membership.report(KEY, A, says(Filter.TO_EXCLUDE, 46), 1.0)  # one behind the last
+    membership.report(KEY, A, says(Filter.TO_EXCLUDE, 46), 1.0)  # one after the last
     assert membership.members(KEY) == {0, 45}
     assert membership.ignored == {"other group": 1}
 

@@ -83,7 +83,7 @@ static size_t put_seed(struct fcast_sender *s, const struct object *o, struct fc
     return fcast_seed_put(out, &h);
 }
 
-/* A source symbol, the object's last with zeroes behind it. */
+/* A source symbol, the object's last with zeroes after it. */
 static int get_source(const struct fcast_sender *s, const struct object *o, struct group *g,
                       uint32_t id, uint8_t *out)
 {

@@ -10,7 +10,7 @@
 
 enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
 
-/* `count` source symbols in a row, zeroes behind the object's end. */
+/* `count` source symbols in a row, zeroes after the object's end. */
 static int read_symbols(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti,
                         uint64_t number, uint32_t count, uint8_t *out)
 {

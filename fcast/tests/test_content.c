@@ -113,7 +113,7 @@ static void test_what_is_wrong(void **state)
     assert_int_equal(copy(&job, &meta, packed_bytes), CONTENT_REFUSED);
     assert_in_range(size_of(job.fd), 0, BYTES - 1);
     meta = meta_of_text();
-    /* Cut off, junk behind, a bit wrong, nothing. */
+    /* Cut off, junk after it, a bit wrong, nothing. */
     assert_int_equal(copy(&job, &meta, packed_bytes - 1), CONTENT_REFUSED);
     packed[packed_bytes] = 'x';
     assert_int_equal(copy(&job, &meta, packed_bytes + 1), CONTENT_REFUSED);

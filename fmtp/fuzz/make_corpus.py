@@ -133,7 +133,7 @@ def batches(mac: bool, records: list[tuple[int, bytes] | int]) -> bytes:
 
 
 def batched_inputs() -> dict[str, bytes]:
-    """A product of 6 blocks in groups [0,3) [3,6), in one batch, in order or behind its parity."""
+    """A product of 6 blocks in groups [0,3) [3,6), in one batch, in order or after its parity."""
     first, *blocks, last = product(2021, 0, 6 * SMALL, set(), SMALL)
     symbols = [parity(0, group, number, 2) for group in (0, 1) for number in (0, 1)]
     one_by_one = [(0, block) for block in blocks]

@@ -20,7 +20,7 @@ void fmtp_outbox_init(struct fmtp_outbox *o, size_t limit);
 void fmtp_outbox_free(struct fmtp_outbox *o);
 /* Forgets what waits. */
 void fmtp_outbox_clear(struct fmtp_outbox *o);
-/* head and body behind one another; -1: at the limit or no memory, then nothing was queued. */
+/* head and body, one after the other; -1: at the limit or no memory, then nothing was queued. */
 int fmtp_outbox_put(struct fmtp_outbox *o, const void *head, size_t head_len, const void *body,
                     size_t body_len);
 /* The first bytes left (at most len). */

@@ -34,7 +34,7 @@ static size_t message_len(const struct fmtp_sender *s, const struct fmtp_request
     return len;
 }
 
-/* That message as a header and iovecs behind it; returns their number. */
+/* That message as a header and iovecs after it; returns their number. */
 static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
                    uint8_t head[FMTP_HEADER_LEN], struct iovec *iov)
 {

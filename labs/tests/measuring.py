@@ -77,7 +77,7 @@ def measure(work: Work, file: str, *options: str) -> str:
 
 
 def write_answers(work: Work, values: Mapping[str, object], name: str = "answers.yaml") -> None:
-    """Puts values behind the keys that the file of the start state has; keys it lacks are a
+    """Puts values after the keys that the file of the start state has; keys it lacks are a
     mistake of the test's."""
     path = work.directory / name
     yaml = YAML()

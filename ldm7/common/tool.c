@@ -95,7 +95,7 @@ uint64_t tool_bytes(const char *what, const char *text, uint64_t max)
     }
     if (bad || n == 0 || n > max / unit)
         tool_usage(
-            "%s: found \"%s\"; valid: bytes from 1 to %llu, a whole number with k, m or g behind it if you like",
+            "%s: found \"%s\"; valid: bytes from 1 to %llu, a whole number, then k, m, g or nothing",
             what, text, (unsigned long long)max);
     return n * unit;
 }

@@ -28,7 +28,7 @@ struct flight {
 
 /* What came while this host did not listen is asked for twice: when FMTP is connected, up to the
  * end of the upstream's queue, so that it does not wait for the next product; and when the first
- * product is announced, up to that one, so that nothing falls between. A NULLPROC call behind each
+ * product is announced, up to that one, so that nothing falls between. A NULLPROC call after each
  * request is answered when all has been sent. */
 enum backlog_state {
     BACKLOG_NOT_YET,
@@ -107,7 +107,7 @@ void down7_request_all_missed(struct down7 *d);
 void down7_backlog_begin(struct down7 *d);
 /* The first product that came by multicast: asks for what is before it. */
 void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
-/* The answer to the call behind a backlog request. false: it is not. */
+/* The answer to the call after a backlog request. false: it is not. */
 bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
 /* NO_SUCH_PRODUCT: the publisher does not have it. false: malformed. */
 bool down7_no_such_product(struct down7 *d, struct xin *args);

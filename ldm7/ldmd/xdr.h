@@ -28,7 +28,7 @@ struct xout {
     bool overflow;
 };
 
-/* Bytes of padding behind n bytes. */
+/* Bytes of padding after n bytes. */
 static inline size_t xdr_pad(size_t n)
 {
     return (4u - (n & 3u)) & 3u;

@@ -73,7 +73,7 @@ static void unmark(struct pq *q, uint32_t cell)
     }
 }
 
-/* The first marked cell at or behind `cell`, or PQ_NONE. */
+/* The first marked cell at or after `cell`, or PQ_NONE. */
 static uint32_t marked_from(struct pq *q, uint32_t cell)
 {
     for (uint32_t l = 0; l < q->mark_levels; l++, cell = cell / 64 + 1) {

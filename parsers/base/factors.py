@@ -33,7 +33,7 @@ class Factor:
     symbol: str  # of the papers, or as short
     shown_unit: str = ""
     scale: float = 1.0
-    units: Mapping[str, float] = field(default_factory=dict)  # written behind a number
+    units: Mapping[str, float] = field(default_factory=dict)  # written after a number
     whole: bool = False  # levels are whole numbers
     least: float = 0.0
     most: float = math.inf

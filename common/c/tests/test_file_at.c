@@ -14,7 +14,7 @@
 
 #include "file_at.h"
 
-/* What is written is read, behind 4 GiB as well; what is not there is an error, and no byte less
+/* What is written is read, beyond 4 GiB as well; what is not there is an error, and no byte less
  * than asked for is success. */
 static void test_all_or_an_error(void **state)
 {

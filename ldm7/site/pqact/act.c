@@ -218,7 +218,7 @@ static bool execute(struct job *j, char *const *argv)
     return false;
 }
 
-/* Words one behind the other in `text`; *bytes of it. false: `why` says why not. */
+/* Words one after the other in `text`; *bytes of it. false: `why` says why not. */
 static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *bytes)
 {
     *bytes = 0;

@@ -188,7 +188,7 @@ static bool take_action(struct parser *p, struct act_entry *e, char **words, siz
     return take_arguments(p, e, words + at, n - at);
 }
 
-/* Cuts a field off: up to a tab, the tabs behind it skipped. */
+/* Cuts a field off: up to a tab; skips the tabs after it. */
 static char *field(char **at)
 {
     char *begin = *at;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An interpreter takes its program from the word behind an option such as -c or -e, from the first
+ * An interpreter takes its program from the word after an option such as -c or -e, from the first
  * word that is not an option, or from the option itself (-c..., --eval=...). So text of the
- * identifier is refused until a constant program was seen, within an option, and right behind one.
+ * identifier is refused until a constant program was seen, within an option, and right after one.
  * Programs that run others (env, nice, busybox) are looked through to those. Where it is not clear
  * whether an option has an operand, the command is refused.
  */
@@ -17,9 +17,9 @@
 
 /* Where an interpreter's own options end. */
 enum end {
-    AT_PROGRAM, /* behind the program there are arguments only */
+    AT_PROGRAM, /* after the program there are only arguments */
     AT_WORD,    /* at the first word that is neither an option nor an operand */
-    NOWHERE     /* options may come behind arguments */
+    NOWHERE     /* options may follow arguments */
 };
 
 struct family {
@@ -63,7 +63,7 @@ static const struct family families[] = {
 static const char *const joiners[] = {"ssh",  "rsh",    "watch",      "parallel", "eval",
                                       "tmux", "screen", "lxc-attach", "entr",     NULL};
 
-/* They run the program that comes behind so many words that are neither option nor operand. */
+/* They run the program that follows this many words that are neither option nor operand. */
 static const char *const wrappers0[] = {"env",
                                         "nice",
                                         "nohup",
@@ -164,7 +164,7 @@ static bool has_letter(const char *word, const char *letters)
 
 enum wanted { ANYTHING, OPERAND, PROGRAM };
 
-/* What the word behind this option is. *program: it brings one itself. */
+/* What the word after this option is. *program: it brings one itself. */
 static enum wanted wanted_by(const struct family *f, const char *option, enum wanted before,
                              bool *program)
 {

@@ -236,7 +236,7 @@ static int run(struct pqact *p)
     return TOOL_SYSTEM;
 }
 
-/* Where to begin: behind the product of the state file if the queue still has it, else with the
+/* Where to begin: after the product of the state file if the queue still has it, else with the
  * oldest. */
 static int begin(struct pqact *p)
 {

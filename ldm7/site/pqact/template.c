@@ -50,7 +50,7 @@ static struct piece *add(struct template *t, enum piece_kind kind, const char *a
     return push(t, (struct piece){.kind = kind, .at = at, .bytes = bytes});
 }
 
-/* p is behind a backslash: N or (NN). Its bytes, 0 if it is invalid. */
+/* p follows a backslash: N or (NN). Its bytes, 0 if it is invalid. */
 static size_t group_at(const char *p, unsigned *group)
 {
     size_t open = *p == '(', digits = strspn(p + open, "0123456789");

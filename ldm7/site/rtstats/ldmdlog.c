@@ -80,7 +80,7 @@ bool ldmdlog_arrival(const char *line, struct arrival *out)
     if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) ||
         strncmp(line + used, "Z down7[", 8) != 0)
         return false;
-    /* The message, behind "]   file:function:line   LEVEL". */
+    /* The message, after "]   file:function:line   LEVEL". */
     const char *p;
     if (!(p = strstr(line, "]   ")) || !(p = strstr(p + 4, "   ")) || !(p = strchr(p + 3, ' ')))
         return false;
