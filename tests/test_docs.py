@@ -336,6 +336,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "delay_ms" in (site / "reference/topology-file.html").read_text()
     assert "--dry-run" in (site / "reference/all-commands.html").read_text()
     assert "key_file" in (site / "reference/manual/ldmd.conf.5.html").read_text()
+    index = (site / "search/search_index.js").read_text()
+    assert "File Multicast Transport Protocol" in index and "guide/verdict.html" in index
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
