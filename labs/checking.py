@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib.util
 import string
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK
+from common.terminal import DEFAULT_COLUMNS
 from labs.answers import AnswerError, NoAnswer, read_answers
 from labs.spec import CheckSpec, Lab, Value, as_words
 
@@ -263,18 +265,30 @@ def exit_code(results: list[CheckResult]) -> int:
     return EXIT_OK if all(r.status is Status.PASSED for r in results) else EXIT_FAILED
 
 
-def as_text(results: list[CheckResult]) -> str:
+def as_text(results: list[CheckResult], width: int = DEFAULT_COLUMNS) -> str:
     """Return the report for people: what was tried, expected and found, with a hint; then the
-    score."""
-    lines = []
+    score. Lines wrap at `width`."""
+    lines: list[str] = []
+
+    def say(indent: str, text: str) -> None:
+        """Add a text after `indent`, its other lines below it. Commands stay whole words."""
+        below = " " * len(indent)
+        for one in text.splitlines() or [""]:
+            wrapped = textwrap.wrap(
+                one, width, initial_indent=indent, subsequent_indent=below,
+                break_long_words=False, break_on_hyphens=False,
+            )  # fmt: skip
+            lines.extend(wrapped or [indent.rstrip()])
+            indent = below
+
     for r in results:
         mark = {Status.PASSED: "pass", Status.FAILED: "FAIL", Status.NOTHING: "none"}[r.status]
-        lines.append(f"{mark}  {r.title}  ({r.score} of {counted(r.points, 'point')})")
-        lines.append(f"      tried:    {r.tried}")
-        lines.append(f"      expected: {r.expected}")
-        lines.append(f"      found:    {r.found}")
+        say(f"{mark}  ", f"{r.title}  ({r.score} of {counted(r.points, 'point')})")
+        say("      tried:    ", r.tried)
+        say("      expected: ", r.expected)
+        say("      found:    ", r.found)
         if r.hint:
-            lines.append(f"      hint:     {r.hint}")
+            say("      hint:     ", r.hint)
     score, points = sum(r.score for r in results), sum(r.points for r in results)
     number = sum(r.status is Status.PASSED for r in results)
     lines.append(

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import os
 import pwd
+import textwrap
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from common.terminal import DEFAULT_COLUMNS
 from labs.submissions import Found, parsed_file, read, shown
 from labs.workdir import DIRECTORY, STATE, LabError
 from topologies.emulate import marks
@@ -23,6 +25,8 @@ from virtual.turns import Ticket, in_order
 HEADINGS: Final = ("login", "student", "lab", "score", "checked", "now")
 VERBS: Final = ("start", "shell", "run", "check", "measure", "case")
 MAX_LABS: Final = 99  # of a home directory
+MOST_CELL: Final = 14  # characters of a cell, except in the last column
+LEAST_LAST: Final = 20  # columns of the last column
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 
 
@@ -171,14 +175,15 @@ def _of(directory: Path, now: float) -> tuple[str, str, str, str]:
     return shown(values["student"]), lab, score, f"{_span(now - values['checked'])} ago"
 
 
-def queue_text(places: int, found: Sequence[Ticket]) -> str:
-    """Return a line about the guests of a machine that counts them: how many run, who waits."""
+def queue_text(places: int, found: Sequence[Ticket], width: int = DEFAULT_COLUMNS) -> str:
+    """Return a sentence about the guests of a machine that counts them: how many run, who waits."""
     waiting: dict[int, int] = {}
     for ticket in in_order(found):
         waiting[ticket.uid] = waiting.get(ticket.uid, 0) + 1
     running = sum(ticket.runs for ticket in found)
     names = ", ".join(f"{_login(uid)} ({n})" for uid, n in waiting.items())
-    return f"places for guests: {places}, taken: {running}; waiting: {names or 'none'}\n"
+    sentence = f"places for guests: {places}, taken: {running}; waiting: {names or 'none'}"
+    return textwrap.fill(sentence, width, subsequent_indent="  ") + "\n"
 
 
 def _span(seconds: float) -> str:
@@ -203,11 +208,21 @@ def homes_in(folder: Path) -> list[Path]:
         ) from None
 
 
-def text(table: Sequence[tuple[str, ...]]) -> str:
-    """Return the rows as a table, or a sentence if there are none."""
+def text(table: Sequence[tuple[str, ...]], width: int = DEFAULT_COLUMNS) -> str:
+    """Return the rows as a table, or a sentence if there are none. The last column wraps at
+    `width`; long names are cut."""
     if not table:
         return "no student has begun a lab, and nothing runs\n"
-    whole = [HEADINGS, *table]
-    widths = [max(len(row[i]) for row in whole) for i in range(len(HEADINGS))]
-    lines = ["  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True)) for row in whole]
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+    whole = [(*map(_cut, row[:-1]), row[-1]) for row in (HEADINGS, *table)]
+    widths = [max(len(row[i]) for row in whole) for i in range(len(HEADINGS) - 1)]
+    indent = sum(widths) + 2 * len(widths)
+    lines: list[str] = []
+    for *row, last in whole:
+        cells = "  ".join(f"{c:{w}}" for c, w in zip(row, widths, strict=True))
+        first, *rest = textwrap.wrap(last, max(LEAST_LAST, width - indent)) or [""]
+        lines += [f"{cells}  {first}".rstrip(), *(" " * indent + line for line in rest)]
+    return "\n".join(lines) + "\n"
+
+
+def _cut(cell: str) -> str:
+    return cell if len(cell) <= MOST_CELL else f"{cell[: MOST_CELL - 3]}..."

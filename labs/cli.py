@@ -21,6 +21,7 @@ import typer
 from common.command_line import Failure, command, group, run, whole
 from common.counting import counted
 from common.exit_codes import EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
+from common.terminal import columns, is_ascii_only, to_ascii
 from experiments.runs.options import NativeOrVirtual, RunChoices
 
 if TYPE_CHECKING:
@@ -218,7 +219,8 @@ def check_command(options: CheckOptions) -> int:
     except (LabError, session.NotRunning) as error:
         print(f"nothing to check: {error}", file=sys.stderr)
         return checking.EXIT_NOTHING
-    print(checking.as_text(found), end="")
+    report = checking.as_text(found, columns())
+    print(to_ascii(report) if is_ascii_only(sys.stdout) else report, end="")
     if options.only is None:
         path = results.write_result(lab, work, found, clock, _key())
         print(f"written: {path}")
@@ -293,10 +295,12 @@ def class_status_command(options: ClassStatusOptions) -> int:
     from labs import class_status as found
     from virtual import turns
 
+    width = columns()
     homes = found.homes_in(options.homes)
-    print(found.text(found.rows(homes, found.processes(), time.time())), end="")
+    print(found.text(found.rows(homes, found.processes(), time.time()), width), end="")
     if (machine := turns.configured()) is not None:
-        print(found.queue_text(len(turns.places(machine)), turns.tickets(machine)), end="")
+        places, waiting = len(turns.places(machine)), turns.tickets(machine)
+        print(found.queue_text(places, waiting, width), end="")
     return EXIT_OK
 
 

@@ -82,6 +82,16 @@ def test_a_failed_one_says_what_was_tried_expected_found_and_a_hint(
         assert line in text
 
 
+def test_the_report_fits_the_terminal() -> None:
+    """Words stay whole, lines of a tool's output stay lines."""
+    hint = "Measure again: " + "downpour lab measure 4 nacks.yaml --only loss=1% " * 4
+    result = CheckResult("n", "A title", 5, Status.FAILED, "t", "e", "one\ntwo", hint.strip())
+    text = as_text([result], 60)
+    assert all(len(line) <= 60 for line in text.splitlines()), text
+    assert "      found:    one\n                two\n" in text
+    assert " ".join(text.split()).count("--only loss=1%") == 4
+
+
 @pytest.mark.parametrize("answers", [None, "sum:\nword:\n"])
 def test_nothing_to_check(lab: Lab, tmp_path: Path, answers: str | None) -> None:
     results = check(lab, tmp_path, answers)

@@ -133,3 +133,15 @@ def test_the_queue_of_a_machine() -> None:
     text = class_status.queue_text(8, found)
     assert text == "places for guests: 8, taken: 1; waiting: user-4000000 (2), root (1)\n"
     assert class_status.queue_text(2, []) == "places for guests: 2, taken: 0; waiting: none\n"
+
+
+def test_a_class_of_thirty_fits_80_columns() -> None:
+    """Thirty users wait, one has a long name and four commands."""
+    waiting = [Ticket(f"wait-{n}-0", 4_000_000 + n, False, n) for n in range(30)]
+    lines = class_status.queue_text(8, waiting).splitlines()
+    assert len(lines) >= 6 and all(len(line) <= 80 for line in lines)
+    assert " ".join(" ".join(lines).split()).count(" (1)") == 30
+    doing = "; ".join(f"measure sweep-{n}.yaml, {n} min" for n in range(4))
+    table = class_status.text([("x" * 32, "y" * 64, "11", "100/100", "59 min ago", doing)])
+    assert all(len(line) <= 80 for line in table.splitlines()), table
+    assert " ".join(line[-24:].strip() for line in table.splitlines()[1:]).count("measure") == 4
