@@ -13,7 +13,7 @@ from parsers.measure.paper import Headline
 LISTED: Final = 12  # lines of one kind before "and N more"
 
 HEADLINES: Final = {
-    FAITHFUL: "FAITHFUL: the emulation did what was asked of it.",
+    FAITHFUL: "FAITHFUL: the network behaved as configured.",
     DEGRADED: "DEGRADED: read these figures with the evidence below.",
     INVALID: "INVALID: do not use these figures.",
     UNKNOWN: "UNKNOWN: a cell has no verdict; nothing confirms these figures.",
