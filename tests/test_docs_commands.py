@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import click
 import pytest
 import typer
 
@@ -34,15 +35,27 @@ def written(page: Path) -> Iterator[str]:
     yield from CODE.findall(BLOCK.sub("", text))
 
 
+def options_of(command: click.Command) -> set[str]:
+    """Return the options of a command."""
+    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+
+
 def unknown_options(line: str) -> list[str]:
     """Return the long options in a command line of `downpour` that its command does not have."""
     unknown = []
     for rest in DOWNPOUR.findall(line):
-        command = typer.main.get_command(app)
+        command: click.Command = typer.main.get_command(app)
         words = rest.split()
-        while words and words[0] in getattr(command, "commands", {}):
-            command = command.commands[words.pop(0)]  # type: ignore[attr-defined]
-        known = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+        while words and isinstance(command, click.Group):
+            word = words.pop(0)
+            if word in command.commands:
+                command = command.commands[word]
+            elif word in options_of(command):  # a group's own option, and its value
+                del words[:1]
+            else:
+                words.insert(0, word)
+                break
+        known = options_of(command)
         own = words[: words.index("--")] if "--" in words else words
         options = [re.match(r"\[?(--[\w-]+)", word) for word in own]
         names = [found[1] for found in options if found]
@@ -80,6 +93,7 @@ def test_what_does_not_exist_is_found() -> None:
     assert unknown_options(".venv/bin/downpour run lossy --clok virtual") == ["--clok"]
     assert unknown_options("downpour lab grade DIR --rerun --key FILE -o x.csv") == []
     assert unknown_options("downpour virtual run -- ls --fast") == []
+    assert unknown_options("downpour paths --at FILE create tv --root a:1:2 --rat 1M") == ["--rat"]
     assert unknown_to_make("make experiment-lossy RECIEVERS=4") == ["RECIEVERS"]
     assert unknown_to_make("make experiment-lossy CLOCK=virtual ONLY='a=1 b=2'") == []
     assert unknown_to_make(f"make {PLACEHOLDER} CLOCK=virtual") == []
