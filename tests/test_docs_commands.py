@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-import click
 import pytest
 import typer
+from typer.core import TyperGroup
 
 from downpour.cli import app
 from tests.prose import ROOT, markdown_files
@@ -35,7 +35,7 @@ def written(page: Path) -> Iterator[str]:
     yield from CODE.findall(BLOCK.sub("", text))
 
 
-def options_of(command: click.Command) -> set[str]:
+def options_of(command: Any) -> set[str]:
     """Return the options of a command."""
     return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
 
@@ -44,9 +44,9 @@ def unknown_options(line: str) -> list[str]:
     """Return the long options in a command line of `downpour` that its command does not have."""
     unknown = []
     for rest in DOWNPOUR.findall(line):
-        command: click.Command = typer.main.get_command(app)
+        command: Any = typer.main.get_command(app)
         words = rest.split()
-        while words and isinstance(command, click.Group):
+        while words and isinstance(command, TyperGroup):
             word = words.pop(0)
             if word in command.commands:
                 command = command.commands[word]

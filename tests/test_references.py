@@ -14,7 +14,8 @@ PAGE: Final = ROOT / "docs/references.md"
 CITING: Final = ("c", "h", "md", "py", "yaml", "yml", "txt", "sh", "template", "build")
 # How the papers' and programs' keys look; SHA256 and the like are no keys.
 KEY: Final = re.compile(
-    r"\b(?:MPUP\d+|DRFSM\d+|FCAST\d+|IDD\d+|M2C\d+|MSR-TR-\d+-\d+|LDM-6\.\d+\.\d+|FMTPv3-\d{4}|RFC \d+)\b"
+    r"\b(?:MPUP\d+|DRFSM\d+|FCAST\d+|IDD\d+|M2C\d+|MSR-TR-\d+-\d+|LDM-6\.\d+\.\d+"
+    r"|FMTPv3-\d{4}|RFC \d+)\b"
 )
 # Files and numberings that no reader has.
 DANGLING: Final = re.compile(
