@@ -30,7 +30,7 @@ static const char usage[] =
     "  --interface IP     address of the interface to join on\n"
     "  --cc KIND          m2c (default): additive increase, multiplicative decrease; webrc:\n"
     "                     RFC 3738; static: for m2c-send --layers static\n" WAVE_USAGE
-    "  --max-rate N       limit in bit/s, k/M/G allowed (default: what the sender sends)\n"
+    "  --max-rate N       bit/s at most, k/M/G allowed (default: what is sent)\n"
     "  --source IP        accept only this sender (source-specific multicast)\n"
     "  --tsi N            accept only this session (default: the first one heard)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender also has\n"
