@@ -467,8 +467,8 @@ def help_text() -> str:
             lines.append("    N=3 STUDENT=NAME DIR=DIRECTORY CLOCK=native")
     lines += [
         "",
-        "make exits with 2 for any error. The line \"exit code N\" says the program's",
-        "code: 1 a cell failed or a metric is outside its band, 2 bad input, 3 a verdict is",
+        "make exits with 2 for any error. The line \"exit code N\" has the program's code:",
+        "1 a cell failed or a metric is outside its band, 2 bad input, 3 a verdict is",
         "invalid, 130 interrupted. `.venv/bin/downpour` itself exits with that code.",
     ]  # fmt: skip
     return "\n".join(lines) + "\n"
