@@ -199,7 +199,7 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._sender.join()
-        time.sleep(0.5)  # its contentss way
+        time.sleep(0.5)  # what is on its way
         self._finished.set()
         self._receiver.join()
 

@@ -116,7 +116,7 @@ def test_a_wrong_option_is_found() -> None:
     with pytest.raises(Exception, match="No such option"):
         parse(["lab", "check", "4", "--onli", "lost"])
     with pytest.raises(Exception, match="No such command"):
-        parse(["lab", "chek", "4"])
+        parse(["lab", "verify", "4"])
 
 
 @pytest.mark.slow

@@ -245,7 +245,7 @@ class Flights:
             for number in [n for n in flight.delays_ms if n < first_open]:
                 figures = summary(flight.delays_ms[number])
                 file.write(_RECORD.pack(source, target, number, *figures))
-                del flight.delays_ms[number]  # keep it if the disk is full
+                del flight.delays_ms[number]  # stays where the disk is full
         over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
         flows = {flow for _, flow in over}
         for key in over:
