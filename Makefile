@@ -96,7 +96,7 @@ test-all-setup: test-setup
 	@{ command -v dh && command -v lintian && command -v debootstrap; } >/dev/null || ansible/setup --tags deb
 	@{ command -v s390x-linux-gnu-gcc && command -v arm-linux-gnueabihf-gcc && command -v qemu-s390x; } >/dev/null || ansible/setup --tags cross
 test-frameworks: setup
-	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
+	@for name in os-ken-eventlet os-ken-3.1 ryu-4.34 c65of-1.0.5; do echo "== $$name"; $(PY) -m tests.frameworks $$name || exit; done
 test-container: setup
 	@$(FRONT_DOOR) run $@ tests/container.sh
 test-labs: build kernel

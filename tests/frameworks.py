@@ -27,21 +27,25 @@ EXIT_NO_PACKAGE = 3
 TESTS = (
     "controller/tests/test_openvswitch.py",
     "controller/tests/test_messages.py",
+    "controller/tests/test_tls.py::test_switch_with_a_certificate_of_the_authority",
+)
+TESTS_OF_LAUNCHERS = (
     "controller/tests/test_manager_app.py",
     "controller/tests/test_example.py",
-    "controller/tests/test_tls.py::test_switch_with_a_certificate_of_the_authority",
 )
 
 
 @dataclass(frozen=True)
 class Framework:
-    """`choice` is compat's DOWNPOUR_FRAMEWORK; `packages` are fetched without dependencies."""
+    """`choice` is compat's DOWNPOUR_FRAMEWORK; `packages` are fetched without dependencies.
+    `has_launcher`: TESTS_OF_LAUNCHERS apply."""
 
     name: str
     choice: str
     version: str  # how the controller's log names it
     packages: tuple[str, ...] = ()
     build_needs: str = ""
+    has_launcher: bool = True
 
 
 FRAMEWORKS = (
@@ -51,6 +55,7 @@ FRAMEWORKS = (
     # is not taken); its REST part, which we do not use but which
     # is always imported, names tinyrpc.
     Framework("ryu-4.34", "ryu", "ryu 4.34", ("ryu==4.34", "tinyrpc==1.0.4"), "setuptools==67.6.1"),
+    Framework("c65of-1.0.5", "c65of", "c65of 1.0.5", ("c65of==1.0.5",), has_launcher=False),
 )
 
 
@@ -107,7 +112,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CannotInstall as error:
         print(error)
         return EXIT_NO_PACKAGE
-    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
+    tests = (*TESTS, *(TESTS_OF_LAUNCHERS if framework.has_launcher else ()))
+    pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     if options.junit is not None:
         pytest.append(f"--junitxml={options.junit}")
     done = subprocess.run(pytest, cwd=ROOT, env=environment(framework, target))

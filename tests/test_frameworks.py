@@ -23,7 +23,7 @@ def test_unknown_choice_is_one_clear_error() -> None:
         text=True,
     )
     assert done.stderr.splitlines()[-1] == (
-        "ImportError: DOWNPOUR_FRAMEWORK='pox': valid: os-ken, os-ken-eventlet, ryu"
+        "ImportError: DOWNPOUR_FRAMEWORK='pox': valid: os-ken, os-ken-eventlet, ryu, c65of"
     )
 
 

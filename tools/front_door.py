@@ -281,7 +281,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     "test-all": Target(DEVELOPERS, "run all tests", (), {}, "always"),
     "test-all-setup": Target(DEVELOPERS, "install what only test-all uses"),
     "test-setup": Target(DEVELOPERS, "install what only tests use (browser, tshark)"),
-    "test-frameworks": Target(DEVELOPERS, "test the controller on os-ken's variants and on Ryu"),
+    "test-frameworks": Target(DEVELOPERS, "test the controller on os-ken variants, Ryu and c65of"),
     "test-container": Target(
         DEVELOPERS, "test docker-compose.yml (10 minutes)", (), {}, "always"
     ),

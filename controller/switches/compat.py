@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one module that knows the OpenFlow framework: os-ken (preferred) or Ryu 4.34.
+"""The one module that knows the OpenFlow framework: os-ken (preferred), Ryu 4.34 or c65of.
 
 `frameworks.py` says which one. `start` runs the path service's app alone; `listen` is for an app
 that the framework's own launcher has started, perhaps beside others.
 
-Threads: with os-ken's native hub everything is an ordinary thread. With the eventlet hub (Ryu;
-os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of the main thread,
-while the controller's own threads stay real ones (nothing is monkey-patched); its queues and
-semaphores must then only be touched through `in_hub`.
+Threads: with os-ken's native hub, and with c65of, everything is an ordinary thread. With the
+eventlet hub (Ryu; os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of
+the main thread, while the controller's own threads stay real ones (nothing is monkey-patched); its
+queues and semaphores must then only be touched through `in_hub`.
 
 Two things of the framework are replaced: its listener, because connections need limits and TLS that
 works in threads, and the entry point of its parser, because messages are checked first.
@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
 from common import looking
@@ -59,22 +60,21 @@ if frameworks.uses_eventlet(ROOT):
 
 
 def _module(name: str) -> Any:
-    return importlib.import_module(f"{ROOT}.{name}")
+    return importlib.import_module(frameworks.module_of(ROOT, name))
 
 
 _hub = _module("lib.hub")
 _app_manager = _module("base.app_manager")
-_cfg = _module("cfg")
 _handler = _module("controller.handler")
 _ofp_event = _module("controller.ofp_event")
 _ofproto = _module("ofproto.ofproto_v1_3")
 _parser = _module("ofproto.ofproto_v1_3_parser")
-_protocol = _module("ofproto.ofproto_protocol")
 _controller = _module("controller.controller")
 _ofp_handler = _module("controller.ofp_handler")
 _ofproto_parser = _module("ofproto.ofproto_parser")
 
-IS_GREEN = _hub.HUB_TYPE == "eventlet"
+HAS_LAUNCHER = ROOT != frameworks.C65OF
+IS_GREEN = HAS_LAUNCHER and _hub.HUB_TYPE == "eventlet"
 FRAMEWORK = (
     f"{ROOT} {importlib.metadata.version(ROOT.replace('_', '-'))}"
     f" ({'eventlet' if IS_GREEN else 'threads'})"
@@ -150,7 +150,8 @@ class StateEvent(Protocol):
     state: str
 
 
-App: Any = _app_manager.OSKenApp if ROOT == "os_ken" else _app_manager.RyuApp
+_APPS = {"os_ken": "OSKenApp", "ryu": "RyuApp", frameworks.C65OF: "OFApp"}
+App: Any = getattr(_app_manager, _APPS[ROOT])
 OFP_VERSION: int = _ofproto.OFP_VERSION
 MAIN = _handler.MAIN_DISPATCHER
 DEAD = _handler.DEAD_DISPATCHER
@@ -174,7 +175,11 @@ def on(event: Any, *states: str) -> Callable[[Handler], Handler]:
 
 def offline_datapath() -> Datapath:
     """Return an object with `ofproto` and `ofproto_parser` of OpenFlow 1.3 and no connection."""
-    datapath: Datapath = _protocol.ProtocolDesc(version=OFP_VERSION)
+    if not HAS_LAUNCHER:
+        plain: Any = SimpleNamespace(ofproto=_ofproto, ofproto_parser=_parser)
+        found: Datapath = plain
+        return found
+    datapath: Datapath = _module("ofproto.ofproto_protocol").ProtocolDesc(version=OFP_VERSION)
     return datapath
 
 
@@ -191,9 +196,29 @@ def meter_instruction(parser: Any, meter_id: int) -> Any:
     return cls(meter_id=meter_id, **extra)
 
 
+# How the names of an error's codes begin, by its type (OpenFlow 1.3.5, 7.4.4).
+_CODES = tuple(
+    f"OFP{letters}C"
+    for letters in (
+        *("HF", "BR", "BA", "BI", "BM", "FMF", "GMF", "PMF", "TMF", "QOF", "SCF", "RRF", "MMF"),
+        "TFF",
+    )
+)
+
+
+def _constant(ofproto: Any, prefix: str, value: int) -> str:
+    """Return a constant's name and value; only the value if none has it."""
+    names = (n for n in dir(ofproto) if n.startswith(prefix) and getattr(ofproto, n) == value)
+    return f"{next(names, '')}({value})"
+
+
 def error_text(message: ReceivedError) -> str:
     """Return the names of an OFPErrorMsg's type and code."""
     ofproto = message.datapath.ofproto
+    if not HAS_LAUNCHER:
+        codes = _CODES[message.type] if 0 <= message.type < len(_CODES) else "OFP"
+        kind = _constant(ofproto, "OFPET_", message.type)
+        return f"{kind}, {_constant(ofproto, f'{codes}_', message.code)}"
     try:
         return (
             f"{ofproto.ofp_error_type_to_str(message.type)}, "
@@ -302,15 +327,26 @@ class _OtherApps:
 
 _others = _OtherApps()
 _parse = _ofproto_parser.msg
-# It logs every message that it cannot parse, with a traceback and all bytes.
-logging.getLogger(f"{ROOT}.ofproto.ofproto_parser").disabled = True
+# They log every message that they cannot parse, with a traceback and all bytes.
+_COMPLAINS = "ofproto.ofproto_parser" if HAS_LAUNCHER else "controller.controller"
+logging.getLogger(frameworks.module_of(ROOT, _COMPLAINS)).disabled = True
 
 
 def _checked_parse(
     datapath: Datapath, version: int, kind: int, length: int, xid: int, data: bytes
 ) -> object:
     """Return the framework's message object, or None if there is nothing for it to do."""
-    raw = bytes(data)
+    try:
+        return _judged(datapath, version, kind, length, xid, bytes(data))
+    except Malformed as error:
+        datapath.inlet.refused = error
+        raise
+
+
+def _judged(
+    datapath: Datapath, version: int, kind: int, length: int, xid: int, raw: bytes
+) -> object:
+    """Raises Malformed."""
     verdict = datapath.inlet.judge(raw, time.monotonic())
     if verdict.pause_s > 0:
         _hub.sleep(verdict.pause_s)
@@ -323,7 +359,10 @@ def _checked_parse(
             return None
     if verdict.kind is Type.PACKET_IN and not _others.are_served:
         return None
-    message = _parse(datapath, version, kind, length, xid, raw)
+    try:
+        message = _parse(datapath, version, kind, length, xid, raw)
+    except Exception:  # c65of's way; the others return None
+        message = None
     if message is None:
         COUNTS.add("malformed_messages")
         raise Malformed(f"{verdict.kind.name} cannot be parsed")
@@ -373,7 +412,12 @@ class _Listener:
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._server: socket.socket = _hub.listen((host, port), family=family)
+        listen = _hub.listen if HAS_LAUNCHER else socket.create_server
+        self._server: socket.socket = listen((host, port), family=family)
+
+    def start(self) -> list[Service]:
+        """Start as c65of's handler of messages does; the others start what they call."""
+        return [_hub.spawn(self)]
 
     def __call__(self) -> None:
         while True:
@@ -417,6 +461,8 @@ class _Listener:
         channel.ended = partial(_ended, datapath)
         with contextlib.closing(datapath):
             datapath.serve()
+        if datapath.inlet.refused is not None:  # c65of itself only logs what its parser raises
+            raise datapath.inlet.refused
 
 
 def _ended(datapath: Datapath) -> None:
@@ -453,10 +499,12 @@ def start(
 
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
-    _cfg.CONF(args=[], project="downpour", prog="controller", default_config_files=[])
+    if HAS_LAUNCHER:
+        settings = launcher_settings()
+        settings(args=[], project="downpour", prog="controller", default_config_files=[])
     _replace_listener(host, port, tls)
     manager = _app_manager.AppManager.get_instance()
-    manager.load_apps([app_module, f"{ROOT}.controller.ofp_handler"])
+    manager.load_apps([app_module, frameworks.module_of(ROOT, "controller.ofp_handler")])
     contexts = manager.create_contexts()
     services: list[Service] = manager.instantiate_apps(**contexts, **app_arguments)
     return services
@@ -481,7 +529,7 @@ def _replace_listener(host: str, port: int, tls: ssl.SSLContext | None) -> None:
 
 def launcher_settings() -> Any:
     """Return the options that the framework's launcher was called with."""
-    return _cfg.CONF
+    return _module("cfg").CONF
 
 
 def threads_are_real() -> bool:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which OpenFlow framework this process uses: os-ken or Ryu.
+"""Which OpenFlow framework this process uses: os-ken, Ryu or c65of.
 
 An application that `ryu-manager` or `osken-manager` has loaded uses that launcher's framework.
-Otherwise DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu chooses; else the first that is installed.
+Otherwise DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu|c65of chooses; else os-ken, else Ryu.
 """
 
 from __future__ import annotations
@@ -14,11 +14,30 @@ import sys
 from typing import Any, Final
 
 CHOICE: Final = "DOWNPOUR_FRAMEWORK"
-PACKAGES: Final = {"os-ken": "os_ken", "os-ken-eventlet": "os_ken", "ryu": "ryu"}
+PACKAGES: Final = {
+    "os-ken": "os_ken",
+    "os-ken-eventlet": "os_ken",
+    "ryu": "ryu",
+    "c65of": "c65of",
+}
+# c65of has what a controller needs of the others, in fewer modules; no launcher and no settings.
+C65OF: Final = "c65of"
+_IN_C65OF: Final = {
+    "base.app_manager": "app",
+    "controller.controller": "controller",
+    "controller.handler": "app",
+    "controller.ofp_event": "ofp_event",
+    "controller.ofp_handler": "controller",
+    "lib.hub": "hub",
+    "ofproto.ofproto_parser": "ofproto.parser",
+    "ofproto.ofproto_v1_3": "ofproto",
+    "ofproto.ofproto_v1_3_parser": "ofproto.parser",
+}
 
 
 def root_package() -> str:
-    """Return "os_ken" or "ryu". ImportError: neither is installed, or not the one chosen."""
+    """Return a value of PACKAGES. ImportError: neither os-ken nor Ryu is installed, or not the one
+    chosen."""
     chosen = os.environ.get(CHOICE)
     if chosen is not None and chosen not in PACKAGES:
         raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
@@ -35,6 +54,11 @@ def root_package() -> str:
         if importlib.util.find_spec(name) is not None:
             return name
     raise ImportError("neither os-ken nor Ryu is installed (pip install os-ken)")
+
+
+def module_of(root: str, name: str) -> str:
+    """Return the full name of a framework's module, which os-ken and Ryu call `name`."""
+    return f"{root}.{_IN_C65OF[name] if root == C65OF else name}"
 
 
 def launcher_package() -> str | None:

@@ -96,9 +96,10 @@ class Verdict:
 
 
 class Inlet:
-    """The messages of one connection."""
+    """The messages of one connection. `refused`: the malformed one that ended it."""
 
     def __init__(self, counts: Counts) -> None:
+        self.refused: replies.Malformed | None = None
         self._counts = counts
         self._packet_ins = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)
         self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # never at probes' cost
