@@ -58,6 +58,7 @@ PROGRAMS: Final[Mapping[str, str]] = {
     "clockoffset.so": "experiments/lag/clockoffset.so",
     "ctcp-load": "topologies/ctcp/ctcp-load",
     "ctcp.bpf.o": "topologies/ctcp/ctcp.bpf.o",
+    "cut-link": "topologies/wire/cut-link",
     "fcast-recv": "fcast/fcast-recv",
     "fcast-send": "fcast/fcast-send",
     "fmtp-recv": "fmtp/fmtp-recv",

@@ -13,13 +13,16 @@ from typing import Final, Literal
 
 Clock = Literal["native", "virtual"]
 TIME_TRAVEL: Final = "time-travel=inf-cpu"  # User-Mode Linux's: time passes only while all sleep
+EXTERNAL_TIME: Final = "time-travel=ext:"  # the same, as far as a calendar at a socket allows
 RNDRESEEDCRNG: Final = 0x5207  # linux/random.h: a new key for the kernel's random generator
 SECOND_NS: Final = 1_000_000_000
 
 
 def clock_of(command_line: str) -> Clock:
     """Which clock a kernel with this command line (the text of /proc/cmdline) has."""
-    return "virtual" if TIME_TRAVEL in command_line.split() else "native"
+    words = command_line.split()
+    travels = TIME_TRAVEL in words or any(word.startswith(EXTERNAL_TIME) for word in words)
+    return "virtual" if travels else "native"
 
 
 @functools.cache

@@ -18,6 +18,9 @@ from common.virtual_time import clock_of, rest_s
         ("", "native"),
         ("note=time-travel=inf-cpu\n", "native"),  # another parameter's value
         ("time-travel=inf-cpux\n", "native"),
+        ("root=/dev/root time-travel=ext:/tmp/x/calendar seccomp=on\n", "virtual"),
+        ("note=time-travel=ext:/tmp/x\n", "native"),
+        ("time-travel=ext\n", "native"),
         ("time-travel\n", "native"),  # a processor as fast as the host's: its time does pass
     ],
 )

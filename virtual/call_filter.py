@@ -42,12 +42,13 @@ _REFUSED: Final = {
     **{"adjtimex": 159, "clock_adjtime": 305},
     # Keys and other processes.
     **{"keyctl": 250, "add_key": 248, "request_key": 249, "pidfd_getfd": 438},
-    **{"process_vm_readv": 310, "process_vm_writev": 311, "connect": 42},
+    **{"process_vm_readv": 310, "process_vm_writev": 311},
     # Links that could mislead the host's own programs; owners; attributes such as capabilities.
     **{"symlink": 88, "symlinkat": 266, "chown": 92, "fchown": 93, "lchown": 94, "fchownat": 260},
     **{"setxattr": 188, "lsetxattr": 189, "fsetxattr": 190, "setxattrat": 463},
     **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "removexattrat": 466},
 }
+_CONNECT: Final = 42
 # What Landlock does not see: modes and times. Only where no mount is read-only.
 _METADATA: Final = {
     **{"chmod": 90, "fchmod": 91, "fchmodat": 268, "utime": 132, "utimes": 235},
@@ -90,10 +91,11 @@ def _unless_bits(argument: int, bits: int) -> tuple[bytes, ...]:
     return (_argument(argument), _instruction(_ANY_BIT, bits, 1, 0), _ALLOWED, _refusal())
 
 
-def _rules(metadata: bool) -> Iterator[bytes]:
+def _rules(metadata: bool, connects: bool) -> Iterator[bytes]:
     for number in _UNKNOWN.values():
         yield from _of_call(number, _refusal(errno.ENOSYS))
-    for number in (*_REFUSED.values(), *(() if metadata else _METADATA.values())):
+    refused = (*_REFUSED.values(), *(() if connects else (_CONNECT,)))
+    for number in (*refused, *(() if metadata else _METADATA.values())):
         yield from _of_call(number, _refusal())
     for (_name, number), argument in _MODES.items():
         yield from _of_call(number, *_unless_bits(argument, _SETUID_SETGID))
@@ -118,8 +120,9 @@ def _rules(metadata: bool) -> Iterator[bytes]:
         yield from _of_call(number, _argument(0), unix, _refusal(errno.EAFNOSUPPORT), *kind)
 
 
-def filter_program(*, metadata: bool) -> bytes:
-    """Return the filter. `metadata`: modes and times of files may be changed."""
+def filter_program(*, metadata: bool, connects: bool = False) -> bytes:
+    """Return the filter. `metadata`: modes and times of files may be changed; `connects`: to Unix
+    sockets."""
     begin = (
         _instruction(_LOAD, _ARCHITECTURE_AT),
         _instruction(_EQUAL, _ARCHITECTURE, 1, 0),
@@ -129,4 +132,4 @@ def filter_program(*, metadata: bool) -> bytes:
         _refusal(errno.ENOSYS),
     )
     # A body that returns leaves the accumulator changed, but then nothing follows it.
-    return b"".join((*begin, *_rules(metadata), _ALLOWED))
+    return b"".join((*begin, *_rules(metadata, connects), _ALLOWED))

@@ -178,6 +178,10 @@ class SelftestOptions:
         bool,
         typer.Option("--native", help="Measure this machine's own kernel (root); not judged."),
     ] = False
+    parts: Annotated[
+        bool,
+        typer.Option("--parts", help="Check a link between two guests that run at once."),
+    ] = False
 
 
 @command(app, "selftest", told=told)
@@ -188,7 +192,7 @@ def selftest_command(options: SelftestOptions) -> int:
     """
     from virtual.selftest import cli as selftest
 
-    return selftest.main(options.json, native=options.native)
+    return selftest.main(options.json, native=options.native, in_parts=options.parts)
 
 
 def _numbers(text: str | list[int]) -> list[int]:

@@ -27,7 +27,7 @@ from typing import IO, Final
 from common.files import Tail
 from common.places import BUILD, PYTHON, ROOT
 from common.shell import interrupts_deferred
-from common.virtual_time import TIME_TRAVEL
+from common.virtual_time import EXTERNAL_TIME, TIME_TRAVEL
 from virtual import status_page
 from virtual.cores import one_core
 from virtual.kernel_build import Kernel
@@ -46,6 +46,7 @@ CHECKOUT: Final = Path("/guest/checkout")
 EXCHANGE: Final = Path("/guest/exchange")
 # Directories of the guest's own (guest_init.sh): they hide the host's.
 OWN_DIRECTORIES: Final = tuple(map(Path, ("/tmp", "/run", "/dev", "/proc", "/sys")))
+CALENDAR: Final = "calendar"
 MARK: Final = "DOWNPOUR_GUEST"
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 EPOCH_S: Final = 1_767_225_600  # 2026-01-01 00:00 UTC: the guest's wall clock at its boot
@@ -83,6 +84,8 @@ class GuestSpec:
     seed: int = 1
     limit_s: float | None = None
     stall_s: float = STALL_S
+    # Time passes as a calendar says, whose socket is CALENDAR in the exchange directory.
+    in_parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
         f"mem={max(256, spec.memory_bytes // 2**20)}M",
         *("quiet", "con=null", "con0=null,fd:1", "ssl=null"),
-        TIME_TRAVEL,
+        f"{EXTERNAL_TIME}{exchange}/{CALENDAR}" if spec.in_parts else TIME_TRAVEL,
         f"time-travel-start={EPOCH_S * 10**9}",
         f"seccomp={'on' if kernel.seccomp else 'off'}",
         f"uml_dir={exchange}/uml/",
@@ -284,6 +287,7 @@ class Guest:
                     [self.exchange, memory],
                     console,
                     prepare=lambda: os.sched_setaffinity(0, {core}),
+                    connects=self.spec.in_parts,
                 )
             except (OSError, WallError) as error:
                 raise GuestError(f"{self.kernel.path}: {error}") from None
@@ -370,6 +374,10 @@ class Guest:
         self._paused = False
         self._stall = self._new_stall(time.monotonic())
         self._process.signal(signal.SIGCONT)
+
+    def tell_to_stop(self) -> None:
+        """End the kernel without waiting for it; `kill` or `stop` must follow."""
+        self._process.signal(signal.SIGKILL)
 
     def kill(self) -> None:
         """End the kernel and its stubs without asking the guest."""

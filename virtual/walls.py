@@ -90,7 +90,8 @@ def chosen_walls() -> Walls:
 class WalledProcess:
     """A kernel behind `walls`, below its warden. `pid`: of the kernel. `temporary`: directories
     that the warden removes if this process is gone; the first is never empty. `console`: takes
-    what the kernel prints. WallError, OSError."""
+    what the kernel prints. `connects`: to Unix sockets, of which namespaces must hide the host's.
+    WallError, OSError."""
 
     def __init__(
         self,
@@ -101,15 +102,20 @@ class WalledProcess:
         console: IO[bytes],
         *,
         prepare: Callable[[], None] | None = None,
+        connects: bool = False,
     ) -> None:
         walls = chosen_walls()
+        if connects and walls.names and not walls.namespaces:
+            raise WallError(
+                f"found {walls}; valid: namespaces, as guests in parts connect to their calendar"
+            )
         self._pidfd = -1
         life_read, self._life = os.pipe()
         report_read, report_write = os.pipe()
         order = Order(
             argv=list(argv), environment=dict(environment), view=asdict(view),
             writable=[*map(str, temporary), *view.write], temporary=[str(p) for p in temporary],
-            walls=walls.names, user_namespace=walls.user_namespace,
+            walls=walls.names, user_namespace=walls.user_namespace, connects=connects,
             life_fd=life_read, report_fd=report_write,
         )  # fmt: skip
         try:

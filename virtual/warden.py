@@ -36,8 +36,9 @@ EXIT_NOT_STARTED: Final = 127
 @dataclass(frozen=True)
 class Order:
     """What the launcher wants. `temporary`: removed if the launcher is gone. `walls`: of NAMESPACES
-    and LANDLOCK. `user_namespace`: the other namespaces need one. `life_fd`: ends with the
-    launcher; `report_fd`: takes one line of JSON, with `pid` or `error`."""
+    and LANDLOCK. `user_namespace`: the other namespaces need one. `connects`: to sockets in its
+    view. `life_fd`: ends with the launcher; `report_fd`: takes one line of JSON, with `pid` or
+    `error`."""
 
     argv: list[str]
     environment: dict[str, str]
@@ -46,6 +47,7 @@ class Order:
     temporary: list[str]
     walls: list[str]
     user_namespace: bool
+    connects: bool
     life_fd: int
     report_fd: int
 
@@ -245,7 +247,8 @@ def _confine(order: Order) -> None:
     # Root writes and reads what is shared with it, no matter who owns it.
     syscalls.keep_capabilities([syscalls.CAP_DAC_OVERRIDE] if os.getuid() == 0 else [])
     # Landlock ignores modes and times; read-only mounts protect them.
-    syscalls.install_filter(filter_program(metadata=NAMESPACES in order.walls))
+    program = filter_program(metadata=NAMESPACES in order.walls, connects=order.connects)
+    syscalls.install_filter(program)
 
 
 def _rules(order: Order) -> list[tuple[str, int]]:

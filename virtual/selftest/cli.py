@@ -20,6 +20,7 @@ from common.places import PYTHON, ROOT
 from common.shell import die_with_parent
 from virtual.guest import GuestError, GuestSpec, guest_python, run_guest
 from virtual.kernel_build import Kernel, KernelError, ensure_kernel
+from virtual.selftest import parts
 from virtual.selftest.inside import TIMERS
 from virtual.selftest.pair import (
     UDP,
@@ -63,9 +64,12 @@ class Table:
     def take(self, line: str) -> None:
         """Raises SelftestError for a line that is not a row."""
         try:
-            row = from_line(line)
+            self.add(from_line(line))
         except ValueError as error:
             raise SelftestError(str(error)) from None
+
+    def add(self, row: Row) -> None:
+        """Print a row."""
         if not self.rows:
             print(heading())
         self.rows.append(row)
@@ -116,17 +120,19 @@ def _native(table: Table) -> dict[str, Any]:
     return {"kernel": platform.release(), "real_s": time.monotonic() - began}
 
 
-def _problem(json_file: Path | None, native: bool) -> str:
+def _problem(json_file: Path | None, native: bool, parts: bool) -> str:
     if json_file is not None and not json_file.parent.is_dir():
         return f"found --json '{json_file}'; valid: a file in a directory that exists"
+    if native and parts:
+        return "found --native and --parts; valid: one of them"
     if native and os.geteuid() != 0:
         return "found --native as an ordinary user; valid: as root (it makes network namespaces)"
     return ""
 
 
-def main(json_file: Path | None = None, *, native: bool = False) -> int:
+def main(json_file: Path | None = None, *, native: bool = False, in_parts: bool = False) -> int:
     """Measure and judge. Return the exit code. Raises GuestError and KernelError."""
-    if problem := _problem(json_file, native):
+    if problem := _problem(json_file, native, in_parts):
         print(f"selftest: {problem}", file=sys.stderr)
         return EXIT_USAGE
     missing = next((path for path in (TIMERS, UDP) if not path.exists()), None)
@@ -136,7 +142,12 @@ def main(json_file: Path | None = None, *, native: bool = False) -> int:
     judged = not native
     table = Table(judged=judged)
     try:
-        facts = _native(table) if native else _virtual(table, ensure_kernel())
+        if native:
+            facts = _native(table)
+        elif in_parts:
+            facts = parts.fill(table.take, table.add, ensure_kernel())
+        else:
+            facts = _virtual(table, ensure_kernel())
     except SelftestError as error:
         print(f"selftest: {error}", file=sys.stderr)
         return EXIT_FAILED
@@ -161,6 +172,12 @@ def _summary(rows: Sequence[Row], facts: dict[str, Any], *, judged: bool) -> int
         f"(kernel {facts['kernel']}); "
         f"{facts['virtual_s']:.1f} s of virtual time in {facts['real_s']:.1f} s"
     )
+    if "longest_s" in facts:
+        work_s = sum(facts["running_s"])
+        print(
+            f"guests at once: {work_s:.1f} s of work in {facts['longest_s']:.1f} s, "
+            f"{facts['windows']} windows"
+        )
     for test in off:
         print(f"  OFF: {test}")
     return EXIT_FAILED if off or not rows else EXIT_OK

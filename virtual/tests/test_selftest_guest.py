@@ -17,6 +17,22 @@ from virtual.selftest.pair import UDP
 LEAST_ROWS = 68
 
 
+PARTS_ROWS = 11
+
+
+@pytest.mark.emulated
+@pytest.mark.usefixtures("kernel")
+def test_a_link_between_guests_is_exact_in_every_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = cli.main(["selftest", "--parts", "--json", str(tmp_path / "found.json")])
+    shown = capsys.readouterr()
+    assert code == 0, f"{shown.out} {shown.err}"
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert len(found["rows"]) == PARTS_ROWS
+    assert found["windows"] > 4000  # 60 s of virtual time and more, in windows of 9 ms
+
+
 @pytest.mark.emulated
 @pytest.mark.usefixtures("kernel")
 def test_virtual_time_is_true(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

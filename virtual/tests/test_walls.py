@@ -32,7 +32,7 @@ USER = 12345  # nobody's
 # -- without a kernel -------------------------------------------------------------------------
 
 
-def under_filter(code: str, *, metadata: bool = True) -> dict[str, int]:
+def under_filter(code: str, *, metadata: bool = True, connects: bool = False) -> dict[str, int]:
     """Run `code` under the filter; what it puts into `found`. `refusal(call, ...)`: the number of
     the error, 0 for none."""
     program = f"""
@@ -48,7 +48,7 @@ def refusal(call, *arguments):
     return 0
 found = {{}}
 syscalls.no_new_privileges()
-syscalls.install_filter(filter_program(metadata={metadata}))
+syscalls.install_filter(filter_program(metadata={metadata}, connects={connects}))
 {code}
 print(json.dumps(found))
 """
@@ -136,6 +136,23 @@ found["x32"] = refusal(call, 0x40000000 | 39)
     assert found.pop("internet") == found.pop("packets") == errno.EAFNOSUPPORT
     assert found.pop("io_uring") == found.pop("x32") == errno.ENOSYS
     assert found == dict.fromkeys(("connect", "unshare", "mount", "clone"), errno.EPERM)
+
+
+def test_a_guest_in_parts_connects_to_its_calendar(tmp_path: Path) -> None:
+    """By a stream; datagrams and networks stay refused."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "calendar"))
+        listener.listen(1)
+        found = under_filter(
+            f"""
+calendar = socket.socket(socket.AF_UNIX)
+found["connect"] = refusal(calendar.connect, {str(tmp_path / "calendar")!r})
+found["datagrams"] = refusal(socket.socket, socket.AF_UNIX, socket.SOCK_DGRAM)
+found["internet"] = refusal(socket.socket, socket.AF_INET, socket.SOCK_STREAM)
+""",
+            connects=True,
+        )
+    assert found == {"connect": 0, "datagrams": errno.EPERM, "internet": errno.EAFNOSUPPORT}
 
 
 def test_without_read_only_mounts_modes_and_times_stay(tmp_path: Path) -> None:

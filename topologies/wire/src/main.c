@@ -99,7 +99,8 @@ static int run(struct relay *r, const sigset_t *while_waiting)
         nfds_t n_watched = 0;
         for (size_t i = 0; i < n; i++)
             if (line_is_watched(&r->lines[i], any_waiting))
-                r->watched[n_watched++] = (struct pollfd){.fd = r->ports[i].rx, .events = POLLIN};
+                r->watched[n_watched++] =
+                    (struct pollfd){.fd = r->ports[i].ring.fd, .events = POLLIN};
         int64_t rest = any_waiting ? (next > now ? next - now : 0) : 0;
         struct timespec timeout = {.tv_sec = rest / 1000000000, .tv_nsec = rest % 1000000000};
         if (ppoll(r->watched, n_watched, any_waiting ? &timeout : NULL, while_waiting) < 0 &&

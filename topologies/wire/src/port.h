@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Linux packet sockets (packet(7)): each line has a TPACKET_V2 receive ring on its incoming
- * interface, in which frames also wait for their time; all lines send by one socket.
+ * Linux packet sockets (packet(7)): each line has a receive ring on its incoming interface, in
+ * which frames also wait for their time; all lines send by one socket.
  */
 #ifndef WIRE_PORT_H
 #define WIRE_PORT_H
@@ -11,15 +11,12 @@
 #include <stdint.h>
 
 #include "line.h"
+#include "ring.h"
 
 struct port {
-    int rx;
+    struct ring ring;
     int tx; /* shared, not ours to close */
     struct sockaddr_ll out;
-    uint8_t *ring;
-    size_t ring_bytes;
-    size_t slot_bytes;
-    unsigned slots;
     unsigned head;
 };
 

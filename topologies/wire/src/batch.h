@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What one end of a cut link writes for the other at each boundary between windows: the frames that
+ * were sent in the window before, each with the time of its sending. Two files of SLOTS batches are
+ * a link; batch N of a direction lies in slot N % SLOTS of its file. Host byte order. No I/O here.
+ */
+#ifndef WIRE_BATCH_H
+#define WIRE_BATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BATCH_SLOTS = 2, BATCH_BYTES = 16 << 20, BATCH_FRAME_BYTES = 65535 };
+
+struct batch_head {
+    uint64_t number;  /* of the boundary: its time divided by the length of a window */
+    uint32_t n_bytes; /* of the records that follow */
+    uint32_t is_last; /* this end closes: no more batches will come */
+};
+
+struct batch_record {
+    uint64_t number; /* of the batch: tells what is left of an older one */
+    int64_t sent_ns;
+    uint32_t n_bytes; /* of the frame that follows, padded to 8 */
+    uint32_t reserved;
+};
+
+/* A batch in memory: BATCH_BYTES at `bytes`, 8-aligned, which begin with its head. */
+void batch_begin(uint8_t *bytes, uint64_t number);
+/* The space for a frame of `n_bytes` sent at `sent_ns`, for the caller to fill; NULL: full. */
+uint8_t *batch_add(uint8_t *bytes, int64_t sent_ns, size_t n_bytes);
+void batch_close(uint8_t *bytes);
+size_t batch_size(const uint8_t *bytes);
+
+struct batch_frame {
+    const uint8_t *bytes;
+    size_t n_bytes;
+    int64_t sent_ns;
+};
+
+/* Whether `bytes`, of which `n_bytes` have been read, are a whole batch with this number. */
+bool batch_is(const uint8_t *bytes, size_t n_bytes, uint64_t number);
+/* The frame at `*offset`, which then names the next; false: there is no more. 0 is the first. */
+bool batch_next(const uint8_t *bytes, size_t *offset, struct batch_frame *frame);
+
+#endif

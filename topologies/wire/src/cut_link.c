@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cut-link: one end of links whose other end is in another guest of the same calendar.
+ *
+ *     cut-link WINDOW_NS (INTERFACE DELAY_NS OUT IN)...
+ *
+ * Frames that arrive at INTERFACE leave at the other end's DELAY_NS later, at the same nanosecond
+ * in every run. At each boundary between windows this end writes what arrived in the window before
+ * to OUT, and takes what the other end wrote a boundary ago from IN (batch.h). The calendar lets no
+ * guest into a window before all have ended the one before it, so what is to be read is complete;
+ * a frame crosses in two windows at most, so DELAY_NS must be two windows or more. The qdisc fq of
+ * INTERFACE then holds each frame for its time (SO_TXTIME): one wake-up for a window, not one for
+ * each frame.
+ *
+ * Prints "ready" when the interfaces are open. SIGTERM: tells the other ends at the next boundary,
+ * and ends. 1: a frame was lost or late, or the other end is gone: the run does not count.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/net_tstamp.h>
+#include <net/if.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "batch.h"
+#include "ring.h"
+
+enum {
+    SLOTS = 8192,
+    BURST = 64, /* frames for one system call */
+    WORDS = 4,  /* of the command line, for each link */
+    HEAD_BYTES = 4096,
+    SEND_BUFFER_BYTES = 1 << 30
+};
+#define NS_PER_S INT64_C(1000000000)
+#define FILE_BYTES ((off_t)BATCH_SLOTS * BATCH_BYTES)
+
+static volatile sig_atomic_t stop_asked;
+
+/* Of the other end. */
+enum peer { PEER_AWAITED, PEER_THERE, PEER_CLOSED };
+
+struct end {
+    const char *name;
+    int64_t delay_ns;
+    struct ring ring;
+    unsigned head; /* of the ring */
+    struct sockaddr_ll to;
+    int tx;
+    int out;
+    int in;
+    enum peer peer;
+};
+
+struct cut {
+    int64_t window_ns;
+    int64_t real_minus_monotonic_ns;
+    size_t n;
+    struct end *ends;
+    uint8_t *bytes; /* a batch */
+};
+
+static void on_term(int number)
+{
+    (void)number;
+    stop_asked = 1;
+}
+
+static int64_t clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return t.tv_sec * NS_PER_S + t.tv_nsec;
+}
+
+static int fail(const char *name, const char *what)
+{
+    fprintf(stderr, "cut-link: %s: %s\n", name, what);
+    return -1;
+}
+
+static int fail_errno(const char *name, const char *what)
+{
+    fprintf(stderr, "cut-link: %s: %s: %s\n", name, what, strerror(errno));
+    return -1;
+}
+
+/* -- what the other end wrote --------------------------------------------------------------- */
+
+struct burst {
+    unsigned n;
+    struct mmsghdr messages[BURST];
+    struct iovec pieces[BURST];
+    struct {
+        _Alignas(struct cmsghdr) char bytes[CMSG_SPACE(sizeof(uint64_t))];
+    } times[BURST];
+};
+
+static void burst_add(struct burst *burst, const struct end *end, const struct batch_frame *frame,
+                      uint64_t due_ns)
+{
+    const unsigned i = burst->n++;
+    struct msghdr *message = &burst->messages[i].msg_hdr;
+    burst->pieces[i] =
+        (struct iovec){.iov_base = (void *)(uintptr_t)frame->bytes, .iov_len = frame->n_bytes};
+    *message = (struct msghdr){.msg_name = (void *)(uintptr_t)&end->to,
+                               .msg_namelen = sizeof end->to,
+                               .msg_iov = &burst->pieces[i],
+                               .msg_iovlen = 1,
+                               .msg_control = &burst->times[i],
+                               .msg_controllen = sizeof burst->times[i]};
+    struct cmsghdr *time = CMSG_FIRSTHDR(message);
+    time->cmsg_level = SOL_SOCKET;
+    time->cmsg_type = SCM_TXTIME;
+    time->cmsg_len = CMSG_LEN(sizeof due_ns);
+    memcpy(CMSG_DATA(time), &due_ns, sizeof due_ns);
+}
+
+static int burst_send(struct burst *burst, const struct end *end)
+{
+    for (unsigned done = 0; done < burst->n;) {
+        const int sent = sendmmsg(end->tx, &burst->messages[done], burst->n - done, 0);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent <= 0)
+            return fail_errno(end->name, "send");
+        done += (unsigned)sent;
+    }
+    burst->n = 0;
+    return 0;
+}
+
+/* Hands the frames of a batch to the qdisc, each with its time. */
+static int release(const struct cut *cut, const struct end *end, int64_t now_ns)
+{
+    struct burst burst = {.n = 0};
+    struct batch_frame frame;
+    size_t offset = 0;
+    while (batch_next(cut->bytes, &offset, &frame)) {
+        const int64_t due_ns = frame.sent_ns + end->delay_ns;
+        if (due_ns < now_ns)
+            return fail(end->name, "a frame is late");
+        burst_add(&burst, end, &frame, (uint64_t)(due_ns - cut->real_minus_monotonic_ns));
+        if (burst.n == BURST && burst_send(&burst, end) != 0)
+            return -1;
+    }
+    return burst_send(&burst, end);
+}
+
+/* Reads batch `number` into cut->bytes; 0: it is there, 1: it is not, -1 after a message. */
+static int read_batch(const struct cut *cut, const struct end *end, uint64_t number)
+{
+    const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
+    /* The guest's kernel may hold the pages as they were a window ago. */
+    if (posix_fadvise(end->in, 0, 0, POSIX_FADV_DONTNEED) != 0)
+        return fail(end->name, "posix_fadvise");
+    ssize_t had = pread(end->in, cut->bytes, HEAD_BYTES, at);
+    if (had != HEAD_BYTES)
+        return fail_errno(end->name, "read");
+    struct batch_head head;
+    memcpy(&head, cut->bytes, sizeof head);
+    if (head.number != number || head.n_bytes > BATCH_BYTES - sizeof head)
+        return 1;
+    const size_t size = batch_size(cut->bytes);
+    if (size > HEAD_BYTES) {
+        const size_t rest = size - HEAD_BYTES;
+        had = pread(end->in, cut->bytes + HEAD_BYTES, rest, at + HEAD_BYTES);
+        if (had != (ssize_t)rest)
+            return fail_errno(end->name, "read");
+    }
+    return batch_is(cut->bytes, size, number) ? 0 : 1;
+}
+
+static int receive(const struct cut *cut, struct end *end, uint64_t number)
+{
+    if (end->peer == PEER_CLOSED)
+        return 0;
+    const int found = read_batch(cut, end, number - 1);
+    if (found < 0)
+        return -1;
+    if (found > 0)
+        return end->peer == PEER_AWAITED ? 0 : fail(end->name, "the other end is gone");
+    struct batch_head head;
+    memcpy(&head, cut->bytes, sizeof head);
+    end->peer = head.is_last ? PEER_CLOSED : PEER_THERE;
+    return release(cut, end, (int64_t)number * cut->window_ns);
+}
+
+/* -- what arrived here ---------------------------------------------------------------------- */
+
+static int take(const struct cut *cut, struct end *end, struct tpacket2_hdr *header,
+                uint32_t status)
+{
+    if (status & TP_STATUS_LOSING)
+        return fail(end->name, "more frames arrived in a window than the ring holds");
+    if (header->tp_snaplen < header->tp_len)
+        return fail(end->name, "a frame is longer than the interface's MTU");
+    if (status & TP_STATUS_CSUMNOTREADY)
+        return fail(end->name, "a frame without its checksum; valid: its sender with tx off");
+    const int64_t sent_ns = ring_arrival_ns(header);
+    const struct iovec frame = ring_frame(header, status);
+    uint8_t *space = batch_add(cut->bytes, sent_ns, frame.iov_len);
+    if (!space)
+        return fail(end->name, "more bytes arrived in a window than a batch holds");
+    memcpy(space, frame.iov_base, frame.iov_len);
+    return 0;
+}
+
+static int send_batch(const struct cut *cut, struct end *end, uint64_t number, bool is_last)
+{
+    batch_begin(cut->bytes, number);
+    for (;;) {
+        struct tpacket2_hdr *header = ring_slot(&end->ring, end->head);
+        const uint32_t status = ring_status(header);
+        if (!(status & TP_STATUS_USER))
+            break;
+        if (take(cut, end, header, status) != 0)
+            return -1;
+        ring_give_back(header);
+        end->head = (end->head + 1) % end->ring.slots;
+    }
+    if (is_last)
+        batch_close(cut->bytes);
+    const size_t size = batch_size(cut->bytes);
+    const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
+    if (pwrite(end->out, cut->bytes, size, at) != (ssize_t)size)
+        return fail_errno(end->name, "write");
+    /* Files of the host are written through, but that is its file system's choice. */
+    if (sync_file_range(end->out, at, (off_t)size,
+                        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                            SYNC_FILE_RANGE_WAIT_AFTER) != 0)
+        return fail_errno(end->name, "sync_file_range");
+    return 0;
+}
+
+static int run(const struct cut *cut)
+{
+    bool is_last = false;
+    for (uint64_t number = (uint64_t)(clock_ns(CLOCK_REALTIME) / cut->window_ns) + 1; !is_last;
+         number++) {
+        const int64_t at_ns = (int64_t)number * cut->window_ns;
+        const struct timespec at = {.tv_sec = at_ns / NS_PER_S, .tv_nsec = at_ns % NS_PER_S};
+        while (clock_nanosleep(CLOCK_REALTIME, TIMER_ABSTIME, &at, NULL) == EINTR)
+            continue;
+        is_last = stop_asked;
+        for (size_t i = 0; i < cut->n; i++)
+            if (receive(cut, &cut->ends[i], number) != 0 ||
+                send_batch(cut, &cut->ends[i], number, is_last) != 0)
+                return 1;
+    }
+    return 0;
+}
+
+/* -- start ---------------------------------------------------------------------------------- */
+
+static int open_file(const char *path, int flags)
+{
+    struct stat found;
+    const int fd = open(path, flags | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &found) != 0)
+        return fail_errno(path, "open");
+    if (found.st_size == FILE_BYTES)
+        return fd;
+    fprintf(stderr, "cut-link: %s: found %lld bytes; valid: %lld\n", path, (long long)found.st_size,
+            (long long)FILE_BYTES);
+    return -1;
+}
+
+static int open_sender(struct end *end)
+{
+    const struct sock_txtime times = {.clockid = CLOCK_MONOTONIC};
+    const int size = SEND_BUFFER_BYTES;
+    end->tx = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0); /* protocol 0: receives nothing */
+    if (end->tx < 0)
+        return fail_errno(end->name, "packet socket");
+    if (setsockopt(end->tx, SOL_SOCKET, SO_SNDBUFFORCE, &size, sizeof size) != 0)
+        return fail_errno(end->name, "SO_SNDBUFFORCE");
+    if (setsockopt(end->tx, SOL_SOCKET, SO_TXTIME, &times, sizeof times) != 0)
+        return fail_errno(end->name, "SO_TXTIME");
+    end->to = (struct sockaddr_ll){.sll_family = AF_PACKET,
+                                   .sll_ifindex = (int)if_nametoindex(end->name)};
+    return 0;
+}
+
+static int open_end(struct end *end, char **words, int64_t window_ns)
+{
+    char error[256];
+    unsigned slots = SLOTS;
+    char *rest;
+    end->name = words[0];
+    end->delay_ns = strtoll(words[1], &rest, 10);
+    if (*rest != '\0' || end->delay_ns < 2 * window_ns)
+        return fail(words[1], "valid: a delay of two windows or more, in ns");
+    if (ring_open(&end->ring, end->name, &slots, error, sizeof error) != 0)
+        return fail("interface", error);
+    end->out = open_file(words[2], O_RDWR);
+    end->in = open_file(words[3], O_RDONLY);
+    if (end->out < 0 || end->in < 0)
+        return -1;
+    return open_sender(end);
+}
+
+static int open_all(struct cut *cut, char **words)
+{
+    cut->ends = calloc(cut->n, sizeof *cut->ends);
+    cut->bytes = malloc(BATCH_BYTES);
+    if (!cut->ends || !cut->bytes)
+        return fail("memory", "there is none");
+    for (size_t i = 0; i < cut->n; i++)
+        if (open_end(&cut->ends[i], words + i * WORDS, cut->window_ns) != 0)
+            return -1;
+    /* In virtual time a reading takes as long as the next: the second is half-way. */
+    const int64_t before_ns = clock_ns(CLOCK_REALTIME);
+    const int64_t monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+    const int64_t after_ns = clock_ns(CLOCK_REALTIME);
+    cut->real_minus_monotonic_ns = before_ns + (after_ns - before_ns) / 2 - monotonic_ns;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct sigaction action = {.sa_handler = on_term};
+    struct cut cut = {.n = argc > 2 ? (size_t)(argc - 2) / WORDS : 0};
+    char *rest = NULL;
+    if (argc > 2)
+        cut.window_ns = strtoll(argv[1], &rest, 10);
+    if (cut.n == 0 || (argc - 2) % WORDS != 0 || *rest != '\0' || cut.window_ns <= 0) {
+        fputs("usage: cut-link WINDOW_NS (INTERFACE DELAY_NS OUT IN)...\n", stderr);
+        return 2;
+    }
+    (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
+    if (sigaction(SIGTERM, &action, NULL) != 0 || open_all(&cut, argv + 2) != 0)
+        return 1;
+    puts("ready");
+    fflush(stdout);
+    return run(&cut);
+}
