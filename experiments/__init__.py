@@ -15,7 +15,9 @@ design/: what an experiment is. Pure: starts nothing.
 |---|---|
 | spec, spec_reports | read an experiment file; report its mistakes with their places |
 | spec_rules | what the parts of a file must have in common |
-| overrides | what the command line may say instead of a file |
+| overrides, spec_options | what the command line may say instead of a file |
+| file_lines | the line of a value that only the plan finds wrong |
+| levels | names of lists and settings as levels |
 | parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
 | expansion | expand factors to cells (`CellSpec`, `build_cell`), with sizes and times by formula |
 | join_leave_expansion, join_leave_script | the same where subscribers join and leave |

@@ -188,7 +188,12 @@ class RateForOptions:
     """Of `rate-for`."""
 
     trace: Annotated[
-        str, typer.Argument(metavar="TRACE", help="A trace, a notifyme log, or: model.")
+        str,
+        typer.Argument(
+            metavar="TRACE",
+            help="A file with lines 'SIZE YYYYMMDDhhmmss.mmm', a log of notifyme, or a generated "
+            "hour: model, paced, model:conduit, model:nexrad2, model:nexrad3, model:ngrid-2020.",
+        ),
     ]
     latency: Annotated[
         str | None, typer.Option(metavar="TIME", help="Maximum latency of a file, e.g. 5s.")
@@ -271,7 +276,8 @@ def clean_command(options: CleanOptions) -> int:
 # -- a run ------------------------------------------------------------------------------------
 def _spec(name: str, options: RunChoices) -> tuple[AnySpec, str | None]:
     """Return the experiment to run, and its level."""
-    from experiments.design.spec import at_level, find, level_of, load, override
+    from experiments.design.spec import at_level, find, level_of, load
+    from experiments.design.spec_options import override
 
     given: Overrides = {
         "duration_s": options.duration,
@@ -317,17 +323,41 @@ def run_experiment(
 
     Raises SpecErrors, UsageError, RunError, NetworkError, OSError.
     """
-    from experiments.runs import runner
     from experiments.runs.clocks import clock_of
 
     spec, level = _spec(name, options)
-    planned = runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
+    planned = _plan(name, spec, level, options)
     if elsewhere is not None:
         with elsewhere(planned) as clock:
             return _run_planned(name, spec, planned, clock, options, local=False)
     runs = options.runs.resolve()
     clock = clock_of(clock_name, options, planned, runs, plan_only=options.dry_run)
     return _run_planned(name, spec, planned, clock, options, local=True)
+
+
+def _plan(name: str, spec: AnySpec, level: str | None, options: RunChoices) -> tuple[Planned, ...]:
+    """Return the planned cells. Raises as `plan`, with the line of a wrong value in the file."""
+    from experiments.design.expansion import traces_by_label
+    from experiments.design.file_lines import with_lines
+    from experiments.design.spec import GENERATED, UsageError, find, valid_traces
+    from experiments.runs import runner
+
+    try:
+        traces = traces_by_label(spec).values() if options.trace is None else ()
+        for trace in traces:
+            if trace not in GENERATED and not Path(trace).exists():
+                valid = valid_traces(Path(trace).name)
+                raise UsageError(f"trace: found '{trace}', which is no file; valid: {valid}")
+        return runner.plan(spec, level, options.only, SHOWN_TRACES if options.dry_run else None)
+    except UsageError as error:
+        given = {
+            "duration_s": options.duration,
+            "receivers": options.receivers,
+            "trace": options.trace,
+            "q_snd": options.queue_bytes,
+        }
+        set_here = {key for key, value in given.items() if value is not None}
+        raise UsageError(with_lines(str(error), find(name), level, set_here)) from None
 
 
 def _run_planned(

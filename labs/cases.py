@@ -24,8 +24,8 @@ from experiments.cells.run_directory import RunDirectory, write_json
 from experiments.design.spec import (
     ExperimentSpec,
     load,
-    override,
 )
+from experiments.design.spec_options import override
 from experiments.runs import digests
 from experiments.runs.cell_process import GUEST_OUT, VirtualClock
 from experiments.runs.preparation import (

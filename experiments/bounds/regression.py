@@ -35,8 +35,8 @@ from experiments.design.spec import (
     at_level,
     find,
     load,
-    override,
 )
+from experiments.design.spec_options import override
 from experiments.runs import runner
 from experiments.runs.clocks import clock_of
 from experiments.runs.options import RegressionOptions

@@ -12,6 +12,7 @@ import hashlib
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -20,6 +21,7 @@ from experiments.design import cell_parts
 from experiments.design.carousel import Carousel
 from experiments.design.conditions import Conditions, handicap
 from experiments.design.layers import Bottleneck, Layers, Rivals
+from experiments.design.levels import NAMED, level_of
 from experiments.design.parameters import (
     BASE_FACTORS,
     PARAMETER_FACTORS,
@@ -38,8 +40,10 @@ SIZE_FACTORS: Final = (
     "b_uc",
     "b_rcv",
     "q_snd",
+    "queue_i",
 )  # bytes; in names of cells MB
 RATE_FACTORS: Final = ("bottleneck_bps", "max_rate_bps", "sender_bps")  # in names of cells Mbit/s
+LONGEST_LEVEL: Final = 48  # characters in names of cells
 LETTERS: Final = {**PARAMETER_FACTORS, **SUBSCRIPTION_FACTORS}  # of factors, in names of cells
 QUEUE_MARGIN_BYTES: Final = 64_000_000
 QUEUE_FACTOR: Final = 1.5
@@ -295,7 +299,7 @@ def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
     e.g. -fsnd500-rtt10; -n2 for the second of several repeats."""
     base = (
         f"{factors['protocol']}-m{factors['receivers']}"
-        f"-r{float(factors['rate_bps']) / 1e6:g}-p{float(factors['loss']) * 100:g}"
+        f"-r{float(factors['rate_bps']) / 1e6:.10g}-p{float(factors['loss']) * 100:.10g}"
     )
     further = [
         f"{letters}{_short(n, factors[n])}" for n, letters in LETTERS.items() if n in factors
@@ -305,10 +309,20 @@ def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
 
 def _short(name: str, level: Scalar) -> str:
     if isinstance(level, str):
-        return level.lower()
+        return _in_names(level) if name in NAMED else level.lower()
     if name in RATE_FACTORS:
-        return f"{level / 1e6:g}"
-    return f"{level / 1e6:g}M" if name in SIZE_FACTORS else f"{level:g}"
+        return f"{level / 1e6:.10g}"
+    return f"{level / 1e6:.10g}M" if name in SIZE_FACTORS else f"{level:.10g}"
+
+
+def _in_names(level: str) -> str:
+    """Return a list's or settings' name as names of cells have it: as directories, different for
+    different levels."""
+    text = level.translate({ord("-"): "neg", ord("_"): None, **dict.fromkeys(map(ord, "/=+"), "-")})
+    safe = re.sub(r"[^A-Za-z0-9.-]", "", text)
+    if safe == text and len(safe) <= LONGEST_LEVEL:
+        return safe
+    return f"{safe[:LONGEST_LEVEL]}-{hashlib.sha256(level.encode()).hexdigest()[:8]}"
 
 
 def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
@@ -334,10 +348,20 @@ def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
 
 def _levels(spec: ExperimentSpec, block: Factors, name: str) -> tuple[Scalar, ...]:
     """Return the levels of a factor in a block, or the experiment's value."""
-    given: tuple[Scalar, ...] = getattr(block, name) or ()
-    if name == "trace":
-        return tuple(trace_label(str(trace)) for trace in given or (spec.trace,))
-    return given or (getattr(spec.parameters, name),)
+    given: tuple[object, ...] = getattr(block, name) or ()
+    default = spec.trace if name == "trace" else getattr(spec.parameters, name)
+    return tuple(level_of(name, value) for value in given or (default,))
+
+
+def _named_values(spec: ExperimentSpec) -> dict[tuple[str, Scalar], object]:
+    """Return the lists and settings among the levels, by factor and name."""
+    return {
+        (name, level_of(name, value)): value
+        for block in spec.factors
+        for name in NAMED
+        for value in (*(getattr(block, name) or ()), getattr(spec.parameters, name))
+        if value is not None
+    }
 
 
 def traces_by_label(spec: Spec) -> dict[str, str]:
@@ -462,12 +486,15 @@ def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ..
     seed depends only on the repeat, so that all levels are compared on the same trace and losses.
     `level`: that of `spec`."""
     hosts = spec.parameters.subscribers
+    named = _named_values(spec)
     cells = []
     for repeat, factors in itertools.product(range(spec.repeats), levels_of(spec)):
         m = int(factors["receivers"])
         name = cell_name(factors, repeat, spec.repeats)
         chosen = Combination(name, factors, repeat, m, hosts[:m] if hosts is not None else None)
-        changed = {n: v for n, v in factors.items() if n in LETTERS and n != "trace"}
+        changed = {
+            n: named.get((n, v), v) for n, v in factors.items() if n in LETTERS and n != "trace"
+        }
         fixed = spec.parameters.model_copy(update=changed)
         rates = rates_of(fixed, chosen.protocol, m, chosen.r_bps)
         cells.append(build_cell(spec, level, chosen, fixed, rates))

@@ -40,6 +40,12 @@ def _no_truth(value: object) -> object:
 NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone accepts true as 1
 
 Protocol = Annotated[str, BeforeValidator(_known_protocol)]
+MODEL: Final = "model"  # the trace that Downpour generates
+PACED: Final = "paced"  # another, whose source has a ceiling
+FEED_MODELS: Final = tuple(  # other feeds and hours: see `feed_models`
+    f"{MODEL}:{name}" for name in ("conduit", "nexrad2", "nexrad3", "ngrid-2020")
+)
+GENERATED: Final = (MODEL, PACED, *FEED_MODELS)
 MAX_RECEIVERS = 200
 MAX_DURATION_S = 7 * 24 * 3600  # a week
 MIN_DURATION_S = 0.001  # the resolution of times in traces
@@ -90,6 +96,12 @@ Without = Annotated[int, Field(strict=True, ge=0, lt=MAX_RECEIVERS)]
 Ldm6From = Literal["publisher", "relays"]
 PullPath = Literal["nic1", "nic2"]
 WindowFactor = Annotated[float, Field(ge=1.0, le=100.0, allow_inf_nan=False), NO_TRUTH]
+Headroom = Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False), NO_TRUTH]
+Losses = Annotated[tuple[Loss, ...], Field(min_length=1)]
+RoundTrips = Annotated[tuple[RttMs, ...], Field(min_length=1)]
+Rates = Annotated[tuple[RateBps, ...], Field(min_length=1)]
+Sizes = Annotated[tuple[SizeBytes, ...], Field(min_length=1)]
+Offsets = Annotated[tuple[OffsetMs, ...], Field(min_length=1)]
 
 
 def _mac_level(value: object) -> object:
@@ -119,6 +131,31 @@ FirstReceiver = Annotated[str, BeforeValidator(_handicap)]
 MacLevel = Annotated[Literal["auto", "0", "1", "2"], BeforeValidator(_mac_level)]
 
 
+def _lists(value: object) -> object:
+    """Lists, one for each level."""
+    if isinstance(value, list) and value and not any(isinstance(v, (list, tuple)) for v in value):
+        raise _wrong("a list for each level, e.g. [[a, b], [c, d]]")
+    return value
+
+
+LISTS: Final = BeforeValidator(_lists)
+
+
+def _trace(value: object) -> object:
+    """A trace's name. A missing file shows when the trace is read."""
+    if isinstance(value, str) and value.startswith(f"{MODEL}:") and value not in GENERATED:
+        raise _wrong(valid_traces(value))
+    return value
+
+
+TraceName = Annotated[Text, BeforeValidator(_trace)]
+
+
+def valid_traces(found: str) -> str:
+    """Return the valid traces, and the one that was probably meant."""
+    return f"{', '.join(GENERATED)}, or the path of a file{did_you_mean(found, GENERATED)}"
+
+
 def _settings(value: object) -> object:
     """Settings of ldmd.conf by name, checked against the table of all."""
     if not isinstance(value, Mapping):
@@ -142,6 +179,9 @@ def _wrong(valid: str, found: str | None = None) -> PydanticCustomError:
     """Return the error. `found`: what is wrong in the value, by default all of it."""
     context = {"valid": valid} if found is None else {"valid": valid, "found": found}
     return PydanticCustomError("experiment", "{valid}", context)
+
+
+Settings = Annotated[dict[str, str | int | float], BeforeValidator(_settings)]
 
 
 def trace_label(trace: str) -> str:
@@ -184,11 +224,21 @@ class Factors(Block):
     repair: tuple[Repair, ...] | None = Field(default=None, min_length=1)
     mac_level: tuple[MacLevel, ...] | None = Field(default=None, min_length=1)
     feed: tuple[FeedName, ...] | None = Field(default=None, min_length=1)
-    trace: tuple[Text, ...] | None = Field(
+    trace: tuple[TraceName, ...] | None = Field(
         default=None,
         min_length=1,
         description="what is replayed: model, paced or a file, as the experiment's trace",
     )
+    headroom: tuple[Headroom, ...] | None = Field(default=None, min_length=1)
+    p_i: Annotated[tuple[Losses, ...], LISTS] | None = Field(default=None, min_length=1)
+    rtt_i_ms: Annotated[tuple[RoundTrips, ...], LISTS] | None = Field(default=None, min_length=1)
+    rate_i_bps: Annotated[tuple[Rates, ...], LISTS] | None = Field(default=None, min_length=1)
+    queue_i: tuple[SizeBytes, ...] | None = Field(default=None, min_length=1)
+    b_rcv_i: Annotated[tuple[Sizes, ...], LISTS] | None = Field(default=None, min_length=1)
+    clock_offset_i_ms: Annotated[tuple[Offsets, ...], LISTS] | None = Field(
+        default=None, min_length=1
+    )
+    set: tuple[Settings, ...] | None = Field(default=None, min_length=1)
     without_multicast: tuple[Without, ...] | None = Field(default=None, min_length=1)
     ldm6_from: tuple[Ldm6From, ...] | None = Field(default=None, min_length=1)
     sender_bps: tuple[RateBps, ...] | None = Field(default=None, min_length=1)
@@ -241,6 +291,14 @@ PARAMETER_FACTORS: Final = {
     "mac_level": "mac",
     "feed": "",
     "trace": "",
+    "headroom": "head",
+    "p_i": "pi",
+    "rtt_i_ms": "rtti",
+    "rate_i_bps": "ratei",
+    "queue_i": "qi",
+    "b_rcv_i": "brcvi",
+    "clock_offset_i_ms": "offi",
+    "set": "set-",
     "without_multicast": "u",
     "ldm6_from": "",
     "sender_bps": "cap",
@@ -298,7 +356,7 @@ class Parameters(Block):
         1.2,
         description="the sender's CTCP window: f_cwnd_factor x r_uc x max RTT_i",
     )
-    headroom: Annotated[float, Field(ge=1.0, le=10.0, allow_inf_nan=False), NO_TRUTH] = Field(
+    headroom: Headroom = Field(
         1.2,
         description="r_vn = headroom x (r_mc + r_uc) for LDM7, headroom x m x r for LDM6; Table"
         " II requires at least 1",
@@ -389,15 +447,13 @@ class Parameters(Block):
         "0", description="what authenticates datagrams; 0: nothing, as in the papers"
     )
     feed: FeedName = Field("NGRID", description="LDM's feed type of the products")
-    p_i: tuple[Loss, ...] | None = Field(
+    p_i: Losses | None = Field(
         None,
         min_length=1,
         description="loss of each receiver, in the order of the subscribers; needs loss: [0]",
     )
-    rtt_i_ms: tuple[RttMs, ...] | None = Field(
-        None, min_length=1, description="rtt_ms of each receiver"
-    )
-    rate_i_bps: tuple[RateBps, ...] | None = Field(
+    rtt_i_ms: RoundTrips | None = Field(None, min_length=1, description="rtt_ms of each receiver")
+    rate_i_bps: Rates | None = Field(
         None,
         min_length=1,
         description="rate of the link to each receiver's NIC1",
@@ -484,7 +540,7 @@ class Parameters(Block):
         0.0,
         description="how far the receivers' clocks are ahead of the publisher's (DRFSM21 eq. 7)",
     )
-    clock_offset_i_ms: tuple[OffsetMs, ...] | None = Field(
+    clock_offset_i_ms: Offsets | None = Field(
         None, min_length=1, description="clock_offset_ms of each receiver"
     )
     pause_ms: PauseMs = Field(
@@ -509,9 +565,5 @@ class Parameters(Block):
     monitor: Monitor = Field(
         "off", description="on: record what ldmd counts, and send minute records to a monitor"
     )
-    b_rcv_i: tuple[SizeBytes, ...] | None = Field(
-        None, min_length=1, description="b_rcv of each receiver"
-    )
-    set: Annotated[dict[str, str | int | float], BeforeValidator(_settings)] = Field(
-        {}, description="further settings of ldmd.conf(5), at every host"
-    )
+    b_rcv_i: Sizes | None = Field(None, min_length=1, description="b_rcv of each receiver")
+    set: Settings = Field({}, description="further settings of ldmd.conf(5), at every host")

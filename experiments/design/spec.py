@@ -22,13 +22,12 @@ from pydantic import (
 
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
-from experiments.design.overrides import Overrides
 from experiments.design.parameters import (
-    MAX_DURATION_S,
-    MAX_RECEIVERS,
-    MAX_REPEATS,
-    MIN_DURATION_S,
+    FEED_MODELS,
+    GENERATED,
+    MODEL,
     NO_TRUTH,
+    PACED,
     Block,
     Duration,
     Factor,
@@ -38,10 +37,12 @@ from experiments.design.parameters import (
     Parameters,
     Repeats,
     Seconds,
+    TraceName,
     Truth,
+    valid_traces,
 )
 from experiments.design.spec_reports import Reports, keys_by_block, quote
-from experiments.design.spec_rules import check_factors
+from experiments.design.spec_rules import check_factors, check_varied
 from parsers.read.published import (
     Claim,
     Figure,
@@ -59,6 +60,10 @@ from topologies.model.load import bundled as bundled_topologies
 from topologies.model.spec import Loss, RateBps, Text
 
 __all__ = [
+    "FEED_MODELS",
+    "GENERATED",
+    "MODEL",
+    "PACED",
     "Error",
     "ExperimentSpec",
     "SpecErrors",
@@ -68,7 +73,8 @@ __all__ = [
     "find",
     "level_of",
     "load",
-    "override",
+    "valid_traces",
+    "option_error",
 ]
 
 
@@ -76,12 +82,6 @@ class UsageError(Exception):
     """Bad arguments: one line per mistake, `what: found ...; valid: ...`."""
 
 
-MODEL: Final = "model"  # the trace that Downpour generates
-PACED: Final = "paced"  # another, whose source has a ceiling
-FEED_MODELS: Final = tuple(  # other feeds and hours: see `feed_models`
-    f"{MODEL}:{name}" for name in ("conduit", "nexrad2", "nexrad3", "ngrid-2020")
-)
-GENERATED: Final = (MODEL, PACED, *FEED_MODELS)
 SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; valid: ...`
 
 
@@ -103,7 +103,7 @@ class Level(Block):
     duration_s: Duration | None = None
     drain_timeout_s: Duration | None = None
     repeats: Repeats | None = None
-    trace: Text | None = None
+    trace: TraceName | None = None
     windows: Truth | None = None
     factors: dict[str, Any] | list[dict[str, Any]] = Field(
         {}, description="levels of factors by name, in every block; a list: other blocks"
@@ -135,7 +135,7 @@ class Spec(Block):
     parameters: Parameters
     repeats: Repeats = 1
     base_seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1)]
-    trace: Text = Field(
+    trace: TraceName = Field(
         MODEL,
         description=f"{', '.join(GENERATED)} (generated), or the path of a trace file, relative "
         "to the experiment file",
@@ -237,6 +237,8 @@ S = TypeVar("S", bound=Spec)
 def json_schema() -> str:
     """Return the text of schema.json."""
     schema = TypeAdapter(AnySpec).json_schema()
+    for block in ("Parameters", "SubscriptionsSpec"):  # a factor may have a required key's place
+        schema["$defs"][block].pop("required")
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=2, sort_keys=True) + "\n"
 
@@ -341,30 +343,40 @@ def _checked(
 ) -> AnySpec | None:
     """Check the document's `data`, as it is or at a level; mistakes go to the document."""
     reports = Reports(document, level, _keys_of(model))
-    spec = reports.read(model, _with_varied(data))
+    varied = _varied(data)
+    whole = {**data, **{block: {**values, **_mapping(data, block)} for block, values in varied}}
+    spec = reports.read(
+        model, whole, {(block, name) for block, values in varied for name in values}
+    )
     if spec is not None:
         _check_whole(reports, spec)
     return spec
 
 
-def _with_varied(data: Mapping[str, object]) -> Mapping[str, object]:
-    """Give a required parameter that all blocks of factors vary the first level as its value."""
-    factors, fixed = data.get("factors"), data.get("parameters")
+def _mapping(data: Mapping[str, object], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _varied(data: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
+    """Return by block of the file the first level of each required key that all blocks of factors
+    vary: it need not be given."""
+    factors = data.get("factors")
     blocks: list[Any] = factors if isinstance(factors, list) else [factors]
-    if (
-        not blocks
-        or not isinstance(fixed, Mapping)
-        or not all(isinstance(b, Mapping) for b in blocks)
-    ):
-        return data
-    varied = {
-        name: blocks[0][name][0]
-        for name, field in Parameters.model_fields.items()
-        if field.is_required()
-        and name not in fixed
-        and all(isinstance(b.get(name), list) and b[name] for b in blocks)
-    }
-    return {**data, "parameters": {**varied, **fixed}} if varied else data
+    if not blocks or not all(isinstance(block, Mapping) for block in blocks):
+        return []
+    found = []
+    for key, model in (("parameters", Parameters), ("subscriptions", SubscriptionsSpec)):
+        values = {
+            name: blocks[0][name][0]
+            for name, field in model.model_fields.items()
+            if field.is_required()
+            and name not in _mapping(data, key)
+            and all(isinstance(b.get(name), list) and b[name] for b in blocks)
+        }
+        if values and isinstance(data.get(key), Mapping):
+            found.append((key, values))
+    return found
 
 
 def _model_of(data: Mapping[str, object]) -> type[ExperimentSpec] | type[JoinLeaveSpec]:
@@ -394,22 +406,6 @@ def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
         return plain(place)
 
     return keys
-
-
-def valid_traces(found: str) -> str:
-    """Return the valid traces, and the one that was probably meant."""
-    return f"{', '.join(GENERATED)}, or the path of a file{did_you_mean(found, GENERATED)}"
-
-
-def _check_traces(reports: Reports, spec: AnySpec) -> None:
-    """Check a trace's name. A model has one of the names; a missing file shows when it is read."""
-    named: list[tuple[Place, str]] = [(("trace",), spec.trace)]
-    for number, block in enumerate(spec.factors if isinstance(spec, ExperimentSpec) else ()):
-        for index, name in enumerate(block.trace or ()):
-            named.append((("factors", number, "trace", index), name))
-    for place, name in named:
-        if name.startswith(f"{MODEL}:") and name not in GENERATED:
-            reports.add(place, f"trace '{name}'", valid_traces(name))
 
 
 def _check_timeouts(reports: Reports, spec: AnySpec) -> None:
@@ -442,7 +438,7 @@ def _check_feeds(reports: Reports, spec: JoinLeaveSpec) -> None:
 
 def _check_whole(reports: Reports, spec: AnySpec) -> None:
     """Check what must hold between blocks."""
-    _check_traces(reports, spec)
+    check_varied(reports, spec.factors)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
         for name in (
@@ -485,9 +481,9 @@ def at_level(spec: S, level: str | None) -> S:
 def level_of(spec: Spec, level: str | None) -> str | None:
     """Return the level that `at_level` gives. Raises UsageError."""
     if level is not None and level not in LEVEL_NAMES:
-        raise UsageError(_option("--level", level, " or ".join(LEVEL_NAMES)))
+        raise UsageError(option_error("--level", level, " or ".join(LEVEL_NAMES)))
     if spec.levels is None and level is not None:
-        raise UsageError(_option("--level", level, f"without it: {spec.name} has no levels"))
+        raise UsageError(option_error("--level", level, f"without it: {spec.name} has no levels"))
     return None if spec.levels is None else level or LEVEL_NAMES[0]
 
 
@@ -509,49 +505,8 @@ def _merged(spec: Spec, level: str) -> dict[str, Any]:
     return {**data, **given}
 
 
-def override(spec: S, given: Overrides) -> S:
-    """Return `spec` with the command line's values. Raises UsageError, which names the options."""
-    parameters = spec.parameters
-    changes: dict[str, object] = {}
-    errors: list[str] = []
-    if (m := given.get("receivers")) is not None:
-        if not isinstance(spec, ExperimentSpec):
-            errors.append(_option("--receivers", m, "without it: the topology gives them"))
-        elif not 1 <= m <= MAX_RECEIVERS:
-            errors.append(_option("--receivers", m, f"1 to {MAX_RECEIVERS} receivers"))
-        else:
-            blocks = [block.model_copy(update={"receivers": (m,)}) for block in spec.factors]
-            changes["factors"] = tuple(blocks)
-    if (duration := given.get("duration_s")) is not None:
-        if not MIN_DURATION_S <= duration <= MAX_DURATION_S:  # also refuses NaN
-            valid = f"above 0 to {MAX_DURATION_S} seconds, at least {MIN_DURATION_S:g}"
-            errors.append(_option("--duration", duration, valid))
-        changes["duration_s"] = float(duration)
-    if (repeats := given.get("repeats")) is not None:
-        if not 1 <= repeats <= MAX_REPEATS:
-            errors.append(_option("--repeats", repeats, f"1 to {MAX_REPEATS}"))
-        changes["repeats"] = repeats
-    if (seed := given.get("seed")) is not None:
-        if not 0 <= seed < 2**31:
-            errors.append(_option("--seed", seed, "0 to 2147483647"))
-        changes["base_seed"] = seed
-    if (size := given.get("queue_bytes")) is not None:
-        if size < 1_000_000:
-            errors.append(_option("--queue-bytes", size, "at least 1000000 bytes"))
-        parameters = parameters.model_copy(update={"q_snd": size})
-    if given.get("monitor"):
-        parameters = parameters.model_copy(update={"monitor": "on"})
-        if isinstance(spec, ExperimentSpec) and any(block.monitor for block in spec.factors):
-            errors.append(_option("--monitor", "factor monitor", "without it: cells vary it"))
-    changes["parameters"] = parameters
-    if given.get("trace") is not None:
-        changes["trace"] = str(given["trace"])
-    if errors:
-        raise UsageError("\n".join(errors))
-    return spec.model_copy(update=changes)
-
-
-def _option(option: str, found: object, valid: str) -> str:
+def option_error(option: str, found: object, valid: str) -> str:
+    """Return the error of a command line's option."""
     return f"{option}: found '{found}'; valid: {valid}"
 
 

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -49,13 +49,16 @@ class Reports:
         """Report a mistake at a place of the file."""
         self.document.report(self._written(place), found, valid)
 
-    def read(self, model: type[B], data: object) -> B | None:
-        """Return `data` as `model`; None if it is not valid, with every mistake recorded."""
+    def read(self, model: type[B], data: object, not_written: Set[Place] = frozenset()) -> B | None:
+        """Return `data` as `model`; None if it is not valid, with every mistake recorded, except
+        those of values at the places that are not in the file."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
             details = error.errors(include_url=False)
         for detail in details:
+            if tuple(detail["loc"])[:2] in not_written:
+                continue
             # Do not report twice a list that is too short only because its items are wrong.
             if detail["type"] == "too_short" and any(
                 d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
@@ -63,6 +66,23 @@ class Reports:
                 continue
             self._detail(detail)
         return None
+
+    def is_written(self, place: Place) -> bool:
+        """Return whether this place is in the file: of a level, in the level itself."""
+        if self.level is None:
+            return place in self.document.lines
+        return self._written(place)[:1] == ("levels",)
+
+    def levels_factors(self) -> list[Mapping[str, Any]]:
+        """Return the blocks of factors of all the file's levels, as they are in the file."""
+        data = self.document.data
+        levels = data.get("levels") if isinstance(data, Mapping) else None
+        found: list[Mapping[str, Any]] = []
+        for level in levels.values() if isinstance(levels, Mapping) else ():
+            factors = level.get("factors") if isinstance(level, Mapping) else None
+            blocks = factors if isinstance(factors, list) else [factors]
+            found += [block for block in blocks if isinstance(block, Mapping)]
+        return found
 
     def _written(self, place: Place) -> Place:
         """Return the place in the file: at the level, and for a single block of factors without the

@@ -4,12 +4,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel
 
 from common.counting import counted
 from experiments.design import layers
-from experiments.design.parameters import Factors, Parameters, trace_label
+from experiments.design.levels import level_of
+from experiments.design.parameters import Factors, Parameters
 from experiments.design.spec_reports import Reports
 from topologies.model.document import Place
+
+# Lists with a value for each receiver.
+LISTS: Final = ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i")
+# Where a value may be that a factor of the same name would replace.
+FIXED: Final = (("parameters",), ("subscriptions",), ())
+
+
+def check_varied(reports: Reports, given: BaseModel | Sequence[BaseModel]) -> None:
+    """Report values that no cell uses, since a factor of the same name varies in all of them."""
+    blocks = list(given) if isinstance(given, Sequence) else [given]
+    others = [] if reports.level is not None else reports.levels_factors()
+    for name in type(blocks[0]).model_fields:
+        everywhere = all(getattr(block, name) is not None for block in blocks)
+        if not everywhere or any("protocol" in block and name not in block for block in others):
+            continue  # a whole block of a level needs the value
+        for above in FIXED:
+            if reports.is_written(place := (*above, name)):
+                found = f"{name} beside factors.{name}"
+                reports.add(place, found, "one of the two: the factor's levels replace the value")
+
+
+def _given(fixed: Parameters, number: int, block: Factors, name: str) -> list[tuple[Place, Any]]:
+    """Return a parameter's values in a block, each with its place; none where there is none."""
+    if (levels := getattr(block, name)) is not None:
+        return [(("factors", number, name, index), level) for index, level in enumerate(levels)]
+    value = getattr(fixed, name)
+    return [] if value is None else [(("parameters", name), value)]
 
 
 def check_factors(reports: Reports, fixed: Parameters, blocks: Sequence[Factors]) -> None:
@@ -19,8 +50,7 @@ def check_factors(reports: Reports, fixed: Parameters, blocks: Sequence[Factors]
         reports.add(("parameters", "subscribers"), "subscribers with a host twice", "each once")
     for number, block in enumerate(blocks):
         for name, levels in block.model_dump(exclude_none=True).items():
-            known = [trace_label(v) for v in levels] if name == "trace" else levels
-            if len(set(known)) < len(levels):
+            if len({level_of(name, level) for level in levels}) < len(levels):
                 found = f"factors.{name} with a level twice"
                 reports.add(("factors", number, name), found, "each level once")
         for name in ("loss", "handoff_loss"):
@@ -28,7 +58,7 @@ def check_factors(reports: Reports, fixed: Parameters, blocks: Sequence[Factors]
                 if level >= 1.0:
                     place: Place = ("factors", number, name, index)
                     reports.add(place, f"{name} {level:g}", "a probability below 1, e.g. 1%")
-        _check_lists(reports, fixed, number, block)
+        _check_lists(reports, fixed, blocks, number)
         for index, m in enumerate(block.receivers):
             if names is not None and m > len(names):
                 place = ("factors", number, "receivers", index)
@@ -83,14 +113,12 @@ def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Fact
             reports.add(("factors", number), found, "one value of both")
 
 
-def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check that lists by receiver are long enough, and that nothing else sets the same."""
-    most = max(block.receivers)
-    for name in ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i"):
-        given = getattr(fixed, name)
-        if given is not None and len(given) < most:
-            found = f"{name} of {counted(len(given), 'receiver')}"
-            reports.add(("parameters", name), found, f"{most}, as factors.receivers has m = {most}")
+def _check_lists(
+    reports: Reports, fixed: Parameters, blocks: Sequence[Factors], number: int
+) -> None:
+    """Check lists by receiver, and what only some receivers or protocols may have."""
+    block = blocks[number]
+    _check_lengths(reports, fixed, blocks, number)
     without = max(block.without_multicast or (fixed.without_multicast,))
     if without:
         place: Place = ("factors", number, "without_multicast")
@@ -105,20 +133,42 @@ def _check_lists(reports: Reports, fixed: Parameters, number: int, block: Factor
     _check_file(reports, fixed, number, block)
     _check_offsets(reports, fixed, number, block)
     _check_shapers(reports, fixed, number, block)
-    if fixed.p_i is not None:
-        if any(block.loss):
-            found = f"loss {max(block.loss):g} beside parameters.p_i"
-            reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
-        if max(fixed.p_i) >= 1.0:
-            reports.add(("parameters", "p_i"), "p_i of 1", "probabilities below 1, e.g. 1%")
+    losses = _given(fixed, number, block, "p_i")
+    for place, p_i in losses:
+        if max(p_i) >= 1.0:
+            reports.add(place, "p_i of 1", "probabilities below 1, e.g. 1%")
+    if losses and any(block.loss):
+        found = f"loss {max(block.loss):g} beside {losses[0][0][0]}.p_i"
+        reports.add(("factors", number, "loss"), found, "[0]: p_i has each receiver's loss")
     _check_first(reports, fixed, number, block)
     slow = [text for text in block.first_receiver or () if text.startswith("rate-")]
-    if fixed.queue_i is not None and fixed.rate_i_bps is None and not slow:
-        found = "queue_i without rate_i_bps"
-        reports.add(("parameters", "queue_i"), found, "both, or neither")
-    if fixed.rtt_i_ms is not None and (block.rtt_ms or fixed.rtt_ms is not None):
-        found = "rtt_i_ms beside rtt_ms"
-        reports.add(("parameters", "rtt_i_ms"), found, "one of the two")
+    queues = _given(fixed, number, block, "queue_i")
+    if queues and not _given(fixed, number, block, "rate_i_bps") and not slow:
+        reports.add(queues[0][0], "queue_i without rate_i_bps", "both, or neither")
+    round_trips = _given(fixed, number, block, "rtt_i_ms")
+    if round_trips and (block.rtt_ms or fixed.rtt_ms is not None):
+        reports.add(round_trips[0][0], "rtt_i_ms beside rtt_ms", "one of the two")
+
+
+def _check_lengths(
+    reports: Reports, fixed: Parameters, blocks: Sequence[Factors], number: int
+) -> None:
+    """Check that each list has a value for each receiver of the block's largest m, and no more. A
+    list of the whole file may be for a level's m."""
+    block = blocks[number]
+    own = max(block.receivers)
+    others = [m for b in blocks for m in b.receivers]
+    if reports.level is None:
+        given = [levels.get("receivers") for levels in reports.levels_factors()]
+        others += [m for ms in given if isinstance(ms, list) for m in ms if isinstance(m, int)]
+    for name in LISTS:
+        for place, values in _given(fixed, number, block, name):
+            found, count = f"{name} of {counted(len(values), 'receiver')}", len(values)
+            if count < own:
+                reports.add(place, found, f"{own}, as factors.receivers has m = {own}")
+            elif count > max(others) and (reports.level is None or reports.is_written(place)):
+                valid = f"at most {max(others)}, the largest of factors.receivers"
+                reports.add(place, found, valid)
 
 
 def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
@@ -128,7 +178,7 @@ def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factor
     place: Place = ("factors", number, "first_receiver")
     if set(levels) != {"as-others"}:
         for name in ("p_i", "rtt_i_ms", "rate_i_bps"):
-            if getattr(fixed, name) is not None:
+            if _given(fixed, number, block, name):
                 reports.add(place, f"first_receiver beside {name}", "one of the two")
         if "fcast" in block.protocol:
             found = "protocol fcast with first_receiver"
@@ -154,12 +204,13 @@ def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Facto
 def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
     """Check that clocks are off by one level or by a list, at receivers that run ldmd."""
     offset = any(block.clock_offset_ms or (fixed.clock_offset_ms,))
-    if offset and fixed.clock_offset_i_ms is not None:
+    lists = _given(fixed, number, block, "clock_offset_i_ms")
+    if offset and lists:
         found = "clock_offset_i_ms beside clock_offset_ms"
-        reports.add(("parameters", "clock_offset_i_ms"), found, "one of the two")
+        reports.add(lists[0][0], found, "one of the two")
     place: Place = ("factors", number, "protocol")
     for name in (n for n in ("fcast", "m2c") if n in block.protocol):
-        if offset or any(fixed.clock_offset_i_ms or ()):
+        if offset or any(any(values) for _, values in lists):
             reports.add(place, f"protocol {name} with a clock offset", "ldm7 or ldm6")
         if any(block.pause_ms or (fixed.pause_ms,)):
             reports.add(place, f"protocol {name} with pause_ms", "ldm7 or ldm6")

@@ -80,7 +80,11 @@ class Overrides(BuildOptions):
     ] = None
     trace: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="File with lines 'SIZE YYYYMMDDhhmmss.mmm', or: model."),
+        typer.Option(
+            metavar="FILE",
+            help="File with lines 'SIZE YYYYMMDDhhmmss.mmm', a log of notifyme, model, paced, or "
+            "model:NAME (conduit, nexrad2, nexrad3, ngrid-2020).",
+        ),
     ] = None
     seed: Annotated[int | None, typer.Option(parser=whole, metavar="N", help="Base seed.")] = None
     queue_bytes: Annotated[

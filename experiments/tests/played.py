@@ -17,8 +17,8 @@ from experiments.design.spec import (
     ExperimentSpec,
     find,
     load_as,
-    override,
 )
+from experiments.design.spec_options import override
 from experiments.runs import (
     manifest,
     runner,

@@ -18,8 +18,8 @@ from experiments.design.spec import (
     at_level,
     find,
     load_as,
-    override,
 )
+from experiments.design.spec_options import override
 
 COST = at_level(load_as(ExperimentSpec, find("monitor-cost")), "quick")
 TEXT = find("monitor-cost").read_text(encoding="utf-8")

@@ -16,8 +16,8 @@ from experiments.design.spec import (
     level_of,
     load,
     load_as,
-    override,
 )
+from experiments.design.spec_options import override
 from parsers.read.published import parse_published
 
 GOOD = (EXPERIMENTS / "lossy.yaml").read_text()

@@ -68,7 +68,12 @@ def refused(folder: Path, parameters: str) -> str:
 
 
 def varied(folder: Path, name: str, levels: str) -> tuple[CellSpec, ...]:
-    spec = spec_of(folder, ("protocol: [ldm7, ldm6]", f"protocol: [ldm7]\n  {name}: [{levels}]"))
+    fixed = re.findall(rf"(?m)^(?:  )?{name}: [^\[].*\n", GOOD)  # the factor takes its place
+    spec = spec_of(
+        folder,
+        *((line, "") for line in fixed),
+        ("protocol: [ldm7, ldm6]", f"protocol: [ldm7]\n  {name}: [{levels}]"),
+    )
     return expand(spec)
 
 
@@ -124,7 +129,7 @@ def configs_leaf() -> Any:
 def test_each_level_has_its_trace(tmp_path: Path) -> None:
     (tmp_path / "My Trace.txt").write_text("1000 20150615000000.009\n" * 3)
     changes = ("protocol: [ldm7, ldm6]", "protocol: [ldm7]\n  trace: [paced, My Trace.txt]")
-    planned = plan(spec_of(tmp_path, changes))
+    planned = plan(spec_of(tmp_path, changes, ("trace: model\n", "")))
     assert {p.cell.cell: p.trace.file for p in planned} == {
         "ldm7-m8-r20-p0-paced": f"trace-paced-{planned[0].cell.seed}.txt",
         "ldm7-m8-r20-p0-my-trace": "trace-my-trace.txt",
@@ -256,7 +261,7 @@ def test_ldmds_queues_are_alike(tmp_path: Path) -> None:
     assert cell.shaped_by == "ldmd"
     varied_block = ("protocol: [ldm7, ldm6]", "protocol: [ldm7]\n  b_uc: [5MB]")
     with pytest.raises(SpecErrors) as caught:
-        spec_of(tmp_path, alike, varied_block)
+        spec_of(tmp_path, alike, varied_block, ("  b_uc: 600MB\n", ""))
     (line,) = str(caught.value).splitlines()
     assert "shaped_by: ldmd with b_mc and b_uc that differ; valid: one value of both" in line
 

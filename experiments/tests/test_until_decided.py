@@ -10,7 +10,8 @@ import pytest
 
 from common.quantities import parse_time_s
 from experiments import cli
-from experiments.design.spec import ExperimentSpec, find, load_as, override
+from experiments.design.spec import ExperimentSpec, find, load_as
+from experiments.design.spec_options import override
 from experiments.runs import runner
 from experiments.runs.sweep import CellResult, Outcome
 from experiments.runs.until_decided import Until, UntilDecided, first_of, is_about

@@ -6,13 +6,15 @@ A level is a JSON scalar in the unit of the factor's name (bit/s, ms, a probabil
 Three of the factors are not properties of a cell: `subscriber` takes a metric at one receiver
 instead of over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
 (MPUP16 III-B), `first_s` ends the same run earlier.
+
+A list by receiver is a level under its name, `list_name`; so are settings, `settings_name`.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
@@ -22,6 +24,11 @@ Scalar = float | int | str
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z%]+)", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
 _FEED = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
+_ITEM = re.compile(  # of a list's name
+    r"(?:([1-9][0-9]{0,2})x)?(-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:e[+-][0-9]{1,2})?)", re.ASCII
+)
+_SETTINGS = re.compile(r"none|[a-z0-9_.]+=\S+", re.ASCII)
+NO_SETTINGS: Final = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +47,16 @@ class Factor:
     names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
     pattern: re.Pattern[str] = _NAME  # of any name
     first: tuple[str, ...] = ()  # of any name: those that come before the others
+    each: str = ""  # levels are lists by receiver: the factor of an item
     valid: str = ""
 
     def read(self, value: object) -> Scalar:
         """Return a level from its form in an experiment file or in JSON. Raises ValueError, which
         says what is valid."""
+        if self.each:
+            return self._read_list(value)
+        if self.pattern is _SETTINGS and isinstance(value, Mapping):
+            return settings_name(value)
         if self.names is not None:
             known = isinstance(value, str) and (
                 value in self.names if self.names else self.pattern.fullmatch(value) is not None
@@ -66,12 +78,46 @@ class Factor:
             return int(number)
         return number
 
+    def _read_list(self, value: object) -> str:
+        """Return the name of a list, which may be given by its name."""
+        item = FACTORS[self.each]
+        values: list[object] = []
+        if isinstance(value, str):
+            for text in value.split("/"):
+                match = _ITEM.fullmatch(text)
+                if match is None:
+                    raise ValueError(self.valid)
+                values += [float(match[2]) * self.scale] * int(match[1] or 1)
+        elif isinstance(value, (list, tuple)):
+            values = list(value)
+        if not values:
+            raise ValueError(self.valid)
+        return list_name([float(item.read(v)) / self.scale for v in values])
+
     def show(self, level: Scalar) -> str:
         """Return e.g. `r = 20 Mbit/s`; for a text, only the text."""
+        unit = f" {self.shown_unit}" if self.shown_unit else ""
+        if self.each:
+            return f"{self.symbol} = {level}{unit}"
         if isinstance(level, str):
             return level.upper() if self.name == "protocol" else f"{self.symbol} {level}".strip()
-        unit = f" {self.shown_unit}" if self.shown_unit else ""
         return f"{self.symbol} = {level / self.scale:g}{unit}"
+
+
+def list_name(values: Sequence[float]) -> str:
+    """Return a list's name, e.g. `0/1/2`; of the same value for 8 receivers `8x1`."""
+    runs: list[tuple[str, int]] = []
+    for value in values:
+        text = f"{value + 0.0:.10g}"  # no -0
+        count = runs.pop()[1] + 1 if runs and runs[-1][0] == text else 1
+        runs.append((text, count))
+    return "/".join(f"{count}x{text}" if count > 1 else text for text, count in runs)
+
+
+def settings_name(settings: Mapping[str, object]) -> str:
+    """Return the name of settings of ldmd.conf, e.g. `fmtp.held_s=60+fmtp.ttl=1`."""
+    named = [f"{name}={value}" for name, value in sorted(settings.items())]
+    return "+".join(named) or NO_SETTINGS
 
 
 STORAGES: Final = (
@@ -85,6 +131,12 @@ def _size(name: str, label: str) -> Factor:
     """Return a factor for a size in bytes, shown in MB."""
     valid = "a size: bytes, or a number with B, kB, MB, GB, KiB, MiB or GiB"
     return Factor(name, label, name, "MB", 1e6, _SIZES, whole=True, valid=valid)
+
+
+def _list(name: str, label: str, symbol: str, each: str, unit: str, scale: float = 1.0) -> Factor:
+    """Return a factor whose levels are lists by receiver. `each`: the factor of an item."""
+    valid = "a list with a value for each receiver, or its name, e.g. 0/1 for [0, 1]"
+    return Factor(name, label, symbol, unit, scale, names=(), each=each, valid=valid)
 
 
 FACTORS: dict[str, Factor] = {
@@ -139,6 +191,23 @@ FACTORS: dict[str, Factor] = {
         ),
         Factor("feed", "Feed type", "", names=(), pattern=_FEED, valid="a feed type, e.g. NGRID"),
         Factor("trace", "Trace", "", names=(), valid="model, paced, or the stem of a trace's file"),
+        Factor(
+            "headroom", "Path's rate r_vn, as a multiple of what the sender sends", "r_vn",
+            valid="a number from 1",
+        ),
+        _list("p_i", "Loss of each receiver", "p_i", "loss", "%", 0.01),
+        _list("rtt_i_ms", "Round-trip time of each receiver", "RTT_i", "rtt_ms", "ms"),
+        _list("rate_i_bps", "Rate of each receiver's link", "rate_i", "rate_bps", "Mbit/s", 1e6),
+        _size("queue_i", "Buffer of each receiver's link"),
+        _list("b_rcv_i", "UDP buffer of each receiver", "b_rcv_i", "b_rcv", "MB", 1e6),
+        _list(
+            "clock_offset_i_ms", "Offset of each receiver's clock", "offset_i", "clock_offset_ms",
+            "ms",
+        ),
+        Factor(
+            "set", "Settings of ldmd.conf", "set", names=(), pattern=_SETTINGS, first=("none",),
+            valid="settings, e.g. {fmtp.held_s: 60}, or their name, e.g. fmtp.held_s=60",
+        ),
         Factor(
             "without_multicast", "Receivers without multicast", "LDM6", whole=True,
             valid="a whole number from 0",

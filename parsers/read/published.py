@@ -95,6 +95,8 @@ def _levels(name: str) -> Callable[[object], Levels | None]:
             return None
         if isinstance(value, Range):
             return value
+        if name == "set" and isinstance(value, Mapping):
+            return (factor.read(value),)
         if isinstance(value, Mapping):
             ends = {key: value.get(key) for key in ("at_least", "at_most")}
             if set(value) - set(ends) or all(v is None for v in ends.values()):
@@ -123,6 +125,8 @@ _SCHEMA = WithJsonSchema(
         ]
     }
 )
+# A list by receiver or settings are one level, or have a name.
+_NAMED = WithJsonSchema({"type": ["string", "array", "object"]})
 
 
 class Where(Block):
@@ -156,6 +160,16 @@ class Where(Block):
     mac_level: Annotated[Levels | None, BeforeValidator(_levels("mac_level")), _SCHEMA] = None
     feed: Annotated[Levels | None, BeforeValidator(_levels("feed")), _SCHEMA] = None
     trace: Annotated[Levels | None, BeforeValidator(_levels("trace")), _SCHEMA] = None
+    headroom: Annotated[Levels | None, BeforeValidator(_levels("headroom")), _SCHEMA] = None
+    p_i: Annotated[Levels | None, BeforeValidator(_levels("p_i")), _NAMED] = None
+    rtt_i_ms: Annotated[Levels | None, BeforeValidator(_levels("rtt_i_ms")), _NAMED] = None
+    rate_i_bps: Annotated[Levels | None, BeforeValidator(_levels("rate_i_bps")), _NAMED] = None
+    queue_i: Annotated[Levels | None, BeforeValidator(_levels("queue_i")), _SCHEMA] = None
+    b_rcv_i: Annotated[Levels | None, BeforeValidator(_levels("b_rcv_i")), _NAMED] = None
+    clock_offset_i_ms: Annotated[
+        Levels | None, BeforeValidator(_levels("clock_offset_i_ms")), _NAMED
+    ] = None
+    set: Annotated[Levels | None, BeforeValidator(_levels("set")), _NAMED] = None
     without_multicast: Annotated[
         Levels | None, BeforeValidator(_levels("without_multicast")), _SCHEMA
     ] = None

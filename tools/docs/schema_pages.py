@@ -26,7 +26,10 @@ def _block(name: str, block: dict[str, Any]) -> Iterator[str]:
     yield from ("| key | type | default | meaning |", "|---|---|---|---|")
     required = block.get("required", ())
     for key, value in block["properties"].items():
-        default = "required" if key in required else f"`{value.get('default')}`"
+        if key in required:
+            default = "required"
+        else:  # a required key that a factor may replace has no default either
+            default = f"`{value['default']}`" if "default" in value else "required, or a factor"
         cells = (f"`{key}`", type_of(value), default, value.get("description", ""))
         yield (
             "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
