@@ -123,7 +123,7 @@ def _import_records(store: Store, path: Path, keep_s: float | None) -> int:
         _forget(store, name, keep_s)
         hosts = len({minute.host for minute in found.minutes.values()})
         print(f"{name} ({clock}): {len(found.minutes)} minute records of {counted(hosts, 'host')}, "
-              f"{len(found.hours)} classic lines")  # fmt: skip
+              f"{len(found.paths)} of paths, {len(found.hours)} classic lines")  # fmt: skip
         if found.bad:
             left_out += found.bad
             print(
@@ -316,13 +316,15 @@ class MinutesOptions:
 
 @command(app, "minutes", told=told)
 def minutes_command(options: MinutesOptions) -> int:
-    """Print the DRFSM paper's metrics from minute records."""
+    """Print the DRFSM paper's metrics from minute records. The publishers' paths follow."""
     from monitor import minute_text
 
     step_s = 60 * max(1, round((options.step or 0) / 60)) if options.step else WHOLE_S
     with _opened(options.store) as store:
-        found = store.minutes(_source(store, options.source).id, step_s, options.host)
-    print(minute_text.table(found, with_time=options.step is not None), end="")
+        source = _source(store, options.source).id
+        found = store.minutes(source, step_s, options.host)
+        paths = store.paths(source, step_s, options.host)
+    print(minute_text.table(found, paths, with_time=options.step is not None), end="")
     return EXIT_OK
 
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliveries of a running cell, as its logs grow: all of them, or only the columns that changed."""
+"""Deliveries of a running cell, as its logs grow: all of them, or only the columns that changed.
+
+Memory is bounded, however long a cell runs: once there are more than MOST, the oldest quarter goes.
+"""
 
 from __future__ import annotations
 
@@ -14,15 +17,19 @@ from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
 from parsers.read.ldm_log import Inserted, LdmLog, Multicasted, Product
 
 QUICK: Final = 1  # zlib's level for what is soon packed again
+MOST: Final = 1_200_000  # deliveries: the DRFSM paper's hour (45,703 files) at 24 receivers
 
 
 class Deliveries:
     """Products in the order of sending; then those that are inserted and not sent yet, by time;
     then others that arrived. A column is a product. `subscribers`: the receivers' order, if known.
+    `most`: deliveries that are kept, about.
     """
 
-    def __init__(self, subscribers: Iterable[str]) -> None:
+    def __init__(self, subscribers: Iterable[str], most: int = MOST) -> None:
         self._subscribers = tuple(subscribers)
+        self._most = most
+        self._gone_us: int | None = None  # creation of the newest that was forgotten
         self._arrivals: dict[str, dict[Product, Arrival]] = {}
         self._inserted: dict[Product, int] = {}
         self._begin_us: int | None = None  # of the first insertion
@@ -42,8 +49,11 @@ class Deliveries:
         """Add what new lines of a host's log say."""
         self._is_stale = True
         for record in log.of(Multicasted):
-            self._send(record.index, record.product)
+            if not self._is_gone(record.product):
+                self._send(record.index, record.product)
         for inserted in log.of(Inserted):
+            if self._is_gone(inserted.product):
+                continue
             if inserted.via == "ingest" and inserted.product not in self._inserted:
                 self._inserted[inserted.product] = at = inserted.time_us
                 self._begin_us = at if self._begin_us is None else min(at, self._begin_us)
@@ -51,9 +61,37 @@ class Deliveries:
         known = self._arrivals.setdefault(host, {})
         for product, arrival in receiver_of(log).arrivals.items():
             before = known.get(product)
+            if self._is_gone(product):
+                continue
             if before is None or arrival.time_us < before.time_us:
                 known[product] = arrival
                 self._touch(product)
+        while self._products() * sum(map(bool, self._arrivals.values())) > self._most:
+            self._forget()
+
+    def _is_gone(self, product: Product) -> bool:
+        return self._gone_us is not None and product.created_us <= self._gone_us
+
+    def _products(self) -> int:
+        return len(self._order) + len(self._rest)
+
+    def _forget(self) -> None:
+        """Forget the oldest quarter of the products."""
+        created = sorted(product.created_us for product in (*self._order, *self._rest))
+        self._gone_us = created[len(created) // 4]
+        kept = [
+            (index, product)
+            for index, product in zip(self._indices, self._order, strict=True)
+            if not self._is_gone(product)
+        ]
+        self._indices = [index for index, _ in kept]
+        self._order = [product for _, product in kept]
+        self._place = {product: place for place, product in enumerate(self._order)}
+        self._rest = {product for product in self._rest if not self._is_gone(product)}
+        self._inserted = {p: at for p, at in self._inserted.items() if not self._is_gone(p)}
+        for host, known in self._arrivals.items():
+            self._arrivals[host] = {p: a for p, a in known.items() if not self._is_gone(p)}
+        self._change(0)
 
     def _send(self, index: int, product: Product) -> None:
         at = bisect(self._indices, index)

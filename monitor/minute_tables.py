@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minute records and classic lines in SQLite: the tables, insertions and queries."""
+"""Records of rtstats in SQLite: the tables, insertions and queries."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from typing import Any, Final
 
-from monitor.records import Minute
+from monitor.records import FeedPath, Minute
 from parsers.measure.metrics import FmtpSums
 
 SCHEMA: Final = """
@@ -22,6 +22,11 @@ CREATE TABLE hour (source INTEGER NOT NULL REFERENCES source, host TEXT NOT NULL
   feed TEXT NOT NULL, origin TEXT NOT NULL, hour INTEGER NOT NULL, n_all INTEGER NOT NULL,
   bytes_all INTEGER NOT NULL, latest_s REAL NOT NULL, mean_s REAL NOT NULL, max_s INTEGER NOT NULL,
   received INTEGER NOT NULL, PRIMARY KEY (source, host, feed, origin, hour)) STRICT, WITHOUT ROWID;
+"""
+PATHS_SCHEMA: Final = """
+CREATE TABLE path (source INTEGER NOT NULL REFERENCES source, host TEXT NOT NULL,
+  path TEXT NOT NULL, minute INTEGER NOT NULL, feed TEXT NOT NULL, rate_bps INTEGER NOT NULL,
+  leaves INTEGER NOT NULL, PRIMARY KEY (source, host, path, minute)) STRICT, WITHOUT ROWID;
 """
 _COLUMNS: Final = (
     "version, n_all, bytes_all, n_fmtp, bytes_fmtp, n_mc, bytes_mc, delay_us, delay_us_mc, blocks, "
@@ -40,12 +45,15 @@ PUT_HOUR: Final = (
     "mean_s = excluded.mean_s, max_s = excluded.max_s, received = excluded.received "
     "WHERE excluded.n_all >= n_all"
 )
+PUT_PATH: Final = "INSERT OR REPLACE INTO path VALUES (?, ?, ?, ?, ?, ?, ?)"
 # By host: a record from the future makes only its own host's past old.
 NEWEST: Final = (
     ("SELECT host, max(minute) FROM minute WHERE source = ? GROUP BY host",
      "DELETE FROM minute WHERE source = ? AND host = ? AND minute < ?"),
     ("SELECT host, max(hour) FROM hour WHERE source = ? GROUP BY host",
      "DELETE FROM hour WHERE source = ? AND host = ? AND hour < ?"),
+    ("SELECT host, max(minute) FROM path WHERE source = ? GROUP BY host",
+     "DELETE FROM path WHERE source = ? AND host = ? AND minute < ?"),
 )  # fmt: skip
 MINUTES: Final = (
     "SELECT host, feed, minute / ?2 * ?2 AS begin, count(*), min(version), sum(n_all), "
@@ -53,6 +61,12 @@ MINUTES: Final = (
     "sum(delay_us_mc), sum(blocks), sum(age_us), max(age_max_us), sum(negative), max(minute) "
     "FROM minute WHERE source = ?1 AND (?3 IS NULL OR host = ?3) AND (?4 IS NULL OR feed = ?4) "
     "GROUP BY host, feed, begin ORDER BY host, feed, begin"
+)
+# SQLite takes the other columns from the row with the maximum.
+PATHS: Final = (
+    "SELECT host, feed, max(minute), path, rate_bps, leaves, minute / ?2 * ?2 AS begin FROM path "
+    "WHERE source = ?1 AND (?3 IS NULL OR host = ?3) GROUP BY host, path, begin "
+    "ORDER BY host, path, begin"
 )
 
 
@@ -79,6 +93,11 @@ def row(source: int, found: Minute) -> tuple[object, ...]:
     sums = found.sums or FmtpSums(found.products, found.bytes, found.fmtp, found.fmtp_bytes)
     own = (found.age_us, found.age_max_us, found.negative)
     return (source, *found.key, version, *astuple(sums), *own)
+
+
+def path_row(source: int, found: FeedPath) -> tuple[object, ...]:
+    """Return the row of a publisher's record."""
+    return (source, found.host, found.path, found.minute, found.feed, found.rate_bps, found.leaves)
 
 
 def interval(values: Sequence[Any]) -> Interval:

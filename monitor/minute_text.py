@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from monitor.minute_tables import Interval
+from monitor.records import FeedPath
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.metrics import of_sums
 
@@ -47,12 +48,31 @@ def _row(found: Interval, now: int, *, with_time: bool) -> list[str]:
     return cells
 
 
-def table(found: Sequence[Interval], *, with_time: bool) -> str:
-    """Return lines of text. A host's state is as of the newest minute of all."""
-    now = max((interval.last for interval in found), default=0) + 60
-    head = ["host", "feed", "minute" if with_time else "state", "files", "blocks again"]
-    rows = [[*head, *(title for _, title in _VALUES)]]
+def _path_row(found: FeedPath, now: int, *, with_time: bool) -> list[str]:
+    when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(found.minute))
+    return [
+        *(found.host, found.feed, when if with_time else state(found.minute, now)),
+        *(found.path, f"{found.rate_bps / 1e6:.6g} Mbit/s", str(found.leaves)),
+    ]
+
+
+def table(found: Sequence[Interval], paths: Sequence[FeedPath], *, with_time: bool) -> str:
+    """Return lines of text: the hosts, then the publishers' paths. A host's state is as of the
+    newest minute of all."""
+    newest = [interval.last for interval in found] + [path.minute for path in paths]
+    now = max(newest, default=0) + 60
+    place = ["host", "feed", "minute" if with_time else "state"]
+    rows = [[*place, "files", "blocks again", *(title for _, title in _VALUES)]]
     rows += [_row(interval, now, with_time=with_time) for interval in found]
+    text = _aligned(rows)
+    if paths:
+        rows = [["publisher", *place[1:], "path", "rate", "leaves"]]
+        rows += [_path_row(path, now, with_time=with_time) for path in paths]
+        text += "\n" + _aligned(rows)
+    return text
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
     lines = []
     for row in rows:

@@ -48,6 +48,11 @@ class Points:
         self.times_us.append(time_us)
         self.values.append(value)
 
+    def replace(self, time_us: int, value: int) -> None:
+        """Keep this value alone."""
+        del self.times_us[:], self.values[:]
+        self.add(time_us, value)
+
     def __iter__(self) -> Iterator[tuple[int, int]]:
         return zip(self.times_us, self.values, strict=True)
 

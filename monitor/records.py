@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields (rtstats(1)),
-and the classic lines of LDM 6's rtstats. An invalid record raises an error that says why.
+"""Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields, a publisher's
+of 6 (rtstats(1)), and the classic lines of LDM 6's rtstats. An invalid record raises an error that
+says why.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ MOST_LINE: Final = 1024
 MOST_RECORDS: Final = 1 << 20  # an hour of 570 sites with 30 feeds
 MOST_NUMBER: Final = 2**53
 FIELDS: Final = (14, 19)
+PATH_FIELDS: Final = 6
 COLUMNS: Final = 11
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.:\-]{0,254}", re.ASCII)
 _FEED: Final = re.compile(r"[A-Z0-9][\w|.\- ()]{0,319}", re.ASCII)
@@ -50,6 +52,23 @@ class Minute:
     def key(self) -> tuple[str, str, int]:
         """Return what distinguishes minutes."""
         return self.host, self.feed, self.minute
+
+
+@dataclass(frozen=True)
+class FeedPath:
+    """A publisher's multipoint path in one minute. `minute`: its first second, since 1970."""
+
+    host: str
+    feed: str
+    minute: int
+    path: str
+    rate_bps: int
+    leaves: int
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """Return what distinguishes records."""
+        return self.host, self.path, self.minute
 
 
 @dataclass(frozen=True)
@@ -97,15 +116,27 @@ def _matching(pattern: re.Pattern[str], text: str, name: str) -> str:
     return text
 
 
-def minute_record(line: str) -> Minute:
-    """Return a minute record of either version. RecordError."""
-    words = line.rstrip("\n").split(",")
-    if len(words) not in FIELDS:
-        raise RecordError(f"found {len(words)} fields; valid: {FIELDS[0]} or {FIELDS[1]}")
+def _place(words: list[str]) -> tuple[str, str, int]:
+    """Return host, feed and minute by the first three fields. RecordError."""
     end = _time(words[0], "%Y%m%dT%H%M%SZ")
     if end % 60:
         raise RecordError(f"found time {words[0]!r}; valid: the end of a minute")
-    host, feed = _matching(_NAME, words[1], "host"), _matching(_FEED, words[2], "feed")
+    return _matching(_NAME, words[1], "host"), _matching(_FEED, words[2], "feed"), end - 60
+
+
+def path_record(words: list[str]) -> FeedPath:
+    """Return a publisher's record. RecordError."""
+    host, feed, minute = _place(words)
+    rate_bps, leaves = _whole(words[4], "field 5"), _whole(words[5], "field 6")
+    return FeedPath(host, feed, minute, _matching(_NAME, words[3], "path"), rate_bps, leaves)
+
+
+def minute_record(words: list[str]) -> Minute:
+    """Return a minute record of either version. RecordError."""
+    if len(words) not in FIELDS:
+        valid = f"{PATH_FIELDS}, {FIELDS[0]} or {FIELDS[1]}"
+        raise RecordError(f"found {len(words)} fields; valid: {valid}")
+    host, feed, minute = _place(words)
     size, fmtp_size, count, fmtp = (_whole(w, f"field {i}") for i, w in enumerate(words[3:7], 4))
     if fmtp > count or fmtp_size > size:
         raise RecordError("found more received than complete")
@@ -119,7 +150,7 @@ def minute_record(line: str) -> Minute:
         if alone > fmtp or alone_size > fmtp_size:
             raise RecordError("found more by multicast alone than received")
         sums = FmtpSums(count, size, fmtp, fmtp_size, alone, alone_size, delay, delay_alone, blocks)
-    return Minute(host, feed, end - 60, count, size, fmtp, fmtp_size, age, oldest, negative, sums)
+    return Minute(host, feed, minute, count, size, fmtp, fmtp_size, age, oldest, negative, sums)
 
 
 def _seconds(text: str, name: str) -> float:
@@ -155,19 +186,23 @@ def classic_line(line: str) -> Hour:
     )
 
 
-def record(line: str) -> Minute | Hour:
+def record(line: str) -> Minute | FeedPath | Hour:
     """Return whichever record a line is. RecordError."""
     if len(line) > MOST_LINE:
         raise RecordError(f"found {len(line)} characters; valid: at most {MOST_LINE}")
-    return minute_record(line) if "," in line else classic_line(line)
+    if "," not in line:
+        return classic_line(line)
+    words = line.rstrip("\n").split(",")
+    return path_record(words) if len(words) == PATH_FIELDS else minute_record(words)
 
 
 @dataclass
 class Records:
     """Records of many lines. If there are several for one minute, the one with the highest count
-    holds: a record that arrives again, or late, counts once."""
+    holds: a record that arrives again, or late, counts once. Of a path's the last one holds."""
 
     minutes: dict[tuple[str, str, int], Minute] = field(default_factory=dict)
+    paths: dict[tuple[str, str, int], FeedPath] = field(default_factory=dict)
     hours: dict[tuple[str, str, str, int], Hour] = field(default_factory=dict)
     taken: int = 0
     bad: int = 0
@@ -183,12 +218,17 @@ class Records:
                 self.bad += 1
                 self.first_bad = self.first_bad or f"found {line.strip()[:60]!r}: {error}"
 
-    def _want_room(self, known: Minute | Hour | None) -> None:
+    def _want_room(self, known: Minute | FeedPath | Hour | None) -> None:
         """Bound the names: anybody can invent them, and a record takes a kilobyte. RecordError."""
-        if known is None and len(self.minutes) + len(self.hours) >= MOST_RECORDS:
+        count = len(self.minutes) + len(self.paths) + len(self.hours)
+        if known is None and count >= MOST_RECORDS:
             raise RecordError(f"more than {MOST_RECORDS} records; valid: a file of less time")
 
-    def _take(self, found: Minute | Hour) -> None:
+    def _take(self, found: Minute | FeedPath | Hour) -> None:
+        if isinstance(found, FeedPath):
+            self._want_room(self.paths.get(found.key))
+            self.paths[found.key] = found
+            return
         if isinstance(found, Hour):
             hour_key = (found.host, found.feed, found.origin, found.hour)
             before = self.hours.get(hour_key)

@@ -44,7 +44,7 @@ class Shown(Protocol):
         and those after it; None: none did. `whole`: all products."""
 
     def recordings(self) -> Mapping[str, Recording]:
-        """Return the samples of counters, by cell."""
+        """Return the newest samples of counters, by cell."""
 
 
 class FinishedRun:
@@ -94,7 +94,7 @@ class RunningCell:
     def __init__(self, folder: Path, work: Path, name: str) -> None:
         self.name, self._folder, self._work = name, folder, work
         self._tails: dict[str, Tail] = {}
-        self._samples = Reader()
+        self._samples = Reader(newest=True)  # what /metrics shows
         self.deliveries = Deliveries(self._subscribers())
 
     def _subscribers(self) -> list[str]:
@@ -133,7 +133,7 @@ class RunningCell:
 
     @property
     def recording(self) -> Recording:
-        """Return the samples of counters."""
+        """Return the newest samples of counters."""
         return self._samples.recording
 
     def board(self) -> dict[str, object]:
@@ -194,7 +194,7 @@ class RunningRun:
         return self._cells[cell].deliveries.added(whole=whole) if cell in self._cells else None
 
     def recordings(self) -> Mapping[str, Recording]:
-        """Return the samples of counters, by cell."""
+        """Return the newest samples of counters, by cell."""
         return {name: cell.recording for name, cell in self._cells.items()}
 
 
@@ -253,7 +253,7 @@ class Waiting:
         return self._now.added(cell, whole=whole)
 
     def recordings(self) -> Mapping[str, Recording]:
-        """Return the samples of counters, by cell."""
+        """Return the newest samples of counters, by cell."""
         return self._now.recordings() if self._now is not None else {}
 
 

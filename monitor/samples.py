@@ -47,10 +47,12 @@ def _series(line: dict[str, Any]) -> Series:
 
 
 class Reader:
-    """Takes the lines of one source as they come."""
+    """Takes the lines of one source as they come. `newest`: keeps each series' last value alone,
+    so that its memory does not grow with time."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, newest: bool = False) -> None:
         self.recording = Recording()
+        self._newest = newest
         self._series: dict[int, Series] = {}
 
     def take(self, lines: Iterable[str]) -> None:
@@ -90,9 +92,10 @@ class Reader:
         if not isinstance(gone, list):
             raise _Bad(f"gone {gone!r}; valid: a list")
         pairs += [(self._known(number), GONE) for number in gone]
+        pairs.append((_SAMPLED, 1))
         for series, value in pairs:
-            self.recording.of(series).add(time_us, value)
-        self.recording.of(_SAMPLED).add(time_us, 1)
+            points = self.recording.of(series)
+            (points.replace if self._newest else points.add)(time_us, value)
 
     def _known(self, number: Any) -> Series:
         if not isinstance(number, int) or number not in self._series:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,7 @@ from monitor.recording import Recording
 from monitor.records import MOST_LINE, Records
 
 SAMPLES: Final = "logs/counters.jsonl"
-MINUTES: Final = "monitor/minutes.txt"
+MINUTES: Final = ("monitor/minutes.txt", "monitor/paths.txt")
 CLOCKS: Final = ("native", "virtual")
 _RTSTATS: Final = re.compile(r"\d{8}T\d{6}Z,|\d{14}\s+\d{14}\s", re.ASCII)
 MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never end
@@ -70,20 +70,26 @@ def _file(path: Path) -> Recording:
 def records(path: Path) -> Iterator[tuple[str, str, Records]]:
     """Yield (name, clock, records) of the minute records of a run, a cell or a file. OSError."""
     if not path.is_dir():
-        yield path.stem, CLOCKS[0], _records(path)
+        yield path.stem, CLOCKS[0], _records([path])
         return
     for folder in [path, *sorted(path.glob("cells/*"))]:
-        file = folder / MINUTES
-        if file.is_file() and file.stat().st_size > 0:
-            yield _name(path, folder), _clock(folder), _records(folder / MINUTES)
+        if files := _minutes(folder):
+            yield _name(path, folder), _clock(folder), _records(files)
 
 
-def _records(file: Path) -> Records:
+def _minutes(cell: Path) -> list[Path]:
+    """The files of a cell that have minute records."""
+    files = [cell / name for name in MINUTES]
+    return [file for file in files if file.is_file() and file.stat().st_size > 0]
+
+
+def _records(files: Iterable[Path]) -> Records:
     found = Records()
-    if not is_records(file):
-        raise SourceError(f"{file}: found no line of rtstats first; valid: rtstats(1)'s lines")
-    with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
-        found.take(lines)
+    for file in files:
+        if not is_records(file):
+            raise SourceError(f"{file}: found no line of rtstats first; valid: rtstats(1)'s lines")
+        with file.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            found.take(lines)
     return found
 
 
@@ -101,7 +107,9 @@ def recordings(path: Path) -> Iterator[tuple[str, str, Recording]]:
         yield path.stem, CLOCKS[0], _file(path)
         return
     cells = _cells(path)
-    if not cells and any((folder / MINUTES).is_file() for folder in (path, *path.glob("cells/*"))):
+    if not cells and any(
+        (folder / MINUTES[0]).is_file() for folder in (path, *path.glob("cells/*"))
+    ):
         return
     if not cells:
         raise SourceError(

@@ -21,9 +21,9 @@ from monitor import minute_tables
 from monitor.columns import BlockError, Numbers, decode, encode, lasts, merge
 from monitor.minute_tables import Interval
 from monitor.recording import Points, Recording, Series, labels_of
-from monitor.records import Records
+from monitor.records import FeedPath, Records
 
-VERSION: Final = 3
+VERSION: Final = 4
 BLOCK: Final = 4096  # points in a full block
 STEP_US: Final = 10_000_000  # of the table coarse
 LAST_US: Final = 2**63 - 1
@@ -42,7 +42,10 @@ CREATE TABLE coarse (series INTEGER NOT NULL REFERENCES series, first INTEGER NO
   last INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (series, first)) STRICT, WITHOUT ROWID;
 """
-_ADDED: Final = {0: _SCHEMA, 1: minute_tables.SCHEMA, 2: _COARSE}  # by the version without it
+# By the version without it.
+_ADDED: Final = {
+    0: _SCHEMA, 1: minute_tables.SCHEMA, 2: _COARSE, 3: minute_tables.PATHS_SCHEMA
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,8 @@ class Store:
                 for statement in filter(str.strip, _ADDED[step].split(";")):
                     self._db.execute(statement)
             self._db.execute(f"PRAGMA user_version = {VERSION}")
+            if version > 2:
+                return
             for (series,) in self._db.execute("SELECT id FROM series").fetchall():
                 times, values = self.points(series)
                 if len(times):
@@ -176,6 +181,10 @@ class Store:
                 [minute_tables.row(source, minute) for minute in records.minutes.values()],
             )
             self._db.executemany(
+                minute_tables.PUT_PATH,
+                [minute_tables.path_row(source, path) for path in records.paths.values()],
+            )
+            self._db.executemany(
                 minute_tables.PUT_HOUR,
                 [(source, *astuple(hour)) for hour in records.hours.values()],
             )
@@ -211,6 +220,11 @@ class Store:
         """Return each host's and feed's sums of minutes in steps of whole minutes."""
         rows = self._select(minute_tables.MINUTES, (source, step_s, host, feed))
         return [minute_tables.interval(row) for row in rows]
+
+    def paths(self, source: int, step_s: int = 60, host: str | None = None) -> list[FeedPath]:
+        """Return the newest record of each path of each publisher in steps of whole minutes."""
+        rows = self._select(minute_tables.PATHS, (source, step_s, host))
+        return [FeedPath(*row[:-1]) for row in rows]
 
     def _source_id(self, name: str, clock: str) -> int:
         self._db.execute(

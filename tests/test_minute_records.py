@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from common.places import absent_programs, program
-from experiments.cells.minute_records import ACCEPTED, FILE, RECORDED, MinuteRecords
+from experiments.cells.minute_records import ACCEPTED, FILE, PATHS, RECORDED, MinuteRecords
 from monitor.records import Records
 from monitor.store import Store
 from parsers.measure.evaluate import Transports, evaluate
@@ -147,6 +147,50 @@ def test_every_product_counts_once_whatever_is_killed(tmp_path: Path) -> None:
     assert {m.bytes for m in sums} == {EACH * SIZE}
     assert {m.sums and (m.sums.blocks, m.sums.files_mc, m.sums.delay_us) for m in sums} == {
         (2 * EACH // 3, EACH - EACH // 3, EACH * 1_000_000)
+    }
+
+
+def catches_term(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    (caught,) = [line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")]
+    return bool(int(caught, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+PUBLISHER = (  # lines of mldm
+    ("mldm.c:start:425", "Starting up: feed=NGRID, fmtpSrvr=10.10.1.1:45291, ttl=16"),
+    ("pathservice_answers.c:path_is_ready:174", "Path service: path ready: path=x-NGRID, "
+     "root=newy:3:1101, rate_bps=48000000, ms=1.1, leaves=0"),
+    ("pathservice_answers.c:on_added:289", "Path service: leaf added: path=x-NGRID, "
+     "endpoint=chic:4:1202, ms=1.2, waited_ms=1.2, users=1, leaves=2"),
+)  # fmt: skip
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.parametrize("offset_s", ["0", "3600"])
+def test_the_rate_of_a_publishers_path_arrives(tmp_path: Path, offset_s: str) -> None:
+    """Its log said so before rtstats began."""
+    if why := absent_programs(PROGRAMS):
+        pytest.skip(why)
+    site, stamp = Site(tmp_path), time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    site.log.write_text(
+        "".join(f"{stamp}.000000Z mldm[7]   {at}   NOTE {text}\n" for at, text in PUBLISHER)
+    )
+    file = tmp_path / "out" / PATHS
+    argv = list(site.sender())
+    argv[argv.index("-o") + 1] = offset_s
+    with site.run(*site.server()), site.run(*site.decoder()):
+        with site.run(*argv) as sender:
+            until(lambda: catches_term(sender.pid), "rtstats")
+            time.sleep(2)  # it reads the log
+            sender.send_signal(signal.SIGTERM)
+            assert sender.wait(WAIT_S) == 0
+        until(lambda: file.is_file() and file.stat().st_size > 0, "the path's record")
+    found = Records()
+    found.take(file.read_text().splitlines(keepends=True))
+    assert found.bad == 0 and not found.minutes
+    assert {(p.host, p.feed, p.path, p.rate_bps, p.leaves) for p in found.paths.values()} == {
+        ("here", "NGRID", "x-NGRID", 48_000_000, 2)
     }
 
 

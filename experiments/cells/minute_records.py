@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The DRFSM paper's monitor (3.1): rtstats at each subscriber sends minute records over LDM on the
-control network to a monitor, whose pqact writes them to `monitor/minutes.txt` of the cell.
+"""The DRFSM paper's monitor (3.1): rtstats at each server sends records over LDM on the control
+network to a monitor, whose pqact writes them into the cell: a subscriber's minutes to
+`monitor/minutes.txt`, the rate of the publisher's path to `monitor/paths.txt`.
 
-The monitor is the topology's host with `role: monitor`. Where there is none, it runs at the control
-network's router, which every host reaches. `downpour monitor import` reads its output.
+The monitor is the network's host with `role: monitor`. Where there is none (`--sample minutes`), it
+runs at the control network's router. `downpour monitor import` reads its output.
 """
 
 from __future__ import annotations
@@ -24,12 +25,16 @@ from topologies.model.network import Network
 
 NAME: Final = "monitor"
 FILE: Final = "minutes.txt"  # in the cell's folder `monitor`
+PATHS: Final = "paths.txt"  # beside it
 QUEUE_BYTES: Final = 10_000_000
 QUEUE_SLOTS: Final = 20_000
 END_S: Final = 20.0
 POLL_S: Final = 0.1
 ACCEPTED: Final = 'ACCEPT EXP "rtstats-" ".*"\n'
-RECORDED: Final = f"EXP\t^ldm7-rtstats-[12]/\tFILE\t-flush\t{FILE}\n"
+RECORDED: Final = (
+    f"EXP\t^ldm7-rtstats-[12]/\tFILE\t-flush\t{FILE}\n"
+    f"EXP\t^ldm7-rtstats-path/\tFILE\t-flush\t{PATHS}\n"
+)
 
 Processes = dict[str, "subprocess.Popen[bytes]"]
 
@@ -39,7 +44,7 @@ class MonitorError(Exception):
 
 
 def rtstats_argv(build: Path, queue: Path, host: str, log: Path, server: str) -> list[str]:
-    """Return the command of a subscriber's rtstats. It begins with the minute in which it starts:
+    """Return the command of a server's rtstats. It begins with the minute in which it starts:
     its log may have products already."""
     own = log.with_name(f"{host}.rtstats.log")
     return [
@@ -94,7 +99,7 @@ class MinuteRecords:
             )
 
     def follow(self, host: str, log: Path, environment: Mapping[str, str]) -> None:
-        """Start rtstats at a subscriber, in its clock."""
+        """Start rtstats at a server, in its clock."""
         monitor = self._network.monitor
         server = monitor.nic2.ip if monitor is not None else self._network.host(host).gateway2
         argv = rtstats_argv(self._build, self._queues / f"{host}.pq", host, log, server)
@@ -107,16 +112,17 @@ class MinuteRecords:
                 raise MonitorError(f"{name} ended with {process.returncode}")
 
     def finish(self) -> None:
-        """End rtstats, which sends its last records, and wait until they are in the file."""
+        """End rtstats, which sends its last records, and wait until they are in the files."""
         for process in self._senders.values():
             tell_to_stop(process)
         for process in self._senders.values():  # a second SIGTERM would interrupt it
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(END_S)
-        file, size, since = self._out / NAME / FILE, -1, time.monotonic()
+        files = [self._out / NAME / name for name in (FILE, PATHS)]
+        size, since = -1, time.monotonic()
         deadline = time.monotonic() + END_S
         while time.monotonic() < deadline and time.monotonic() < since + 2:
-            now = file.stat().st_size if file.is_file() else 0
+            now = sum(file.stat().st_size for file in files if file.is_file())
             if now != size:
                 size, since = now, time.monotonic()
             time.sleep(POLL_S)

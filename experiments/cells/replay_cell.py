@@ -383,11 +383,12 @@ class CellRun(CellBase):
         return registry.get("ldm6" if host in self.upstreams else self.cell.protocol)
 
     def start_monitor(self) -> None:
-        """Start the monitor, and rtstats at each subscriber that gets multicast."""
+        """Start the monitor, and rtstats at the publisher and at each subscriber that gets
+        multicast."""
         assert self.monitor is not None
         try:
             self.monitor.start(self.work)
-            for host in self.multicast:
+            for host in (self.publisher, *self.multicast):
                 self.monitor.follow(host, self.log(host), self.clock_of(host))
             self.monitor.check()
         except MonitorError as error:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +27,8 @@ LANES = "lanes"  # the parameter of a topology whose hosts may be on several pat
 BACKGROUND_LANE: Final = 2  # of the path of competing flows
 
 
-# topology, m, named subscribers, lanes
-Key = tuple[str, int, tuple[str, ...] | None, int]
+# topology, m, named subscribers, lanes, with a monitor
+Key = tuple[str, int, tuple[str, ...] | None, int, bool]
 
 
 class Networks:
@@ -41,7 +42,8 @@ class Networks:
         """Return the network with the cell's round trip, and a lane for competing flows if it has
         some. Raises TopologyErrors, or UsageError if the topology does not allow it."""
         lanes = BACKGROUND_LANE if cell.has_rivals else 1
-        key = (cell.topology, cell.m, cell.subscribers, lanes)
+        monitored = cell.conditions.monitor == "on"
+        key = (cell.topology, cell.m, cell.subscribers, lanes, monitored)
         if key not in self._found:
             path = find(cell.topology)
             has = _parameters(path)
@@ -54,9 +56,11 @@ class Networks:
                     )
                 more = {LANES: lanes}
             if RECEIVERS in has:
-                self._found[key] = _generated(path, cell.m, cell.subscribers, more)
+                load_as = partial(_load, path, more, monitored)
+                self._found[key] = _generated(load_as, cell.m, cell.subscribers)
             else:
-                self._found[key] = _fixed(path, cell.m, cell.subscribers, more)
+                network = load(path, more, monitored=monitored)
+                self._found[key] = _fixed(network, cell.m, cell.subscribers)
         lists = (cell.rtt_i_ms, cell.rate_i_bps, cell.queue_i_bytes, cell.bottleneck)
         changed = (key, cell.rtt_ms, cell.handoff_loss, cell.conditions, *lists)
         if changed not in self._changed:
@@ -126,8 +130,11 @@ def _names(network: Network) -> list[str]:
     return [host.name for host in network.subscribers]
 
 
-def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]) -> Network:
-    network = load(path, more)
+def _load(path: Path, more: Mapping[str, int], monitored: bool, receivers: int) -> Network:
+    return load(path, {RECEIVERS: receivers, **more}, monitored=monitored)
+
+
+def _fixed(network: Network, m: int, wanted: Sequence[str] | None) -> Network:
     names = _names(network)
     _check(network.name, names, wanted or ())
     if m > len(names):
@@ -137,14 +144,12 @@ def _fixed(path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, 
     return network
 
 
-def _generated(
-    path: Path, m: int, wanted: Sequence[str] | None, more: Mapping[str, int]
-) -> Network:
+def _generated(load_as: Callable[[int], Network], m: int, wanted: Sequence[str] | None) -> Network:
     """Return the network with m receivers, or with as few more as include the wanted ones.
 
     More receivers always include fewer ones, so this is a binary search.
     """
-    smallest = load(path, {RECEIVERS: m, **more})
+    smallest = load_as(m)
     if wanted is None or set(wanted) <= set(_names(smallest)):
         return smallest
     found: Network | None = None
@@ -152,7 +157,7 @@ def _generated(
     while not high or high - low > 1:
         count = (low + high) // 2 if high else 2 * low
         try:
-            network = load(path, {RECEIVERS: count, **more})
+            network = load_as(count)
         except TopologyErrors:
             high = count
             continue

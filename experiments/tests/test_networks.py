@@ -108,3 +108,16 @@ def test_competing_flows_have_a_lane_of_their_own(cell: CellSpec) -> None:
     beside = dataclasses.replace(cell, topology="bottleneck", m=4, background_flows=2)
     assert networks.of(beside).lane_count == 2
     assert networks.of(dataclasses.replace(beside, background_flows=0)).lane_count == 1
+
+
+@pytest.mark.parametrize("topology", ["geni5", "drfsm8", "twocores", "bottleneck"])
+def test_a_monitored_cell_has_a_monitor_in_every_topology(cell: CellSpec, topology: str) -> None:
+    networks = Networks()
+    cell = dataclasses.replace(cell, topology=topology, m=2)
+    watched = dataclasses.replace(
+        cell, conditions=dataclasses.replace(cell.conditions, monitor="on")
+    )
+    found = networks.of(watched)
+    assert found.monitor is not None
+    assert found.without_monitor() == networks.of(cell).without_monitor()
+    assert (networks.of(cell).monitor is None) == (topology != "drfsm8")

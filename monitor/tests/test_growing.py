@@ -82,3 +82,36 @@ def test_a_step_has_what_is_new_and_no_more() -> None:
     cell.take(newest, log(newest, left[newest][60:61]))
     step = cell.added(whole=False)
     assert step is not None and step[0] == 60 and decode(step[1]).shape == (3, 1)
+
+
+def test_the_oldest_go_when_there_are_too_many() -> None:
+    """What is left is the newest, and who was told all along has the same."""
+    left, unbounded, cell = logs(), Deliveries(HOUR.hosts), Deliveries(HOUR.hosts, most=180)
+    known: Delivered | None = None
+    while any(left.values()):
+        for host, lines in left.items():
+            for one in (unbounded, cell):
+                one.take(host, log(host, lines[:10]))
+            del lines[:10]
+        if (step := cell.added(whole=False)) is not None:
+            joined = over(known, step[0], decode(step[1]))
+            known = decode(cell.blob())
+            for name, value in joined.items():
+                assert np.array_equal(value, getattr(known, name)), name
+        if any(left.values()):
+            assert sum(map(len, cell._arrivals.values())) <= 180 + 3 * 10
+    whole = decode(unbounded.blob())
+    assert known is not None and 30 <= known.shape[1] <= 60 < whole.shape[1] == HOUR.products
+    assert known.idents == whole.idents[-known.shape[1] :]
+    assert np.array_equal(known.latency_us, whole.latency_us[:, -known.shape[1] :])
+    cell.take("umass", log("umass", logs()["umass"]))  # lines about what is gone come again
+    assert cell.added(whole=False) is None and decode(cell.blob()).shape == known.shape
+
+
+def test_without_a_sender_the_oldest_go_also() -> None:
+    """Nothing says what was sent: LDM6."""
+    left, cell = logs(), Deliveries(HOUR.hosts, most=180)
+    for host in ("pqinsert", *HOUR.hosts):
+        cell.take(host, log(host, left[host]))
+    (found,) = {decode(cell.blob()).shape}
+    assert found[0] == 3 and 30 <= found[1] <= 60

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor import minute_text, records
-from monitor.records import Hour, Minute, RecordError, Records, record
+from monitor.records import FeedPath, Hour, Minute, RecordError, Records, record
 from monitor.store import Store
 from parsers.measure.metrics import FmtpSums, of_sums
 
@@ -22,6 +22,7 @@ CLASSIC = (
     "20150615001530 20150615001532 idd.example.edu NEXRAD2 relay.example.edu_v_idd.example.edu"
     "  1234  99999999   2.13  1.05   57@1502 6.15.0"
 )
+PATH = "20150615T000100Z,pub,NGRID,p-NGRID,48000000,6"  # as test_rtstats.c has it
 MINUTE = 1_434_326_400  # 2015-06-15T00:00:00Z
 
 
@@ -35,6 +36,10 @@ def test_version_2_has_the_papers_sums() -> None:
     found = record(V2 + "\n")
     assert isinstance(found, Minute)
     assert found.sums == FmtpSums(4, 1500, 3, 700, 2, 300, -99_981, -100_001, 3)
+
+
+def test_a_publishers_line() -> None:
+    assert record(PATH) == FeedPath("pub", "NGRID", MINUTE, "p-NGRID", 48_000_000, 6)
 
 
 def test_the_originals_line() -> None:
@@ -86,6 +91,10 @@ def test_the_originals_columns_are_padded(
         (V1.replace("3.000000", "1e99"), "field 8"),
         (V2.replace(",2,300,", ",5,300,"), "multicast alone"),
         ("x" * 2000, "2000 characters"),
+        (PATH.replace("000100Z", "000130Z"), "end of a minute"),
+        (PATH.replace("p-NGRID", "a b"), "path"),
+        (PATH.replace("48000000", "fast"), "field 5"),
+        (PATH.replace(",6", ",-6"), "field 6"),
         (CLASSIC.replace("57@1502", "57"), "column 10"),
         (CLASSIC.replace("1.05", "inf"), "column 9"),
     ],
@@ -98,8 +107,8 @@ def test_lines_that_are_no_records(line: str, text: str) -> None:
 @given(st.text(max_size=300), st.integers(0, 200))
 def test_any_text_is_a_record_or_a_reason(noise: str, at: int) -> None:
     records = Records()
-    records.take([noise, V2[:at] + noise + V2[at:], CLASSIC[:at] + noise])
-    assert records.taken + records.bad == 3
+    records.take([noise, V2[:at] + noise + V2[at:], CLASSIC[:at] + noise, PATH[:at] + noise])
+    assert records.taken + records.bad == 4
 
 
 def _minute(n: int, minute: int = 1, host: str = "h") -> str:
@@ -145,7 +154,7 @@ def test_hours_come_from_numerators_and_denominators() -> None:
     assert of_sums(first.sums).throughput_fmtp.value == 8_000_000 * 2700 / (500_000 - 99_981)
     assert of_sums(second.sums).throughput_fmtp.value is None
     assert first.age_us == 12_000_000  # another quantity than the delay from BOP
-    text = minute_text.table([first, second], with_time=True)
+    text = minute_text.table([first, second], [], with_time=True)
     assert text.splitlines()[1].split()[:5] == ["here", "NGRID", "2015-06-15", "00:00", "5"]
     store.close()
 
@@ -157,12 +166,36 @@ def test_a_store_without_minutes_gets_them(tmp_path: Path) -> None:
     store = Store(path)
     store.close()
     with sqlite3.connect(path) as db:
-        later = ("minute", "hour", "coarse")
+        later = ("minute", "hour", "coarse", "path")
         db.executescript("".join(f"DROP TABLE {t};" for t in later) + "PRAGMA user_version = 1")
     store, records = Store(path), Records()
     records.take([V2])
     store.put_records("run", "native", records)
     assert len(store.minutes(1)) == 1
+    store.close()
+
+
+def test_paths_are_kept_and_shown() -> None:
+    """The newest of each step; a record that comes again counts once."""
+    store, records = Store(None), Records()
+    later = PATH.replace("T000100Z", "T002100Z").replace(",6", ",4")
+    records.take([V2, PATH, later, PATH, PATH.replace("p-NGRID", "p-HDS").replace("pub,", "far,")])
+    store.put_records("run", "native", records)
+    store.put_records("run", "native", records)
+    kept = store.paths(1, 10**11)
+    assert [(p.host, p.path, p.leaves) for p in kept] == [
+        ("far", "p-HDS", 6),
+        ("pub", "p-NGRID", 4),
+    ]
+    assert [p.leaves for p in store.paths(1, 60, "pub")] == [6, 4]
+    text = minute_text.table(store.minutes(1, 10**11), kept, with_time=False).splitlines()
+    assert [line.split() for line in text[-3:]] == [
+        ["publisher", "feed", "state", "path", "rate", "leaves"],
+        ["far", "NGRID", "quiet", "p-HDS", "48", "Mbit/s", "6"],
+        ["pub", "NGRID", "active", "p-NGRID", "48", "Mbit/s", "4"],
+    ]
+    store.forget("run", 600)
+    assert [p.leaves for p in store.paths(1, 60, "pub")] == [4]
     store.close()
 
 

@@ -368,7 +368,13 @@
       const news = JSON.parse(e.data);
       version = e.lastEventId;
       if (news.cell !== view.cell) return;
-      await load(D.fromBase64(news.data), news.from); drawCell();
+      const chosen = d && view.product !== null ? d.idents[view.product] : undefined;
+      await load(D.fromBase64(news.data), news.from);
+      if (chosen !== undefined) { // its column moves when the oldest go
+        const column = d.idents.indexOf(chosen);
+        view.product = column < 0 ? null : column;
+      }
+      drawCell();
       if (d) say(`${d.n} products, ${D.clock(end)}`);
     }));
     source.onerror = () => { $("state").textContent = "no connection; trying again"; };

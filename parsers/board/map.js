@@ -7,22 +7,40 @@ D.hasMap = (network) => network.nodes.length > 1 && network.nodes.every((n) => n
 // What a node covers: the middle relative to its place, width, height.
 const cover = (n) => n.kind !== "host" ? [0, 7, Math.max(18, n.name.length * 6 + 6), 32]
   : n.publisher ? [18, -2, Math.max(72, n.name.length * 8 + 8), 60] : [54, 4, 132, 36];
+const ROWS = 6; // of a site's hosts in a column
 
-// Moves nodes until none covers another, each pair by halves along the shorter way.
-const moveApart = (nodes, place, W, H) => {
-  const covers = nodes.map(cover);
-  for (let round = 0, moved = true; moved && round < 500; round++) {
+// What moves as one: a switch, the publisher, or all other hosts of a site in columns. `share`: how
+// much of the way it goes when it and another one part; sites stay nearly where they are.
+const unitsOf = (nodes) => {
+  const sites = new Map();
+  for (const n of nodes) {
+    const key = n.kind === "host" && !n.publisher ? n.at.join() : n.name;
+    sites.set(key, [...sites.get(key) ?? [], n]);
+  }
+  return [...sites.values()].map((members) => {
+    const [mx, my, w, h] = cover(members[0]), columns = Math.ceil(members.length / ROWS);
+    const rows = Math.ceil(members.length / columns);
+    return { at: members[0].at, share: members[0].kind === "host" ? 0.85 : 0.15,
+      up: (rows - 1) * h / 2,
+      members: members.map((n, i) => [n.name, Math.floor(i / rows) * w, i % rows * h]),
+      cover: [mx + (columns - 1) * w / 2, my + (rows - 1) * h / 2, columns * w, rows * h] };
+  });
+};
+
+// Moves units until none covers another, each pair along the shorter way.
+const moveApart = (units, W, H) => {
+  for (let round = 0, moved = true; moved && round < 1000; round++) {
     moved = false;
-    for (let i = 0; i < nodes.length; i++) {
-      const [mx, my, w, h] = covers[i], p = place[nodes[i].name];
+    for (let i = 0; i < units.length; i++) {
+      const { place: p, cover: [mx, my, w, h], share } = units[i];
       for (let j = 0; j < i; j++) {
-        const [ox, oy, ow, oh] = covers[j], q = place[nodes[j].name];
+        const { place: q, cover: [ox, oy, ow, oh], share: other } = units[j];
         const dx = p[0] + mx - q[0] - ox, dy = p[1] + my - q[1] - oy;
         const overX = (w + ow) / 2 - Math.abs(dx), overY = (h + oh) / 2 - Math.abs(dy);
         if (overX <= 0 || overY <= 0) continue;
-        const axis = overX < overY ? 0 : 1, by = (axis ? overY : overX) / 2 + 0.1;
+        const axis = overX < overY ? 0 : 1, by = ((axis ? overY : overX) + 0.2) / (share + other);
         const sign = (axis ? dy : dx) < 0 ? -1 : 1;
-        p[axis] += sign * by; q[axis] -= sign * by;
+        p[axis] += sign * by * share; q[axis] -= sign * by * other;
         moved = true;
       }
       p[0] = Math.min(Math.max(p[0], w / 2 - mx), W - w / 2 - mx);
@@ -44,12 +62,14 @@ D.map = (network) => {
   const H = Math.max((north - south) * scale + 2 * top, 440, hosts * 18);
   const left = (W - (east - west) * narrow * scale) / 2, over = (H - (north - south) * scale) / 2;
   const x = (lon) => left + (lon - west) * narrow * scale, y = (lat) => over + (north - lat) * scale;
-  const place = {}, here = {};
-  for (const n of network.nodes) {
-    const key = n.at.join(), turn = here[key] = (here[key] ?? -1) + 1;
-    place[n.name] = [x(n.at[1]) + (turn ? 12 : 0), y(n.at[0]) + turn * 3];
+  const units = unitsOf(network.nodes), place = {}, here = {};
+  for (const unit of units) {
+    const key = unit.at.join(), turn = here[key] = (here[key] ?? -1) + 1;
+    unit.place = [x(unit.at[1]) + (turn ? 12 : 0), y(unit.at[0]) + turn * 3 - unit.up];
   }
-  moveApart(network.nodes, place, W, H);
+  moveApart(units, W, H);
+  for (const { members, place: [px, py] } of units)
+    for (const [name, dx, dy] of members) place[name] = [px + dx, py + dy];
   const step = [1, 2, 5, 10, 20, 30].find((s) => s * scale >= 90) ?? 30;
   const lines = (low, high, draw) => Array.from({ length: Math.floor(high / step)
     - Math.ceil(low / step) + 1 }, (_, i) => draw((Math.ceil(low / step) + i) * step));

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import math
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +123,47 @@ def test_a_button_shows_the_layers_instead_and_the_fragment_keeps_it(
     assert tab.evaluate(SHAPES.format("grid")) == 0
     assert tab.evaluate(SHAPES.format("host")) == RECEIVERS + 1
     assert tab.evaluate("document.getElementById('layers').ariaPressed") == "true"
+
+
+# geni5's, with all receivers of a rack at one place.
+RACKS = {"tor-wsu": (42.33, -83.05), "tor-sl": (41.88, -87.63), "tor-uh": (29.76, -95.37),
+         "tor-osf": (37.80, -122.27)}  # fmt: skip
+CORE = {"newy": (40.71, -74.01), "chic": (41.88, -87.63), "hous": (29.76, -95.37),
+        "salt": (40.76, -111.89), "tor-umass": (42.38, -72.52)}  # fmt: skip
+
+
+def racks(receivers: int) -> list[dict[str, Any]]:
+    """The nodes of geni5, as the page gets them."""
+    nodes = [
+        {"name": name, "kind": "switch", "publisher": False, "at": at}
+        for name, at in (CORE | RACKS).items()
+    ]
+    nodes.append({"name": "umass", "kind": "host", "publisher": True, "at": CORE["tor-umass"]})
+    for number in range(receivers):
+        rack = list(RACKS)[number % len(RACKS)]
+        name = f"{rack.removeprefix('tor-')}{number // len(RACKS) + 1}"
+        nodes.append({"name": name, "kind": "host", "publisher": False, "at": RACKS[rack]})
+    return nodes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("receivers", "near"), [(8, 90), (24, 220)])
+def test_hosts_of_a_site_stay_together_and_near_it(
+    tab: Browser, page: Path, receivers: int, near: float
+) -> None:
+    """`near`: at most so far, in units of the map's width, 1040."""
+    tab.resize(1280)
+    opened(tab, page)
+    nodes = racks(receivers)
+    place = tab.evaluate(f"D.map({{ nodes: {json.dumps(nodes)} }}).place")
+    hosts = [node for node in nodes if node["kind"] == "host" and not node["publisher"]]
+    for host in hosts:
+        (own,) = [rack for rack, there in RACKS.items() if there == host["at"]]
+        far = math.dist(place[host["name"]], place[own])
+        assert far < near, (host["name"], far)
+    for rack, there in RACKS.items():
+        mates = sorted(place[host["name"]] for host in hosts if host["at"] == there)
+        # One column without gaps.
+        assert {round(x) for x, _ in mates} == {round(mates[0][0])}, rack
+        heights = sorted(y for _, y in mates)
+        assert [round(b - a) for a, b in pairwise(heights)] == [36] * (len(mates) - 1), rack

@@ -11,20 +11,23 @@ from common.places import TOPOLOGIES
 from topologies.model.document import Error, TopologyErrors, read_document
 from topologies.model.expand import expand
 from topologies.model.network import Network
-from topologies.model.validate import validate
+from topologies.model.validate import validate, with_monitor
 
 __all__ = ["Error", "TopologyErrors", "bundled", "find", "load"]
 
 
-def load(path: Path, parameters: Mapping[str, int | str] | None = None) -> Network:
+def load(
+    path: Path, parameters: Mapping[str, int | str] | None = None, *, monitored: bool = False
+) -> Network:
     """Read, check and expand a topology file.
 
     `parameters` overrides the file's parameters, e.g. {"receivers": 24}; text values are read as
-    whole numbers. Raises TopologyErrors with every mistake found.
+    whole numbers. `monitored`: with a monitor at the publisher's site if the file has none. Raises
+    TopologyErrors with every mistake found.
     """
     document = read_document(path)
     spec, counts = validate(document, parameters or {})
-    return expand(spec, counts)
+    return expand(with_monitor(document, spec, counts) if monitored else spec, counts)
 
 
 def bundled() -> tuple[str, ...]:

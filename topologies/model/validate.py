@@ -9,15 +9,19 @@ twice; what follows from the whole (reachability) is only checked when nothing e
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from topologies.model.check_hosts import HostChecks, check_reachable
 from topologies.model.check_links import LinkChecks
 from topologies.model.check_nodes import NodeChecks, ParameterChecks
 from topologies.model.check_segments import ControlNetworkChecks, SegmentChecks
 from topologies.model.document import Document, TopologyErrors
-from topologies.model.expand import plan_hosts
+from topologies.model.expand import monitor_of, plan_hosts
+from topologies.model.network import Role
 from topologies.model.shape import parse_shape
-from topologies.model.spec import TopologySpec
+from topologies.model.spec import HostSpec, TopologySpec
+
+MONITOR: Final = "monitor"  # the node's name, unless a node has it
 
 
 def validate(
@@ -44,3 +48,19 @@ def validate(
     if document.errors or spec is None:
         raise TopologyErrors(document.errors)
     return spec, counts
+
+
+def with_monitor(document: Document, spec: TopologySpec, counts: Mapping[str, int]) -> TopologySpec:
+    """Return a checked file with a monitor at the publisher's site, unless it has one. Raises
+    TopologyErrors if the control network has no room for it."""
+    if monitor_of(spec) is not None:
+        return spec
+    taken = {*spec.nodes, *(host.name for host in plan_hosts(spec, counts))}
+    names = (MONITOR, *(f"{MONITOR}{number}" for number in range(2, len(taken) + 3)))
+    name = next(name for name in names if name not in taken)
+    monitor = HostSpec(kind="host", role=Role.MONITOR, attached_to=None, site=None, access=None)
+    spec = spec.model_copy(update={"nodes": {**spec.nodes, name: monitor}})
+    HostChecks(document, spec).hosts(counts)
+    if document.errors:
+        raise TopologyErrors(document.errors)
+    return spec

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from topologies.model.document import TopologyErrors
 from topologies.model.expand import _Numbering
-from topologies.model.load import find, load
+from topologies.model.load import bundled, find, load
 from topologies.model.network import (
     ControlledBy,
     Impairment,
@@ -33,7 +34,7 @@ def drfsm8(lanes: int) -> Network:
 
 
 NETWORKS = [*(geni5(m) for m in (1, 2, 4, 8, 24, 64)), drfsm8(1), drfsm8(3)]
-NETWORKS.append(load(find("twocores")))
+NETWORKS += [load(find("twocores")), load(find("bottleneck"), monitored=True)]
 all_networks = pytest.mark.parametrize(
     "network",
     NETWORKS,
@@ -372,6 +373,36 @@ def test_a_monitor_without_a_site_is_at_the_publishers(tmp_path: Path) -> None:
     network = load(tmp_path / "there.yaml")
     assert network.monitor is not None and network.monitor.site == "ucar"
     assert network.links[-1].is_plain and network.links[-1].name == "ctl:monitor"
+
+
+@pytest.mark.parametrize("name", bundled())
+def test_every_topology_can_have_a_monitor(name: str) -> None:
+    """It is as if the file had one: at the publisher's site, with the delay of its control link."""
+    path = find(name)
+    without, monitored = load(path), load(path, monitored=True)
+    if without.monitor is not None:
+        assert monitored == without
+        return
+    assert monitored.without_monitor() == without and monitored.monitor is not None
+    assert (monitored.monitor.name, monitored.monitor.site) == ("monitor", without.publisher.site)
+    (link,) = [k for k in monitored.links if k.b.node == "monitor"]
+    assert link.is_plain  # as the publisher's
+    assert Network.from_json(monitored.to_json()) == monitored
+
+
+def test_a_monitor_gets_a_name_that_no_node_has(tmp_path: Path) -> None:
+    text = find("twocores").read_text()
+    (tmp_path / "named.yaml").write_text(text.replace("uwisc: { kind", "monitor: { kind"))
+    network = load(tmp_path / "named.yaml", monitored=True)
+    assert network.monitor is not None and network.monitor.name == "monitor2"
+
+
+def test_a_control_network_without_room_for_a_monitor(tmp_path: Path) -> None:
+    full = tmp_path / "full.yaml"
+    full.write_text(find("geni5").read_text().replace("10.20.0.0/16", "10.20.0.0/27"))
+    assert len(load(full, {"receivers": 7}).hosts) == 8
+    with pytest.raises(TopologyErrors, match=r"full\.yaml:\d+: found subnet: .* for 9 hosts"):
+        load(full, {"receivers": 7}, monitored=True)
 
 
 def test_macs_of_more_than_255_ports() -> None:

@@ -73,18 +73,30 @@ static const char *take_delay(const char *text, struct arrival *out)
     return info + 9;
 }
 
+const char *ldmdlog_message(const char *line, const char *program, struct timeval *at, long *pid)
+{
+    enum { TIME = 22 }; /* bytes of YYYYMMDDThhmmss.ffffff */
+    size_t used, bytes = strlen(program);
+
+    if (strnlen(line, TIME + 2) < TIME + 2 || strncmp(line + TIME, "Z ", 2) != 0 ||
+        strncmp(line + TIME + 2, program, bytes) != 0 || line[TIME + 2 + bytes] != '[' ||
+        !take_time(line, "%Y%m%dT%H%M%S", at, &used) || used != TIME)
+        return NULL;
+    const char *p = line + TIME + 3 + bytes;
+    *pid = strtol(p, NULL, 10);
+    /* After "]   file:function:line   LEVEL". */
+    if (!(p = strstr(p, "]   ")) || !(p = strstr(p + 4, "   ")) || !(p = strchr(p + 3, ' ')))
+        return NULL;
+    return p + 1;
+}
+
 bool ldmdlog_arrival(const char *line, struct arrival *out)
 {
-    size_t used;
+    long pid;
+    const char *p = ldmdlog_message(line, "down7", &out->at, &pid);
 
-    if (!take_time(line, "%Y%m%dT%H%M%S", &out->at, &used) ||
-        strncmp(line + used, "Z down7[", 8) != 0)
+    if (!p)
         return false;
-    /* The message, after "]   file:function:line   LEVEL". */
-    const char *p;
-    if (!(p = strstr(line, "]   ")) || !(p = strstr(p + 4, "   ")) || !(p = strchr(p + 3, ' ')))
-        return false;
-    p++;
     if (strncmp(p, "Received: {", 11) == 0) {
         out->by_fmtp = true;
         p = strncmp(p + 11, "delay: ", 7) == 0 ? take_delay(p + 18, out) : NULL;
@@ -106,12 +118,10 @@ static int open_file(struct ldmdlog *l)
     return 0;
 }
 
-int ldmdlog_open(struct ldmdlog *l, const char *path, bool at_end)
+int ldmdlog_open(struct ldmdlog *l, const char *path)
 {
     *l = (struct ldmdlog){.path = path};
-    if (open_file(l) < 0)
-        return -1;
-    return at_end ? fseek(l->file, 0, SEEK_END) : 0;
+    return open_file(l);
 }
 
 /* Rotated (another file has the name now) or cut. */

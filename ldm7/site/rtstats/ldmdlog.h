@@ -11,6 +11,9 @@
 #include <sys/time.h>
 #include <sys/types.h>
 
+/* What `program` says in a line of the text format, and when; NULL if the line is of another. */
+const char *ldmdlog_message(const char *line, const char *program, struct timeval *at, long *pid);
+
 struct arrival {
     struct timeval at, creation;
     uint32_t feed, bytes;
@@ -30,8 +33,8 @@ struct ldmdlog {
     char line[8192];
     size_t used;
 };
-/* Begins at its end, or at its beginning. 0 or -1 with errno. */
-int ldmdlog_open(struct ldmdlog *l, const char *path, bool at_end);
+/* Begins at its beginning. 0 or -1 with errno. */
+int ldmdlog_open(struct ldmdlog *l, const char *path);
 /* The next whole line, NULL if there is none yet. */
 const char *ldmdlog_line(struct ldmdlog *l);
 /* Closes the file. */

@@ -20,6 +20,7 @@
 #include "ldmd/push.h"
 #include "ldmdlog.h"
 #include "minutes.h"
+#include "paths.h"
 #include "plural.h"
 #include "queue/pq.h"
 
@@ -39,11 +40,12 @@ static const char help[] =
     "  -P, --port PORT        its port (default 388)\n"
     "      --classic FILE     append the classic lines, one per feed type, origin and hour of creation\n"
     "      --minutes FILE     append the minute records, one per feed type: of 14 fields, and with\n"
-    "                         --ldmd-log also of 19\n"
+    "                         --ldmd-log also of 19, and at a publisher of 6 about each path\n"
     "      --insert           insert both into the queue as EXP products, which LDM then distributes:\n"
-    "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2}/HOST/FEED\n"
+    "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2,path}/HOST/FEED\n"
     "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which tells products\n"
-    "                         delivered by FMTP alone; from the queue, received and complete are the same\n"
+    "                         delivered by FMTP alone, and the paths of a publisher; from the queue,\n"
+    "                         received and complete are the same\n"
     "FILE may be - for standard output. Here -h names a server; --help prints the help.\n" TOOL_HELP_TEXT
     "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
@@ -88,6 +90,7 @@ struct rtstats {
     uint64_t late;                  /* products of earlier minutes, which are in no record */
     struct ldmdlog log;
     time_t log_from;
+    struct paths paths;
     uint64_t after;
     uint32_t seqno;
     struct push server; /* host NULL: none */
@@ -231,6 +234,20 @@ static void report_minute(struct rtstats *r)
     r->late = 0;
 }
 
+static void report_paths(struct rtstats *r, time_t end)
+{
+    char line[PATH_LINE_MAX], ident[PQ_IDENT_MAX + 1];
+
+    for (size_t i = 0; i < r->paths.n; i++) {
+        const struct feed_path *path = &r->paths.list[i];
+
+        if (!path->ready)
+            continue;
+        snprintf(ident, sizeof ident, "ldm7-rtstats-path/%.64s/%.100s", r->host, path->feed);
+        report(r, r->minutes_file, path_format(path, end, r->host, line), ident);
+    }
+}
+
 static void arrived(struct rtstats *r, const struct minute_product *p)
 {
     if (minutes_over(&r->minutes, p->at))
@@ -281,7 +298,8 @@ static void read_log(struct rtstats *r)
     struct arrival a;
 
     const char *line;
-    while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
+    while (r->ldmd_log && (line = ldmdlog_line(&r->log))) {
+        paths_take(&r->paths, line);
         if (ldmdlog_arrival(line, &a) && (a.feed & r->wanted.feed) != 0 &&
             a.at.tv_sec >= r->log_from)
             arrived(r, &(struct minute_product){.at = a.at.tv_sec,
@@ -291,6 +309,7 @@ static void read_log(struct rtstats *r)
                                                 .latency_s = since(&a.at, &a.creation),
                                                 .bop_us = a.delay_us,
                                                 .by_fmtp = a.by_fmtp});
+    }
 }
 
 static time_t now_s(void)
@@ -321,19 +340,25 @@ static void run(struct rtstats *r)
         if (now / 60 != reported) {
             reported = now / 60;
             report_bins(r, now);
+            report_paths(r, reported * 60);
         }
         send_kept(r);
     }
     report_minute(r);
     report_bins(r, now_s());
+    report_paths(r, (now_s() / 60 + 1) * 60);
     send_kept(r);
 }
 
 static void begin(struct rtstats *r)
 {
     r->after = pq_last_seq(r->q);
-    if (r->offset_s <= 0)
+    if (r->offset_s <= 0) {
+        const char *line; /* paths from before are still there */
+        while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
+            paths_take(&r->paths, line);
         return;
+    }
     struct timeval from;
     gettimeofday(&from, NULL);
     double whole = (double)from.tv_sec - r->offset_s;
@@ -385,7 +410,7 @@ int main(int argc, char **argv)
         snprintf(r.host, sizeof r.host, "localhost");
     take_arguments(&r, &queue, argc, argv);
     r.q = tool_open(queue, r.insert);
-    if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log, r.offset_s <= 0) < 0) {
+    if (r.ldmd_log && ldmdlog_open(&r.log, r.ldmd_log) < 0) {
         log_error("log \"%s\" cannot be opened: %s", r.ldmd_log, strerror(errno));
         pq_close(r.q);
         return TOOL_USAGE;

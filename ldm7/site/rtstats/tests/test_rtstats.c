@@ -12,6 +12,7 @@
 #include "site/rtstats/bins.h"
 #include "site/rtstats/ldmdlog.h"
 #include "site/rtstats/minutes.h"
+#include "site/rtstats/paths.h"
 
 /* 2015-06-15T00:00:00Z */
 #define DAY 1434326400L
@@ -236,6 +237,71 @@ static void log_lines(void **state)
             fail_msg("%s", none[i]);
 }
 
+static void tell(struct paths *p, long pid, const char *message)
+{
+    char line[400];
+
+    snprintf(line, sizeof line, "20150615T000003.250000Z mldm[%ld]   a.c:f:1   NOTE %s\n", pid,
+             message);
+    paths_take(p, line);
+}
+
+/* As the path with that name is recorded at the end of the first minute. */
+static const char *recorded(const struct paths *p, const char *name, char line[PATH_LINE_MAX])
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (p->list[i].ready && strcmp(p->list[i].name, name) == 0)
+            return path_format(&p->list[i], DAY + 60, "pub", line);
+    return "none";
+}
+
+/* Lines of a publisher's ldmd (mldm.c, pathservice_answers.c). */
+static void publisher_paths(void **state)
+{
+    static struct paths p;
+    char line[PATH_LINE_MAX];
+
+    (void)state;
+    paths_take(&p, "");
+    tell(&p, 7, "Path service: path ready: path=NGRID, root=a:1:2, rate_bps=1, ms=1.1, leaves=0");
+    assert_int_equal(p.n, 0); /* whose feed is it? */
+    tell(&p, 7, "Path service: unix:/x.sock: path=NGRID, rate_bps=48000000");
+    tell(&p, 7, "Starting up: feed=NGRID|EXP, fmtpSrvr=10.10.1.1:45291, ttl=16");
+    assert_string_equal(recorded(&p, "p-NGRID", line), "none");
+    tell(&p, 7,
+         "Path service: path ready: path=p-NGRID, root=a:1:2, rate_bps=48000000, ms=1.1, leaves=0");
+    assert_string_equal(recorded(&p, "p-NGRID", line),
+                        "20150615T000100Z,pub,EXP|NGRID,p-NGRID,48000000,0\n");
+    tell(&p, 7,
+         "Path service: leaf added: path=p-NGRID, endpoint=b:1:2, ms=1.2, users=1, leaves=2");
+    tell(&p, 8,
+         "Path service: leaf added: path=p-NGRID, endpoint=b:1:2, ms=1.2, users=1, leaves=5");
+    tell(&p, 7, "Path service: leaf down: path=p-NGRID, endpoint=b:1:2");
+    tell(&p, 7, "Path service: leaf added: path=p-NGRID, leaves=x");
+    assert_string_equal(recorded(&p, "p-NGRID", line),
+                        "20150615T000100Z,pub,EXP|NGRID,p-NGRID,48000000,2\n");
+    tell(&p, 7, "Path service: leaf removed: path=p-NGRID, endpoint=b:1:2, ms=1.0, leaves=1");
+    assert_string_equal(recorded(&p, "p-NGRID", line),
+                        "20150615T000100Z,pub,EXP|NGRID,p-NGRID,48000000,1\n");
+    /* Its process died, and the next one found the path. */
+    tell(&p, 9, "Starting up: feed=NGRID, fmtpSrvr=10.10.1.1:45291");
+    tell(&p, 9, "Path service: path ready: path=p-NGRID, root=a:1:2, rate_bps=5, ms=1, leaves=3");
+    assert_string_equal(recorded(&p, "p-NGRID", line), "20150615T000100Z,pub,NGRID,p-NGRID,5,3\n");
+    tell(&p, 9, "Path service: path ready: path=p-NGRID, root=a:1:2, rate_bps=-6, ms=1, leaves=3");
+    tell(&p, 9, "Path service: path ready: path=, root=a:1:2, rate_bps=6, ms=1, leaves=3");
+    assert_string_equal(recorded(&p, "p-NGRID", line), "20150615T000100Z,pub,NGRID,p-NGRID,5,3\n");
+    tell(&p, 9, "Path service: path deleted: path=p-NGRID, ms=1.2");
+    assert_string_equal(recorded(&p, "p-NGRID", line), "none");
+    char message[100];
+    for (unsigned i = 0; i < PATHS_MAX + 5; i++) { /* bounded, whatever a log says */
+        tell(&p, 100 + i, "Starting up: feed=NGRID, fmtpSrvr=x");
+        snprintf(message, sizeof message,
+                 "Path service: path ready: path=n%u, rate_bps=1, leaves=1", i);
+        tell(&p, 100 + i, message);
+    }
+    assert_int_equal(p.n, PATHS_MAX);
+}
+
 static void write_file(const char *path, const char *mode, const char *text)
 {
     FILE *f = fopen(path, mode);
@@ -255,7 +321,8 @@ static void following(void **state)
     snprintf(other, sizeof other, "%s.1", path);
     write_file(path, "w", "before\n");
     struct ldmdlog l;
-    assert_int_equal(ldmdlog_open(&l, path, true), 0);
+    assert_int_equal(ldmdlog_open(&l, path), 0);
+    assert_string_equal(ldmdlog_line(&l), "before\n");
     assert_null(ldmdlog_line(&l));
     write_file(path, "a", "one\ntw");
     assert_string_equal(ldmdlog_line(&l), "one\n");
@@ -282,7 +349,7 @@ int main(void)
         cmocka_unit_test(classic_line),   cmocka_unit_test(hostile_origins),
         cmocka_unit_test(minute_record),  cmocka_unit_test(percentile),
         cmocka_unit_test(second_version), cmocka_unit_test(log_lines),
-        cmocka_unit_test(following)};
+        cmocka_unit_test(following),      cmocka_unit_test(publisher_paths)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
