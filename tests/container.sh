@@ -72,6 +72,8 @@ slirp4netns --configure --mtu=65520 --disable-host-loopback "$!" tap0 >"$work/sl
 "${inside[@]}" dockerd --data-root "$work/data" --exec-root "$work/exec" -p "$work/pid" -H "$DOCKER_HOST" >"$work/dockerd.log" 2>&1 & pids+=($!)
 for _ in $(seq 60); do docker info >/dev/null 2>&1 && break; sleep 0.5; done
 docker info >/dev/null 2>&1 || skip "dockerd does not start here: $(tail -n 1 "$work/dockerd.log")"
+# Of an interrupted test, where the directory is kept.
+docker container prune -f >/dev/null; docker volume prune -f >/dev/null
 
 if [ -z "$(docker images -q downpour-base)" ]; then
   echo "container: base image by debootstrap (about 1 minute)"
@@ -110,7 +112,7 @@ if wanted ldm; then
   echo "container: ldm: user '$(docker inspect -f '{{.Config.User}}' "$server")'"
   docker stop -t 20 "$server" >/dev/null
   [ "$(docker inspect -f '{{.State.ExitCode}}' "$server")" = 0 ] || failed "ldmd did not end by itself" "$server"
-  docker rm "$server" >/dev/null
+  docker rm -v "$server" >/dev/null
   [ "$what" = all ] || exit 0
 fi
 

@@ -78,6 +78,25 @@ def test_the_image_has_every_program(tmp_path: Path) -> None:
     assert not left_out
 
 
+def test_the_kernel_is_built_from_few_files(tmp_path: Path) -> None:
+    """A change of any other file would compile the kernel again, for 10 minutes."""
+    stage = DOCKERFILE.partition("AS kernel\n")[2].partition("\nFROM")[0]
+    copies = [line.split()[1:] for line in stage.splitlines() if line.startswith("COPY ")]
+    for *files, place in copies:
+        for file in (found for pattern in files for found in ROOT.glob(pattern)):
+            target = tmp_path / place.strip("/")
+            if file.is_dir():
+                shutil.copytree(file, target)
+            else:
+                target.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, target / file.name)
+    copied = tmp_path / "downpour"
+    assert not (copied / "common/contracts.py").exists()
+    argv = [sys.executable, "-c", "from virtual.kernel_command import run"]
+    done = subprocess.run(argv, cwd=copied, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.skipif(
     not os.environ.get("DOWNPOUR_TEST_CONTAINER"),
     reason="NOTHING of the container was run: `make test-container` does (10 minutes, an engine)",
