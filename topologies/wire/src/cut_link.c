@@ -325,6 +325,15 @@ static int open_all(struct cut *cut, char **words)
     return 0;
 }
 
+static int serve(struct cut *cut, char **words)
+{
+    if (open_all(cut, words) != 0)
+        return 1;
+    puts("ready");
+    fflush(stdout);
+    return run(cut);
+}
+
 int main(int argc, char **argv)
 {
     const struct sigaction action = {.sa_handler = on_term};
@@ -337,9 +346,9 @@ int main(int argc, char **argv)
         return 2;
     }
     (void)prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-    if (sigaction(SIGTERM, &action, NULL) != 0 || open_all(&cut, argv + 2) != 0)
-        return 1;
-    puts("ready");
-    fflush(stdout);
-    return run(&cut);
+    const int rc = sigaction(SIGTERM, &action, NULL) == 0 ? serve(&cut, argv + 2) : 1;
+    /* Sockets and files end with the process. */
+    free(cut.bytes);
+    free(cut.ends);
+    return rc;
 }
