@@ -19,7 +19,7 @@ import secrets
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -124,12 +124,8 @@ def take(token: str) -> Snapshot:
     files -= {f"/dev/shm/downpour/{run_id}" for run_id in foreign}
     if foreign:
         files.discard("/run/downpour")
-    listening = set()
-    for line in _output("ss", "-H", "-ltunp").splitlines():
-        columns = line.split()
-        holders = line.partition("users:")[2]
-        if not holders or any(f"pid={pid}," in holders for pid in watched):
-            listening.add(f"{columns[0]} {columns[4]}")
+    # Twice: sockets of a process that ended while ss looked for their holder are gone then.
+    sockets = own_sockets([_output("ss", "-H", "-ltunp") for _ in range(2)], watched)
     mountinfo = Path("/proc/self/mountinfo").read_text()
     return Snapshot(
         processes=frozenset(f"{pid} {command}" for pid, command in watched.items()),
@@ -146,11 +142,26 @@ def take(token: str) -> Snapshot:
             for line in _output("iptables-save").splitlines()
             if not line.startswith(("#", ":"))
         ),
-        listening=frozenset(listening),
+        listening=sockets,
         sysctls=_sysctls(foreign),
         mounts=own_mounts(mountinfo, foreign),
         files=frozenset(files),
     )
+
+
+def own_sockets(looks: Sequence[str], watched: Collection[int]) -> frozenset[str]:
+    """The listening sockets of the processes `watched`, and those that nobody holds, in all of the
+    `looks`, each as `ss -H -ltunp` prints it."""
+    found = []
+    for look in looks:
+        own = set()
+        for line in look.splitlines():
+            columns = line.split()
+            holders = line.partition("users:")[2]
+            if not holders or any(f"pid={pid}," in holders for pid in watched):
+                own.add(f"{columns[0]} {columns[4]}")
+        found.append(own)
+    return frozenset(set.intersection(*found))
 
 
 def own_mounts(mountinfo: str, foreign: set[str]) -> frozenset[str]:

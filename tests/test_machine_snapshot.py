@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from tests.machine_snapshot import own_mounts
+from tests.machine_snapshot import own_mounts, own_sockets
 
 
 def test_mounts_of_others_do_not_count() -> None:
@@ -22,3 +22,12 @@ def test_mounts_of_others_do_not_count() -> None:
     for own in ours:
         assert points(*before, own) - points(*before) == {own}
     assert points(*before, "/sys") - points(*before) == {"/sys 2"}
+
+
+def test_sockets_of_others_do_not_count() -> None:
+    ours = 'udp UNCONN 0 0 0.0.0.0:388 0.0.0.0:* users:(("ldmd",pid=7,fd=3))\n'
+    theirs = 'udp UNCONN 0 0 0.0.0.0:389 0.0.0.0:* users:(("ldmd",pid=77,fd=3))\n'
+    kernels = "udp UNCONN 0 0 0.0.0.0:4789 0.0.0.0:*\n"
+    ending = "tcp LISTEN 0 9 127.0.0.1:44111 0.0.0.0:*\n"
+    looks = [ours + theirs + kernels + ending, ours + theirs + kernels]
+    assert own_sockets(looks, [7]) == {"udp 0.0.0.0:388", "udp 0.0.0.0:4789"}
