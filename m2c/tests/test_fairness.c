@@ -269,12 +269,12 @@ static void test_leave_latency(void **state)
 
 struct transfer {
     struct sample all_s, last_s; /* until a receiver has the file: mean of all; the last one */
-    struct sample twice;         /* symbols that it had, percent */
+    struct sample twice, lost;   /* symbols that it had; packets of the session: percent */
 };
 
 struct scene {
     double rate_bps, file_bytes, late_s;
-    unsigned receivers, tcp;
+    unsigned receivers, tcp, rivals; /* rivals: other sessions, with a file as long */
 };
 
 static struct transfer transfer(enum m2c_cc_kind kind, const struct scene *of)
@@ -285,10 +285,12 @@ static struct transfer transfer(enum m2c_cc_kind kind, const struct scene *of)
         struct bn_config cfg = scene(kind, of->rate_bps, seed);
         struct bn_result r;
         double last = 0, sum = 0, twice = 0;
+        cfg.sessions = 1 + of->rivals;
         cfg.receivers = of->receivers;
         cfg.tcp = of->tcp;
         cfg.file_bytes = of->file_bytes;
         cfg.late_s = of->late_s;
+        cfg.from_s = 0;
         cfg.to_s = 10000;
         bn_run(&cfg, &r);
         for (unsigned i = 0; i < of->receivers; i++) {
@@ -301,6 +303,7 @@ static struct transfer transfer(enum m2c_cc_kind kind, const struct scene *of)
         add(&all.all_s, sum / of->receivers);
         add(&all.last_s, last);
         add(&all.twice, twice / of->receivers);
+        add(&all.lost, percent_dropped(&r.sessions[0]));
     }
     return all;
 }
@@ -340,7 +343,7 @@ static void test_receivers(void **state)
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned tcp = 0; tcp < 2; tcp++)
             for (unsigned i = 0; i < 2; i++) {
-                struct scene of = {rates_bps[i], 48e6, 0, 1, tcp};
+                struct scene of = {rates_bps[i], 48e6, 0, 1, tcp, 0};
                 const struct transfer one = transfer(kind, &of);
                 of.receivers = 5;
                 const struct transfer five = transfer(kind, &of);
@@ -363,7 +366,7 @@ static void test_two_receivers_beat_tcp(void **state)
 
     for (unsigned i = 0; i < 2; i++)
         for (unsigned f = 0; f < 2; f++) {
-            const struct scene of = {rates_bps[i], files_bytes[f], 0, 2, 0};
+            const struct scene of = {rates_bps[i], files_bytes[f], 0, 2, 0, 0};
             const struct transfer session = transfer(M2C_CC_M2C, &of);
             const struct sample one = by_tcp(rates_bps[i], files_bytes[f], 1);
             const struct sample two = by_tcp(rates_bps[i], files_bytes[f], 2);
@@ -379,6 +382,33 @@ static void test_two_receivers_beat_tcp(void **state)
         }
 }
 
+/* M2C10, Fig. 5a: a file beside a long stream of TCP, or of M2C (here one as long as the file). Its
+ * files were longer: goodput times time gives 4.4 and 103.8 million bytes. */
+static void test_beside_a_stream(void **state)
+{
+    (void)state;
+    static const struct {
+        double file_bytes, least, theirs_s[2][2]; /* by rate, by rival */
+    } of[] = {{4.4e6, 0.3, {{111, 125}, {48, 62}}}, {103.8e6, 0.5, {{1760, 2330}, {438, 766}}}};
+
+    for (unsigned f = 0; f < 2; f++)
+        for (unsigned i = 0; i < 2; i++)
+            for (unsigned rivals = 0; rivals < 2; rivals++) {
+                const struct scene at = {.rate_bps = rates_bps[i],
+                                         .file_bytes = of[f].file_bytes,
+                                         .receivers = 1,
+                                         .tcp = 1 - rivals,
+                                         .rivals = rivals};
+                const struct transfer found = transfer(M2C_CC_M2C, &at);
+                SAY("%.1f MB, %.0f Mbit/s, beside %s: %s s (M2C10: %.0f s); lost %s %%, twice %s "
+                    "%%\n",
+                    of[f].file_bytes / 1e6, rates_bps[i] / 1e6, rivals ? "m2c" : "TCP",
+                    interval(&found.all_s, 1), of[f].theirs_s[i][rivals], interval(&found.lost, 2),
+                    interval(&found.twice, 2));
+                assert_within(mean(&found.all_s) / of[f].theirs_s[i][rivals], of[f].least, 1.1);
+            }
+}
+
 /* A receiver that begins at any buffer of the ring needs as long as one that begins with it: the
  * ring has 84,035 blocks, and a buffer begins every 1.33 s. */
 static void test_late_receivers(void **state)
@@ -389,7 +419,7 @@ static void test_late_receivers(void **state)
     for (unsigned i = 0; i < 2; i++) {
         double first = 0;
         for (unsigned n = 0; n < sizeof late_s / sizeof *late_s; n++) {
-            const struct scene of = {rates_bps[i], 48e6, late_s[n], 1, 0};
+            const struct scene of = {rates_bps[i], 48e6, late_s[n], 1, 0, 0};
             const struct transfer found = transfer(M2C_CC_M2C, &of);
             SAY("m2c    48 MB, %.0f Mbit/s, begun %.1f s later: %s s; twice %.2f %%\n",
                 rates_bps[i] / 1e6, late_s[n], interval(&found.all_s, 1), mean(&found.twice));
@@ -408,9 +438,8 @@ int main(void)
         cmocka_unit_test(test_two_sessions),
     };
     const struct CMUnitTest of_means[] = {
-        cmocka_unit_test(test_leave_latency),
-        cmocka_unit_test(test_receivers),
-        cmocka_unit_test(test_two_receivers_beat_tcp),
+        cmocka_unit_test(test_leave_latency),          cmocka_unit_test(test_receivers),
+        cmocka_unit_test(test_two_receivers_beat_tcp), cmocka_unit_test(test_beside_a_stream),
         cmocka_unit_test(test_late_receivers),
     };
 
