@@ -144,7 +144,10 @@ def congestion_control(evidence: Evidence) -> Check:
     if not ok and name in evidence.tcp_asked:
         text += f", instead of {evidence.tcp_asked[0]}: TCP's throughput under loss may be lower"
     elif not ok:
-        text += f"; none of {asked} is available: TCP's throughput under loss may collapse"
+        text += (
+            f"; hosts may use none of {asked} (sysctl net.ipv4.tcp_allowed_congestion_control): "
+            "TCP's throughput under loss may collapse"
+        )
     return Check(
         "TCP congestion control", "pass" if ok else "warn", asked, evidence.tcp_found, text
     )
