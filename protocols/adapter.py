@@ -144,11 +144,12 @@ def lacking(adapter: Adapter, build: Path) -> str | None:
     others = [need for need in adapter.needs if need not in PROGRAMS.values()]
     if not (absent := missing(others, build)):
         return None
-    how = f", which installs {adapter.package}" if adapter.package else ""
-    return (
-        f"protocol {adapter.name}: found no program {', '.join(absent)}; valid: after "
-        f"`make bench-setup`{how}"
-    )
+    if adapter.package or any("/" in need for need in absent):
+        how = f", which installs {adapter.package}" if adapter.package else ""
+        valid = f"after `make bench-setup`{how}"
+    else:
+        valid = "a directory of the PATH, below /usr or the checkout, that has it"
+    return f"protocol {adapter.name}: found no program {', '.join(absent)}; valid: {valid}"
 
 
 def named_counts(text: str, first: str, names: Mapping[str, str]) -> dict[str, float]:

@@ -6,8 +6,9 @@ Root makes the directory (Ansible role `seats`): `places/K` for each guest that 
 
 A place is taken by a lock on its file, a ticket lives while its file is locked: the kernel ends
 both with the process. The next place is for the user with the fewest guests running, and among
-these for the one who has waited longest. When a user's guest begins, that user's other tickets go
-to the end of the queue, so users take turns however many processes they start. A ticket's owner and
+these for the one who has waited longest. When a user's guest begins or ends, that user's other
+tickets go to the end of the queue, so users take turns however many processes they start, and
+whoever has had none comes before those who have. A ticket's owner and
 change time cannot be set by its owner to anything better. This is fair among the honest: a user who
 locks the places for nothing keeps them until an administrator ends their processes.
 """
@@ -68,16 +69,18 @@ class Turns:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory if directory is not None else configured()
         self._waiting: tuple[Path, IO[bytes]] | None = None
+        self._running: frozenset[str] = frozenset()  # the user's guests at the last look
 
     def take(self) -> Turn | None:
         """Return a turn; None: others come first, ask again soon. OSError."""
         if self._directory is None:
             return Turn()
         if self._waiting is None:
-            self._waiting = _draw(self._directory)
+            self._waiting, self._running = _draw(self._directory), frozenset()
         path, lock = self._waiting
         found = tickets(self._directory)
-        if _has_been_served(found, path.name):
+        running, self._running = self._running, _running_of(found, os.geteuid())
+        if _has_been_served(found, path.name) or running - self._running:
             path.chmod(0o644)  # sets its change time
             return None
         if next((ticket.name for ticket in in_order(found)), path.name) != path.name:
@@ -155,6 +158,11 @@ def _has_been_served(found: Sequence[Ticket], name: str) -> bool:
     return own is not None and any(
         ticket.runs and ticket.uid == own.uid and ticket.since_ns > own.since_ns for ticket in found
     )
+
+
+def _running_of(found: Sequence[Ticket], uid: int) -> frozenset[str]:
+    """Return the names of a user's guests that run."""
+    return frozenset(ticket.name for ticket in found if ticket.runs and ticket.uid == uid)
 
 
 def _tickets(directory: Path) -> Iterator[Ticket]:
