@@ -7,10 +7,9 @@ Root makes the directory (Ansible role `seats`): `places/K` for each guest that 
 A place is taken by a lock on its file, a ticket lives while its file is locked: the kernel ends
 both with the process. The next place is for the user with the fewest guests running, and among
 these for the one who has waited longest. When a user's guest begins or ends, that user's other
-tickets go to the end of the queue, so users take turns however many processes they start, and
-whoever has had none comes before those who have. A ticket's owner and
-change time cannot be set by its owner to anything better. This is fair among the honest: a user who
-locks the places for nothing keeps them until an administrator ends their processes.
+tickets go to the end of the queue, so users take turns however many processes they start. No
+user can set a ticket's owner or change time to anything better. This is fair among the honest: a
+user who locks the places for nothing keeps them until an administrator ends their processes.
 """
 
 from __future__ import annotations
