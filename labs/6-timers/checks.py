@@ -238,6 +238,7 @@ def measure(context: Context, pairs: Sequence[Timers]) -> None:
         f"  -\n{block}    f_snd: [{f_snd:g}]\n    f_rcv: [{f_rcv:g}]\n" for f_snd, f_rcv in pairs
     )
     stream = context.lab.folder / "start/stream.txt"
+    text = re.sub(r"(?m)^  f_(?:snd|rcv): .*\n", "", text)  # the factors take their place
     text = text.replace(factors[0], f"factors:\n{blocks}").replace("stream.txt", str(stream))
     file = context.work / OWN_RUNS / "chosen.yaml"
     file.write_text(text)
