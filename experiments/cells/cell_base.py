@@ -274,7 +274,7 @@ class CellBase:
         """Start ldmd at `host`. `name`: of its queue, log and configuration file."""
         path = self.work / f"{name}.ldmd.conf"
         write_text(path, conf)
-        shutil.copy(path, self.logs / path.name)
+        shutil.copyfile(path, self.logs / path.name)
         address = configs.ldm_address(self.network.host(host), self.cell)
         log = self.log(name)
         events = self.logs.parent / EVENTS / name if "events" in self.job.samples else None
@@ -452,7 +452,7 @@ class CellBase:
         for log in sorted(state_dir.rglob("*.log")):
             target = self.logs / log.name
             if not target.exists():
-                shutil.copy(log, target)
+                shutil.copyfile(log, target)
         for errors in self.logs.glob("*.stderr"):
             if errors.stat().st_size == 0 and errors.name != "cell.stderr":  # still open
                 errors.unlink()
