@@ -35,6 +35,7 @@ from common.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from common.places import TOPOLOGIES
 from common.quantities import parse_rate_bps
 from common.shell import termination_as_interrupt
+from common.terminal import columns
 from topologies.watch.capture import DEFAULT_LIMIT_BYTES
 
 if TYPE_CHECKING:
@@ -556,7 +557,7 @@ def show_command(options: ShowOptions) -> int:
         return _draw(options, options.picture)
     from topologies.model.describe import describe
 
-    print(describe(_network(options)), end="")
+    print(describe(_network(options), columns()), end="")
     return EXIT_OK
 
 

@@ -3,18 +3,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from common.counting import counted
 from common.quantities import format_rate, format_size
+from common.terminal import DEFAULT_COLUMNS
 from topologies.model.network import Impairment, Network, Role
 
 
-def describe(network: Network) -> str:
+def describe(network: Network, width: int = DEFAULT_COLUMNS) -> str:
     """Return tables of domains, hosts with their segments and round trips, and links, ending with a
-    newline."""
+    newline. Sentences wrap at `width`."""
     return (
-        f"{network.name}: {network.description}\n"
+        f"{textwrap.fill(f'{network.name}: {network.description}', width)}\n"
         f"multicast group {network.multicast_group}, "
         f"{counted(len(network.switches), 'switch', 'switches')}, "
         f"{counted(len(network.subscribers), 'subscriber')}\n"
@@ -23,8 +25,10 @@ def describe(network: Network) -> str:
 
 
 def hosts_table(network: Network) -> str:
-    """Return hosts, where their segments end, and their round trips to the publisher."""
+    """Return hosts, where their segments end, and their round trips to the publisher. A network
+    whose sites have the names of their hosts has no column of sites."""
     rows = []
+    has_sites = any(host.site != host.name for host in network.hosts)
     lanes = range(1, network.lane_count + 1)
     for host, lane in ((h, k) for h in network.hosts for k in lanes):
         segment = network.segment_of(host.name, lane)
@@ -33,7 +37,7 @@ def hosts_table(network: Network) -> str:
             [
                 host.name,
                 host.role.value if host.role is Role.PUBLISHER else "",
-                host.site,
+                host.site if has_sites else "",
                 str(lane) if network.lane_count > 1 else "",
                 host.path_nic(lane).ip,
                 host.nic2.ip,
@@ -45,7 +49,15 @@ def hosts_table(network: Network) -> str:
         )
     if (monitor := network.monitor) is not None:
         rows.append(
-            [monitor.name, Role.MONITOR.value, monitor.site, "", "", monitor.nic2.ip, *[""] * 4]
+            [
+                monitor.name,
+                Role.MONITOR.value,
+                monitor.site if has_sites else "",
+                "",
+                "",
+                monitor.nic2.ip,
+                *[""] * 4,
+            ]  # fmt: skip
         )
     headers = ["host", "role", "site", "lane"]
     headers += ["NIC1", "NIC2", "segment", "VLAN", "ends at", "RTT ms"]

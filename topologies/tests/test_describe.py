@@ -3,6 +3,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from topologies.model.describe import describe, hosts_table, links_table
 from topologies.model.load import find, load
 from topologies.tests.test_validate import load_small
@@ -37,3 +39,9 @@ def test_all_of_it() -> None:
     assert text.startswith("drfsm8: LDM7 trial deployment")
     assert "\ninternet2  controller     star ashb kans salt seat losa\n" in text
     assert text.endswith("\n")
+
+
+@pytest.mark.parametrize("name", ["geni5", "drfsm8", "twocores", "bottleneck"])
+def test_it_fits_80_columns(name: str) -> None:
+    wide = [line for line in describe(load(find(name))).splitlines() if len(line) > 80]
+    assert wide == []
