@@ -110,6 +110,15 @@ def test_a_map_whose_names_do_not_cover_each_other(
 
 
 @pytest.mark.slow
+def test_a_printed_map_is_whole(tab: Browser, page: Path) -> None:
+    tab.media(medium="print")
+    tab.resize(720)
+    opened(tab, page)
+    right = "document.querySelector('#tree svg').getBoundingClientRect().right"
+    assert tab.evaluate(right) <= 720 and tab.evaluate("document.body.scrollWidth") <= 720
+
+
+@pytest.mark.slow
 def test_a_button_shows_the_layers_instead_and_the_fragment_keeps_it(
     tab: Browser, page: Path
 ) -> None:
