@@ -101,7 +101,13 @@ def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evid
         replayed=_replayed(out / f"logs/{_feeder(cell)}.log"),
         receivers={h: _receiver_stats(out / f"logs/{h}.ldmd.log") for h in subscribers},
         datagrams_sent=_datagrams_sent(out / f"logs/{network.publisher.name}.ldmd.log"),
-        arrived=arrivals(start, end, subscribers, cell.loss or cell.loss_period),
+        arrived=arrivals(
+            start,
+            end,
+            subscribers,
+            cell.loss or cell.loss_period,
+            cell.by_receiver(subscribers, "p_i"),
+        ),
         loss_period=cell.loss_period,
         carousel=load_carousel(out, everyone) if cell.protocol == "fcast" else None,
         disk_iops=cell.carousel.disk_iops,
@@ -301,13 +307,18 @@ def _datagrams_sent(path: Path) -> int | None:
 
 
 def arrivals(
-    start: Counters, end: Counters, subscribers: Iterable[str], loss: float
+    start: Counters,
+    end: Counters,
+    subscribers: Iterable[str],
+    loss: float,
+    loss_of: Mapping[str, float] | None = None,
 ) -> dict[str, tuple[int, int]]:
-    """Return for each subscriber (packets that reached the loss rule, packets it dropped)."""
+    """Return for each subscriber (packets that reached the loss rule, packets it dropped). A
+    receiver without loss, by `loss_of` or `loss`, has no such rule."""
     found = {}
     for host in subscribers:
         injected = injected_loss(host, start, end)
-        dropped = injected.dropped if loss > 0 else 0
+        dropped = injected.dropped if (loss_of or {}).get(host, loss) > 0 else 0
         if injected.arrived is not None and dropped is not None:
             found[host] = (injected.arrived, dropped)
     return found
