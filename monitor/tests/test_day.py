@@ -74,7 +74,7 @@ def replace(file: Path, lines: Iterator[str]) -> None:
     new.replace(file)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_day_does_not_grow(tmp_path: Path) -> None:
     folder = tmp_path / ".20261124T000000Z.partial"
     program = f"from {__name__} import watch, Path; watch(Path({str(folder)!r}))"

@@ -476,7 +476,7 @@ def test_messages_of_others_are_refused(world: WorldRig, a: DomainRig) -> None:
     assert post(body, "c")[0] == 403
     assert "is not a connection of domain 'c'" in post(body, "c")[1]
     assert post(body, None)[0] == 403
-    assert "no other controller domain" in post(body, "zz")[1]
+    assert "not another controller domain" in post(body, "zz")[1]
     status, text = post(body, "a")
     assert status == 200
     assert "is not reserved (any more)" in text
