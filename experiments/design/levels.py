@@ -9,8 +9,10 @@ from typing import Any, Final
 from experiments.design.parameters import trace_label
 from parsers.base.factors import FACTORS, Scalar
 
+# Factors and parameters with a value for each receiver.
+LISTS: Final = ("p_i", "rtt_i_ms", "rate_i_bps", "b_rcv_i", "clock_offset_i_ms")
 # Factors whose levels are lists or settings.
-NAMED: Final = ("p_i", "rtt_i_ms", "rate_i_bps", "b_rcv_i", "clock_offset_i_ms", "set")
+NAMED: Final = (*LISTS, "set")
 
 
 def level_of(name: str, value: Any) -> Scalar:

@@ -22,6 +22,7 @@ from pydantic import (
 
 from common.nearest import did_you_mean
 from common.places import EXPERIMENTS
+from experiments.design.levels import LISTS
 from experiments.design.parameters import (
     FEED_MODELS,
     GENERATED,
@@ -441,10 +442,7 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
     check_varied(reports, spec.factors)
     if isinstance(spec, JoinLeaveSpec):
         _check_feeds(reports, spec)
-        for name in (
-            *("p_i", "rtt_i_ms", "rate_i_bps", "queue_i", "clock_offset_i_ms", "b_rcv_i"),
-            "sender_bps",
-        ):
+        for name in (*LISTS, "queue_i", "sender_bps"):
             if getattr(spec.parameters, name) is not None:
                 reports.add(("parameters", name), name, "nothing: not with kind join-leave")
         for name in ("clock_offset_ms", "pause_ms"):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from experiments.design.levels import LISTS
 from experiments.design.overrides import Overrides
 from experiments.design.parameters import (
     MAX_DURATION_S,
@@ -11,7 +12,6 @@ from experiments.design.parameters import (
     MIN_DURATION_S,
 )
 from experiments.design.spec import ExperimentSpec, S, Spec, UsageError, option_error
-from experiments.design.spec_rules import LISTS
 
 
 def override(spec: S, given: Overrides) -> S:

@@ -10,13 +10,11 @@ from pydantic import BaseModel
 
 from common.counting import counted
 from experiments.design import layers
-from experiments.design.levels import level_of
+from experiments.design.levels import LISTS, level_of
 from experiments.design.parameters import Factors, Parameters
 from experiments.design.spec_reports import Reports
 from topologies.model.document import Place
 
-# Lists with a value for each receiver.
-LISTS: Final = ("p_i", "rtt_i_ms", "rate_i_bps", "clock_offset_i_ms", "b_rcv_i")
 # Where a value may be that a factor of the same name would replace.
 FIXED: Final = (("parameters",), ("subscriptions",), ())
 
