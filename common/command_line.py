@@ -207,6 +207,8 @@ def usage_text(error: Any) -> str:
         return f"{place}: found no {_label(error.param)}; valid: {valid_text}"
     if name == "BadOptionUsage":
         option = error.option_name
+        if "does not take a value" in message:
+            return f"{place}: found {option} with a value; valid: {option} alone"
         return f"{place}: found {option} without a value; valid: {option} VALUE"
     if name == "BadParameter":
         label = f"{_label(error.param)}: " if getattr(error, "param", None) is not None else ""

@@ -80,6 +80,7 @@ def test_every_command_says_in_a_sentence_what_it_does(path: tuple[str, ...]) ->
         (["run", "lossy", "--duration", "1h"], "--duration: found '1h'; valid: a number"),
         (["run", "lossy", "--clock", "vrtual"], "--clock: found 'vrtual'; valid: native, virtual"),
         (["run", "lossy", "--seed"], "found --seed without a value"),
+        (["run", "lossy", "--resume=yes"], "found --resume with a value; valid: --resume alone"),
         (["run", "lossy", "lossless"], "found 'lossless' too many; valid: downpour run"),
         (["run", "lossy", "--queue-bytes", "5gb"], "--queue-bytes: found '5gb'; valid: a size"),
         (["run", "lossy", "--repeats", "0"], "--repeats: found '0'; valid: a whole number from 1"),
