@@ -306,6 +306,8 @@ def test_a_silent_domain_is_asked_once_a_turn(world: WorldRig, a: DomainRig) -> 
     a.wires["b"].fate = b.wires["a"].fate = lambda _request: "lost"
     for rig, other in ((a, "b"), (b, "a")):
         rig.federation.stop()
+        for pool in rig.federation._pools.values():
+            pool.shutdown()  # an audit that had begun has ended
         bookings, asked = rig.federation.bookings, rig.wires[other].requests
         asked.clear()
         with bookings._auditing:  # another turn is under way

@@ -47,7 +47,7 @@ struct worker {
     pid_t pid;
     _Atomic uint32_t paused;
     _Atomic uint64_t position; /* of a follower */
-    _Atomic uint64_t noted;    /* notes[i % NOTES] is valid for i < noted */
+    _Atomic uint64_t noted;    /* notes[i % NOTES] is valid for noted - NOTES < i < noted */
     struct note notes[NOTES];
 };
 
@@ -348,7 +348,8 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
     for (unsigned i = 0; i < WORKERS; i++) {
         struct worker *w = &shared->workers[i];
         uint64_t noted = atomic_load(&w->noted);
-        for (uint64_t k = noted > NOTES ? noted - NOTES : 0; k < noted; k++) {
+        /* The oldest note may be half overwritten: its writer was killed on the way to the next. */
+        for (uint64_t k = noted >= NOTES ? noted - NOTES + 1 : 0; k < noted; k++) {
             struct note *n = &w->notes[k % NOTES];
             bool found = false;
             if (n->seq <= must)
