@@ -142,7 +142,8 @@ static bool find_interface(struct down7 *d, const struct ldm7_reply *r, struct i
     if (vlan_is_ours(rcv) && r->prefix_len < 32) {
         vlan_interface(rcv, d->vlan_if, sizeof d->vlan_if);
         d->iface = r->addr;
-        return vlan_create(d->ds.opt->conf->set.vlanutil, d->vlan_if, r, server) == 0;
+        return vlan_create(d->ds.opt->conf->set.vlanutil, d->ds.opt->conf->set.nic_tags, d->vlan_if,
+                           r, server) == 0;
     }
     if (rcv->iface_name[0] != '\0') {
         if (vlan_address_of(rcv->iface_name, &d->iface))

@@ -99,7 +99,9 @@ static int run_request(const struct conf_receive *rcv, const char *vlanutil, str
         argv[n++] = r->words + at;
     argv[n] = NULL;
     vlan_interface(rcv, own, sizeof own);
-    if (n < 3 || (strcmp(argv[1], "create") != 0 && strcmp(argv[1], "destroy") != 0) ||
+    if (n < 3 ||
+        (strcmp(argv[1], "create") != 0 && strcmp(argv[1], "attach") != 0 &&
+         strcmp(argv[1], "destroy") != 0) ||
         strcmp(argv[2], own) != 0)
         return -1;
     for (unsigned i = 3; i < n; i++)
@@ -171,12 +173,12 @@ static int run(char *const argv[])
     return rc;
 }
 
-int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_reply *reply,
-                struct in_addr server)
+int vlan_create(const char *vlanutil, bool tags, const char *interface,
+                const struct ldm7_reply *reply, struct in_addr server)
 {
     char cidr[INET_ADDRSTRLEN + 4], route[INET_ADDRSTRLEN];
     char *argv[] = {(char *)(uintptr_t)vlanutil,
-                    (char *)(uintptr_t) "create",
+                    (char *)(uintptr_t)(tags ? "create" : "attach"),
                     (char *)(uintptr_t)interface,
                     cidr,
                     route,
@@ -186,7 +188,10 @@ int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_r
     inet_ntop(AF_INET, &reply->addr, addr, sizeof addr);
     inet_ntop(AF_INET, &server, route, sizeof route);
     snprintf(cidr, sizeof cidr, "%s/%u", addr, reply->prefix_len);
-    return run(argv);
+    if (run(argv) < 0)
+        return -1;
+    log_note("Interface %s made: %s %s %s %s", interface, vlanutil, argv[1], cidr, route);
+    return 0;
 }
 
 void vlan_destroy(const char *vlanutil, const char *interface)
@@ -194,7 +199,8 @@ void vlan_destroy(const char *vlanutil, const char *interface)
     char *argv[] = {(char *)(uintptr_t)vlanutil, (char *)(uintptr_t) "destroy",
                     (char *)(uintptr_t)interface, NULL};
 
-    (void)run(argv);
+    if (run(argv) == 0)
+        log_note("Interface %s removed", interface);
 }
 
 bool vlan_address_of(const char *interface, struct in_addr *out)

@@ -13,10 +13,11 @@
 bool vlan_is_ours(const struct conf_receive *rcv);
 /* Name of the entry's interface with its VLAN, such as eth1.1101. */
 void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes);
-/* Makes it (again), with a route to the server. -1: logged by vlanutil. */
-int vlan_create(const char *vlanutil, const char *interface, const struct ldm7_reply *reply,
-                struct in_addr server);
-/* Removes it; a failure is logged by vlanutil. */
+/* Makes it (again), with a route to the server, and logs that. tags: this host tags, not the
+ * switch's port. -1: logged by vlanutil. */
+int vlan_create(const char *vlanutil, bool tags, const char *interface,
+                const struct ldm7_reply *reply, struct in_addr server);
+/* Removes it and logs that; a failure is logged by vlanutil. */
 void vlan_destroy(const char *vlanutil, const char *interface);
 /* The first IPv4 address of an interface. false: it has none. */
 bool vlan_address_of(const char *interface, struct in_addr *out);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """LDM7 over a VLAN: the publisher makes its interface with its queues, the subscriber its own when
-it learns its address.
+it learns its address, with a tag or, where the switch's port tags, without.
 
 Usage: vlan.py LDMD TOOLS_DIRECTORY, as integration.py. Needs 802.1Q: if this kernel lacks it, a
 guest has it (virtual/tests/test_vlan_in_guest.py).
@@ -65,6 +65,9 @@ def case_vlan(servers: Servers) -> None:
     servers.stop("r1")
     links = sh("ip", "-n", netns("r1"), "link").stdout
     expect("nic1.1101" not in links, "the interface is still there")
+    made = f"Interface nic1.1101 made: {vlanutil} create {address}/24 10.77.5.1"
+    expect(servers.count("r1", made) == 1, "not logged that it was made")
+    expect(servers.count("r1", "Interface nic1.1101 removed") == 1, "not logged that it went")
     # An address that was not assigned is not let in, even from the same VLAN.
     sh(*inside("r1", vlanutil, "create", "nic1.1101", "10.77.5.250/24"))
     servers.start("r1", f"{receive} 10.77.5.250 dummy dummy\n")
@@ -76,5 +79,39 @@ def case_vlan(servers: Servers) -> None:
     expect("nic1.1101" not in links, "the publisher's interface is still there")
 
 
+def has_macvlan() -> bool:
+    """Does the kernel make interfaces that share another's address?"""
+    probe = ["link", "add", "link", "nic1", "name", "probe.2", "type", "macvlan"]
+    if sh("ip", "-n", netns("r1"), *probe, "mode", "passthru", check=False).returncode != 0:
+        return False
+    sh("ip", "-n", netns("r1"), "link", "del", "probe.2")
+    return True
+
+
+def case_untagged(servers: Servers) -> None:
+    """Where the switch's port tags, the interface is made without a tag."""
+    if not has_macvlan():
+        print("# SKIPPED untagged: this kernel has no macvlan", flush=True)
+        return
+    vlanutil = str(servers.tools / "vlanutil")
+    servers.start(
+        "s",
+        "ALLOW NGRID ^10\\.77\\.2\\.\nMULTICAST NGRID 224.0.77.1:38800 10.77.1.1 24 1101 sw p1\n",
+    )
+    sh("ip", "-n", netns("r1"), "addr", "flush", "dev", "nic1")
+    receive = f"RECEIVE NGRID {control_ip('s')}:{PORT} nic1 sw p7 1101"
+    servers.start("r1", f"{receive}\nSET ldm7.vlanutil {vlanutil}\nSET ldm7.nic_tags 0\n")
+    await_receiving(servers, ("r1",))
+    (found,) = re.findall(r"ifaceCidrAddr=(\S+)", servers.log("r1"))
+    shown = sh("ip", "-n", netns("r1"), "-d", "addr", "show", "dev", "nic1.1101").stdout
+    expect("macvlan mode passthru" in shown and f"inet {found} " in shown, f"interface: {shown}")
+    made = f"Interface nic1.1101 made: {vlanutil} attach {found} 10.77.1.1"
+    expect(servers.count("r1", made) == 1, "not logged that it was made")
+    servers.insert("a", mixed_sizes(10))
+    servers.same_everywhere(10, ("r1",))
+    servers.stop("r1")
+    expect("nic1.1101" not in sh("ip", "-n", netns("r1"), "link").stdout, "still there")
+
+
 if __name__ == "__main__":
-    sys.exit(run_cases({"vlan": case_vlan}, __doc__, ("s", "r1")))
+    sys.exit(run_cases({"vlan": case_vlan, "untagged": case_untagged}, __doc__, ("s", "r1")))

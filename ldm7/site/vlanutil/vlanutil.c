@@ -28,6 +28,7 @@
 
 static const char help[] =
     "Usage: vlanutil create IFACE.VLAN ADDRESS/PREFIX [SERVER]\n"
+    "       vlanutil attach IFACE.VLAN ADDRESS/PREFIX [SERVER]\n"
     "       vlanutil destroy IFACE.VLAN [SERVER]\n"
     "       vlanutil shape IFACE[.VLAN] RATE_BPS BUFFER_BYTES GROUP/PREFIX [OTHER_BPS]\n"
     "       vlanutil unshape IFACE[.VLAN]\n"
@@ -35,7 +36,8 @@ static const char help[] =
     "Makes the interface of a VLAN with its address, and with a route to SERVER; removes it;\n"
     "limits an interface's sending: multicast to GROUP (RATE_BPS) and everything else (OTHER_BPS,\n"
     "by default also RATE_BPS); removes that limit; or removes all interfaces of VLANs of NAME.\n"
-    "create changes nothing if the interface is already right, and replaces it otherwise.\n"
+    "create and attach change nothing if the interface is already right, and replace it otherwise.\n"
+    "attach is for a switch whose port tags: its interface (macvlan) sends frames without a tag.\n"
     "\n"
     "      --owner NAME       mark new interfaces with NAME; replace and remove no others\n"
     "      --path DIRS        directories of ip and tc (default " PATHS ")\n"
@@ -141,6 +143,7 @@ static bool says(const char *command, const char *what)
 struct vlan {
     char name[IFNAMSIZ], parent[IFNAMSIZ];
     unsigned id;
+    bool untagged; /* the switch's port tags */
 };
 struct cidr {
     char text[INET_ADDRSTRLEN + 4], broadcast[INET_ADDRSTRLEN];
@@ -229,9 +232,9 @@ static bool is_right(const struct vlan *v, const struct cidr *c, const char *ser
     char command[128];
 
     snprintf(command, sizeof command, "ip -d -o link show dev %s up", v->name);
-    char id[32];
-    snprintf(id, sizeof id, " id %u ", v->id);
-    if (!says(command, id))
+    char kind[32];
+    snprintf(kind, sizeof kind, v->untagged ? " macvlan mode passthru " : " id %u ", v->id);
+    if (!says(command, kind))
         return false;
     snprintf(command, sizeof command, "ip -o -4 addr show dev %s", v->name);
     char addr[64];
@@ -271,8 +274,11 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
                 v->name, owner, c->text);
         return -1;
     }
+    /* passthru: with the NIC's own address, which switches know. */
     if (destroy(v, NULL) < 0 ||
-        change("ip link add link %s name %s type vlan id %u", v->parent, v->name, v->id) < 0)
+        change(v->untagged ? "ip link add link %s name %s type macvlan mode passthru"
+                           : "ip link add link %s name %s type vlan id %u",
+               v->parent, v->name, v->id) < 0)
         return -1;
     if ((!owner || change("ip link set dev %s alias %s", v->name, owner) == 0) &&
         change("ip link set dev %s up", v->name) == 0 &&
@@ -380,9 +386,10 @@ static int run(int argc, char **argv)
     struct cidr c;
 
     struct vlan v;
-    if (strcmp(verb, "create") == 0) {
+    if (strcmp(verb, "create") == 0 || strcmp(verb, "attach") == 0) {
         count(argc - 1, 2, 3, verb);
         v = vlan_argument(argv[1]);
+        v.untagged = verb[0] == 'a';
         c = cidr_argument("ADDRESS/PREFIX", argv[2]);
         if (argc > 3)
             address_argument("SERVER", argv[3]);
@@ -407,7 +414,7 @@ static int run(int argc, char **argv)
             tool_usage("sweep: found no --owner; valid: --owner NAME%s", "");
         return sweep();
     }
-    tool_usage("found \"%s\"; valid: create, destroy, shape, unshape or sweep", verb);
+    tool_usage("found \"%s\"; valid: create, attach, destroy, shape, unshape or sweep", verb);
 }
 
 int main(int argc, char **argv)

@@ -89,6 +89,22 @@ def all_is_right(world: World) -> None:
     assert world.changes() == [], world.changes()
 
 
+def attached(world: World) -> None:
+    world.run("attach", *CREATE[1:])
+    first = "ip link add link eth1 name eth1.1101 type macvlan mode passthru"
+    assert world.changes() == [first, *CREATED[1:]], world.changes()
+
+
+def attached_already(world: World) -> None:
+    world.run("attach", *CREATE[1:])
+    assert world.changes() == [], world.changes()
+
+
+def tagged_and_untagged_differ(world: World) -> None:
+    world.run("attach", *CREATE[1:])
+    assert world.changes()[0] == "ip link del dev eth1.1101", world.changes()
+
+
 def replaced(world: World) -> None:
     world.run(*CREATE)
     assert world.changes() == ["ip link del dev eth1.1101", *CREATED], world.changes()
@@ -178,6 +194,8 @@ def bad_arguments(world: World) -> None:
         ("create", "eth1.5", "10.10.1/24"),
         ("create", "eth1.5", "10.10.1.7/24", "10.10.1.1 dev lo"),
         ("create", "eth1.5", "10.10.1.7/24", "10.10.1.1", "more"),
+        ("attach", "eth1", "10.10.1.7/24"),
+        ("attach", "eth1.5", "10.10.1.7/24", "10.10.1.1", "more"),
         ("destroy",),
         ("shape", "eth1", "999", "1", "224.0.0.1/32"),
         ("shape", "eth1", "1000", "1", "224.0.0.1/32", "999"),
@@ -195,6 +213,10 @@ CASES: tuple[tuple[Callable[[World], None], dict[str, str]], ...] = (
     (new_interface, {}),
     (without_server, {}),
     (all_is_right, RIGHT),
+    (attached, {}),
+    (attached_already, {**RIGHT, "link": "0 macvlan mode passthru"}),
+    (tagged_and_untagged_differ, RIGHT),
+    (replaced, {**RIGHT, "link": "0 macvlan mode passthru"}),
     (replaced, {**RIGHT, "link": "1100"}),
     (replaced, {**RIGHT, "addr": "10.10.1.71/24"}),
     (all_or_nothing, {"fails": "addr add"}),
@@ -214,6 +236,37 @@ CASES: tuple[tuple[Callable[[World], None], dict[str, str]], ...] = (
 
 def ip(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["ip", *args], capture_output=True, text=True, timeout=20)
+
+
+def real_untagged(vlanutil: Path) -> str:
+    """With the kernel's own macvlan, in its own namespace."""
+    name = f"vlanutil{os.getpid()}"
+    if ip("netns", "add", name).returncode != 0:
+        return "SKIPPED real untagged: no network namespace"
+    try:
+        ip("-n", name, "link", "add", "eth1", "type", "veth", "peer", "name", "peer1")
+        kind = ("type", "macvlan", "mode", "passthru")
+        probe = ip("-n", name, "link", "add", "link", "eth1", "name", "q", *kind)
+        if probe.returncode != 0:
+            return f"SKIPPED real untagged: no macvlan: {probe.stderr.strip()}"
+        ip("-n", name, "link", "del", "q")
+        for nic in ("eth1", "peer1"):
+            ip("-n", name, "link", "set", nic, "up")
+        attach = ("attach", "eth1.1101", "10.10.1.7/24", "10.10.1.1")
+        shown = []
+        for args in (attach, attach, ("destroy", "eth1.1101")):
+            argv = ["ip", "netns", "exec", name, str(vlanutil), *args]
+            done = subprocess.run(argv, capture_output=True, text=True, timeout=20)
+            assert done.returncode == 0, (args, done.stderr)
+            shown.append(ip("-n", name, "-d", "-o", "link", "show", "dev", "eth1.1101").stdout)
+        nic = ip("-n", name, "-o", "link", "show", "dev", "eth1").stdout
+        address = nic.split("link/ether ")[1].split()[0]
+        assert "macvlan mode passthru" in shown[0] and address in shown[0], shown
+        assert shown[1] == shown[0], "made again although it was right"
+        assert shown[2] == "", "still there"
+        return "ok real untagged"
+    finally:
+        ip("netns", "del", name)
 
 
 def real(vlanutil: Path) -> str:
@@ -268,6 +321,7 @@ def main() -> int:
             case(World(vlanutil, Path(work), **state))
         print(f"ok {case.__name__}", flush=True)
     print(real(vlanutil), flush=True)
+    print(real_untagged(vlanutil), flush=True)
     return 0
 
 
