@@ -21,7 +21,7 @@ from downpour.cli import app
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
-from tools.docs import artifact, command_tables, decisions, house_graph, recording
+from tools.docs import artifact, command_tables, decisions, figures, house_graph, recording
 from tools.docs.__main__ import indented
 from tools.docs.__main__ import main as build_site
 from tools.docs.command_pages import command_page, manual_page
@@ -127,18 +127,89 @@ def test_a_missing_name_is_found() -> None:
     assert missing_name("topologies.model.load.lode") == "lode"
 
 
-def test_a_result_page_has_one_small_picture() -> None:
-    pages = sorted((ROOT / "docs").glob("results/*/report.md"))
-    assert len(pages) >= 14
-    for page in pages:
-        pictures = [*page.parent.glob("*.png")]
-        assert len(pictures) == 1, page
-        assert pictures[0].stat().st_size <= 60_000, pictures[0]
-        assert f"]({pictures[0].name})" in page.read_text(), page
+REPORTS: Final = sorted((ROOT / "docs").glob("results/*/report.md"))
+
+
+def test_every_report_has_a_figure_from_kept_metrics() -> None:
+    assert len(REPORTS) >= 15
+    assert [*(ROOT / "docs/results").rglob("*.png")] == []
+    for page in REPORTS:
+        marks = figures.MARK.findall(page.read_text())
+        assert [name for name, _ in marks] == [page.parent.name], page
+        assert (page.parent / figures.KEPT).stat().st_size <= 5_000, page
+
+
+@pytest.mark.parametrize("page", REPORTS, ids=lambda p: p.parent.name)
+def test_a_figure_says_what_its_report_says(page: Path) -> None:
+    """The words of a figure are made from the kept points, those of the report by its run."""
+    plot = figures.draw(*figures.MARK.findall(page.read_text())[0])
+    said = plot.alt.partition(". ")[2].replace("all: ", "").replace("all: IQR", "")
+    report = page.read_text().replace("\\", "").replace("all: ", "").replace("IQR ", "")
+    for words in said.rstrip(".").split("; "):
+        if page.parent.name == "latency":  # totals may differ in the last digit
+            words = words.partition(", ")[2]
+        assert words in report, words
+
+
+def test_every_figure_that_a_page_names_is_drawn() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md")]
+    marks = {mark for page in pages for mark in figures.MARK.findall(page.read_text())}
+    assert len(marks) >= 18
+    for experiment, name in marks:
+        assert figures.draw(experiment, name).svg, (experiment, name)
+
+
+def test_a_wrong_figure_or_a_broken_line_is_told(tmp_path: Path) -> None:
+    with pytest.raises(figures.NotKeptError, match=r"figure rtt/thruput; valid: throughput, lat"):
+        figures.draw("rtt", "thruput")
+    with pytest.raises(figures.NotKeptError, match=r"rtt.points\.csv: no kept metrics"):
+        figures.draw("rtt", "throughput", tmp_path)
+    kept = (ROOT / "docs/results/rtt/points.csv").read_text().splitlines()
+    kept[2] = kept[2].replace("ldm6,2", "ldm6,many")
+    (tmp_path / "rtt").mkdir()
+    (tmp_path / "rtt/points.csv").write_text("\n".join(kept))
+    with pytest.raises(figures.NotKeptError, match=r"csv:3: found receivers many; valid: a whole"):
+        figures.draw("rtt", "throughput", tmp_path)
+
+
+def test_figures_follow_light_and_dark() -> None:
+    plot = figures.draw("resources", "fig6a")
+    svg = figures.themed(plot.svg)
+    assert not re.findall(r"(?:fill|stroke): #[0-9a-f]{6}", svg)
+    assert svg.count("prefers-color-scheme:dark") == 1
+    names = set(re.findall(r"var\(--([a-z]+)\)", svg))
+    assert {"ink", "grid", "blue", "red"} <= names <= figures.DARK.keys()
+
+
+def test_the_picture_of_the_readme_is_current() -> None:
+    drawn = figures.themed(figures.draw(*figures.README_FIGURE).svg)
+    assert figures.README_FILE.read_text() == drawn, "`python -m tools.docs.figures --readme`"
+    assert f"]({figures.README_FILE.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
+
+
+def test_a_runs_points_become_a_kept_file(tmp_path: Path) -> None:
+    """What the figures do not show is left out: other metrics, and rows of single subscribers."""
+    report = tmp_path / "migration/20260101T000000Z/report"
+    report.mkdir(parents=True)
+    (report / "points.csv").write_text(
+        "protocol,without_multicast,ldm6_from,subscriber,"
+        "nic_bandwidth [bit/s],nic_bandwidth low [bit/s],nic_bandwidth high [bit/s],"
+        "nic_bandwidth n,ffdr [%],ffdr low [%],ffdr high [%],ffdr n,method,cells,excluded\r\n"
+        "ldm7,0,relays,,9e6,8e6,1e7,3,100,99,100,3,t,a b c,\r\n"
+        "ldm7,0,relays,uva,9e6,8e6,1e7,3,100,99,100,3,t,a b c,\r\n"
+    )
+    name, text = figures.kept(report.parent)
+    assert name == "migration"
+    assert text.splitlines() == [
+        "protocol,without_multicast,ldm6_from,nic_bandwidth [bit/s],nic_bandwidth low [bit/s],"
+        "nic_bandwidth high [bit/s],nic_bandwidth n",
+        "ldm7,0,relays,9e6,8e6,1e7,3",
+    ]
 
 
 def test_nothing_generated_is_committed() -> None:
-    assert [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.json")] == []
+    made = [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.json")]
+    assert made == [figures.README_FILE]  # for a page that the site's build does not make
 
 
 def test_the_drawing_of_the_house_is_current() -> None:

@@ -4,7 +4,7 @@ table."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from parsers.base.factors import show
@@ -57,14 +57,22 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     if not found:
         return "no valid cell at the levels it asks for has files that FMTP delivered"
     cell = found[0]
-    parts = {r.host: r.parts for r in cell.receivers if r.parts is not None}
+    parts = {r.host: r.parts.mean.by_name() for r in cell.receivers if r.parts is not None}
+    return stacked(figure, parts, show(cell.cell.factors))
+
+
+def stacked(figure: Figure, parts: Mapping[str, Mapping[str, float]], levels: str) -> Plot:
+    """Draw the components of each host's latency, seconds by their names in NAMES.
+
+    `levels`: of the cell's factors, in words.
+    """
     canvas = blank(4.4)
     axes = canvas.subplots()
     axes.use_sticky_edges = False  # otherwise the axis ends where the last bar begins
     # Negative parts are stacked downwards, separately.
     tops, bottoms = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for number, name in enumerate(NAMES):
-        heights = {host: 1e3 * p.mean.by_name()[name] for host, p in parts.items()}
+        heights = {host: 1e3 * means[name] for host, means in parts.items()}
         stacks = {host: tops if height >= 0 else bottoms for host, height in heights.items()}
         axes.bar(
             list(parts),
@@ -78,7 +86,7 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
         )
         for host, height in heights.items():
             stacks[host][host] += height
-    measured = [1e3 * p.mean.total_s for p in parts.values()]
+    measured = [1e3 * sum(means.values()) for means in parts.values()]
     axes.plot(
         list(parts), measured, ls="", marker="D", mfc="none", mec="black", mew=1.6, label="measured"
     )
@@ -89,12 +97,11 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
     axes.set_title(figure.title)
     handles, labels = axes.get_legend_handles_labels()
     canvas.legend(handles, labels, loc="outside lower center", ncols=4, fontsize=9)
-    words = "; ".join(_in_words(host, p) for host, p in parts.items())
-    caption = f"{caption_of(figure, (), False, bars=False)}. {show(cell.cell.factors)}"
+    words = "; ".join(_in_words(host, means) for host, means in parts.items())
+    caption = f"{caption_of(figure, (), False, bars=False)}. {levels}"
     return save(canvas, figure.name, figure.title, f"{figure.title}. {words}.", caption)
 
 
-def _in_words(host: str, parts: LatencyParts) -> str:
-    means = parts.mean.by_name()
+def _in_words(host: str, means: Mapping[str, float]) -> str:
     said = ", ".join(f"{LABELS[n]} {1e3 * means[n]:.1f}" for n in NAMES if abs(means[n]) >= 5e-5)
-    return f"{host}: {1e3 * parts.mean.total_s:.1f} ms, {said}"
+    return f"{host}: {1e3 * sum(means.values()):.1f} ms, {said}"

@@ -4,7 +4,8 @@
 `--into FOLDER` also puts it into a folder with a site for each version (versions.py).
 
 Generated pages: the REST interface's OpenAPI document, the keys of topology and experiment files,
-every command of `downpour`, the manual pages, and the drawing of the house by Graphviz.
+every command of `downpour`, the manual pages, the drawing of the house by Graphviz, and the
+figures of the results from kept metrics (figures.py).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from controller.tests.openapi import whole_app
 from controller.tests.rig import Rig
 from downpour.cli import app
 from tools.docs.command_pages import command_page, manual_page
+from tools.docs.figures import with_figures
 from tools.docs.house_graph import c_house, graphviz, python_house
 from tools.docs.recording import shown
 from tools.docs.schema_pages import schema_page
@@ -48,7 +50,8 @@ def main(folder: Path, into: Path | None = None) -> int:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(PAGES, source)
     for page in source.rglob("*.md"):
-        page.write_text(indented(_inside(page.read_text(), page.relative_to(source))))
+        text = with_figures(page.read_text(), page, source / "results")
+        page.write_text(indented(_inside(text, page.relative_to(source))))
         shown(page)
     _reference(source / "reference")
     _drawings(source / "develop")
