@@ -140,6 +140,8 @@ int fmtp_sender_peer_input(struct fmtp_sender *s, int peer, const uint8_t *bytes
                            uint64_t now_ns);
 /* True if something may go to this peer now (r_uc permitting). */
 bool fmtp_sender_peer_pending(const struct fmtp_sender *s, int peer);
+/* True if a stream that is not blocked has something to send: no event will say so again. */
+bool fmtp_sender_streams_ready(const struct fmtp_sender *s);
 /* A peer for which that holds and that is not blocked, each in turn; -1: none. */
 int fmtp_sender_next_ready(struct fmtp_sender *s, uint64_t now_ns);
 /* Its socket takes nothing more (true), or something again (false: so it is at first). */

@@ -355,6 +355,16 @@ bool fmtp_sender_peer_pending(const struct fmtp_sender *s, int peer)
     return in_set(s->active, (size_t)peer) && may_send(s, s->peers[peer]);
 }
 
+bool fmtp_sender_streams_ready(const struct fmtp_sender *s)
+{
+    size_t n = s->cfg.max_peers;
+
+    for (size_t i = set_next(s->runnable, n, 0); i < n; i = set_next(s->runnable, n, i + 1))
+        if (may_send(s, s->peers[i]))
+            return true;
+    return false;
+}
+
 int fmtp_sender_next_ready(struct fmtp_sender *s, uint64_t now_ns)
 {
     size_t n = s->cfg.max_peers, from = s->turn;

@@ -300,7 +300,8 @@ static uint64_t min64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-static void housekeeping(struct fmtp_server *s, uint64_t now_ns)
+/* True if a stream takes more: its turn was over, and no event comes of that. */
+static bool housekeeping(struct fmtp_server *s, uint64_t now_ns)
 {
     if (now_ns >= s->bound_ns) {
         fmtp_conns_bound(s, now_ns);
@@ -315,13 +316,17 @@ static void housekeeping(struct fmtp_server *s, uint64_t now_ns)
     if (s->accept_again_ns)
         next = min64(next, s->accept_again_ns);
     next = min64(next, watch_out(s, now_ns));
-    tp_arm(s->timer, min64(next, fmtp_sender_deadline(s->core)), &s->armed);
+    bool more = fmtp_sender_streams_ready(s->core);
+    if (!more)
+        tp_arm(s->timer, min64(next, fmtp_sender_deadline(s->core)), &s->armed);
+    return more;
 }
 
 int fmtp_server_service(struct fmtp_server *s, struct tp_error *err)
 {
     struct epoll_event events[EVENTS];
 
+    bool more = false;
     for (int round = 0; round < ROUNDS; round++) {
         int n = epoll_wait(s->epfd, events, EVENTS, 0);
         uint64_t now_ns = tp_now_ns();
@@ -344,9 +349,11 @@ int fmtp_server_service(struct fmtp_server *s, struct tp_error *err)
         }
         fmtp_sender_timeout(s->core, now_ns);
         unsigned sent = fmtp_multicast_out_send(&s->out, s->core, s->receivers, now_ns);
-        housekeeping(s, now_ns);
-        if (n <= 0 && !sent)
+        more = housekeeping(s, now_ns);
+        if (n <= 0 && !sent && !more)
             break;
     }
+    if (more)
+        tp_arm(s->timer, 0, &s->armed); /* wakes the caller at once */
     return 0;
 }

@@ -20,6 +20,7 @@
 
 #include "addresses.h"
 #include "fmtp.h"
+#include "wire.h"
 
 enum { PRODUCTS = 6, CLIENTS = 3 };
 
@@ -438,6 +439,84 @@ static void test_datagrams_first(void **state)
     close(fd);
 }
 
+/* A receiver that lost all of a product asks for it on its stream, and reads as fast as it comes:
+ * the server may not fall asleep with something to send to a stream that takes it. One whose turn
+ * ended after 8 writes of 32 blocks would need 54 turns for 20 MB, and no more than a nudge, at
+ * 0.1, 0.3, 0.7, ... s, would wake it. A busy machine excuses two waits of 50 ms. */
+enum { STREAMED = 20000000, PER_REQUEST = 45 * 1448 };
+
+static int connect_raw(struct fmtp_server *s)
+{
+    struct sockaddr_storage to = address("127.0.0.1", fmtp_server_tcp_port(s));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(struct sockaddr_in)), 0);
+    for (int i = 0; i < 20 && fmtp_server_receivers(s) == 0; i++)
+        turn(s, NULL, 0, 100);
+    assert_int_equal(fmtp_server_receivers(s), 1);
+    return fd;
+}
+
+static void request_all(int fd)
+{
+    uint8_t head[FMTP_HEADER_LEN];
+
+    for (uint32_t at = 0; at < STREAMED; at += PER_REQUEST) {
+        uint32_t len = STREAMED - at < PER_REQUEST ? STREAMED - at : PER_REQUEST;
+        struct fmtp_header h = {0, at, (uint16_t)len, FMTP_RETX_REQ};
+        fmtp_header_put(head, &h);
+        assert_int_equal(send(fd, head, sizeof head, 0), sizeof head);
+    }
+}
+
+static size_t drain(int fd)
+{
+    static uint8_t bytes[1 << 20];
+    size_t all = 0;
+
+    for (ssize_t n; (n = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT)) > 0;)
+        all += (size_t)n;
+    return all;
+}
+
+static void test_stream_does_not_wait_for_a_timer(void **state)
+{
+    uint16_t port = free_port();
+    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2017,
+                                     .address = address("127.0.0.1", 0),
+                                     .group = address("239.192.7.9", port),
+                                     .f_snd = 5e7,
+                                     .r_mc_bps = 100000000};
+    struct tp_error err;
+    struct fmtp_server *s = fmtp_server_open(&cfg, &err);
+    uint8_t *data = calloc(1, STREAMED);
+    struct iovec whole = {data, STREAMED};
+    /* 13 812 blocks with a header each. */
+    size_t want = STREAMED + 13812 * FMTP_HEADER_LEN, got = 0;
+    int waits = 0;
+
+    (void)state;
+    assert_non_null(s);
+    int fd = connect_raw(s);
+    assert_int_equal(fmtp_server_offer(s, &whole, 1, "", 0, NULL, NULL, &err), 0);
+    while (!fmtp_server_ready(s))
+        turn(s, NULL, 0, 100);
+    request_all(fd);
+    while (got < want && waits <= 2) {
+        struct pollfd at = {.fd = fmtp_server_fd(s), .events = POLLIN};
+        if (poll(&at, 1, 50) == 0)
+            waits++;
+        else
+            assert_int_equal(fmtp_server_service(s, &err), 0);
+        got += drain(fd);
+    }
+    assert_in_range(waits, 0, 2);
+    assert_true(got >= want);
+    close(fd);
+    fmtp_server_close(s);
+    free(data);
+}
+
 /* 64 KiB is no kernel's default, and below every kernel's limit. */
 static void test_send_buffer(void **state)
 {
@@ -490,6 +569,7 @@ int main(void)
         cmocka_unit_test(test_garbage),
         cmocka_unit_test(test_retry),
         cmocka_unit_test(test_datagrams_first),
+        cmocka_unit_test(test_stream_does_not_wait_for_a_timer),
         cmocka_unit_test(test_send_buffer),
         cmocka_unit_test(test_bad_config),
     };
