@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import shutil
+import time
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -18,6 +19,7 @@ import typer
 from ruamel.yaml import YAML
 
 from downpour.cli import app
+from parsers.tests.browser import browser, program
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
 from tests.prose import ROOT, headings, markdown_files, prose_lines, repository_files
@@ -409,6 +411,33 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "key_file" in (site / "reference/manual/ldmd.conf.5.html").read_text()
     index = (site / "search/search_index.js").read_text()
     assert "File Multicast Transport Protocol" in index and "guide/verdict.html" in index
+    figure = (site / "results/resources/fig6a.svg").read_text()
+    assert "prefers-color-scheme:dark" in figure
+    assert 'src="resources/fig6a.svg"' in (site / "results/resources.html").read_text()
+    for page in site.rglob("*.html"):
+        assert not re.findall(r'<(?:script|img|link rel="style)[^>]*"https?:', page.read_text()), (
+            page
+        )
+    if (path := program()) is None:
+        pytest.skip("no browser: the search was not tried")
+    assert found_from_disk(path, tmp_path, site / "index.html", "glossary") == "Glossary"
+
+
+def found_from_disk(path: str, folder: Path, page: Path, word: str) -> str:
+    """Return the title of the first result that a page's search finds within 20 seconds."""
+    title = "document.querySelector('.md-search-result__link h1')?.innerText ?? ''"
+    with browser(path, folder / "profile") as window:
+        window.resize(1280)
+        window.open(page.as_uri())
+        window.evaluate(
+            "const field = document.querySelector('.md-search__input'); field.focus();"
+            f"field.value = '{word}'; field.dispatchEvent(new Event('keyup')); 1"
+        )
+        ends = time.monotonic() + 20
+        while not (found := window.evaluate(title)) and time.monotonic() < ends:
+            time.sleep(0.2)
+        assert window.complaints() == []
+    return str(found)
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))

@@ -35,6 +35,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = ROOT / "docs"
 BUILD: Final = ROOT / "build/docs"
 SECTIONS: Final = ("start", "guide", "results", "reference", "develop")
+SEARCH_FROM_DISK: Final = "search-from-disk.iframe-worker.js"
 SCHEMAS: Final = {
     "topology-file": ("Topology file", ROOT / "topologies/schema.json"),
     "experiment-file": ("Experiment file", ROOT / "experiments/catalogue/schema.json"),
@@ -57,8 +58,12 @@ def main(folder: Path, into: Path | None = None) -> int:
     _drawings(source / "develop")
     settings = Path(__file__).with_name("mkdocs.yml").read_text()
     settings += f"copyright: Downpour {version}\n"
+    # Otherwise the theme fetches such a script from the web, and has no search without one.
+    shutil.copy(Path(__file__).with_name(SEARCH_FROM_DISK), source)
+    extra: dict[str, object] = {"polyfills": [SEARCH_FROM_DISK]}
     if into is not None:
-        settings += "extra: {version: {provider: mike}}\n"
+        extra["version"] = {"provider": "mike"}
+    settings += f"extra: {json.dumps(extra)}\n"
     (folder / "mkdocs.yml").write_text(f"{settings}nav: {json.dumps(_contents(source))}\n")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet"]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}

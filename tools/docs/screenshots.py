@@ -4,8 +4,8 @@
 - docs/guide/twocores.png: what `downpour topology show twocores --picture` draws
 - docs/start/report.png: the top of the run's report page, 1280 pixels wide, by a headless browser
 
-`--site FOLDER` instead looks at every page of a built site at 1280 and 390 pixels, and writes the
-pictures to the directory `shots` beside it.
+`--site FOLDER` instead looks at every page of a built site at 1280 and 390 pixels, light and dark,
+and writes the pictures to the directory `shots` beside it.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ def browser() -> str:
     raise NoBrowserError(f"found no browser; valid: one of {', '.join(BROWSERS)}")
 
 
-def shoot(page: Path, picture: Path, width_px: int) -> None:
-    """Write a picture of the top of a page on the disk."""
+def shoot(page: Path, picture: Path, width_px: int, *, dark: bool = False) -> None:
+    """Write a picture of the top of a page on the disk; `dark`: as a reader who prefers that."""
     with tempfile.TemporaryDirectory() as profile:
         command = [
             browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
             f"--user-data-dir={profile}", f"--screenshot={picture}",
-            f"--window-size={width_px},{HEIGHT_PX[width_px]}", page.resolve().as_uri(),
+            f"--window-size={width_px},{HEIGHT_PX[width_px]}",
+            f"--blink-settings=preferredColorScheme={0 if dark else 1}", page.resolve().as_uri(),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if not picture.exists():
@@ -78,6 +79,7 @@ def main(words: list[str]) -> int:
                 name = "-".join(page.relative_to(options.site).with_suffix("").parts)
                 for width in HEIGHT_PX:
                     shoot(page, shots / f"{name}-{width}.png", width)
+                    shoot(page, shots / f"{name}-{width}-dark.png", width, dark=True)
             return 0
         if options.run is None or not (options.run / "report/index.html").exists():
             parser.error(f"found {options.run}; valid: the directory of a run with its report")
