@@ -34,7 +34,7 @@ D.layers = (network) => {
   return { W, H, place };
 };
 
-// `places` from D.layers or D.map.
+// `places` from D.layers or D.map, whose hosts may have their names on the left (side -1).
 D.networkChart = (network, places, d, t, product) => {
   const { W, H, place } = places;
   const busiest = Math.max(...network.edges.map((e) => e.bps), 1);
@@ -48,7 +48,7 @@ D.networkChart = (network, places, d, t, product) => {
   });
   const rows = Object.fromEntries(d ? d.hosts.map((h, i) => [h, i]) : []);
   const nodes = network.nodes.map((n) => {
-    const [x, y] = place[n.name];
+    const [x, y, side = 1] = place[n.name];
     if (n.kind !== "host") return D.el("g", { class: "switch" }, D.el("rect", { x: x - 7, y: y - 5,
       width: 14, height: 10, rx: 2 }), D.el("text", { x, y: y + 19, "text-anchor": "middle" },
     n.name));
@@ -63,11 +63,12 @@ D.networkChart = (network, places, d, t, product) => {
         : has ? `+${D.show(d.latency[k], "s")}${d.way[k] > 1 ? `, ${D.WAYS[d.way[k]]}` : ""}`
           : "on its way";
     }
+    const at = n.publisher ? { x: x - 12 } : { x: x + 13 * side,
+      "text-anchor": side < 0 ? "end" : "start" };
     return D.el("g", { class: `host ${state}${has ? " has" : ""}${n.publisher ? " root" : ""}` },
       D.el("title", {}, `${n.name}: ${STATES[state]}`), MARKS[state](x, y),
-      D.el("text", { x: x + (n.publisher ? -12 : 13), y: y + (n.publisher ? -14 : 1), class: "name" },
-        n.name), D.el("text", { x: x + (n.publisher ? -12 : 13), y: y + (n.publisher ? 23 : 14),
-        class: "word" }, word));
+      D.el("text", { ...at, y: y + (n.publisher ? -14 : 1), class: "name" }, n.name),
+      D.el("text", { ...at, y: y + (n.publisher ? 23 : 14), class: "word" }, word));
   });
   const counts = {};
   if (d) for (const n of network.nodes.filter((o) => o.kind === "host" && !o.publisher)) {
