@@ -6,6 +6,7 @@ Memory is bounded, however long a cell runs: once there are more than MOST, the 
 
 from __future__ import annotations
 
+import ctypes
 from bisect import bisect
 from collections.abc import Iterable
 from operator import attrgetter
@@ -14,10 +15,16 @@ from typing import Final
 from parsers.base.times import MICROSECONDS
 from parsers.measure.delivered import delivered_of, encode
 from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
-from parsers.read.ldm_log import Inserted, LdmLog, Multicasted, Product
+from parsers.read.ldm_log import Inserted, LdmLog, Multicasted, Product, parse_product
 
 QUICK: Final = 1  # zlib's level for what is soon packed again
 MOST: Final = 1_200_000  # deliveries: the DRFSM paper's hour (45,703 files) at 24 receivers
+
+
+def _give_back() -> None:
+    """Return memory that was freed to the system. glibc keeps what lies between used pieces."""
+    if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
+        trim(0)
 
 
 class Deliveries:
@@ -91,6 +98,8 @@ class Deliveries:
         self._inserted = {p: at for p, at in self._inserted.items() if not self._is_gone(p)}
         for host, known in self._arrivals.items():
             self._arrivals[host] = {p: a for p, a in known.items() if not self._is_gone(p)}
+        parse_product.cache_clear()  # which also has the forgotten ones
+        _give_back()
         self._change(0)
 
     def _send(self, index: int, product: Product) -> None:
@@ -134,6 +143,7 @@ class Deliveries:
         """Return deliveries.bin of all columns; nothing if there are none."""
         if self._is_stale and self:
             self._blob, self._is_stale = self._encoded(0), False
+            _give_back()
         return self._blob
 
     def _hosts(self) -> list[str]:

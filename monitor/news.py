@@ -51,8 +51,10 @@ class _Feed:
         self.is_whole_wanted = False
         self.not_before = 0.0
 
-    def add(self, text: bytes, made: int) -> None:
-        """Append a step."""
+    def add(self, text: bytes, made: int, *, is_whole: bool) -> None:
+        """Append a step; one of all columns replaces those before it."""
+        if is_whole:
+            self.steps, self.whole = (), None
         base = self.steps[-1].made if self.steps else -1
         self.steps = (*self.steps, _Message(text, made, base))[-MOST_STEPS:]
 
@@ -145,7 +147,7 @@ class News:
                 return False
             feed = self._feeds[cell] = _Feed()
         if step is not None:
-            feed.add(_deliveries(cell, *step), self.version)
+            feed.add(_deliveries(cell, *step), self.version, is_whole=step[0] == 0)
         wants_whole, feed.is_whole_wanted = feed.is_whole_wanted, False
         if wants_whole and (blob := self.shown.deliveries(cell)):
             feed.whole = _Message(_deliveries(cell, 0, blob), self.version)

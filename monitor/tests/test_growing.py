@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from monitor.growing import Deliveries
 from parsers.measure.delivered import Delivered, decode
-from parsers.read.ldm_log import LdmLog, parse_ldm_log
+from parsers.read.ldm_log import LdmLog, Product, parse_ldm_log, parse_product
 from parsers.synthetic_hour import Hour, _ingest, _products, _publisher, _receiver
 
 HOUR = Hour(receivers=3, products=120, seconds=30)
@@ -115,3 +116,19 @@ def test_without_a_sender_the_oldest_go_also() -> None:
         cell.take(host, log(host, left[host]))
     (found,) = {decode(cell.blob()).shape}
     assert found[0] == 3 and 30 <= found[1] <= 60
+
+
+def test_what_has_gone_is_nowhere() -> None:
+    """Neither the parser nor anything else holds more products than were kept."""
+    parse_product.cache_clear()
+    gc.collect()
+    before = sum(isinstance(found, Product) for found in gc.get_objects())
+    left, cell = logs(), Deliveries(HOUR.hosts, most=90)
+    while any(left.values()):
+        for host, lines in left.items():
+            count = 20 if host == "umass" else 10  # lines about ten products
+            cell.take(host, log(host, lines[:count]))
+            del lines[:count]
+    gc.collect()
+    held = sum(isinstance(found, Product) for found in gc.get_objects()) - before
+    assert cell._products() <= held <= 2 * 90 / 3

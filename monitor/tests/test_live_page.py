@@ -116,7 +116,7 @@ def test_who_has_this_version_is_not_told_again(
 def test_who_reads_slowly_gets_steps_and_who_lags_far_behind_all() -> None:
     feed = _Feed()
     for version in range(1, 2 * MOST_STEPS + 1):
-        feed.add(b"%d" % version, version)
+        feed.add(b"%d" % version, version, is_whole=False)
     newest = 2 * MOST_STEPS
     assert [m.made for m in feed.since(newest - 3)] == [newest - 2, newest - 1, newest]
     assert feed.since(newest) == () and not feed.is_whole_wanted
@@ -124,6 +124,9 @@ def test_who_reads_slowly_gets_steps_and_who_lags_far_behind_all() -> None:
     feed.whole = _Message(b"all", newest - 1)
     assert [m.text for m in feed.since(-1)] == [b"all", b"%d" % newest]
     assert len(feed.since(MOST_STEPS)) == MOST_STEPS  # its base is the oldest step's
+    feed.add(b"over", newest + 1, is_whole=True)
+    assert [m.text for m in feed.steps] == [b"over"] and feed.whole is None
+    assert feed.since(-1) == feed.since(newest) == feed.since(3) == feed.steps
 
 
 def test_a_viewer_that_has_nothing_gets_all(growing: Growing) -> None:
@@ -132,7 +135,7 @@ def test_a_viewer_that_has_nothing_gets_all(growing: Growing) -> None:
     news._wanted[CELL.name] += 1
     news._look()
     news._feeds[CELL.name].steps = ()
-    news._feeds[CELL.name].add(b"later", news.version + 1)
+    news._feeds[CELL.name].add(b"later", news.version + 1, is_whole=False)
     news._feeds[CELL.name].steps = (_Message(b"later", news.version + 1, news.version),)
 
     async def scene() -> str:

@@ -254,7 +254,7 @@ def _groups(pattern: re.Pattern[str], line: _Line, expected: str) -> tuple[str, 
 
 
 def _after_colon(line: _Line) -> Product:
-    return parse_product(line.message.split(":", 1)[1])
+    return parse_product(line.message.split(":", 1)[1].lstrip())
 
 
 def _received(line: _Line) -> Record:
@@ -268,7 +268,7 @@ def _received(line: _Line) -> Record:
         float(delay),
         int(index),
         int(retrans),
-        parse_product(info),
+        parse_product(info.lstrip()),
     )
 
 
@@ -301,7 +301,7 @@ def _bare_product(line: _Line) -> Record | None:
 
 def _multicasted(line: _Line) -> Record:
     index, info = _groups(_MULTICASTED, line, 'Multicasted: prodIndex=I, prodInfo="PRODUCT"')
-    return Multicasted(line.time_us, line.prog, line.pid, int(index), parse_product(info))
+    return Multicasted(line.time_us, line.prog, line.pid, int(index), parse_product(info.lstrip()))
 
 
 def _released(line: _Line) -> Record:

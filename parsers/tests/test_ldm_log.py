@@ -199,6 +199,21 @@ def test_times_are_exact_to_the_microsecond() -> None:
         assert found.created_us == MINUTE_US + int(fraction)
 
 
+def test_a_product_is_one_object_whichever_line_names_it() -> None:
+    """Lines pad its size differently; a long run's reader must not keep each form."""
+    stamp, info = "20261121T014605.251701Z", "1234 20261121014605.200000 NGRID 007  NGRID.7"
+    log = parse_ldm_log(
+        f"{stamp} pqinsert[1]   pqinsert.c:insert:1   INFO Inserted:       {info}\n"
+        f'{stamp} mldm[2]   mldm.c:sent:1   INFO Multicasted: prodIndex=7, prodInfo="  {info}"\n'
+        f"{stamp} down7[3]   down7.c:ended:1   INFO Received: {{delay: 0.1 s, index: 7, "
+        f'retrans: 0, info: "      {info}"}}\n',
+        "x.log",
+    )
+    (inserted,), (sent,) = log.of(Inserted), log.of(Multicasted)
+    (received,) = log.of(Received)
+    assert inserted.product is sent.product is received.product
+
+
 def test_noise_never_raises() -> None:
     rng = random.Random(7)
     text = golden("ldm7_receiver.log")
