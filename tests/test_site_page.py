@@ -62,3 +62,15 @@ def walk(top: Path) -> subprocess.CompletedProcess[str]:
         timeout=60,
         check=False,
     )
+
+
+def test_the_commands_follow_the_prefix() -> None:
+    """By name alone, systemd finds a unit and an account only below /usr and /usr/local."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines()]
+    assert [line.split()[0] for line in lines if "/usr/local" in line] == ["p=/usr/local"]
+    made = (ROOT / "ldm7/site/ctl/meson.build").read_text()
+    for name, command in (("systemd/system", "systemctl enable"), ("sysusers.d", "sysusers")):
+        assert f"get_option('prefix') / 'lib/{name}'" in made
+        asked = [line for line in lines if command in line]
+        assert asked and all(f" $p/lib/{name}/" in line for line in asked), asked

@@ -108,9 +108,12 @@ def guest_python() -> str:
 
 
 def job_script(spec: GuestSpec) -> str:
-    """Return /guest/exchange/job; it takes nothing from the host's environment."""
+    """Return /guest/exchange/job; it takes nothing from the host's environment.
+
+    Programs of packages that are installed beside this one, as protocols may be, come last.
+    """
     variables = {
-        "PATH": PATH,
+        "PATH": f"{PATH}:{Path(guest_python()).parent}",
         "HOME": "/tmp",
         "LANG": "C.UTF-8",
         "TZ": "UTC",

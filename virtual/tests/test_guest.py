@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from virtual.guest import (
     Share,
     Times,
     command_line,
+    guest_python,
     hidden_shares,
     job_script,
     memory_directory,
@@ -47,6 +49,15 @@ def test_the_job_gets_nothing_of_the_hosts_environment_but_what_is_asked() -> No
     assert "export PYTHONHASHSEED=0" in lines
     assert "export X='it'\"'\"'s'" in lines
     assert lines[-2:] == ["cd /guest/checkout", "exec echo 'a b' '$HOME'"]
+
+
+def test_a_guest_finds_programs_installed_beside_this_one() -> None:
+    """pip puts a protocol's programs there; those of the system come first."""
+    job = job_script(GuestSpec(argv=("true",)))
+    path = re.search(r"^export PATH=(.*)$", job, re.MULTILINE)
+    assert path is not None
+    first, *_, last = path[1].split(":")
+    assert (first, last) == ("/usr/local/sbin", str(Path(guest_python()).parent))
 
 
 def test_mounts_are_one_line_each_and_refuse_what_the_shell_would_split() -> None:
