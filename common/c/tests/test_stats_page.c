@@ -167,14 +167,15 @@ static void test_rows_are_whole(void **state)
     if (pid == 0) {
         struct stats_page *p = stats_open(dir, &spec);
         write(ready[1], "", 1);
-        for (uint64_t i = 1; p; i++) {
+        if (!p)
+            _exit(1);
+        for (uint64_t i = 1;; i++) {
             char text[24];
             snprintf(text, sizeof text, "%llu", (unsigned long long)i);
             stats_write(p, 1, 0, (const char *[STATS_LABELS]){text}, (const uint64_t[]){i, i});
             if (i % 3 == 0)
                 usleep(20);
         }
-        _exit(1);
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     for (int i = 0; i < 2000; i++) {
