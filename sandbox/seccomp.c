@@ -170,14 +170,14 @@ static int add_if(scmp_filter_ctx c, const char *name, unsigned n, const struct 
 
 static int add_value(scmp_filter_ctx c, const char *name, unsigned arg, uint64_t value)
 {
-    return add_if(c, name, 1, &SCMP_CMP64(arg, SCMP_CMP_EQ, value));
+    return add_if(c, name, 1, &SCMP_CMP64(arg, SCMP_CMP_EQ, value, 0));
 }
 
 static int add_sockets(scmp_filter_ctx c)
 {
     static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
-    const struct scmp_arg_cmp routes[] = {SCMP_CMP64(0, SCMP_CMP_EQ, AF_NETLINK),
-                                          SCMP_CMP64(2, SCMP_CMP_EQ, NETLINK_ROUTE)};
+    const struct scmp_arg_cmp routes[] = {SCMP_CMP64(0, SCMP_CMP_EQ, AF_NETLINK, 0),
+                                          SCMP_CMP64(2, SCMP_CMP_EQ, NETLINK_ROUTE, 0)};
     int rc = add_value(c, "socketpair", 0, AF_UNIX);
 
     for (unsigned i = 0; rc == 0 && i < sizeof families / sizeof *families; i++)

@@ -280,6 +280,13 @@ def _rest(python: str) -> list[Step]:
         *_packages(python),
         *_other_machines(python),
         *_quality(python),
+        Step(
+            "fuzz",
+            "clang's build, and libFuzzer on every parser of network bytes",
+            (("make", "fuzz", "SECONDS_EACH=3"),),
+            400,
+            root=True,
+        ),
     ]
 
 

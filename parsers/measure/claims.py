@@ -4,8 +4,9 @@
 A claim is held or not held only where 95 % intervals decide it. Otherwise it is not decidable, with
 the reason, what would decide it, and why this run does not. Every claim says which difference its
 intervals could have seen. Ordered values are compared by ratios, repeat by repeat, since all
-metrics are above 0, and by differences only if one is 0. A claim about several lines or pairs of
-points is held if it holds for all of them, and not held if it fails for one.
+metrics are above 0, and by differences only if one is 0; these are not normally distributed, so
+that the sign test decides, too. A claim about several lines or pairs of points is held if it holds
+for all of them, and not held if it fails for one.
 """
 
 from __future__ import annotations
@@ -323,37 +324,49 @@ def _monotonic(claim: Claim, line: Line) -> Part:
     if len(line.x) < 2:
         return _too_few(claim, line, 2)
     sign, word = (1, "rises") if claim.kind == "increases" else (-1, "falls")
-    steps, sees = _steps(claim, line.y)
+    steps, sees, by_sign = _steps(claim, line.y)
     values = " → ".join(_shown(claim, e) for e in line.y)
     numbers = f"{values}; {_range(claim, line)}"
     right = sum(sign * s.mean > 0 for s in steps)
     if all(not s.has_interval for s in steps):
         return _by_trend(claim, line, numbers, f"it {word} at {right} of {len(steps)} steps")
-    ends = [(s.low, s.high) if s.has_interval else (-math.inf, math.inf) for s in steps]
-    sure = sum((low if sign > 0 else -high) > 0 for low, high in ends)
-    against = sum((-high if sign > 0 else low) > 0 for low, high in ends)
-    if against:
-        reason = f"the interval of {against} of {len(steps)} steps says the opposite"
+    ordered = [
+        found or (intervals.side(b, a) if by_sign else 0)
+        for found, a, b in zip(map(_side, steps), line.y, line.y[1:], strict=False)
+    ]
+    if against := ordered.count(-sign):
+        reason = f"{against} of {len(steps)} steps go the opposite way"
         return Part(line.label, NOT_HELD, numbers, reason, sees)
+    sure = sum(_side(s) == sign for s in steps)
     reason = f"it {word} at {right} of {len(steps)} steps, by its interval at {sure}"
-    if sure == len(steps):
+    if by_tests := ordered.count(sign) - sure:
+        reason += f", by the sign test at {by_tests}"
+    if ordered.count(sign) == len(steps):
         return Part(line.label, HELD, numbers, reason, sees)
+    needed = undecided.repeats_by_sign if by_sign else undecided.repeats
     unsure = [
-        undecided.repeats(s, s.mean)
-        for s, (low, high) in zip(steps, ends, strict=True)
-        if low <= 0 <= high
+        needed(s, s.mean)
+        for s, found in zip(steps, ordered, strict=True)
+        if s.has_interval and not found
     ]
     return Part(line.label, NOT_DECIDABLE, numbers, reason, sees, undecided.most(unsure))
 
 
-def _steps(claim: Claim, values: Sequence[Estimate]) -> tuple[list[Estimate], str]:
+def _side(found: Estimate) -> int:
+    """Return on which side of 0 an interval lies: 1, -1, or 0 for both or none."""
+    return (found.low > 0) - (found.high < 0) if found.has_interval else 0
+
+
+def _steps(claim: Claim, values: Sequence[Estimate]) -> tuple[list[Estimate], str, bool]:
     """Return, from each value to the next, the logarithms of the ratios and which change they see;
-    for values that are not all above 0, or if the claim says so, the differences."""
+    for values that are not all above 0, or if the claim says so, the differences. Last: whether
+    they are differences that only the sign test suits."""
     pairs = list(zip(values, values[1:], strict=False))
     ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
-    if len(ratios) < len(pairs) or claim.compared_by == "difference":
-        return [intervals.difference(b, a) for a, b in pairs], ""
-    return [undecided.logarithm(ratio) for ratio in ratios], undecided.sees_ratio(ratios)
+    by_difference = claim.compared_by == "difference"
+    if len(ratios) < len(pairs) or by_difference:
+        return [intervals.difference(b, a) for a, b in pairs], "", not by_difference
+    return [undecided.logarithm(ratio) for ratio in ratios], undecided.sees_ratio(ratios), False
 
 
 def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
@@ -525,6 +538,9 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
         return Part(label, HELD, numbers, f"above {limit} ({found.method})", sees)
     if found.high <= 0:
         return Part(label, NOT_HELD, numbers, f"not above {limit} ({found.method})", sees)
+    if ratio is None and claim.compared_by != "difference" and (of := intervals.side(ours, other)):
+        reason = f"{'above' if of > 0 else 'below'} 0 by the sign test over the repeats"
+        return Part(label, HELD if of > 0 else NOT_HELD, numbers, reason, sees)
     reason = f"the interval includes {limit} ({found.method})"
     return Part(label, NOT_DECIDABLE, numbers, reason, sees, undecided.repeats(found, found.mean))
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Final
 
 from parsers.base import power
 from parsers.base.intervals import Estimate
+
+LEAST_SIGNS: Final = 6  # pairs that agree: the sign test's p is then 2 / 2^6
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,15 @@ def repeats(found: Estimate, distance: float) -> Decider:
     if longer > power.MOST_REPEATS:
         return Decider(f"a run more than {power.MOST_REPEATS} times as long would")
     return Decider(f"repeats, or a run {max(longer, 1.1):.2g} times as long, would", True)
+
+
+def repeats_by_sign(found: Estimate, distance: float) -> Decider:
+    """Return what would decide a comparison that the sign test suits: as many repeats as it needs
+    while all agree, else what `repeats` says."""
+    have = len(found.values)
+    if have < 2 or not (min(found.values) > 0 or max(found.values) < 0):
+        return repeats(found, distance)
+    return Decider(f"about {max(LEAST_SIGNS, have + 1)} repeats would ({have} here)", True)
 
 
 def most(deciders: Iterable[Decider]) -> Decider:

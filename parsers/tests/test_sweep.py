@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from parsers.base.factors import Scalar
-from parsers.base.intervals import ONE_RUN
+from parsers.base.intervals import ONE_RUN, at_confidence
 from parsers.base.metric_units import Value, absent
 from parsers.base.moving_block import OverTime
 from parsers.measure.claims import ClaimResult, judge
@@ -296,6 +296,28 @@ def test_increases_by_the_paired_steps() -> None:
     found = one(claim("increases", where=LDM6), made)
     assert found.verdict == "not decidable"
     assert found.reason == "it rises at 1 of 1 steps, by its interval at 0"
+
+
+def test_steps_to_0_are_judged_by_the_sign_test() -> None:
+    """Seeds differ a hundredfold, so that Student's t sees nothing; all six fall: p = 2 / 2^6."""
+    lost = (1.0, 2.0, 3.0, 4.0, 5.0, 900.0)
+    asked = claim("decreases", where=LDM6)
+    found = one(asked, sweep({("ldm6", 4): lost, ("ldm6", 8): (0.0,) * 6}))
+    assert found.verdict == "held"
+    assert found.reason.endswith("by its interval at 0, by the sign test at 1")
+    assert one(claim("increases", where=LDM6), sweep({
+        ("ldm6", 4): lost, ("ldm6", 8): (0.0,) * 6,
+    })).verdict == "not held"  # fmt: skip
+    five = one(asked, sweep({("ldm6", 4): lost[1:], ("ldm6", 8): (0.0,) * 5}))
+    assert five.verdict == "not decidable"
+    assert five.decides.startswith("about 6 repeats would (5 here)")
+    tied = one(asked, sweep({("ldm6", 4): (*lost[1:], 0.0), ("ldm6", 8): (0.0,) * 6}))
+    assert tied.verdict == "not decidable"
+    above = claim("above", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
+    made = {("ldm7", 8): lost, ("ldm6", 8): (0.0,) * 6}
+    assert one(above, sweep(made)).verdict == "held"
+    with at_confidence(0.99):
+        assert one(above, sweep(made)).verdict == "not decidable"
 
 
 def test_one_run_each_is_judged_by_its_trend() -> None:
