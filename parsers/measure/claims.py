@@ -5,7 +5,7 @@ A claim is held or not held only where 95 % intervals decide it. Otherwise it is
 the reason, what would decide it, and why this run does not. Every claim says which difference its
 intervals could have seen. Ordered values are compared by ratios, repeat by repeat, since all
 metrics are above 0, and by differences only if one is 0; these are not normally distributed, so
-that the sign test decides, too. A claim about several lines or pairs of points is held if it holds
+that the sign test also decides. A claim about several lines or pairs of points is held if it holds
 for all of them, and not held if it fails for one.
 """
 
