@@ -261,6 +261,13 @@ class CellBase:
 
         self.settings += self.fidelity.read(named)
 
+    def save_settings(self, first: int) -> None:
+        """Add the settings from number `first` on to shaping.json."""
+        path = self.out / "shaping.json"
+        known = json.loads(path.read_text())
+        known["settings"] += [s.to_dict() for s in self.settings[first:]]
+        write_json(path, known)
+
     # -- programs -----------------------------------------------------------------------------
     def make_queue(self, name: str, size_bytes: int, slots: int) -> None:
         """Make an empty product queue. Raises CellError."""

@@ -4,7 +4,6 @@ start to the end. It replays, waits, collects and judges."""
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -28,6 +27,7 @@ from experiments.cells.cell_base import (
 from experiments.cells.cell_logs import LineCounter
 from experiments.cells.job import REPLAYING, Job
 from experiments.cells.minute_records import MinuteRecords, MonitorError
+from experiments.cells.own_vlans import OwnVlans
 from experiments.cells.pauses import Pauses, Stop
 from experiments.cells.replay_parameters import parameters
 from experiments.cells.run_directory import write_json, write_text
@@ -79,6 +79,7 @@ class CellRun(CellBase):
         self.background: Background | None = None
         self._to_cut = handoff_of(network) if self.cell.cut != "none" else None
         self._cut: Link | None = None
+        self.vlans = OwnVlans(self, self.multicast) if self.cell.ldmd_makes_vlans else None
         self.monitor: MinuteRecords | None = None
         if "minutes" in job.samples and self.multicast:
             self.monitor = MinuteRecords(emulation, network, job.build, self.queues, out)
@@ -92,6 +93,12 @@ class CellRun(CellBase):
             ("starting the LDM servers", self.start_daemons),
             ("waiting for the subscribers", self.await_ready),
         )
+        end: tuple[Step, ...] = (("ending the LDM servers", self.end_daemons),)
+        if self.vlans is not None:
+            leave = ("leaving interfaces to the subscribers", self.vlans.leave)
+            look = ("looking at the subscribers' interfaces", self.vlans.check_made)
+            prepare = (leave, *prepare, look)
+            end = (*end, ("looking for interfaces left over", self.vlans.check_gone))
         if self.cell.ldmd_shapes:
             prepare = (*prepare, ("looking at the sender's queues", self.check_queues))
         if not self.cell.makes_path:
@@ -119,7 +126,7 @@ class CellRun(CellBase):
             (REPLAYING, self.replay),
             *((("ending the monitor", self.monitor.finish),) if self.monitor is not None else ()),
             ("looking at the network again", self.look_back),
-            ("ending the LDM servers", self.end_daemons),
+            *end,
             ("comparing the products", self.list_products),
         )
 
@@ -206,10 +213,7 @@ class CellRun(CellBase):
         """Compare the queues that ldmd made with the plan, as `shape` does with its own."""
         before = len(self.settings)
         self.read_queues(self.feed)
-        path = self.out / "shaping.json"
-        known = json.loads(path.read_text())
-        known["settings"] += [s.to_dict() for s in self.settings[before:]]
-        write_json(path, known)
+        self.save_settings(before)
         if wrong := shaping.mismatches(self.settings):
             raise CellError("shaping by ldmd is not as asked: " + "; ".join(wrong))
 
@@ -358,6 +362,7 @@ class CellRun(CellBase):
             leaf = leaves[self.network.segment_of(name).name]
             host = self.network.host(name)
             conf = configs.subscriber_conf(self.network, self.cell, host, self.feed, leaf)
+            conf += configs.vlan_settings(self.cell, self.emulation.facts.edge_tags, self.job.build)
             self.start_daemon(name, name, conf)
 
     def await_ready(self) -> None:

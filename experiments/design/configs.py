@@ -113,8 +113,9 @@ def publisher_conf(
             f"MULTICAST {feed.name} {group}:{GROUP_PORT} {nic.ip} {nic.prefix_len} "
             f"{root.vlan} {root.switch} {root.port}"
         )
-        # FMTP comes from the path.
-        allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in subscribers]
+        # FMTP comes from the path; addresses that the publisher assigns need no entry.
+        if not cell.ldmd_makes_vlans:
+            allowed += [_allow([feed], h.path_nic(feed.lane).ip) for h in subscribers]
     return _text(cell, [*multicast, *allowed], None if cell.makes_path else service)
 
 
@@ -132,6 +133,17 @@ def queue_settings(cell: CellSpec, nic: str, build: Path) -> str:
     return "".join(f"SET {name} {value}\n" for name, value in settings.items())
 
 
+def vlan_settings(cell: CellSpec, edge_tags: bool, build: Path) -> str:
+    """Return the lines by which a subscriber's ldmd makes its interface; none if the network makes
+    it. `edge_tags`: edge switches tag for the hosts."""
+    if not cell.ldmd_makes_vlans:
+        return ""
+    own = str(program("vlanutil", build))
+    settings = {"ldm7.vlanutil": cell.settings.get("ldm7.vlanutil", own)}
+    settings |= {"ldm7.nic_tags": "0"} if edge_tags else {}
+    return "".join(f"SET {name} {value}\n" for name, value in settings.items())
+
+
 def subscriber_conf(
     network: Network, cell: CellSpec, host: Host, feed: Feed, leaf: Endpoint
 ) -> str:
@@ -140,8 +152,9 @@ def subscriber_conf(
     upstream = f"{ldm_address(network.publisher, cell)}:{LDM_PORT}"
     if cell.protocol == "ldm6":
         return _text(cell, [f'REQUEST {feed.name} ".*" {upstream}'])
-    address = host.path_nic(feed.lane).ip
-    entry = f"RECEIVE {feed.name} {upstream} {address} {leaf.switch} {leaf.port} {leaf.vlan}"
+    nic = host.path_nic(feed.lane)
+    interface = nic.interface if cell.ldmd_makes_vlans else nic.ip
+    entry = f"RECEIVE {feed.name} {upstream} {interface} {leaf.switch} {leaf.port} {leaf.vlan}"
     entries = [entry, *relay_lines(network, cell, host.name, feed)]
     buffers = cell.b_rcv_of(cell.subscribing(h.name for h in network.subscribers))
     return _text(cell, entries, b_rcv_bytes=buffers.get(host.name))

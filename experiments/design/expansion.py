@@ -109,6 +109,7 @@ class CellSpec:
     r_uc_bps: int
     r_vn_bps: int
     shaped_by: str  # the sender's queues: cell, ldmd
+    vlans_by: str  # the subscribers' interfaces on the path: network, ldmd
     ldm6_rate: str  # per-receiver, shared
     ldm6_bps: int  # rate of LDM6's token bucket filter
     b_mc_bytes: int
@@ -173,6 +174,11 @@ class CellSpec:
     def ldmd_shapes(self) -> bool:
         """Return whether the publisher's ldmd makes the sender's queues (ldm7.nic)."""
         return self.protocol == "ldm7" and self.shaped_by == "ldmd"
+
+    @property
+    def ldmd_makes_vlans(self) -> bool:
+        """Return whether each subscriber's ldmd makes its interface on the path."""
+        return self.protocol == "ldm7" and self.vlans_by == "ldmd"
 
     @property
     def shaped_bps(self) -> int:
@@ -436,6 +442,7 @@ def build_cell(
         r_uc_bps=rates.r_uc_bps,
         r_vn_bps=rates.r_vn_bps,
         shaped_by=fixed.shaped_by,
+        vlans_by=fixed.vlans_by,
         ldm6_rate=fixed.ldm6_rate,
         ldm6_bps=rates.ldm6_bps,
         **cell_parts.buffers(fixed),

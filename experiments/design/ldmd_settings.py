@@ -83,7 +83,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "ldm7.nic": Setting(
         "word", "1 to 15 letters, digits, ., _ or -: the name of an interface", instead="shaped_by"
     ),
-    "ldm7.nic_tags": _whole(0, 1, "0 or 1", "shaped_by"),
+    "ldm7.nic_tags": _whole(0, 1, "0 or 1", "shaped_by or vlans_by"),
     "ldm7.nic_buffer_bytes": _whole(
         0, 4e9, "an integer from 0 (no traffic control) to 4e9, in bytes", "b_mc"
     ),

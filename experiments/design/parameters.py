@@ -427,6 +427,11 @@ class Parameters(Block):
         description="ldm7: who sets up the sender's two queues: the cell, or the publisher's"
         " ldmd at its start (DRFSM21 2.2.3), with the same rate and buffer for both",
     )
+    vlans_by: Literal["network", "ldmd"] = Field(
+        "network",
+        description="ldm7: who makes the subscribers' interfaces on the path: the network, or each"
+        " subscriber's ldmd when it subscribes (DRFSM21 2.2.2)",
+    )
     ldm6_rate: Literal["per-receiver", "shared"] = Field(
         "per-receiver",
         description="rate of LDM6's token bucket; per-receiver: m x r (MPUP16 V-B), shared: r "

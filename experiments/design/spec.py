@@ -453,6 +453,9 @@ def _check_whole(reports: Reports, spec: AnySpec) -> None:
             reports.add(("parameters", "pull_path"), "pull_path nic1", "nic2 with kind join-leave")
         if spec.parameters.shaped_by != "cell":
             reports.add(("parameters", "shaped_by"), "shaped_by: ldmd", "cell with kind join-leave")
+        if spec.parameters.vlans_by != "network":
+            valid = "network with kind join-leave"
+            reports.add(("parameters", "vlans_by"), "vlans_by: ldmd", valid)
         for name in ("background_flows", "rival_sessions", "short_flows_per_min"):
             if flows := getattr(spec.parameters, name):
                 place: Place = ("parameters", name)

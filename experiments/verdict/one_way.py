@@ -33,11 +33,14 @@ class Way:
         return self.delay_ms + self.jitter_ms + self.room_ms
 
 
-def stations(network: Network, nic1_of: Callable[[str], str]) -> list[Station]:
-    """Return NIC1 and NIC2 of every host."""
+def stations(
+    network: Network, nic1_of: Callable[[str], str], address_of: Callable[[str], str]
+) -> list[Station]:
+    """Return NIC1 and NIC2 of every host; NIC2 alone where no address is on the path."""
     found = []
     for host in network.hosts:
-        found.append(Station(host.name, nic1_of(host.name), host.nic1.ip, PATH))
+        if address := address_of(host.name):
+            found.append(Station(host.name, nic1_of(host.name), address, PATH))
         found.append(Station(host.name, host.nic2.interface, host.nic2.ip, CONTROL))
     return found
 

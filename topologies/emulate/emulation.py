@@ -7,6 +7,7 @@ The caller is in the run's network namespace (`lifecycle.enter`); all processes 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import subprocess
@@ -26,7 +27,13 @@ from common.shell import (
     in_node,
 )
 from common.virtual_time import begin_afresh
-from topologies.emulate import inventory_reading, marks, packet_sockets, shaping
+from topologies.emulate import (
+    inventory_reading,
+    marks,
+    own_interfaces,
+    packet_sockets,
+    shaping,
+)
 from topologies.emulate.build import (
     Built,
     build,
@@ -44,6 +51,7 @@ from topologies.emulate.flow_install import install_static_flows
 from topologies.emulate.foreign_controller import Foreign
 from topologies.emulate.node_programs import NodePrograms, Output
 from topologies.emulate.openvswitch import OpenVSwitch
+from topologies.emulate.own_interfaces import OwnInterface, own_interface
 from topologies.emulate.processes import Relay
 from topologies.emulate.switch_power import SwitchPower
 from topologies.model import wire_plan
@@ -104,6 +112,7 @@ class Emulation:
         self._built: Built | None = None
         self._programs = NodePrograms(self.run_id, lambda: self.pids)
         self._as_built: Inventory = {}
+        self._own: dict[str, OwnInterface] = {}  # by host, where a program makes the interface
         self._closed = False
 
     # -- for the rooms above ------------------------------------------------------------------
@@ -128,7 +137,36 @@ class Emulation:
     def nic1_of(self, host: str, lane: int = 1) -> str:
         """Return the interface that carries the path's address; with several paths, that of
         `lane`."""
+        if lane == 1 and host in self._own:
+            return self._own[host].name
         return nic1_interface(self.network, self.network.host(host), self.facts, lane)
+
+    def leave_interfaces(self, hosts: Sequence[str]) -> None:
+        """Remove the network's own interfaces of the path at these hosts, whose programs make
+        others. Raises NetworkError."""
+        for name in hosts:
+            own = own_interface(self.network, self.network.host(name), self.facts)
+            for command in own_interfaces.removal(own):
+                self.run(name, command)
+            self._take_own(own)
+
+    def accept_interface(self, host: str, address: str) -> None:
+        """Take what a program made as the host's part of the path; `address`: with its prefix
+        length. Raises NetworkError."""
+        self._take_own(dataclasses.replace(self._own[host], address=address))
+
+    def _take_own(self, own: OwnInterface) -> None:
+        self._own[own.host] = own
+        now = inventory_reading.of_node(own.host, self.pids[own.host])
+        self._as_built = own_interfaces.as_made(self._as_built, now, {own.host: own})
+
+    def path_address_of(self, host: str) -> str:
+        """Return a host's address on the path; empty if a program is to make its interface and has
+        not."""
+        if host in self._own:
+            address = self._own[host].address
+            return own_interfaces.ip_of(address) if address else ""
+        return self.network.host(host).nic1.ip
 
     def popen(
         self,
@@ -221,6 +259,7 @@ class Emulation:
         """Return what `inventory` must say, with what an experiment set itself ("p/p-nic1
         qdiscs")."""
         planned = inventory_reading.plan(self.network, self.facts, self._wire, self.pids)
+        planned = own_interfaces.planned(planned, self._own)
         places = {thing.partition(" ")[0] for thing in shaped if "/" in thing}
         left = {
             thing: value

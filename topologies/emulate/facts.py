@@ -17,7 +17,7 @@ from topologies.emulate import ctcp_host
 
 MODULES = (
     *("openvswitch", "sch_netem", "8021q", "sch_tbf", "sch_htb", "sch_ingress", "cls_u32"),
-    *("act_mirred", "tun", "veth", "tcp_bbr"),
+    *("act_mirred", "tun", "veth", "tcp_bbr", "macvlan"),
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
 
@@ -40,6 +40,7 @@ PROBES: tuple[tuple[str, str], ...] = (
         " action mirred egress redirect dev v0",
     ),
     ("vlan_8021q", "ip link add link v0 name v0.5 type vlan id 5"),
+    ("macvlan", "ip link add link v1 name v1.5 type macvlan mode passthru"),
     ("kernel_openvswitch", "ovs-dpctl --timeout=5 add-dp probe && ovs-dpctl del-dp probe"),
     (
         "iptables_statistic",
@@ -76,6 +77,7 @@ class KernelFacts:
     memory_bytes: int
     ctcp_missing: str = "not looked for"
     clock: Clock = "native"
+    macvlan: bool = False
 
     @property
     def datapath(self) -> str:
@@ -149,6 +151,7 @@ def parse_probe(
         memory_bytes=memory_bytes,
         ctcp_missing=ctcp_missing,
         clock=clock,
+        macvlan="macvlan" in found,
     )
 
 

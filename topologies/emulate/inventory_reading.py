@@ -58,7 +58,7 @@ def read(
         if node in hosts and "firewall" in here:
             others = _EXPERIMENTS_RULES.sub("", here.pop("firewall")).strip(", ")
             here |= {"firewall": others} if others else {}
-        found |= {_key(node, thing): value for thing, value in here.items()}
+        found |= _keyed(node, here)
     for thing, value in inventory.read(None).items():
         name, _, rest = thing.partition(" ")
         if name in owner:
@@ -72,6 +72,15 @@ def read(
     found |= _openflow(asked, owner, pause_s)
     found |= census.summary(census.programs(pids))
     return found
+
+
+def of_node(node: str, pid: int) -> Inventory:
+    """Return the inventory of one node's interfaces. Raises NetworkError."""
+    return _keyed(node, inventory.read(pid))
+
+
+def _keyed(node: str, here: Mapping[str, str]) -> Inventory:
+    return {_key(node, thing): value for thing, value in here.items()}
 
 
 def _key(node: str, thing: str) -> str:
