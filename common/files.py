@@ -55,12 +55,12 @@ class Tail:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_bytes`, in UTF-8. OSError."""
+    """As `write_bytes`, in UTF-8. Raises OSError."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Through a temporary file: complete or absent, and nothing beside it. OSError."""
+    """Through a temporary file: complete or absent, and nothing beside it. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
@@ -72,7 +72,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Through a temporary file. OSError."""
+    """Through a temporary file. Raises OSError."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
@@ -96,7 +96,7 @@ def tail(path: Path, lines: int = 5) -> str:
 
 def contents(path: Path) -> str:
     """Return the text of a small file. `open` would ask whether it is a terminal, and in virtual
-    time a system call that fails takes a microsecond of every program. OSError."""
+    time a system call that fails takes a microsecond of every program. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []

@@ -103,7 +103,7 @@ def in_node(pid: int, argv: Sequence[str]) -> NodeCommand:
 
 @contextmanager
 def namespace_of(pid: int) -> Iterator[None]:
-    """This thread is in the network namespace of process `pid`. NetworkError."""
+    """This thread is in the network namespace of process `pid`. Raises NetworkError."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

@@ -76,7 +76,7 @@ def _top(
 
 @dataclass(kw_only=True)
 class DoctorOptions:
-    """Of `doctor`."""
+    """Options of `doctor`."""
 
     long: Annotated[
         bool,
@@ -115,7 +115,7 @@ def _check_controller(text: str) -> int:
 
 @dataclass(kw_only=True)
 class CompletionOptions:
-    """Of `completion`."""
+    """Options of `completion`."""
 
     shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(metavar="SHELL")]
 
@@ -132,7 +132,7 @@ def completion_command(options: CompletionOptions) -> int:
 
 @dataclass(kw_only=True)
 class VerifyOptions(topologies.VerifyNetworkOptions):
-    """Of `verify`."""
+    """Options of `verify`."""
 
     what: Annotated[
         str | None,

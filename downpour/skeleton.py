@@ -45,7 +45,7 @@ def _name(text: str) -> str:
 
 @dataclass(kw_only=True)
 class NewOptions:
-    """Of `new experiment` and `new topology`."""
+    """Options of `new experiment` and `new topology`."""
 
     name: Annotated[
         str, typer.Argument(parser=_name, metavar="NAME", help="Lower-case letters, digits and -.")
@@ -88,7 +88,7 @@ def topology_command(options: NewOptions) -> int:
 
 @dataclass(kw_only=True)
 class NewLabOptions:
-    """Of `new lab`."""
+    """Options of `new lab`."""
 
     name: Annotated[
         str, typer.Argument(parser=_name, metavar="NAME", help="Lower-case letters, digits and -.")

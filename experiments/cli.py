@@ -185,7 +185,7 @@ def workers_command(options: WorkersOptions) -> int:
 
 @dataclass(kw_only=True)
 class RateForOptions:
-    """Of `rate-for`."""
+    """Options of `rate-for`."""
 
     trace: Annotated[
         str,
@@ -250,7 +250,7 @@ def rate_for_command(options: RateForOptions) -> int:
 
 @dataclass(kw_only=True)
 class CleanOptions:
-    """Of `clean`."""
+    """Options of `clean`."""
 
     all: Annotated[bool, typer.Option("--all", help="Also remove all results.")] = False
 

@@ -60,7 +60,7 @@ def told() -> Iterator[None]:
 
 @dataclass(kw_only=True)
 class ImportOptions:
-    """Of `monitor import`."""
+    """Options of `monitor import`."""
 
     what: Annotated[
         list[Path],
@@ -134,7 +134,7 @@ def _import_records(store: Store, path: Path, keep_s: float | None) -> int:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Store]:
-    """Open a store that there is. StoreError."""
+    """Open a store that there is. Raises StoreError."""
     from monitor.store import Store, StoreError
 
     if not file.is_file():
@@ -155,7 +155,7 @@ def _source(store: Store, wanted: str | None) -> Source:
 
 @dataclass(kw_only=True)
 class ExportOptions:
-    """Of `monitor export`."""
+    """Options of `monitor export`."""
 
     store: StoreFile = Path("monitor.db")
     source: SourceName = None
@@ -205,7 +205,7 @@ def export_command(options: ExportOptions) -> int:
 
 @dataclass(kw_only=True)
 class TraceOptions:
-    """Of `monitor trace`."""
+    """Options of `monitor trace`."""
 
     what: Annotated[
         list[Path],
@@ -271,7 +271,7 @@ def _delivered(path: Path, cell: str | None) -> Delivered:
 
 @dataclass(kw_only=True)
 class PushOptions:
-    """Of `monitor push`."""
+    """Options of `monitor push`."""
 
     url: Annotated[
         str,
@@ -300,7 +300,7 @@ def push_command(options: PushOptions) -> int:
 
 @dataclass(kw_only=True)
 class MinutesOptions:
-    """Of `monitor minutes`."""
+    """Options of `monitor minutes`."""
 
     store: StoreFile = Path("monitor.db")
     source: SourceName = None
@@ -330,7 +330,7 @@ def minutes_command(options: MinutesOptions) -> int:
 
 @dataclass(kw_only=True)
 class ServeOptions:
-    """Of `monitor serve`."""
+    """Options of `monitor serve`."""
 
     run: Annotated[
         Path | None,

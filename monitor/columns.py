@@ -59,7 +59,7 @@ def encode(times: Numbers, values: Numbers) -> bytes:
 
 
 def decode(block: bytes) -> tuple[Numbers, Numbers]:
-    """Return times and values. BlockError."""
+    """Return times and values. Raises BlockError."""
     if len(block) < _HEAD.size:
         raise BlockError(f"found {len(block)} bytes; valid: at least {_HEAD.size}")
     magic, wide_t, wide_v, count, time, value = _HEAD.unpack_from(block)

@@ -22,7 +22,7 @@ MOST: Final = 1_200_000  # deliveries: the DRFSM paper's hour (45,703 files) at 
 
 
 def _give_back() -> None:
-    """Return memory that was freed to the system. glibc keeps what lies between used pieces."""
+    """Return freed memory to the system. glibc keeps what lies between used pieces."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 

@@ -37,7 +37,7 @@ _UNREADABLE: Final = (
 
 
 class TextError(Exception):
-    """Text that is not OpenMetrics, or does not fit a recording. One line."""
+    """Text that is not OpenMetrics, or does not fit a recording. The message is one line."""
 
 
 def metric_name(series: Series) -> str:
@@ -137,7 +137,7 @@ def _family(family: Metric, recording: Recording) -> None:
 
 
 def read(file: TextIO) -> Recording:
-    """Return what OpenMetrics text says. TextError."""
+    """Return what OpenMetrics text says. Raises TextError."""
     recording = Recording()
     try:
         families: Iterable[Metric] = text_fd_to_metric_families(file)  # type: ignore[no-untyped-call]

@@ -29,7 +29,7 @@ _BATCH: Final = 1 << 16
 
 
 class ParquetError(Exception):
-    """A file that is not such a table, or no pyarrow. One line."""
+    """A file that is not such a table, or no pyarrow. The message is one line."""
 
 
 def _arrow() -> Any:
@@ -86,7 +86,7 @@ def _table(recording: Recording) -> Any:
 
 
 def content(recording: Recording) -> bytes:
-    """Return a file's bytes. ParquetError."""
+    """Return a file's bytes. Raises ParquetError."""
     arrow = _arrow()
     file = io.BytesIO()
     arrow.parquet.write_table(_table(recording), file, compression="zstd")
@@ -94,7 +94,7 @@ def content(recording: Recording) -> bytes:
 
 
 def _check(file: Any) -> None:
-    """Refuse what is too large to read, and tables of others. ParquetError."""
+    """Refuse what is too large to read, and tables of others. Raises ParquetError."""
     names = file.schema_arrow.names
     if len(names) > MOST_COLUMNS or len(set(names)) != len(names):
         raise ParquetError(f"found {len(names)} columns; valid: at most {MOST_COLUMNS}, each once")
@@ -106,7 +106,7 @@ def _check(file: Any) -> None:
 
 
 def _series(name: object, row: dict[str, object]) -> Series:
-    """Return the series that a row's texts say. ParquetError."""
+    """Return the series that a row's texts say. Raises ParquetError."""
     kind, decimals, text = row["kind"], row["decimals"], row["help"]
     labels = {
         key.removeprefix(LABEL): value
@@ -127,7 +127,7 @@ def _series(name: object, row: dict[str, object]) -> Series:
 
 
 def _take(recording: Recording, batch: Any, known: dict[tuple[object, ...], Series]) -> None:
-    """Add a batch's rows. ParquetError."""
+    """Add a batch's rows. Raises ParquetError."""
     arrow = _arrow()
     times = batch.column("time").cast(arrow.timestamp("us", "UTC")).cast(arrow.int64()).to_pylist()
     units = batch.column("units").cast(arrow.int64()).to_pylist()
@@ -146,7 +146,7 @@ def _take(recording: Recording, batch: Any, known: dict[tuple[object, ...], Seri
 
 
 def read(path: Path) -> Recording:
-    """Return what a file says. ParquetError, OSError."""
+    """Return what a file says. Raises ParquetError, OSError."""
     arrow = _arrow()
     recording = Recording()
     known: dict[tuple[object, ...], Series] = {}

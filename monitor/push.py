@@ -23,11 +23,11 @@ _MILLI: Final = 1000
 
 
 class PushError(Exception):
-    """The server refuses it. One line."""
+    """The server refuses it. The message is one line."""
 
 
 def import_url(base: str, name: str) -> str:
-    """Return where a source of that name goes: its name becomes the label `run`. PushError."""
+    """Return the URL for a source: its name becomes the label `run`. Raises PushError."""
     parts = urllib.parse.urlsplit(base)
     if parts.path.endswith(remote_write.PATH) and parts.hostname:
         return base
@@ -53,7 +53,7 @@ def pieces(recording: Recording) -> Iterator[bytes]:
 
 
 def push(base: str, name: str, recording: Recording) -> int:
-    """Send a recording; return how many bytes. PushError."""
+    """Send a recording; return how many bytes. Raises PushError."""
     url, total = import_url(base, name), 0
     written = url == base
     bodies = remote_write.requests(recording, name) if written else pieces(recording)

@@ -15,7 +15,7 @@ _LATEST_US: Final = 2**53
 
 
 class QlogError(Exception):
-    """A file that is not our qlog. One line."""
+    """A file that is not our qlog. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def _event(record: bytes) -> Event | None:
 
 def parse(data: bytes) -> Qlog:
     """Return the events of a file. A program that was killed may leave its last record cut.
-    QlogError."""
+    Raises QlogError."""
     first, *records = data.removeprefix(SEPARATOR).split(SEPARATOR)
     trace: Any = (_object(first) or {}).get("trace")
     if not isinstance(trace, dict) or trace.get("event_schemas") != [SCHEMA]:

@@ -29,7 +29,7 @@ _SLOWEST: Final = re.compile(r"(\d{1,9})@\d{4}", re.ASCII)
 
 
 class RecordError(Exception):
-    """A line that is not a record. One line."""
+    """A line that is not a record. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _matching(pattern: re.Pattern[str], text: str, name: str) -> str:
 
 
 def _place(words: list[str]) -> tuple[str, str, int]:
-    """Return host, feed and minute by the first three fields. RecordError."""
+    """Return host, feed and minute by the first three fields. Raises RecordError."""
     end = _time(words[0], "%Y%m%dT%H%M%SZ")
     if end % 60:
         raise RecordError(f"found time {words[0]!r}; valid: the end of a minute")
@@ -125,14 +125,14 @@ def _place(words: list[str]) -> tuple[str, str, int]:
 
 
 def path_record(words: list[str]) -> FeedPath:
-    """Return a publisher's record. RecordError."""
+    """Return a publisher's record. Raises RecordError."""
     host, feed, minute = _place(words)
     rate_bps, leaves = _whole(words[4], "field 5"), _whole(words[5], "field 6")
     return FeedPath(host, feed, minute, _matching(_NAME, words[3], "path"), rate_bps, leaves)
 
 
 def minute_record(words: list[str]) -> Minute:
-    """Return a minute record of either version. RecordError."""
+    """Return a minute record of either version. Raises RecordError."""
     if len(words) not in FIELDS:
         valid = f"{PATH_FIELDS}, {FIELDS[0]} or {FIELDS[1]}"
         raise RecordError(f"found {len(words)} fields; valid: {valid}")
@@ -164,7 +164,7 @@ def _seconds(text: str, name: str) -> float:
 
 
 def classic_line(line: str) -> Hour:
-    """Return a line of LDM's rtstats (LDM 6.15, rtstats/binstats.c). RecordError."""
+    """Return a line of LDM's rtstats (LDM 6.15, rtstats/binstats.c). Raises RecordError."""
     words = line.split()
     if len(words) != COLUMNS:
         raise RecordError(f"found {counted(len(words), 'column')}; valid: {COLUMNS}")
@@ -187,7 +187,7 @@ def classic_line(line: str) -> Hour:
 
 
 def record(line: str) -> Minute | FeedPath | Hour:
-    """Return whichever record a line is. RecordError."""
+    """Return whichever record a line is. Raises RecordError."""
     if len(line) > MOST_LINE:
         raise RecordError(f"found {len(line)} characters; valid: at most {MOST_LINE}")
     if "," not in line:
@@ -219,7 +219,7 @@ class Records:
                 self.first_bad = self.first_bad or f"found {line.strip()[:60]!r}: {error}"
 
     def _want_room(self, known: Minute | FeedPath | Hour | None) -> None:
-        """Bound the names: anybody can invent them, and a record takes a kilobyte. RecordError."""
+        """Bound the names, which anybody can invent, at a kilobyte each. Raises RecordError."""
         count = len(self.minutes) + len(self.paths) + len(self.hours)
         if known is None and count >= MOST_RECORDS:
             raise RecordError(f"more than {MOST_RECORDS} records; valid: a file of less time")

@@ -79,7 +79,7 @@ class FinishedRun:
         return self._blobs.get(cell)
 
     def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
-        """Return all deliveries of a cell, for whom has none."""
+        """Return all deliveries of a cell to a viewer that has none."""
         blob = self._blobs.get(cell)
         return (0, blob) if whole and blob else None
 

@@ -22,7 +22,7 @@ MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never
 
 
 class SourceError(Exception):
-    """A file whose content does not fit its type. One line."""
+    """A file whose content does not fit its type. The message is one line."""
 
 
 def _clock(cell: Path) -> str:
@@ -41,7 +41,7 @@ def _cells(path: Path) -> list[Path]:
 
 
 def regular(path: Path, valid: str = "a file of --qlog") -> Path:
-    """Return `path` if it is a file that ends. SourceError, OSError."""
+    """Return `path` if it is a file that ends. Raises SourceError, OSError."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path}: found no regular file; valid: {valid}")
@@ -68,7 +68,7 @@ def _file(path: Path) -> Recording:
 
 
 def records(path: Path) -> Iterator[tuple[str, str, Records]]:
-    """Yield (name, clock, records) of the minute records of a run, a cell or a file. OSError."""
+    """Yield (name, clock, minute records) of a run, a cell or a file. Raises OSError."""
     if not path.is_dir():
         yield path.stem, CLOCKS[0], _records([path])
         return
@@ -102,7 +102,7 @@ def is_records(path: Path) -> bool:
 
 
 def recordings(path: Path) -> Iterator[tuple[str, str, Recording]]:
-    """Yield (name, clock, recording) of a run, a cell or a file. SourceError, OSError."""
+    """Yield (name, clock, recording) of a run, a cell or a file. Raises SourceError, OSError."""
     if not path.is_dir():
         yield path.stem, CLOCKS[0], _file(path)
         return

@@ -42,7 +42,7 @@ CREATE TABLE coarse (series INTEGER NOT NULL REFERENCES series, first INTEGER NO
   last INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (series, first)) STRICT, WITHOUT ROWID;
 """
-# By the version without it.
+# By the last version that lacks it.
 _ADDED: Final = {
     0: _SCHEMA, 1: minute_tables.SCHEMA, 2: _COARSE, 3: minute_tables.PATHS_SCHEMA
 }  # fmt: skip
@@ -63,16 +63,16 @@ _STEPS: Final = _Table("coarse", "first", "last", news_win=True)
 
 
 class StoreError(Exception):
-    """A file that is not a store, or a damaged one. One line."""
+    """A file that is not a store, or a damaged one. The message is one line."""
 
 
 class StoreRoomError(StoreError):
-    """The disk has no room for it. One line."""
+    """The disk has no room for it. The message is one line."""
 
 
 def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
     """Put SQLite's error into one line. A journal without room is an I/O error."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without what says more of it
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended code
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreRoomError(f"{path}: {error}; valid: room on the disk")
     return StoreError(f"{path}: {error}")
@@ -130,7 +130,7 @@ class Store:
         return int(self._db.execute("PRAGMA user_version").fetchone()[0])
 
     def _upgrade(self) -> None:
-        """Make the tables that the file does not have yet. StoreError."""
+        """Make the tables that the file does not have yet. Raises StoreError."""
         with self._transaction():
             version = self._version()
             is_empty = not self._db.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -164,7 +164,7 @@ class Store:
                 self._db.execute("ROLLBACK")
 
     def put(self, name: str, clock: str, recording: Recording) -> None:
-        """Add a recording to the source of that name, all of it or nothing. StoreError."""
+        """Add a recording to the source of that name, all of it or nothing. Raises StoreError."""
         with self._transaction():
             source = self._source_id(name, clock)
             for series, points in recording.points.items():
@@ -173,7 +173,7 @@ class Store:
 
     def put_records(self, name: str, clock: str, records: Records) -> None:
         """Add records to the source of that name, all or nothing. If there are several for one
-        minute, the one with the highest count holds. StoreError."""
+        minute, the one with the highest count holds. Raises StoreError."""
         with self._transaction():
             source = self._source_id(name, clock)
             self._db.executemany(

@@ -20,7 +20,7 @@ _MICRO: Final = 6
 
 
 class TableError(Exception):
-    """A file that is not such a table. One line."""
+    """A file that is not such a table. The message is one line."""
 
 
 def write(recording: Recording, file: TextIO) -> None:
@@ -66,7 +66,7 @@ def _places(text: str) -> int:
 
 
 def read(file: TextIO) -> Recording:
-    """Return what the table says. TableError."""
+    """Return what the table says. Raises TableError."""
     rows = list(_rows(file))
     decimals: dict[str, int] = {}
     for _, row in rows:

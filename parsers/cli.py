@@ -58,7 +58,7 @@ def _format(text: str) -> str:
 
 @dataclass(kw_only=True)
 class ParseOptions:
-    """Of `parse`."""
+    """Options of `parse`."""
 
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A log, or the output of a tool.")]
     format: Annotated[
@@ -81,7 +81,7 @@ def parse_command(options: ParseOptions) -> int:
 
 @dataclass(kw_only=True)
 class FileSetOptions:
-    """Of `ldm-log`."""
+    """Options of `ldm-log`."""
 
     logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Receivers' logs.")]
     metadata: Annotated[

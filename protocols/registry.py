@@ -32,7 +32,7 @@ class ProtocolError(ValueError):
 
 @functools.cache
 def _of_packages() -> dict[str, Adapter]:
-    """Load the protocols of installed packages. ProtocolError."""
+    """Load the protocols of installed packages. Raises ProtocolError."""
     found: dict[str, Adapter] = {}
     for entry in entry_points(group=GROUP):
         if entry.name in OWN or NAME.fullmatch(entry.name) is None:
@@ -57,12 +57,12 @@ def _of_packages() -> dict[str, Adapter]:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all protocols. ProtocolError."""
+    """Return the names of all protocols. Raises ProtocolError."""
     return (*OWN, *_of_packages())
 
 
 def get(name: str) -> Adapter:
-    """Return a protocol. ProtocolError."""
+    """Return a protocol. Raises ProtocolError."""
     if name in OWN:  # without reading installed packages
         return OWN[name]
     if (adapter := _of_packages().get(name)) is not None:

@@ -127,7 +127,7 @@ def _network(options: TopologyOptions) -> Network:
 # -- the network that is up ---------------------------------------------------------------------
 @dataclass(kw_only=True)
 class UpOptions(TopologyOptions):
-    """Of `up`."""
+    """Options of `up`."""
 
     verify: Annotated[
         bool,
@@ -245,7 +245,7 @@ def _progress(start: float) -> Callable[[str], None]:
 
 @dataclass(kw_only=True)
 class DownOptions:
-    """Of `down`."""
+    """Options of `down`."""
 
     all: Annotated[bool, typer.Option("--all", help="Also end other users' live runs.")] = False
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be ended.")] = False
@@ -271,7 +271,7 @@ def down_command(options: DownOptions) -> int:
 
 @dataclass(kw_only=True)
 class StatusOptions:
-    """Of `status`."""
+    """Options of `status`."""
 
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
 
@@ -299,7 +299,7 @@ RunId = Annotated[
 
 @dataclass(kw_only=True)
 class PromptOptions:
-    """Of `cli`."""
+    """Options of `cli`."""
 
     run: RunId = None
 
@@ -317,7 +317,7 @@ def prompt_command(options: PromptOptions) -> int:
 
 @dataclass(kw_only=True)
 class MulticastOptions:
-    """Of `multicast`."""
+    """Options of `multicast`."""
 
     rate: Annotated[str, typer.Argument(metavar="RATE", help="Guaranteed rate, e.g. 20Mbps.")] = (
         "20Mbps"
@@ -420,7 +420,7 @@ def _rate_bps(text: str) -> int:
 
 @dataclass(kw_only=True)
 class ShellOptions:
-    """Of `shell`."""
+    """Options of `shell`."""
 
     run: RunId = None
     host: Annotated[str, typer.Argument(metavar="HOST", help="A host that `status` lists.")]
@@ -441,7 +441,7 @@ def shell_command(options: ShellOptions) -> int:
 
 @dataclass(kw_only=True)
 class CaptureOptions:
-    """Of `capture`."""
+    """Options of `capture`."""
 
     link: Annotated[
         str, typer.Argument(metavar="LINK", help="a:b captures at a's end, b:a at b's.")
@@ -491,7 +491,7 @@ def capture_command(options: CaptureOptions) -> int:
 
 @dataclass(kw_only=True)
 class PurgeOptions:
-    """Of `purge`."""
+    """Options of `purge`."""
 
     run_id: Annotated[str, typer.Argument(metavar="ID", help="Run id, as `status` shows it.")]
 

@@ -78,7 +78,7 @@ def experiment_text(
 
 
 def read_cell(directory: Path) -> Row:
-    """Read one cell's directory. BenchError."""
+    """Read one cell's directory. Raises BenchError."""
     files = {}
     for name in ("cell", "network", "virtual", "counters-start", "counters-end"):
         try:
@@ -147,7 +147,7 @@ class Choices:
 
 
 def _run(options: Choices, directory: Path) -> Path:
-    """Run the experiment; return the directory of its cells. BenchError."""
+    """Run the experiment; return the directory of its cells. Raises BenchError."""
     text = experiment_text(
         EXPERIMENT.read_text(encoding="utf-8"),
         protocols=options.protocols,

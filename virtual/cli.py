@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
 
 @dataclass(kw_only=True)
 class RunOptions:
-    """Of `virtual run`."""
+    """Options of `virtual run`."""
 
     seed: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="Seed of the guest's random numbers.")
@@ -130,7 +130,7 @@ def status_command() -> int:
 
 @dataclass(kw_only=True)
 class KernelOptions:
-    """Of `virtual kernel`."""
+    """Options of `virtual kernel`."""
 
     source: Annotated[
         Path | None, typer.Option(metavar="FILE", help="linux-source-*.tar.xz or .deb.")
@@ -169,7 +169,7 @@ def kernel_command(options: KernelOptions) -> int:
 
 @dataclass(kw_only=True)
 class SelftestOptions:
-    """Of `virtual selftest`."""
+    """Options of `virtual selftest`."""
 
     json: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the rows to this file.")
@@ -206,7 +206,7 @@ def _numbers(text: str | list[int]) -> list[int]:
 
 @dataclass(kw_only=True)
 class BenchOptions:
-    """Of `virtual bench`."""
+    """Options of `virtual bench`."""
 
     receivers: Annotated[str, typer.Option(metavar="M,...", help="Numbers of receivers.")] = (
         "1,4,8,16,24"

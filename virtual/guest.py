@@ -191,7 +191,7 @@ def memory_directory(size_bytes: int, candidates: Sequence[Path] | None = None) 
     """Where the guest's memory goes: the kernel maps a file there, and runs what is in it. By
     default TMPDIR if it is set, /dev/shm, /tmp: containers' /dev/shm is small and without
     programs. A guest's memory is a sparse file, and most of it is never written: room for
-    LEAST_MEMORY_BYTES is enough. GuestError."""
+    LEAST_MEMORY_BYTES is enough. Raises GuestError."""
     needed_bytes = min(size_bytes, LEAST_MEMORY_BYTES)
     if candidates is None:
         given = os.environ.get("TMPDIR")
@@ -307,7 +307,7 @@ class Guest:
 
     @property
     def times(self) -> Times:
-        """Virtual and real time since the start. GuestError."""
+        """Virtual and real time since the start. Raises GuestError."""
         page = self._page()
         virtual_s = page.virtual_ns / 1e9 if page is not None else 0.0
         return Times(virtual_s, time.monotonic() - self.started)

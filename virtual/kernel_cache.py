@@ -146,7 +146,7 @@ def current_digest(built_by: str | None = None) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the digest of a file's bytes as 64 hexadecimal digits. OSError."""
+    """Return the digest of a file's bytes as 64 hexadecimal digits. Raises OSError."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -292,7 +292,7 @@ def check_content(file: Path, build: Build) -> None:
 
 def named_kernel(file: Path) -> Kernel | None:
     """The kernel in `file`, after its digest file was checked; for a release's compressed file the
-    installed kernel that it holds, None until `ensure_kernel` has installed it. KernelError."""
+    installed kernel that it holds, None until `ensure_kernel` installed it. Raises KernelError."""
     try:
         if not file.is_file():
             raise KernelError(f"{KERNEL_FILE}: found '{file}'; valid: a file with a built kernel")
@@ -367,7 +367,7 @@ def only_builder(waits: Callable[[], None]) -> Iterator[None]:
 
 
 def store(work: Path, kernel: Path, config: Path | None, build: Build) -> Kernel:
-    """Move a built kernel to its place in one rename. `work`: a directory beside it. OSError."""
+    """Rename a built kernel into place. `work`: a directory beside it. Raises OSError."""
     result = work / "result"
     result.mkdir()
     kernel.rename(result / "linux")

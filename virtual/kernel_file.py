@@ -97,7 +97,7 @@ def _content(file: Path) -> Iterator[IO[bytes]]:
 
 
 def _unpack(file: Path, target: Path) -> None:
-    """Copy a kernel, decompressed if its name ends in .xz. KernelError, OSError."""
+    """Copy a kernel, decompressed if its name ends in .xz. Raises KernelError, OSError."""
     size = 0
     try:
         with _content(file) as source, target.open("wb") as stream:

@@ -42,7 +42,7 @@ class StatusPage:
 
 
 def create(path: Path) -> None:
-    """An empty page: what `downpour_status=` needs. OSError."""
+    """An empty page: what `downpour_status=` needs. Raises OSError."""
     path.write_bytes(bytes(FILE_BYTES))
 
 

@@ -71,7 +71,7 @@ class Turns:
         self._running: frozenset[str] = frozenset()  # the user's guests at the last look
 
     def take(self) -> Turn | None:
-        """Return a turn; None: others come first, ask again soon. OSError."""
+        """Return a turn; None: others come first, ask again soon. Raises OSError."""
         if self._directory is None:
             return Turn()
         if self._waiting is None:
@@ -94,7 +94,7 @@ class Turns:
         return None
 
     def wait(self, tell: Callable[[str], None]) -> Turn:
-        """Return a turn when there is one; `tell` gets now and then what it waits for. OSError."""
+        """Wait for a turn and return it; `tell` gets what it waits for. Raises OSError."""
         tell_at = 0.0
         try:
             while (turn := self.take()) is None:
@@ -191,7 +191,7 @@ def _is_stopped(pid: str) -> bool:
 
 
 def _draw(directory: Path) -> tuple[Path, IO[bytes]]:
-    """Return a new ticket, locked. OSError."""
+    """Return a new ticket, locked. Raises OSError."""
     path = directory / "tickets" / f"{WAITING}-{os.getpid()}-{next(_numbers)}"
     path.unlink(missing_ok=True)  # of an earlier process of this number
     lock = path.open("xb")
@@ -201,7 +201,7 @@ def _draw(directory: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _locked(path: Path, kind: int) -> IO[bytes] | None:
-    """Return the file with a lock of that kind; None: somebody else has it. OSError."""
+    """Return the file with a lock of that kind; None: somebody else has it. Raises OSError."""
     stream = path.open("rb")
     try:
         fcntl.flock(stream, kind | fcntl.LOCK_NB)

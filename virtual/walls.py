@@ -68,7 +68,7 @@ def machine_walls() -> Walls:
 
 
 def chosen_walls() -> Walls:
-    """What a guest gets: all there is, unless VARIABLE says otherwise. WallError."""
+    """What a guest gets: all there is, unless VARIABLE says otherwise. Raises WallError."""
     choice = os.environ.get(VARIABLE) or ALL
     if choice not in CHOICES:
         raise WallError(f"found {VARIABLE}={choice}; valid: {', '.join(CHOICES)}")
@@ -91,7 +91,7 @@ class WalledProcess:
     """A kernel behind `walls`, below its warden. `pid`: of the kernel. `temporary`: directories
     that the warden removes if this process is gone; the first is never empty. `console`: takes
     what the kernel prints. `connects`: to Unix sockets, of which namespaces must hide the host's.
-    WallError, OSError."""
+    Raises WallError, OSError."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ class MinuteRecords:
         self._senders: Processes = {}
 
     def start(self, work: Path) -> None:
-        """Start the monitor's server and decoder. MonitorError."""
+        """Start the monitor's server and decoder. Raises MonitorError."""
         queue, folder = self._queues / f"{NAME}.pq", self._out / NAME
         folder.mkdir()
         made = subprocess.run(

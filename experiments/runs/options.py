@@ -187,7 +187,7 @@ class RunChoices(Overrides):
 
 @dataclass(kw_only=True)
 class RunOptions(RunChoices):
-    """Of `run`."""
+    """Options of `run`."""
 
     name: Annotated[
         str,
@@ -220,7 +220,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run: runs/EXPERIMENT
 
 @dataclass(kw_only=True)
 class RepeatOptions(BuildOptions):
-    """Of `repeat`."""
+    """Options of `repeat`."""
 
     run: Run
     clock: Annotated[NativeOrVirtual | None, typer.Option(help="Default: the run's clock.")] = None
@@ -238,7 +238,7 @@ class RepeatOptions(BuildOptions):
 
 @dataclass(kw_only=True)
 class VerifyOptions:
-    """Of `verify`."""
+    """Options of `verify`."""
 
     run: Run
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress on stderr.")] = False
@@ -263,7 +263,7 @@ DEFAULT_TOLERANCE: Final = 0.001  # 0.1 %: for other packages' versions
 
 @dataclass(kw_only=True)
 class RegressionOptions(BuildOptions):
-    """Of `regression`."""
+    """Options of `regression`."""
 
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="An experiment that has bands.")] = (
         "regression"
@@ -314,7 +314,7 @@ class RegressionOptions(BuildOptions):
 
 @dataclass(kw_only=True)
 class ReportOptions:
-    """Of `report`."""
+    """Options of `report`."""
 
     runs: Annotated[
         list[Path] | None,

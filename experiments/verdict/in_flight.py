@@ -71,7 +71,7 @@ class FlightSeen:
 
 
 def parse(raw: Mapping[str, Any]) -> list[FlightSeen]:
-    """flights.json. KeyError, TypeError."""
+    """flights.json. Raises KeyError, TypeError."""
     found = []
     for one in raw["flights"]:
         way = one["asked"]

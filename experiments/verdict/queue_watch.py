@@ -125,7 +125,7 @@ class QueueWatch:
     """Watches the queues of some nodes."""
 
     def __init__(self, pids: Mapping[str, int], nodes: Sequence[str]) -> None:
-        """`pids`: node -> a process in its namespace. NetworkError."""
+        """`pids`: node -> a process in its namespace. Raises NetworkError."""
         self._windows: dict[str, tuple[float, int]] = {}  # where a rate's second began
         self._begun: dict[str, tuple[int, int]] = {}  # sent and dropped before
         self._nodes = [self._open(node, pids[node]) for node in nodes]

@@ -80,7 +80,7 @@ def terms_in(place: Path) -> Terms:
 
 
 def job_in(place: Path, build: Path) -> Job:
-    """Return the job of an unpacked parcel, with this machine's paths. OSError."""
+    """Return the job of an unpacked parcel, with this machine's paths. Raises OSError."""
     work = place / "work"
     work.mkdir(exist_ok=True)
     return dataclasses.replace(

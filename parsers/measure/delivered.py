@@ -42,7 +42,7 @@ _OF_RECEIVERS: Final = ("way", "latency", "rest", "blocks")
 
 
 class DeliveredError(Exception):
-    """Bytes that are not a deliveries.bin. One line."""
+    """Bytes that are not a deliveries.bin. The message is one line."""
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def board_of(
     found: Transports | Subscriptions, brief: Brief, run: str, run_dir: Path
 ) -> tuple[dict[str, object], dict[str, bytes]]:
     """Return what the page shows of a finished run, and the deliveries of as many cells as the page
-    has room for. Reads the networks and counters of the cells. OSError, BadFile."""
+    has room for. Reads the networks and counters of the cells. Raises OSError, BadFile."""
     blobs: dict[str, bytes] = {}
     cells = []
     for one in found.cells:

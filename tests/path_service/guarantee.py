@@ -129,7 +129,7 @@ def metered(emulation: Emulation, guaranteed_bps: int, seconds: float) -> Metere
 
 
 def reaches(emulation: Emulation, address: str) -> None:
-    """Addresses are resolved and caches filled before anything is measured. NetworkError."""
+    """Addresses are resolved and caches filled before anything is measured. Raises NetworkError."""
     publisher = emulation.network.publisher.name
     deadline = time.monotonic() + START_S
     ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]
@@ -139,7 +139,7 @@ def reaches(emulation: Emulation, address: str) -> None:
 
 
 class Iperf:
-    """iperf3 from the publisher to qc on lane 3, started by the constructor. NetworkError."""
+    """iperf3 from the publisher to qc on lane 3, from the constructor on. Raises NetworkError."""
 
     def __init__(self, emulation: Emulation, flood: Flood, flood_bps: int, seconds: float) -> None:
         address = emulation.network.host(HOST).path_nic(3).ip
@@ -164,7 +164,7 @@ class Iperf:
             self._client = emulation.popen(publisher, argv, stdout=file, stderr=subprocess.STDOUT)
 
     def received_bps(self) -> float:
-        """Waits for the end; what reached the server, payload alone. NetworkError."""
+        """Waits for the end; what reached the server, payload alone. Raises NetworkError."""
         code = self._client.wait(timeout=END_S)
         text = self._out.read_text()
         if code != 0:

@@ -149,7 +149,7 @@ class Stream:
             time.sleep(0.01)
 
     def stop(self, settle_s: float = 0.3) -> Result:
-        """The sender first; what is on the way arrives within `settle_s`. NetworkError."""
+        """The sender first; what is on the way arrives within `settle_s`. Raises NetworkError."""
         Stream._running.remove(self)
         sent = int(self._end(self._emulation.network.publisher.name, self._sender))
         time.sleep(settle_s)

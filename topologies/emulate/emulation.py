@@ -308,7 +308,7 @@ class Emulation:
         self._links.cut(link, silent=silent)
 
     def mend(self, link: str) -> None:
-        """Undoes `cut`. NetworkError."""
+        """Undoes `cut`. Raises NetworkError."""
         self._links.mend(link)
 
     @property

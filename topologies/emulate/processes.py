@@ -152,7 +152,7 @@ class Controller:
         return self._state_dir / f"controller-{self.domain}.sqlite"
 
     def arguments(self, network_file: Path, listen: str) -> list[str]:
-        """Of `python -m controller`."""
+        """Options of `python -m controller`."""
         return [
             *("--network", str(network_file), "--domain", self.domain, "--of-listen", listen),
             *("--rest-socket", str(self.socket), "--log", str(self.log)),

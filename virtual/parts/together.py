@@ -35,7 +35,7 @@ class Together:
     """Running guests, one for each of `specs`, made by the constructor, ended by `stop`
     (idempotent; a context manager). `links`: names of files for cut-link, each for one direction.
     `window_ns`: see `calendar.window_of`. `at_once`: else one after the other, with the same
-    result. GuestError."""
+    result. Raises GuestError."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Together:
         return codes
 
     def report(self) -> Report:
-        """Return what the calendar measured; after the end. GuestError."""
+        """Return what the calendar measured; after the end. Raises GuestError."""
         try:
             out, _ = self.calendar.communicate(timeout=END_S)
             found: Mapping[str, object] = json.loads(out)
