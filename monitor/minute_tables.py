@@ -55,12 +55,17 @@ NEWEST: Final = (
     ("SELECT host, max(minute) FROM path WHERE source = ? GROUP BY host",
      "DELETE FROM path WHERE source = ? AND host = ? AND minute < ?"),
 )  # fmt: skip
+_CHOSEN: Final = "WHERE source = ?1 AND (?3 IS NULL OR host = ?3) AND (?4 IS NULL OR feed = ?4) "
 MINUTES: Final = (
     "SELECT host, feed, minute / ?2 * ?2 AS begin, count(*), min(version), sum(n_all), "
     "sum(bytes_all), sum(n_fmtp), sum(bytes_fmtp), sum(n_mc), sum(bytes_mc), sum(delay_us), "
     "sum(delay_us_mc), sum(blocks), sum(age_us), max(age_max_us), sum(negative), max(minute) "
-    "FROM minute WHERE source = ?1 AND (?3 IS NULL OR host = ?3) AND (?4 IS NULL OR feed = ?4) "
-    "GROUP BY host, feed, begin ORDER BY host, feed, begin"
+    f"FROM minute {_CHOSEN}GROUP BY host, feed, begin ORDER BY host, feed, begin"
+)
+# MINUTES in steps of one: each row is a sum. Half the time.
+EACH_MINUTE: Final = (
+    f"SELECT host, feed, minute, 1, {_COLUMNS}, minute FROM minute {_CHOSEN}"
+    "ORDER BY host, feed, minute"
 )
 # SQLite takes the other columns from the row with the maximum.
 PATHS: Final = (

@@ -218,7 +218,8 @@ class Store:
         self, source: int, step_s: int = 60, host: str | None = None, feed: str | None = None
     ) -> list[Interval]:
         """Return each host's and feed's sums of minutes in steps of whole minutes."""
-        rows = self._select(minute_tables.MINUTES, (source, step_s, host, feed))
+        query = minute_tables.EACH_MINUTE if step_s == 60 else minute_tables.MINUTES
+        rows = self._select(query, (source, step_s, host, feed))
         return [minute_tables.interval(row) for row in rows]
 
     def paths(self, source: int, step_s: int = 60, host: str | None = None) -> list[FeedPath]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from monitor import minute_tables
 from monitor.recording import GONE, Points, Recording, Series
 from monitor.records import Minute, Records
 from monitor.store import BLOCK, STEP_US, Store, StoreError, StoreRoomError
@@ -191,6 +193,19 @@ def test_a_record_of_the_future_makes_only_its_hosts_past_old() -> None:
         *(("a", 6 * 10**9), ("b", 60), ("b", 600)),
     ]
     assert all_of(store, "other") == {ACKS: [(0, 1)]}
+
+
+def test_minutes_one_by_one_are_those_of_the_sums() -> None:
+    """Another query has them, as most pages ask for them."""
+    store, records = Store(None), Records()
+    for number, (host, feed, minute) in enumerate(product("ab", ("EXP", "NGRID"), (0, 60, 600))):
+        found = Minute(host, feed, minute, 5, 4, 3, 2, 1, number, 0, None)
+        records.minutes[found.key] = found
+    store.put_records("site", "native", records)
+    for chosen in ((None, None), ("a", None), (None, "EXP"), ("b", "NGRID")):
+        summed = store._select(minute_tables.MINUTES, (1, 60, *chosen))
+        assert store.minutes(1, 60, *chosen) == list(map(minute_tables.interval, summed))
+        assert len(summed) == 12 / 2 ** (2 - chosen.count(None))
 
 
 def test_all_or_nothing() -> None:
