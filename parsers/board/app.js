@@ -13,7 +13,7 @@
   let board = live ? await ask() : JSON.parse($("board").textContent);
   const decoded = new Map();
   const view = { cell: null, metric: "latency", hosts: [], product: null, t: null, from: 0, to: null,
-    layers: false, sort: "host", play: 0, follow: live };
+    layers: false, sort: "host", play: 0, follow: live, lines: null };
   let d = null, end = 1, cell = null, series = null, heat = null, heatCell = 0;
 
   // -- the fragment -------------------------------------------------------------------------------
@@ -26,6 +26,8 @@
     const number = (name) => given.has(name) && Number.isFinite(+given.get(name))
       ? +given.get(name) : null;
     view.layers = given.get("network") === "layers";
+    view.lines = given.has("lines") ? given.get("lines").split(",").filter((n) => /^\d{1,4}$/.test(n))
+      .map(Number) : null;
     view.t = number("t"); view.product = number("product");
     view.from = number("from") ?? 0; view.to = number("to");
     if (view.t !== null) view.follow = false;
@@ -36,6 +38,7 @@
     if (view.metric !== "latency") out.set("metric", view.metric);
     if (view.hosts.length) out.set("hosts", view.hosts.join(","));
     if (view.layers) out.set("network", "layers");
+    if (view.lines) out.set("lines", view.lines.join(","));
     if (view.product !== null) out.set("product", view.product);
     if (view.t !== null && !view.follow) out.set("t", +view.t.toFixed(3));
     if (view.from) out.set("from", +view.from.toFixed(3));
@@ -82,33 +85,28 @@
     others ? D.el("li", {}, `Published values that this run did not measure: ${others}.`) : null));
   };
   const drawSweep = () => {
-    const points = board.points, factors = {};
-    for (const p of points) for (const [k, v] of Object.entries(p.factors))
-      (factors[k] ??= new Set()).add(v);
-    const varying = Object.keys(factors).filter((k) => factors[k].size > 1);
-    const axis = varying.filter((k) => [...factors[k]].every((v) => typeof v === "number"))
-      .sort((a, b) => factors[b].size - factors[a].size)[0];
-    $("sweep").hidden = !(axis && factors[axis].size > 1) && !board.claims.length;
+    const sweep = D.sweepOf(board.points, board.shown_metrics);
+    $("sweep").hidden = !sweep && !board.claims.length;
     if ($("sweep").hidden) return;
-    const charts = [];
-    const wanted = board.shown_metrics.filter((n) => points.some((p) => p.estimates[n]));
-    if (axis) for (const name of wanted.slice(0, 8)) {
-      const lines = {};
-      for (const p of points) if (p.estimates[name]) {
-        const key = varying.filter((k) => k !== axis && p.factors[k] != null).map((k) => typeof p.factors[k] === "string"
-          ? p.factors[k] : `${k} ${D.show(p.factors[k], "")}`).join(", ") || "all";
-        const e = p.estimates[name];
-        (lines[key] ??= []).push({ x: p.factors[axis], y: e.mean, low: e.n > 1 ? e.low : null,
-          high: e.n > 1 ? e.high : null, cell: p.cells[0] });
-      }
-      const sorted = Object.entries(lines).slice(0, 4).map(([key, ps]) => ({ name: key,
-        points: ps.sort((a, b) => a.x - b.x) }));
-      charts.push(D.multiple(metric(name).label, metric(name).unit, sorted, axis,
-        (c) => { choose(c); $("cell").scrollIntoView(); }));
-      if (charts.length === 1) D.put($("legend"), sorted.length > 1 ? sorted.map((l, i) =>
-        D.key(`chosen c${i}`, l.name)) : null);
-    }
-    D.put($("multiples"), charts);
+    const factor = sweep && (board.factors?.[sweep.axis] ?? { label: sweep.axis, unit: "", scale: 1 });
+    const pick = (c) => { choose(c); $("cell").scrollIntoView(); };
+    const lines = sweep?.lines ?? [];
+    const shown = (view.lines ?? lines.map((_, i) => i).slice(0, D.MOST_LINES))
+      .filter((i) => i < lines.length);
+    const toggle = (i) => {
+      view.lines = shown.includes(i) ? shown.filter((k) => k !== i) : [...shown, i].sort((a, b) => a - b);
+      writeFragment(); drawSweep();
+    };
+    D.put($("legend"), lines.length > 1 ? [lines.map((line, i) => D.el("button", { type: "button",
+      class: "key", "aria-pressed": String(shown.includes(i)), onclick: () => toggle(i) },
+    shown.includes(i) ? D.key(`chosen c${D.styleOf(sweep, shown, i)}`, line.name) : line.name)),
+    shown.length < lines.length
+      ? D.el("span", { class: "hint" }, `${shown.length} of ${lines.length} lines are shown.`) : null]
+      : null);
+    D.put($("multiples"), sweep && sweep.metrics.slice(0, 8).map((name) =>
+      D.multiple(name, metric(name), sweep, factor, shown, pick)));
+    D.put($("sweep-table"), sweep && D.figure("A dot leads to its cell; bars are 95 % intervals.",
+      null, () => D.sweepTable(sweep, factor, metric)));
     D.put($("claims"), board.claims.length ? D.table("Claims of the paper", ["Claim", "Here",
       "Numbers", "Source"], board.claims.map((c) => [c.text, c.verdict, c.numbers || c.reason,
       c.source]), 4) : null);

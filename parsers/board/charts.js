@@ -69,7 +69,7 @@ D.ticks = (low, high, count = 5) => {
   return out;
 };
 
-const pathOf = (values, x, y) => {
+D.pathOf = (values, x, y) => {
   let text = "", pen = false;
   values.forEach((v, i) => {
     if (v === null) { pen = false; return; }
@@ -124,9 +124,9 @@ D.seriesChart = (d, what, found, view, chosen, now, events, size) => {
   events.map((e) => D.el("line", { class: "event", x1: x(e.at_s), x2: x(e.at_s), y1: box.top,
     y2: box.bottom }, D.el("title", {}, e.text))),
   D.el("path", { class: "band", d: bandOf(found.low, found.high, at, y) }),
-  D.el("path", { class: "median", d: pathOf(found.median, at, y) }),
+  D.el("path", { class: "median", d: D.pathOf(found.median, at, y) }),
   chosen.map((r, i) => D.el("path", { class: `chosen c${i % 4}`,
-    d: pathOf(found.rows[r], at, y) })),
+    d: D.pathOf(found.rows[r], at, y) })),
   D.el("line", { class: "now", x1: x(now), x2: x(now), y1: box.top, y2: box.bottom })));
   return svg;
 };
@@ -209,33 +209,4 @@ D.besideChart = (rows, width) => {
     parts.push(D.el("path", { class: "paper", d: `M${x(1)} ${y - 7}l7 7l-7 7l-7 -7Z` }));
     return D.el("g", {}, D.el("title", {}, r.sentence), parts);
   }));
-};
-
-// A small multiple: a metric over a factor, a line for each other level.
-D.multiple = (title, unit, lines, xLabel, onPick) => {
-  const W = 320, H = 200, box = { left: 70, right: W - 12, top: 26, bottom: H - 40 };
-  const points = lines.flatMap((l) => l.points);
-  const xsAll = [...new Set(points.map((p) => p.x))].sort((a, b) => a - b);
-  const most = Math.max(...points.map((p) => p.high ?? p.y), 0) || 1;
-  const [x0, x1] = [xsAll[0], xsAll.at(-1)];
-  const x = (v) => x1 > x0 ? box.left + 8 + (v - x0) / (x1 - x0) * (box.right - box.left - 16)
-    : (box.left + box.right) / 2;
-  const y = (v) => box.bottom - Math.max(0, v) / most * (box.bottom - box.top);
-  return D.el("svg", { viewBox: `0 0 ${W} ${H}`, class: "chart small", role: "group",
-    "aria-label": `${title} over ${xLabel}` },
-  D.axes(box, D.ticks(x0, x1, 3).map((v) => [v, x(v)]), D.ticks(0, most, 3).map((v) => [v, y(v)]),
-    (v) => D.show(v, ""), (v) => D.show(v, unit), xLabel, title),
-  lines.map((line, i) => D.el("g", { class: `line c${i % 4}` },
-    D.el("path", { class: `chosen c${i % 4}`, d: pathOf(line.points.map((p) => p.y),
-      (k) => x(line.points[k].x), y) }),
-    line.points.map((p) => D.el("g", {}, p.low === null ? null : D.el("line", { class: "whisker",
-      x1: x(p.x), x2: x(p.x), y1: y(p.low), y2: y(p.high) }), D.el("circle", { class: `dot c${i
-      % 4}`, cx: x(p.x), cy: y(p.y), r: 5, tabindex: "0", role: "button",
-      "aria-label": `${line.name}, ${xLabel} ${D.digits(p.x)}: ${D.show(p.y, unit)}`,
-      onclick: () => onPick(p.cell),
-      onkeydown: (e) => {
-        if (e.key !== "Enter" && e.key !== " ") return;
-        e.preventDefault(); e.stopPropagation(); onPick(p.cell);
-      } },
-    D.el("title", {}, `${line.name}: ${D.show(p.y, unit)}`)))))));
 };

@@ -17,11 +17,13 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from parsers.base.factors import FACTORS
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import METRICS, Value
 from parsers.measure.evaluate import Subscriptions, Transports
 from parsers.measure.run_files import read_text
 from parsers.measure.summary import CellMetrics
+from parsers.measure.sweep import Point
 from parsers.measure.sweep_json import claim_json, headline_json, point_json
 from parsers.measure.verdicts import verdict_of
 from parsers.read.cell_files import Check
@@ -30,7 +32,7 @@ from parsers.report.board_network import network_of
 from parsers.report.brief import Brief
 
 BOARD_FILE: Final = "dashboard.html"  # in a run's report/
-SCRIPTS: Final = ("data.js", "charts.js", "map.js", "tree.js", "app.js")
+SCRIPTS: Final = ("data.js", "charts.js", "sweep.js", "map.js", "tree.js", "app.js")
 STYLE: Final = "style.css"
 MOST_BLOBS: Final = 3_000_000  # bytes of deliveries in a page
 POLICY: Final = (
@@ -144,11 +146,27 @@ def board_of(
         "shown_metrics": list(SHOWN),
         "beside": [headline_json(h) for h in found.headlines],
         "claims": [claim_json(c) for c in found.claims],
-        "points": [point_json(p) for p in found.points],
+        "points": [point_json(p) | {"shown": _levels(p)} for p in found.points],
+        "factors": _factors(found.points),
         "cells": cells,
         "commands": _commands(run),
     }
     return document, blobs
+
+
+def _levels(point: Point) -> dict[str, str]:
+    """Return a point's levels as they are shown."""
+    return {k: FACTORS[k].show(v) if k in FACTORS else str(v) for k, v in point.factors.items()}
+
+
+def _factors(points: Iterable[Point]) -> dict[str, dict[str, object]]:
+    """Return label, shown unit and scale of the points' factors."""
+    names = {name for point in points for name in point.factors if name in FACTORS}
+    return {
+        name: {"label": FACTORS[name].label, "unit": FACTORS[name].shown_unit,
+               "scale": FACTORS[name].scale}
+        for name in sorted(names)
+    }  # fmt: skip
 
 
 def _commands(run: str) -> list[str]:

@@ -105,6 +105,96 @@ def test_a_dot_of_a_sweep_leads_to_its_cell(tab: Browser, drawn_sweep: Written) 
         time.sleep(0.05)
 
 
+LINES = """
+[...document.querySelectorAll('#legend button')].map(e => [e.textContent.trim(), e.ariaPressed])
+"""
+TICKS = """
+[...document.querySelectorAll('#multiples svg:first-child .tick')].map(e => e.textContent)
+"""
+STYLES = """
+[...document.querySelectorAll('#multiples svg')].map(svg =>
+  Object.fromEntries([...svg.querySelectorAll('.dot')].map(e =>
+    [e.ariaLabel.split(', ')[0], e.getAttribute('class')])))
+"""
+
+
+def sweep_of_many(text: str, protocols: int) -> str:
+    """A page whose points are of so many protocols, each with values at two receivers."""
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    estimate = next(e for p in board["points"] for e in p["estimates"].values())
+    board["points"] = []
+    for number in range(protocols):
+        for loss in (0.0, 0.01, 0.05):
+            for subscriber in ({}, {"subscriber": "r1"}, {"subscriber": "r2"}):
+                of = {"throughput": estimate, "latency_p50": estimate}
+                if number == 0:
+                    del of["throughput"]  # a metric that only others have
+                board["points"].append({
+                    "factors": {"protocol": f"p{number}", "loss": loss} | subscriber,
+                    "shown": {"protocol": f"P{number}", "loss": f"p = {100 * loss:g} %"},
+                    "estimates": of, "cells": [board["cells"][0]["name"]],
+                })  # fmt: skip
+    return render_board(board, {})
+
+
+def test_a_sweep_has_a_line_for_each_level_and_none_for_receivers(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(sweep_of_many((drawn_sweep.report_dir / "dashboard.html").read_text(), 6))
+    tab.media()
+    tab.resize(1280)
+    opened(tab, page)
+    assert tab.evaluate(LINES) == [[f"P{number}", "true"] for number in range(6)]
+    throughput, latency = tab.evaluate(STYLES)
+    assert list(latency) == [f"P{number}" for number in range(6)]
+    assert len(set(latency.values())) == 6
+    assert throughput == {name: style for name, style in latency.items() if name != "P0"}
+    labels = "[...document.querySelectorAll('#multiples .label')].map(e => e.textContent)"
+    assert {"0", "1", "5"} < set(tab.evaluate(TICKS))
+    assert "Packet loss p, %" in tab.evaluate(labels)
+    tab.evaluate("document.querySelector('#sweep-table button').click()")
+    assert tab.evaluate("document.querySelectorAll('#sweep-table tbody tr').length") == 6 * 3
+
+
+def test_lines_of_a_large_sweep_are_chosen_and_the_fragment_keeps_them(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    page.write_text(sweep_of_many((drawn_sweep.report_dir / "dashboard.html").read_text(), 11))
+    opened(tab, page)
+    assert [pressed for _, pressed in tab.evaluate(LINES)] == ["true"] * 8 + ["false"] * 3
+    assert "8 of 11" in tab.evaluate("document.getElementById('legend').textContent")
+    for number in (0, 9):
+        tab.evaluate(f"document.querySelectorAll('#legend button')[{number}].click()")
+    chosen = [0, 1, 1, 1, 1, 1, 1, 1, 0, 1, 0]
+    for fresh in (False, True):
+        if fresh:
+            opened(tab, page, "#lines=1,2,3,4,5,6,7,9,999,x")
+        assert [int(p == "true") for _, p in tab.evaluate(LINES)] == chosen
+        assert len(set(tab.evaluate(STYLES)[0].values())) == 8
+    assert fragment(tab)["lines"].startswith("1,2,3,4,5,6,7,9")
+
+
+def test_texts_as_levels_are_places_in_their_order(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path
+) -> None:
+    """Nothing numeric varies: no line joins what has no order."""
+    text = (drawn_sweep.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    (first, *_) = board["points"]
+    board["points"] = [
+        first | {"factors": {"aqm": name}, "shown": {"aqm": name}}
+        for name in ("fifo", "codel", "fq-codel")
+    ]
+    page = tmp_path / "page.html"
+    page.write_text(render_board(board, {}))
+    opened(tab, page)
+    assert tab.evaluate("document.querySelectorAll('#multiples .dot').length") >= 3
+    assert tab.evaluate("document.querySelectorAll('#multiples path').length") == 0
+    assert {"fifo", "codel", "fq-codel"} < set(tab.evaluate(TICKS))
+
+
 def test_rows_beside_published_values_have_names_of_their_own(
     tab: Browser, drawn_sweep: Written, tmp_path: Path
 ) -> None:
