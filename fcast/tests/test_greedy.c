@@ -54,7 +54,7 @@ static void flood_objects(struct fcast_receiver *r, uint64_t sent)
         forge(r, STRANGERS + 4 * sent + i, &fti, sent);
 }
 
-/* Two of them fill max_bytes, and are heard of again and again. */
+/* Two of them fill max_bytes, and arrive again and again. */
 static void flood_lengths(struct fcast_receiver *r, uint64_t sent)
 {
     const struct fcast_fti fti = {.fec = FCAST_TRIANGLE,

@@ -48,7 +48,7 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t at)
 
     if (number < fail_from || number >= fail_until)
         return __real_pwrite64(fd, bytes, len, at);
-    /* As a disk does that fills up: a part of it goes, then nothing more; or nothing at once. */
+    /* Like a disk that fills up: part of the data is written, then nothing; or nothing at all. */
     if (number == fail_from && len > E && fail_until > fail_from + 1)
         return __real_pwrite64(fd, bytes, len / 2 + 1, at);
     errno = fail_with;

@@ -101,7 +101,7 @@ static void test_pool_never_overflows(void **state)
         uint32_t c = (cfg.groups + cfg.crowd_groups - 1) / cfg.crowd_groups;
         near += d.peak * 2 > cfg.b * c + cfg.b - c + 1;
     }
-    /* The bound is near what is used: half of it would be too little for many. */
+    /* The bound is close to the use: half of it would be too little for many. */
     assert_true(near > 60);
 }
 

@@ -92,7 +92,7 @@ static struct part *list_parts(const struct places *p, size_t *count)
         if (n == room) {
             struct part *more = reallocarray(list, room = room ? 2 * room : 64, sizeof *list);
             if (!more)
-                break; /* no memory: the bound is of those that were seen */
+                break; /* no memory: the bound covers those that were seen */
             list = more;
         }
         n += take_part(p, e->d_name, &list[n]);

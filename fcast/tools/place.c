@@ -385,7 +385,7 @@ static int begin_gathering(struct place *p, uint32_t blocks)
     return 0;
 }
 
-/* Notes of an earlier process, or the one that comes first. -1 with errno. */
+/* Notes of an earlier process, or of the first one. -1 with errno. */
 static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t blocks, bool in_place)
 {
     const uint64_t waiting = WAITING_BYTES / fti->symbol_bytes;

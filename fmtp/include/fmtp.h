@@ -175,7 +175,7 @@ struct fmtp_server_config {
      * NULL. */
     void (*requested)(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks,
                       bool multicast);
-    /* So many blocks or parity symbols of a repair left: on the connection, or (peer NULL) by
+    /* This many blocks or parity symbols of a repair left: on the connection, or (peer NULL) by
      * multicast. May be NULL, as may the next two. */
     void (*repaired)(void *ctx, const struct sockaddr *peer, uint32_t index, uint32_t blocks);
     /* There is no room for an answer to this receiver. */

@@ -20,7 +20,7 @@
  *   R -> S  u32 32, tag("receiver", the random bytes)
  *   S -> R  u32 n + 32, the ciphertext, tag("answer", the random bytes, the ciphertext)
  * tag(word, bytes) is HMAC-SHA256 with that key of {word, SHA-256 of the receiver's string, bytes}.
- * So nobody in between can put in its own key, and what was recorded is of no use.
+ * So nobody in between can insert their own key, and a recording is useless.
  */
 #ifndef FMTP_KEYX_H
 #define FMTP_KEYX_H

@@ -123,7 +123,7 @@ static double at_most(double debt, double most)
     return debt < most ? debt : most; /* what it does now counts, not what it did */
 }
 
-/* So many of the requested ones are multicast, or (for it alone) none. */
+/* This many of the requested ones are multicast, or (for it alone) none. */
 static void charge(struct fmtp_sender *s, int account, unsigned symbols, unsigned multicast)
 {
     struct account *a = &s->accounts[account];

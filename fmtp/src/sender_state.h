@@ -225,7 +225,7 @@ static inline size_t set_next(const uint64_t *set, size_t n, size_t i)
     return n;
 }
 
-/* So many blocks or symbols of a repair left, for the peer (-1: all of them). */
+/* This many blocks or symbols of a repair left, for the peer (-1: all of them). */
 static inline void tell_repaired(const struct fmtp_sender *s, int peer, uint32_t index,
                                  uint32_t blocks)
 {
@@ -249,9 +249,9 @@ int fmtp_accounts_init(struct fmtp_sender *s); /* -1: no memory */
 int fmtp_accounts_enter(struct fmtp_sender *s, uint64_t host);
 /* One of its peers goes. */
 void fmtp_accounts_leave(struct fmtp_sender *s, int account);
-/* So many symbols are multicast for it. */
+/* This many symbols are multicast for it. */
 void fmtp_accounts_charge(struct fmtp_sender *s, int account, unsigned symbols);
-/* So many are, as it taught a loss. */
+/* This many are, unasked, because of the loss that it reported. */
 void fmtp_accounts_charge_unasked(struct fmtp_sender *s, int account, unsigned symbols);
 /* It says that it lost so many symbols of so many. */
 void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, unsigned lost);

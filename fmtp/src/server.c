@@ -300,7 +300,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* True if a stream takes more: its turn was over, and no event comes of that. */
+/* True if a stream takes more: its turn was over, which causes no event. */
 static bool housekeeping(struct fmtp_server *s, uint64_t now_ns)
 {
     if (now_ns >= s->bound_ns) {

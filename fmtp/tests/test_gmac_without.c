@@ -72,7 +72,7 @@ static void test_faults(void **state)
     (void)state;
     for (fault = NO_MANAGER; fault <= NO_MULTIPLICATION; fault++)
         assert_openssl_does_it();
-    fault = WORKS; /* unless this processor has none of them */
+    fault = WORKS; /* unless this processor lacks all of them */
     struct gmac *g = gmac_new(GMAC_IPSEC_MB, key);
     struct gmac *fastest = gmac_new(GMAC_FASTEST, key);
     assert_int_equal(gmac_engine_of(fastest), g ? GMAC_IPSEC_MB : GMAC_OPENSSL);

@@ -60,7 +60,7 @@ static void test_in_order(void **state)
     assert_int_equal(kit.data[BLOCK + 10], 0);
     assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
     kit_expect(FMTP_RETX_END, 5, 0, 0);
-    /* All of it again: nothing happens. */
+    /* The same again: nothing happens. */
     kit_bop(5, BLOCK + 10);
     kit_datagram(FMTP_MEM_DATA, 5, 0, BLOCK, 'x');
     kit_datagram(FMTP_EOP, 5, 0, 0, 0);

@@ -136,7 +136,7 @@ static void test_quick_answer(void **state)
     kit_close();
 }
 
-/* Slow answers are learned from although a later round was asked for meanwhile: 150 ms, +-75. */
+/* Slow answers count, although a later round was requested meanwhile: 150 ms, +-75. */
 static void test_slow_answer(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void test_repairs_go_on(void **state)
     kit_expect_repair(0, 1, 3, 0, 3, 2, 0x6);
     kit_expect_repair(0, 2, 4, 0, 3, 3, 0xb);
     kit_expect_nothing();
-    for (int i = 0; i < 10; i++) /* nothing more comes, however long */
+    for (int i = 0; i < 10; i++) /* nothing more arrives, however long it waits */
         kit_advance(40000 * MS);
     kit_expect(FMTP_RETX_REQ, 0, 0, 300);
     kit_expect(FMTP_RETX_REQ, 0, 400, 200);

@@ -402,7 +402,7 @@ static void test_places(void **state)
     kit_datagram(FMTP_REPAIR, 0, 500, 100, 6);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2); /* 3, 4; 5 is there */
     assert_int_equal(first.seqnum, 300);
-    /* What passed says nothing of what comes next. */
+    /* A parity symbol does not change what comes next. */
     uint8_t symbol[100] = {0};
     kit_parity(0, 1, 0, 1, symbol, 100);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);

@@ -487,7 +487,7 @@ static void test_unwanted(void **state)
     assert_int_equal(sim_find(&s->rx[0], FMTP_RETX_END, 0)->at_ns, BOP_ARRIVES + 10 * MS);
     assert_int_equal(s->rx[0].nlog, 2);
     assert_all_done(s);
-    /* Not before all of it was multicast. */
+    /* Only after all of it was multicast. */
     assert_true(s->released_ns[0] >= s->multicasted_ns[0]);
     sim_free(s);
 }

@@ -113,7 +113,7 @@ static struct sim_config settings(uint32_t seed)
 
 enum { RECONNECTED = 1, RESTARTED = 2, LEFT = 4, LEAPT = 8, SENDER_RESTARTED = 16 };
 
-/* Something happens to one of them now. */
+/* Now one of them changes. */
 static unsigned disturb(struct sim *s, uint32_t what)
 {
     int i = (int)sim_random(s, (uint32_t)s->nrx);

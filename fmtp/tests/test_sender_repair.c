@@ -61,7 +61,7 @@ static void test_original(void **state)
     ask(s, a, 1, 0, 0, 2, 1 << 3 | 1 << 4, 29 * MS);
     expect(s, 40 * MS, FMTP_REPAIR, 1400);
     expect_none(s, 40 * MS);
-    /* It was lost again: asked for after a round trip it comes again. */
+    /* Lost again: requested after a round trip, it is sent again. */
     ask(s, a, 1, 0, 1, 1, 1 << 3, 60 * MS);
     expect(s, 62 * MS, FMTP_REPAIR, 1300);
     expect_none(s, 70 * MS);

@@ -13,7 +13,7 @@ static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint6
     return otherwise;
 }
 
-/* The text of the last setting that is of the whole feed; or `otherwise`. */
+/* The text of the last setting for the whole feed; or `otherwise`. */
 static const char *text_of(const struct conf *c, uint32_t feed, bool is_nic, const char *otherwise)
 {
     for (size_t i = c->nfeed_texts; i-- > 0;)

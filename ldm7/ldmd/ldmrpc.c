@@ -139,7 +139,7 @@ static int bulk_bytes(struct rpc_stream *s, const uint8_t *bytes, size_t n)
     return 0;
 }
 
-/* From here on the record's bytes are data. x: what was read of them already. */
+/* From here on the record's bytes are data. x: those that were already read. */
 static int begin_bulk(struct rpc_stream *s, uint32_t size, struct xin *x)
 {
     s->bulk = true;

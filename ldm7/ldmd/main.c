@@ -249,7 +249,7 @@ static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t
     return LOOP_FOREVER;
 }
 
-/* Who rotates the log, or wants to see more of it, knows the top process alone. */
+/* Whoever rotates the log, or wants more detail, knows only the top process. */
 static void pass_signals_on(struct loop *loop, struct children *children)
 {
     if (loop->got_hup)

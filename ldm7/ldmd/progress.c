@@ -75,8 +75,7 @@ static bool know(struct progress *p, uint32_t index)
         return true;
     if (at > UINT32_MAX / 2)
         return extend_down(p, index);
-    if (at >= PROGRESS_MAX &&
-        at - PROGRESS_MAX >= p->count) { /* a leap: nothing of it is tracked */
+    if (at >= PROGRESS_MAX && at - PROGRESS_MAX >= p->count) { /* a leap: none of it is tracked */
         p->given_up += p->count;
         p->first = index;
         p->count = at = 0;

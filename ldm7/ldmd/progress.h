@@ -29,7 +29,7 @@ struct progress {
 void progress_start(struct progress *p);
 /* There is such a product, and all between it and those known are awaited too. */
 void progress_known(struct progress *p, uint32_t index);
-/* Nobody needs to wait for it any more. sig: NULL if it never came. */
+/* Nobody needs to wait for it any longer. sig: NULL if it never arrived. */
 void progress_settled(struct progress *p, uint32_t index, const struct pq_signature *sig);
 /* false: nothing is complete yet. */
 bool progress_last(const struct progress *p, struct pq_signature *out);

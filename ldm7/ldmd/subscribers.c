@@ -26,7 +26,7 @@ struct channel {
     struct subscribers *owner;
     struct in_addr subscriber; /* where it comes from */
     struct in_addr addr;
-    bool leased; /* addr is of our subnet */
+    bool leased; /* addr is in our subnet */
     bool waits;  /* for the path service */
     struct loop_source src;
 };

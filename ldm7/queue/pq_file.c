@@ -370,7 +370,7 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     place(q, &l);
     if (!writable && protect_data(q, path) < 0)
         goto out;
-    /* Not calloc: from a heap that was used it clears them all, of which few are ever read. */
+    /* Not calloc: in a used heap it clears all of them, and few are ever read. */
     q->my_pins_bytes = q->h->slots * sizeof *q->my_pins;
     map = mmap(NULL, q->my_pins_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)
@@ -400,7 +400,7 @@ void pq_close(struct pq *q)
         pq_client_leave(q);
         pq_unlock(q);
     }
-    /* To give the lock back moves the file's time if its page was written to disk meanwhile. */
+    /* Unlocking changes the file's time if its page has been written to disk since. */
     for (int tries = 0; tries < LEAVE_TRIES && pq_left_touched(q) && pq_lock(q) == PQ_OK; tries++) {
         if (!pq_client_lives(q))
             pq_leave_clean(q);

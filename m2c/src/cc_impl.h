@@ -35,7 +35,7 @@ struct m2c_aimd {
 struct m2c_policy {
     /* The base channel's first packet came, at tau of the slot. */
     void (*begin)(struct m2c_cc *cc, double tau);
-    /* So many packets came or are missing. */
+    /* This many packets arrived or are missing. */
     void (*packets)(struct m2c_cc *cc, uint32_t count);
     void (*loss_event)(struct m2c_cc *cc, uint64_t now_ns);
     /* A slot began; is_left: the lowest layer was left. */

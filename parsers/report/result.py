@@ -101,8 +101,8 @@ def _outcome(cells: Sequence[CellMetrics]) -> str:
     m = cells[0].cell.m
     if min(known) == m:
         return f"delivered all {sent} products to {m} of {counted(m, 'receiver')}{runs}"
-    worst = f"{min(known):.0f} of {counted(m, 'receiver')}"
-    return f"delivered all {sent} products to only {worst}" + (
+    worst = f"only {min(known):.0f} of {counted(m, 'receiver')}" if min(known) else "no receiver"
+    return f"delivered all {sent} products to {worst}" + (
         f" in the worst of {len(cells)} runs" if runs else ""
     )
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from common.terminal import columns, is_ascii_only, never_fail, to_ascii
 from parsers.measure.evaluate import evaluate
-from parsers.report import publish
+from parsers.report import publish, result
 from parsers.report.brief import Brief, BriefTable, keep_units, render_brief
 from parsers.report.document import brief_of, render_text
 from parsers.report.figures import Drawn
@@ -127,6 +129,17 @@ def test_damaged_products_are_no_delivery(tmp_path: Path) -> None:
         "LDM7 delivered all 40 products to 2 of 2 receivers.",
         "LDM6 delivered all 40 products to only 1 of 2 receivers.",
     )
+
+
+def test_nobody_having_all_is_told_without_a_zero() -> None:
+    def cell(identical: float) -> Any:
+        receivers = SimpleNamespace(value=identical, reason="")
+        return SimpleNamespace(sent=175, identical=receivers, cell=SimpleNamespace(m=2))
+
+    assert result._outcome([cell(0)]) == "delivered all 175 products to no receiver"
+    runs = result._outcome([cell(2), cell(0)])
+    assert runs == "delivered all 175 products to no receiver in the worst of 2 runs"
+    assert result._outcome([cell(2)]) == "delivered all 175 products to 2 of 2 receivers"
 
 
 @pytest.mark.slow

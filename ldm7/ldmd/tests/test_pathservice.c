@@ -244,7 +244,7 @@ static void senseless_answers(void **state)
     }
 }
 
-/* What an earlier life left goes after a while, unless a subscriber comes back. */
+/* What an earlier process left expires, unless a subscriber comes back. */
 static void leftovers(void **state)
 {
     struct pathservice *p = start();
