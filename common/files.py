@@ -55,12 +55,12 @@ class Tail:
 
 
 def write_text(path: Path, text: str) -> None:
-    """As `write_bytes`, in UTF-8. Raises OSError."""
+    """Write a text as `write_bytes` does, in UTF-8. Raises OSError."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Through a temporary file: complete or absent, and nothing beside it. Raises OSError."""
+    """Write through a temporary file, so that all of it or nothing is there. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
@@ -72,12 +72,12 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Through a temporary file. Raises OSError."""
+    """Write through a temporary file. Raises OSError."""
     write_text(path, json.dumps(value, indent=2) + "\n")
 
 
 def os_error_text(error: OSError) -> str:
-    """In one line: the file, if the system says which, what is wrong, and what would help."""
+    """Return one line: the file if it is known, what is wrong, and what would help."""
     text = error.strerror or str(error)
     if error.filename is not None:
         text = f"{error.filename}: {text}"

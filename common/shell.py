@@ -103,7 +103,7 @@ def in_node(pid: int, argv: Sequence[str]) -> NodeCommand:
 
 @contextmanager
 def namespace_of(pid: int) -> Iterator[None]:
-    """This thread is in the network namespace of process `pid`. Raises NetworkError."""
+    """Move this thread into the network namespace of process `pid`. Raises NetworkError."""
     here = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -124,7 +124,7 @@ def namespace_of(pid: int) -> Iterator[None]:
 
 @contextmanager
 def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
-    """This thread is where the command is to run; the command without nsenter."""
+    """Move this thread to where the command runs; yield the command without nsenter."""
     if not isinstance(argv, NodeCommand):
         yield list(argv)
         return
@@ -148,7 +148,7 @@ def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 6
 
 
 def _start(argv: Sequence[str]) -> subprocess.Popen[str]:
-    """All three standard streams are pipes of text. NetworkError if there is no such program."""
+    """Start it with text pipes as its standard streams. Raises NetworkError without the program."""
     with _entered(argv) as command:
         try:
             return subprocess.Popen(

@@ -57,7 +57,7 @@ def rounded(seconds: float) -> str:
 
 
 def learn(builds: Iterable[Build]) -> Estimate:
-    """From the earlier builds of this machine, the slowest of which says what to expect."""
+    """Estimate from the earlier builds of this machine, by the slowest."""
     own = [b for b in builds if b.origin == "built" and b.files > 0 and b.compile_s > 0]
     if not own:
         return Estimate()
@@ -66,6 +66,6 @@ def learn(builds: Iterable[Build]) -> Estimate:
 
 
 def learnt() -> Estimate:
-    """From the kernels in this machine's caches."""
+    """Estimate from the kernels in this machine's caches."""
     entries = (built_in(path) for place in read_directories() for path in place.glob("*-*"))
     return learn(entry[1] for entry in entries if entry is not None)

@@ -72,7 +72,7 @@ class Source:
 
     @property
     def title(self) -> str:
-        """Its version, as exactly as the file says."""
+        """Return its version, as exactly as the file says."""
         return self.package_version or ".".join(map(str, self.series))
 
 
@@ -104,7 +104,7 @@ def is_pinned(path: Path, pin: Pin = PINNED) -> bool:
 
 
 def source_of(path: Path) -> Source:
-    """By its name. Raises KernelError for a name that says no version."""
+    """Find it by its name. Raises KernelError for a name without a version."""
     found = _NAME.fullmatch(path.name)
     if found is None:
         raise KernelError(

@@ -63,7 +63,7 @@ def die_with_parent(number: int) -> None:
 
 
 def fix_addresses() -> None:
-    """No random addresses in what this process executes, unless a container forbids it."""
+    """Switch off random addresses in what this process executes, unless a container forbids it."""
     with contextlib.suppress(OSError):
         _call(135, _call(135, 0xFFFFFFFF) | _ADDR_NO_RANDOMIZE)
 

@@ -45,7 +45,7 @@ class Walls:
 
     @property
     def names(self) -> list[str]:
-        """As the warden's order wants them."""
+        """Return them in the warden's order."""
         found = [NAMESPACES] if self.namespaces else []
         return [*found, LANDLOCK] if self.landlock else found
 

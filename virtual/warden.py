@@ -110,7 +110,7 @@ def _report(order: Order, value: dict[str, object]) -> None:
 
 
 def _wait(order: Order, pid: int) -> int:
-    """Until the kernel has ended; end it, and remove its files, if the launcher is gone."""
+    """Wait until the kernel ends; if the launcher is gone, end it and remove its files."""
     ready, _, _ = select.select([order.life_fd, os.pidfd_open(pid)], [], [])
     if order.life_fd in ready:
         os.kill(pid, signal.SIGKILL)  # not waited for yet: still its number
@@ -172,7 +172,7 @@ def _enter_user_namespace() -> None:
 
 
 def _enter_view(order: Order) -> None:
-    """Its own root, in which only the view is."""
+    """Give it its own root, which contains only the view."""
     syscalls.unshare(OWN_NAMESPACES)
     syscalls.mount("none", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
     read_only = syscalls.ATTR_RDONLY | syscalls.ATTR_NOSUID | syscalls.ATTR_NODEV
@@ -238,7 +238,7 @@ def _is_directory(fd: int) -> bool:
 
 
 def _confine(order: Order) -> None:
-    """From here on nothing can be gained, whatever is executed."""
+    """Give up all ways to gain privileges by executing a program."""
     if not order.walls:
         return
     syscalls.no_new_privileges()

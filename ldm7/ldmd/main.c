@@ -249,7 +249,7 @@ static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t
     return LOOP_FOREVER;
 }
 
-/* Whoever rotates the log, or wants more detail, knows only the top process. */
+/* Those who rotate the log, or want more detail, know only the top process. */
 static void pass_signals_on(struct loop *loop, struct children *children)
 {
     if (loop->got_hup)

@@ -183,7 +183,7 @@ def all_rows(one: Host) -> Iterator[Row]:
 
 
 def main(arguments: list[str]) -> int:
-    """What runs in a guest; returns the exit code."""
+    """Run in a guest; return the exit code."""
     name, window_ns = arguments
     try:
         with host(name) as one, link(one, int(window_ns)):

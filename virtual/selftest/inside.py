@@ -37,7 +37,7 @@ def all_rows(directory: Path) -> Iterator[Row]:
 
 
 def main() -> int:
-    """What runs in the guest; returns the exit code."""
+    """Run in the guest; return the exit code."""
     try:
         # Names of network namespaces are of this mount namespace alone.
         Path("/run/netns").mkdir(exist_ok=True)

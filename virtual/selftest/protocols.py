@@ -41,7 +41,7 @@ BACKOFF: Final = (
 
 
 def ping_itself(count: int, interval_s: float) -> parse.Ping:
-    """On the loopback interface, answered at once. Raises NetworkError, ValueError."""
+    """Measure on the loopback interface, with answers at once. Raises NetworkError, ValueError."""
     words = ("-q", "-i", f"{interval_s:g}", "-c", str(count))
     return parse.ping(check(["ping", *words, "127.0.0.1"]))
 

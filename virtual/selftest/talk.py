@@ -18,7 +18,7 @@ PAST_DELAY_S = 0.2
 
 
 def serve(port: int) -> None:
-    """Until the peer closes."""
+    """Serve one connection until the peer closes."""
     with socket.create_server(("", port)) as server:
         print("ready", flush=True)
         connection, _ = server.accept()

@@ -30,7 +30,7 @@ def ticks_of(timeout_s: float, tick_s: float) -> int:
 
 
 def wheel_granularity_ticks(ticks: int) -> int:
-    """How coarse the timer wheel is for a time-out of so many ticks."""
+    """Return the timer wheel's granularity for a time-out of that many ticks."""
     for level, end in enumerate(WHEEL_TICKS):
         if ticks < end:
             return int(8**level)

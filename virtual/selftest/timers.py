@@ -176,7 +176,7 @@ def _expires(process: subprocess.Popen[bytes], timeout_s: float) -> None:
 
 
 def python_rows(kernel: Timing) -> Iterator[Row]:
-    """What Python's own waits do."""
+    """Measure Python's own waits."""
     above_s = kernel.slack_s + 1e-3
     sleep_s, event_s, wait_s = 0.020, 0.250, 0.700
     yield late(
