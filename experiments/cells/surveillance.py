@@ -42,8 +42,9 @@ def moments(seed: int, duration_s: float) -> list[float]:
 
 
 def _tapped(emulation: Emulation, host: str) -> str:
-    """Return the interface after which nothing waits: with VLANs under one HTB, the NIC itself."""
-    if shares_nics(emulation.network):
+    """Return the interface after which nothing waits or changes: with VLANs under one HTB the NIC
+    itself; also where no host tags, as a macvlan's frames get their checksum behind it."""
+    if shares_nics(emulation.network) or emulation.facts.edge_tags:
         return emulation.network.host(host).nic1.interface
     return emulation.nic1_of(host)
 

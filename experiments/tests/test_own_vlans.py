@@ -12,6 +12,7 @@ import pytest
 
 from common.places import EXPERIMENTS
 from controller.api.path_client import endpoints_of
+from experiments.cells import surveillance
 from experiments.cells.cell_base import CellError
 from experiments.cells.own_vlans import OwnVlans, address_assigned, made, removals
 from experiments.design import configs
@@ -219,3 +220,14 @@ def test_one_that_was_there_or_stays(fake: Any) -> None:
         "wsu1 interface removed by vlanutil: 1 time, 0 times",
         "wsu1 interface after its end: none, vlan 1202",
     ]
+
+
+@pytest.mark.parametrize(
+    ("edge_tags", "interface"), [(True, "wsu1-nic1"), (False, "wsu1-nic1.1202")]
+)
+def test_packets_are_watched_where_they_have_their_checksum(
+    fake: Any, edge_tags: bool, interface: str
+) -> None:
+    fake.emulation.network = fake.network
+    fake.emulation.facts.edge_tags = edge_tags
+    assert surveillance._tapped(fake.emulation, "wsu1") == interface
