@@ -85,7 +85,7 @@ D.multiple = (name, metric, sweep, factor, shown, onPick) => {
 
 // The same numbers in words.
 D.sweepTable = (sweep, factor, metrics) => D.table("Means over the parameters",
-  ["", factor.label, ...sweep.metrics.map((n) => metrics(n).label)],
+  ["Levels", factor.label, ...sweep.metrics.map((n) => metrics(n).label)],
   sweep.lines.flatMap((line) => line.points.map((p) => [line.name, p.shown?.[sweep.axis]
     ?? String(p.factors[sweep.axis]), ...sweep.metrics.map((n) => p.estimates[n]
     ? D.show(p.estimates[n].mean, metrics(n).unit) : "n/a")])), 2);
