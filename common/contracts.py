@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-# Comments of the iptables rules at a receiver. A rule without them is not the experiment's.
+# Comments of the iptables rules at hosts. A rule without them is not the experiment's.
 LOSS_COMMENT: Final = "downpour-loss"  # drops what the experiment injects
 ARRIVED_COMMENT: Final = "downpour-arrived"  # counts what reaches the rule that drops
 BURST_COMMENT: Final = "downpour-burst"  # counts the first packet of each burst of losses
+MONITOR_COMMENT: Final = "downpour-monitor"  # at the monitor: counts what the publisher sends it
 
 # Classes of the sender's queues, LDM7.
 MULTICAST_CLASS: Final = "1:1"

@@ -393,6 +393,9 @@ class CellRun(CellBase):
         assert self.monitor is not None
         try:
             self.monitor.start(self.work)
+            if (node := self.network.monitor) is not None:
+                publisher = self.network.publisher.nic2.ip
+                self.run(node.name, shaping.monitor_command(publisher))
             for host in (self.publisher, *self.multicast):
                 self.monitor.follow(host, self.log(host), self.clock_of(host))
             self.monitor.check()

@@ -19,6 +19,7 @@ from typing import Any, Final
 from common.contracts import (
     ARRIVED_COMMENT,
     LOSS_COMMENT,
+    MONITOR_COMMENT,
     MULTICAST_CLASS,
     TC_RATE_TOLERANCE,
     UNICAST_CLASS,
@@ -95,6 +96,15 @@ def arrival_command(interface: str, udp_only: bool) -> list[str]:
     return [
         *["iptables", "-w", "-A", "INPUT", *selection(interface, udp_only)],
         *["-m", "comment", "--comment", ARRIVED_COMMENT],
+    ]
+
+
+def monitor_command(publisher: str) -> list[str]:
+    """Return the command that adds a rule to the monitor to count what the publisher's address
+    sends it: that is not the experiment's traffic."""
+    return [
+        *["iptables", "-w", "-A", "INPUT", "-s", publisher],
+        *["-m", "comment", "--comment", MONITOR_COMMENT],
     ]
 
 

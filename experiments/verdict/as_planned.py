@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT
+from common.contracts import ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT, MONITOR_COMMENT
 from common.counting import counted
 from experiments.verdict.checks import Check, Limits
 from parsers.read.counters import Counters
@@ -16,7 +16,7 @@ from topologies.model import wire_plan
 from topologies.model.network import Network
 from topologies.model.wire_plan import WIRE, WirePlan
 
-OURS: Final = (ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT)
+OURS: Final = (ARRIVED_COMMENT, BURST_COMMENT, LOSS_COMMENT, MONITOR_COMMENT)
 NAMES: Final = (
     "every interface as planned",
     "nothing changed meanwhile",

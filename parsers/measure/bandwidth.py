@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from common.contracts import MULTICAST_CLASS, WITH_OWN_LOGS
+from common.contracts import MONITOR_COMMENT, MULTICAST_CLASS, WITH_OWN_LOGS
 from parsers.base.metric_units import Value, absent
 from parsers.measure import metrics
 from parsers.measure.deliveries import Receiver, Sent
@@ -22,6 +22,7 @@ PARTS: Final = (
     "pull_bandwidth",
     "control_bandwidth",
 )
+ETHERNET_HEADER_BYTES: Final = 14
 BY_COUNTERS: Final = ("nic_bandwidth", "nic1_bandwidth", "nic2_bandwidth", *PARTS)
 
 
@@ -43,13 +44,13 @@ def bandwidth_values(
 ) -> dict[str, Value]:
     """Return Theta(t1, t2) of eq. 5: bytes by the counters over the time from the first insertion
     to the last arrival. The counters are read just before and just after, when only keepalives are
-    sent."""
+    sent. What the publisher sent to a monitor, by NIC2, is left out."""
     begin, finish = active_s
     if start is None or end is None:
         return {n: absent("bit/s", "no counters of start and end") for n in BY_COUNTERS}
     names = nics(cell)
     found: dict[str, Value] = {}
-    sums = 0
+    sums, to_monitor = 0, monitor_bytes(start, end)
     for number, name in enumerate(names, start=1):
         sent = sent_bytes(f"{cell.publisher}/{name}", start, end)
         if sent is None and number == 1:
@@ -58,12 +59,16 @@ def bandwidth_values(
         if sent is not None and sent < 0:
             reason = f"the byte counter of {cell.publisher}/{name} went back"
             return {n: absent("bit/s", reason) for n in BY_COUNTERS}
+        if number == len(names) > 1 and sent:
+            sent -= to_monitor
         sums += sent or 0
         found[f"nic{number}_bandwidth"] = metrics.bandwidth(0, begin, sent or 0, finish)
     note = (
         f"{' and '.join(names)}, over the {finish - begin:.1f} s from first insertion to last "
         "arrival"
     )
+    if to_monitor:
+        note += f", without {to_monitor} bytes to the monitor"
     total = metrics.bandwidth(0, begin, sums, finish)
     found["nic_bandwidth"] = Value(total.value, "bit/s", total.reason, "" if total.reason else note)
     none = absent("bit/s", "the sender has one NIC")
@@ -75,6 +80,17 @@ def sent_bytes(place: str, start: Counters, end: Counters) -> int | None:
     if place not in start.interfaces or place not in end.interfaces:
         return None
     return end.interfaces[place].tx_bytes - start.interfaces[place].tx_bytes
+
+
+def monitor_bytes(start: Counters, end: Counters) -> int:
+    """Return the bytes of frames that the publisher sent to a monitor between two readings, by the
+    monitor's rule, which counts IP packets."""
+
+    def counted(one: Counters) -> int:
+        rules = (r for host in one.iptables for r in one.rules(host) if MONITOR_COMMENT in r.rule)
+        return sum(r.bytes + ETHERNET_HEADER_BYTES * r.packets for r in rules)
+
+    return counted(end) - counted(start)
 
 
 def parts(

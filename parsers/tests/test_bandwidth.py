@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from common.contracts import MONITOR_COMMENT
 from parsers.measure.bandwidth import PARTS, bandwidth_values, parts
 from parsers.measure.deliveries import Arrival, Receiver, Sent
 from parsers.read.cell_files import Cell
@@ -62,6 +63,31 @@ def test_the_four_parts_add_up_and_the_pulls_are_among_them() -> None:
     shown = [found[name].value for name in PARTS]
     assert shown == pytest.approx([8e6, 1.6e6, 0.6e6, 0.6e6])
     assert sum(v for v in shown if v is not None) == pytest.approx(total.value)
+
+
+def test_what_went_to_the_monitor_is_left_out() -> None:
+    """40 packets of 5,000 bytes are 5,560 bytes of frames: 4,448 bit/s less on NIC2."""
+    rule = {
+        "chain": "INPUT",
+        "packets": 40,
+        "bytes": 5_000,
+        "rule": f"-A INPUT -s 10.0.0.1/32 -m comment --comment {MONITOR_COMMENT}",
+    }
+    before = {**rule, "packets": 0, "bytes": 0}
+    start, end = (
+        Counters.model_validate({**of.model_dump(), "iptables": {"monitor": [found]}})
+        for of, found in ((START, before), (END, rule))
+    )
+    found = bandwidth_values(cell(), start, end, ACTIVE_S)
+    shown = {name: value.value for name, value in found.items()}
+    assert shown == pytest.approx(
+        {
+            "nic_bandwidth": 10.8e6 - 4_448,
+            "nic1_bandwidth": 10e6,
+            "nic2_bandwidth": 0.8e6 - 4_448,
+        }
+    )
+    assert found["nic_bandwidth"].note.endswith("without 5560 bytes to the monitor")
 
 
 def test_what_cannot_be_told_says_why() -> None:
