@@ -60,6 +60,7 @@ cells/: one cell, in its own process and network namespace.
 | cell_base | what both kinds of cell do: daemons, queues, samples, round trips |
 | replay_cell, join_leave_cell | the two kinds: all subscribed throughout; joining and leaving |
 | replay_parameters, minute_records | what a replayed cell states; minute records of its monitor |
+| own_vlans | interfaces that subscribers' ldmd makes and removes |
 | files_cell | what cells have in common whose products are files |
 | carousel_cell | a cell whose file a carousel sends (protocol fcast) |
 | layers_cell | a cell whose file layered multicast sends (protocol m2c) |
