@@ -147,8 +147,9 @@ def _judge(
         return Check(NAME, "pass", 0, 0, text)
     share = total / sent if sent else 1.0
     places = [f"{h}: {n} {where}" for h, losses in wrong.items() for where, n in losses.items()]
-    text = f"{total} of {sent} ({share:.2e}) lost where no loss was asked for: " + "; ".join(
-        places[:8]
+    text = (
+        f"{total} of {sent} ({100 * share:.3g} %) lost where no loss was asked for: "
+        + "; ".join(places[:8])
     )
     return Check(
         NAME, DROP_SHARE.status(share), 0, total, text + ("; ..." if len(places) > 8 else "")

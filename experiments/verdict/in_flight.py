@@ -172,7 +172,9 @@ class InFlight:
         if not total:
             return Check(name, "pass", 0, 0, f"none of {counted(packets, 'sampled packet')}")
         share = total / max(1, packets)
-        text = f"{total} of {counted(packets, 'sampled packet')} ({share:.2e}): " + _listed(wrong)
+        text = f"{total} of {counted(packets, 'sampled packet')} ({100 * share:.3g} %): " + _listed(
+            wrong
+        )
         status = limits.status(share)
         if (
             status == "fail"

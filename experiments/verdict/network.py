@@ -170,7 +170,9 @@ def _drop_check(
     status = DROP_SHARE.status(share)
     if status == "fail":
         status = worst
-    text = f"{counted(dropped, 'packet')} ({share:.2e} of {packets}): " + "; ".join(places[:8])
+    text = f"{counted(dropped, 'packet')} ({100 * share:.3g} % of {packets}): " + "; ".join(
+        places[:8]
+    )
     return Check(name, status, 0, dropped, text + ("; ..." if len(places) > 8 else ""))
 
 

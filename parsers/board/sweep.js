@@ -70,8 +70,7 @@ D.multiple = (name, metric, sweep, factor, shown, onPick) => {
       d: D.pathOf(line.points.map((p) => p.mean), (k) => x(line.points[k].level) + line.aside, y) })
       : null,
     line.points.map((p) => {
-      const cx = x(p.level) + line.aside, value = D.show(p.mean, metric.unit)
-        + (p.n > 1 ? `, ${D.show(p.low, metric.unit)} to ${D.show(p.high, metric.unit)}` : "");
+      const cx = x(p.level) + line.aside, value = D.withInterval(p, metric.unit);
       return D.el("g", {}, p.n > 1 ? D.el("line", { class: "whisker", x1: cx, x2: cx,
         y1: y(p.low), y2: y(p.high) }) : null, D.el("circle", { cx, cy: y(p.mean), r: 4.5,
         class: `dot ${line.style}`, tabindex: "0", role: "button",
@@ -83,9 +82,12 @@ D.multiple = (name, metric, sweep, factor, shown, onPick) => {
     }))));
 };
 
+D.withInterval = (found, unit) => D.show(found.mean, unit) + (found.n > 1
+  ? `, ${D.show(found.low, unit)} to ${D.show(found.high, unit)}` : "");
+
 // The same numbers in words.
-D.sweepTable = (sweep, factor, metrics) => D.table("Means over the parameters",
+D.sweepTable = (sweep, factor, metrics) => D.table("Means over the parameters, 95 % intervals",
   ["Levels", factor.label, ...sweep.metrics.map((n) => metrics(n).label)],
   sweep.lines.flatMap((line) => line.points.map((p) => [line.name, p.shown?.[sweep.axis]
     ?? String(p.factors[sweep.axis]), ...sweep.metrics.map((n) => p.estimates[n]
-    ? D.show(p.estimates[n].mean, metrics(n).unit) : "n/a")])), 2);
+    ? D.withInterval(p.estimates[n], metrics(n).unit) : "n/a")])), 2);
