@@ -47,7 +47,6 @@ LEAST_R2 = 0.98
 FLAT_AT_MOST = 0.1  # change over the range, relative to the mean
 EQUAL_AT_MOST = 0.1  # difference, relative to the counterpart
 TREND_P = 0.05
-RANKED_FROM = 6  # repeats; with fewer, no p of Wilcoxon's test is below 0.05
 NO_CELL = "no cell was run under these conditions"
 NO_MORE = "no more repeats were requested: --until-decided adds them"  # this run
 
@@ -520,7 +519,7 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
     if ratio is not None:
         numbers += f", ratio {_interval(ratio, 1, '')}"
     p = intervals.wilcoxon_p(ours, other)
-    if p is not None and difference.n >= RANKED_FROM:
+    if p is not None and difference.n >= undecided.LEAST_RANKED:
         numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
     if ratio is None or claim.compared_by == "difference":
         found, limit = difference, 0

@@ -11,7 +11,8 @@ from typing import Final
 from parsers.base import power
 from parsers.base.intervals import Estimate
 
-LEAST_SIGNS: Final = 6  # pairs that agree: the sign test's p is then 2 / 2^6
+# Repeats; with fewer, no p of Wilcoxon's or the sign test is below 0.05: it is at least 2 / 2^n.
+LEAST_RANKED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
     have = len(found.values)
     if have < 2 or not (min(found.values) > 0 or max(found.values) < 0):
         return repeats(found, distance)
-    return Decider(f"about {max(LEAST_SIGNS, have + 1)} repeats would ({have} here)", True)
+    return Decider(f"about {max(LEAST_RANKED, have + 1)} repeats would ({have} here)", True)
 
 
 def most(deciders: Iterable[Decider]) -> Decider:

@@ -30,13 +30,12 @@ def read_counters(
     switch_of = switch_of_interface(network)
     spaces = {**pids, "": os.getpid()}
     hosts = [h.name for h in network.hosts]
-    firewalls = [*hosts, *monitors(network)]
     result["interfaces"] = _interfaces(spaces, switch_of)
     result["udp"] = {h: counters.udp(_read(f"/proc/{pids[h]}/net/snmp")) for h in hosts}
     text = check_all(_questions(network, spaces))
     result["qdiscs"] = _qdiscs(spaces, text, switch_of)
     result["classes"] = _classes(spaces, text)
-    result["iptables"] = {h: counters.iptables(text[f"iptables {h}"]) for h in firewalls}
+    result["iptables"] = {h: counters.iptables(text[f"iptables {h}"]) for h in firewalls(network)}
     names = [s.name for s in network.switches]
     result["meters"] = {
         f"{s}/{n}": r for s in names for n, r in counters.meters(text[f"meter-stats {s}"]).items()
@@ -54,9 +53,10 @@ def read_counters(
     return result
 
 
-def monitors(network: Network) -> tuple[str, ...]:
-    """Return the name of the network's monitor, if it has one."""
-    return () if network.monitor is None else (network.monitor.name,)
+def firewalls(network: Network) -> list[str]:
+    """Return the nodes to which experiments add firewall rules: hosts, and the monitor if any."""
+    monitor = [] if network.monitor is None else [network.monitor.name]
+    return [*(h.name for h in network.hosts), *monitor]
 
 
 def switch_of_interface(network: Network) -> dict[str, str]:
@@ -75,7 +75,7 @@ def _questions(network: Network, spaces: Mapping[str, int]) -> dict[str, tuple[S
     for node, pid in spaces.items():
         tc = ["tc", "-j", "-s", "qdisc", "show"]
         commands[f"qdisc {node}"] = (in_node(pid, tc) if node else tc, "")
-    for host in (*(h.name for h in network.hosts), *monitors(network)):
+    for host in firewalls(network):
         commands[f"iptables {host}"] = (in_node(spaces[host], ["iptables-save", "-c"]), "")
     for switch in network.switches:
         for what in OFCTL_QUESTIONS:

@@ -13,7 +13,7 @@ from typing import Final
 from common.shell import check_all
 from topologies.emulate import census
 from topologies.emulate.build import nic1_interface
-from topologies.emulate.counter_reading import monitors, switch_of_interface
+from topologies.emulate.counter_reading import firewalls, switch_of_interface
 from topologies.emulate.facts import KernelFacts
 from topologies.model.network import Network
 from topologies.model.static_flows import static_flows
@@ -51,11 +51,11 @@ def read(
     are read (None: all). With `pause_s`, programs start one by one, this time apart: thirty at once
     would delay other processes. Raises NetworkError."""
     owner = switch_of_interface(network)
-    hosts = {*(h.name for h in network.hosts), *monitors(network)}
+    with_rules = firewalls(network)
     found: Inventory = {}
     for node, pid in pids.items():
         here = inventory.read(pid)
-        if node in hosts and "firewall" in here:
+        if node in with_rules and "firewall" in here:
             others = _EXPERIMENTS_RULES.sub("", here.pop("firewall")).strip(", ")
             here |= {"firewall": others} if others else {}
         found |= _keyed(node, here)
