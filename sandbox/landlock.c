@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Landlock (landlock(7)) by its system calls. The numbers are the kernel's interface for programs;
- * headers older than the kernel lack the newer ones, so they are here.
+ * Landlock (landlock(7)) by its system calls. The constants belong to the kernel's ABI; headers
+ * older than the kernel lack the newer ones, so they are defined here.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #endif
 
 enum { VERSION_FLAG = 1, RULE_PATH = 1, RULE_PORT = 2 };
-/* Rights of the file system, as bits. */
+/* File system access rights, as bits. */
 enum {
     FS_WRITE = 1 << 1,
     FS_READ = 1 << 2,
@@ -29,7 +29,7 @@ enum {
     FS_REMOVE_FILE = 1 << 5,
     FS_MAKE_DIR = 1 << 7,
     FS_MAKE_REG = 1 << 8,
-    FS_ABI_1 = (1 << 13) - 1, /* execute among them, which is granted nowhere */
+    FS_ABI_1 = (1 << 13) - 1, /* includes execute, which is granted nowhere */
     FS_REFER = 1 << 13,       /* since ABI 2 */
     FS_TRUNCATE = 1 << 14,    /* since ABI 3 */
     FS_IOCTL_DEV = 1 << 15,   /* since ABI 5 */
@@ -72,7 +72,7 @@ static uint64_t rights(unsigned may)
            ((may & SANDBOX_DIRECTORIES) != 0 ? FS_MAKE_DIR : 0u);
 }
 
-/* 0, or an errno value. What is not there needs no rule. */
+/* Returns 0, or an errno value. A path that does not exist needs no rule. */
 static int allow_path(int ruleset, const struct sandbox_path *p, uint64_t handled)
 {
     struct path_attr attr = {.allowed = rights(p->may) & handled};

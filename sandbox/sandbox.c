@@ -6,7 +6,7 @@
 
 #include "sandbox_impl.h"
 
-/* Directories where libraries and data of the system are; what is not there is left out. */
+/* Directories of the system's libraries and data; missing ones are skipped. */
 static const char *const system_paths[] = {"/usr",
                                            "/lib",
                                            "/lib32",
@@ -18,7 +18,7 @@ static const char *const system_paths[] = {"/usr",
                                            "/run/resolvconf",
                                            "/run/NetworkManager"};
 
-/* What name services and libraries read of /etc. */
+/* What name services and libraries read in /etc. */
 static const char *const etc_paths[] = {
     "/etc/hosts",       "/etc/host.conf",       "/etc/resolv.conf",   "/etc/nsswitch.conf",
     "/etc/services",    "/etc/protocols",       "/etc/networks",      "/etc/gai.conf",
@@ -81,7 +81,7 @@ int sandbox_enter(const struct sandbox *s, char *why, size_t why_bytes)
                  SANDBOX_PORTS_MAX);
         return -1;
     }
-    /* Landlock first: its system calls are not among those that seccomp permits. */
+    /* Landlock first: the seccomp filter does not permit its system calls. */
     if (has.landlock > 0 && sandbox_enter_landlock(s, has.landlock, why, why_bytes) < 0)
         return -1;
     return has.seccomp ? sandbox_enter_seccomp(s, why, why_bytes) : 0;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside of the sandbox. Not for users of sandbox.h.
+ * Internals of the sandbox. Not for users of sandbox.h.
  */
 #ifndef SANDBOX_IMPL_H
 #define SANDBOX_IMPL_H
 
 #include "sandbox.h"
 
-/* True if this kernel has filters that answer with an error. */
+/* Returns whether this kernel supports filters that answer with an error. */
 bool sandbox_has_seccomp(void);
 /* 0, or -1 and why. */
 int sandbox_enter_seccomp(const struct sandbox *s, char *why, size_t why_bytes);
-/* Its ABI version; 0: none. */
+/* Returns the ABI version; 0: no Landlock. */
 int sandbox_landlock_abi(void);
 /* 0, or -1 and why. */
 int sandbox_enter_landlock(const struct sandbox *s, int abi, char *why, size_t why_bytes);

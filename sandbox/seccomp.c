@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The system calls that remain. What is forbidden by name fails with EPERM, what is not known here
- * with ENOSYS, so that the C library takes an older way.
+ * The permitted system calls. Calls forbidden by name fail with EPERM, unknown ones with ENOSYS, so
+ * that the C library falls back to an older call.
  */
 #include <errno.h>
 #include <linux/netlink.h>
@@ -36,7 +36,7 @@
 #define PR_SET_VMA 0x53564d41
 #endif
 
-/* Whatever the arguments. Names that this architecture lacks are left out by libseccomp. */
+/* Permitted with any arguments. libseccomp leaves out names that this architecture lacks. */
 static const char *const allowed[] = {
     /* input, output, waiting */
     "read", "readv", "pread64", "preadv", "preadv2", "write", "writev", "pwrite64", "pwritev",
@@ -47,7 +47,7 @@ static const char *const allowed[] = {
     "epoll_pwait2", "eventfd", "eventfd2", "signalfd", "signalfd4", "timerfd_create",
     "timerfd_settime", "timerfd_settime64", "timerfd_gettime", "timerfd_gettime64", "pipe", "pipe2",
     "splice", "sendfile", "sendfile64",
-    /* sockets that are there */
+    /* existing sockets */
     "bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername", "setsockopt",
     "getsockopt", "shutdown",
     /* files, which Landlock bounds */
@@ -75,7 +75,7 @@ static const char *const allowed[] = {
     "clock_gettime", "clock_gettime64", "clock_getres", "clock_getres_time64", "clock_nanosleep",
     "clock_nanosleep_time64", "gettimeofday", "nanosleep", "time"};
 
-/* What an attacker would want first. EPERM says more than ENOSYS. */
+/* What an attacker would try first. EPERM is a clearer answer than ENOSYS. */
 static const char *const forbidden[] = {"execve",
                                         "execveat",
                                         "ptrace",
@@ -139,8 +139,8 @@ static const char *const forbidden[] = {"execve",
                                         "ioperm",
                                         "modify_ldt"};
 
-/* For processes that fork, whose children may give up rights; and what the runtime of a sanitizer
- * does at the end. */
+/* For processes that fork and whose children may drop privileges, and for what a sanitizer's
+ * runtime does at exit. */
 static const char *const of_forks[] = {"fork", "vfork", "wait4", "waitid", "waitpid", "capset"};
 static const char *const of_sanitizers[] = {
     "ptrace",           "fork",      "clone",      "wait4", "waitpid", "waitid",
@@ -159,7 +159,7 @@ static int add_names(scmp_filter_ctx c, uint32_t action, const char *const *name
 }
 #define ADD_NAMES(c, action, names) add_names(c, action, names, sizeof(names) / sizeof *(names))
 
-/* Allows a call if these comparisons hold. A call that the architecture lacks is no error. */
+/* Allows a call if these comparisons hold. A call that the architecture lacks is not an error. */
 static int add_if(scmp_filter_ctx c, const char *name, unsigned n, const struct scmp_arg_cmp *cmp)
 {
     int nr = seccomp_syscall_resolve_name(name);
@@ -185,7 +185,7 @@ static int add_sockets(scmp_filter_ctx c)
     return rc < 0 ? rc : add_if(c, "socket", 2, routes);
 }
 
-/* No page is writable and executable. */
+/* No page is both writable and executable. */
 static int add_memory(scmp_filter_ctx c)
 {
     static const char *const names[] = {"mmap", "mmap2", "mprotect"};
@@ -206,8 +206,8 @@ static int add_memory(scmp_filter_ctx c)
     return 0;
 }
 
-/* Threads; processes if it forks; never in their own namespace. clone3 hides its flags in
- * memory: the C library falls back to clone. */
+/* Allows threads, and processes if the program forks, but no new namespaces. clone3 hides its flags
+ * in memory; without it the C library falls back to clone. */
 static int add_clone(scmp_filter_ctx c, bool forks)
 {
 #if defined(__s390__)
@@ -238,7 +238,7 @@ static int add_signals(scmp_filter_ctx c, const struct sandbox *s)
     return rc == 0 && s->forks ? add_value(c, "kill", 1, SIGKILL) : rc;
 }
 
-/* Questions about descriptors, terminals and interfaces; none that types into a terminal. */
+/* Allows queries of descriptors, terminals and interfaces; nothing that injects terminal input. */
 static int add_ioctl(scmp_filter_ctx c)
 {
     static const unsigned long requests[] = {TCGETS,        TIOCGWINSZ,   FIONREAD,    FIONBIO,
@@ -295,7 +295,7 @@ static int add_rules(scmp_filter_ctx c, const struct sandbox *s)
         rc = add_prctl(c);
     if (rc == 0)
         rc = add_directories(c, s);
-    /* Last: where one of them is needed the rule is already there. */
+    /* Last, so that rules for calls that the program needs take precedence. */
     return rc == 0 ? ADD_NAMES(c, SCMP_ACT_ERRNO(EPERM), forbidden) : rc;
 }
 
@@ -312,8 +312,8 @@ int sandbox_enter_seccomp(const struct sandbox *s, char *why, size_t why_bytes)
     int rc = !c ? -ENOMEM : add_rules(c, s);
 
     if (rc == 0) {
-        /* Hints: an older libseccomp lacks them. A tree of comparisons instead of a list; no
-         * mitigation that kernels before 5.16 couple with seccomp. */
+        /* Hints that an older libseccomp lacks: a tree of comparisons instead of a list, and none
+         * of the mitigations that kernels before 5.16 couple with seccomp. */
         seccomp_attr_set(c, SCMP_FLTATR_CTL_OPTIMIZE, 2);
         seccomp_attr_set(c, SCMP_FLTATR_CTL_SSB, 1);
         rc = seccomp_load(c);

@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 
-static unsigned left; /* allocations until the one that fails; 0: none does */
+static unsigned left; /* allocations up to and including the one that fails; 0: none fails */
 static bool failed;
 
 void *__real_malloc(size_t bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Allocations that fail on purpose. A test that uses this is linked with FAILING_MEMORY_LINK of the
+ * Makes allocations fail on purpose. Link a test that uses this with FAILING_MEMORY_LINK of the
  * root's meson.build; it affects the libraries under test, not shared ones.
  */
 #ifndef FAILING_MEMORY_H
@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* The nth allocation from now fails, and that one alone; 0: none does. */
+/* Makes only the nth allocation from now fail; 0: none. */
 void memory_fails_at(unsigned n);
-/* True if it has failed meanwhile. Ends the failing. */
+/* Returns whether an allocation has failed since; from then on none is made to fail. */
 bool memory_failed(void);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * Runs a fuzz target without a fuzzer, as a test:
  *   fuzz_NAME [-runs=N] CORPUS_DIRECTORY
- * over each file of the corpus, then over N (20000) variants made from them with a fixed seed:
- * the same ones every time (changed, removed, inserted, duplicated bytes); with DOWNPOUR_TEST_LONG
- * over five times as many.
+ * over each file of the corpus, then over N (20000) variants made from them with a fixed seed
+ * (changed, removed, inserted, duplicated bytes), so every run uses the same ones. With
+ * DOWNPOUR_TEST_LONG it makes five times as many.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -31,7 +31,8 @@ static uint32_t rnd(uint32_t below)
 
 static void run(const uint8_t *bytes, size_t n)
 {
-    uint8_t *exact = malloc(n > 0 ? n : 1); /* so that the sanitizer sees reads past the end */
+    uint8_t *exact =
+        malloc(n > 0 ? n : 1); /* exact size: the sanitizer detects reads past the end */
 
     memcpy(exact, bytes, n);
     LLVMFuzzerTestOneInput(exact, n);

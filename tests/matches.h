@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An assertion on texts. To be included behind cmocka.h.
+ * An assertion on texts. Include it after cmocka.h.
  */
 #ifndef TESTS_MATCHES_H
 #define TESTS_MATCHES_H
 
 #include <regex.h>
 
-/* The extended regular expression matches the text. */
+/* Asserts that the extended regular expression matches the text. */
 static inline void assert_matches(const char *text, const char *ere)
 {
     regex_t r;

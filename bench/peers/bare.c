@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench-bare: the ceiling. Multicasts a file's bytes in datagrams of FMTP's size with sendmmsg and
- * receives them with recvmmsg; nothing is repaired, kept or checked.
+ * bench-bare: the upper bound. Multicasts a file's bytes in datagrams of FMTP's size with sendmmsg
+ * and receives them with recvmmsg; nothing is repaired, kept or checked.
  *
  *   bench-bare send group=IP:PORT interface=IP file=PATH datagram=1460 gso=0|1
  *                   progress=FILE receivers=N window=BYTES
  *   bench-bare recv group=IP:PORT interface=IP progress=FILE slot=I bytes=N gro=0|1 rcvbuf=BYTES
  *                   [keep=PATH]
  *
- * The receivers count in shared memory (`progress`) how much of the stream has reached them, and
- * the sender stays at most `window` bytes ahead of the slowest. This feedback costs no packet, so
- * the result is the most that a reliable transport could reach. window=0: no feedback; what does
- * not fit the receivers' buffers is lost.
+ * The receivers record in shared memory (`progress`) how much of the stream has reached them, and
+ * the sender stays at most `window` bytes ahead of the slowest. This feedback costs no packets, so
+ * no reliable transport can exceed the result. window=0: no feedback; whatever exceeds the
+ * receivers' buffers is lost.
  *
- * With `keep` a receiver copies the bytes into a file, as a transfer does; else they go nowhere.
- * A datagram begins with 12 bytes: its offset in the stream (8, big-endian) and 4 unused ones.
+ * With `keep` a receiver copies the bytes into a file, as a transfer does; otherwise it discards
+ * them. A datagram begins with 12 bytes: its offset in the stream (8, big-endian) and 4 unused
+ * ones.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -34,7 +35,7 @@
 #include "options.h"
 
 #define HEADER 12u
-#define BATCH 44u /* datagrams of 1460 bytes that fit a 64 kB packet */
+#define BATCH 44u /* datagrams of 1460 bytes that fit in a 64 kB packet */
 #define BUFFER 65536u
 #define MESSAGES 32u
 #define STUCK_S 5.0
@@ -44,8 +45,8 @@ struct header {
     uint32_t unused;
 } __attribute__((packed));
 
-struct place {                /* of one receiver; a cache line each */
-    _Atomic uint64_t reached; /* the stream has reached it up to here */
+struct place {                /* one receiver's progress; each has its own cache line */
+    _Atomic uint64_t reached; /* the receiver has the stream up to here */
     _Atomic uint64_t ready;
     uint8_t rest[48];
 };
@@ -121,7 +122,8 @@ static void wait_for_window(const struct place *p, uint64_t sent)
     }
 }
 
-/* One sendmmsg: BATCH datagrams of the stream from `offset` on, as one packet with gso. */
+/* Sends BATCH datagrams of the stream from `offset` on with one sendmmsg(); with gso, as one
+ * packet. */
 static uint64_t send_batch(int fd, const uint8_t *data, uint64_t size, uint64_t offset)
 {
     static struct header headers[BATCH];
@@ -178,7 +180,7 @@ static int send_main(void)
         wait_for_window(p, offset);
         offset = send_batch(fd, data, size, offset);
     }
-    /* The end is repeated until every receiver has it: a single datagram can get lost. */
+    /* Repeat the end until every receiver has it: a single datagram can get lost. */
     struct header end = {htobe64(size), 0};
     for (int i = 0; i < 1000 && slowest(p) < size; i++) {
         if (send(fd, &end, sizeof end, 0) < 0 && errno != ENOBUFS)
@@ -189,7 +191,7 @@ static int send_main(void)
     return 0;
 }
 
-/* What a received packet says, which may be several datagrams of `segment` bytes. */
+/* Processes a received packet, which may hold several datagrams of `segment` bytes. */
 static void take(const uint8_t *packet, size_t len, size_t segment, uint8_t *keep,
                  uint64_t *reached, uint64_t *got)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench-norm: files by NORM (libnorm) at a fixed rate.
+ * bench-norm: sends files by NORM (libnorm) at a fixed rate.
  *
  *   bench-norm send group=IP:PORT node=N rate=BPS parity=N proactive=N segment=1400 block=64
  *                   receivers=N first_node=N grtt_us=N       paths on standard input, one per line
  *   bench-norm recv group=IP:PORT node=N directory=DIR rcvbuf=BYTES unicast=0
  *
- * proactive: parity packets sent with each block (of the `parity` there are for repair). The
- * interface is eth0, or interface=NAME. unicast: a receiver asks only the sender for what it
- * misses, where the network does not carry its packets to a group. The sender ends when standard
- * input has ended and every receiver (nodes first_node ...) has acknowledged the last file, or
- * after ten rounds of asking for it.
+ * proactive: how many of a block's `parity` packets are sent with it; the others are for repair.
+ * The interface is eth0, or interface=NAME. unicast: a receiver requests missing data only from the
+ * sender, for networks that do not carry receivers' packets to a group. The sender ends when
+ * standard input has ended and every receiver (nodes first_node ...) has acknowledged the last
+ * file, or after asking ten times.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -46,12 +46,12 @@ static NormSessionHandle open_session(NormInstanceHandle instance)
 struct sending {
     NormSessionHandle session;
     NormObjectHandle last;
-    char (*waiting)[PATH_ROOM]; /* paths, of which the first `next` were handed over */
+    char (*waiting)[PATH_ROOM]; /* paths; the first `next` have been enqueued */
     size_t nwaiting, capacity, next;
     int rounds;
 };
 
-/* Hands over what waits, as far as the queue takes it. */
+/* Enqueues waiting files as long as the queue accepts them. */
 static void enqueue(struct sending *s)
 {
     for (; s->next < s->nwaiting; s->next++) {
@@ -77,7 +77,7 @@ static void add_path(struct sending *s, const char *path)
     memcpy(s->waiting[s->nwaiting++], path, strlen(path) + 1);
 }
 
-/* Complete lines of standard input; false at its end. */
+/* Reads complete lines from standard input; false at its end. */
 static bool read_paths(struct sending *s)
 {
     static char text[8192];
@@ -145,7 +145,7 @@ done:
     return 0;
 }
 
-/* libnorm writes into a file of its own name; complete, it gets the sender's. */
+/* libnorm writes into a file with a name of its choice; a complete file gets the sender's name. */
 static void finish(NormObjectHandle object)
 {
     char name[256] = "";
@@ -206,8 +206,9 @@ int main(int argc, char **argv)
     NormInstanceHandle instance = NormCreateInstance(false);
     if (!instance)
         die("cannot create a NORM instance");
-    /* Its thread starts in this time. Else the next call spins until it has, which on a single core
-     * whose clock stands still while any process runs (virtual time) is forever. */
+    /* The library's thread starts in this time. Otherwise the next call spins until it has started.
+     * On a single core whose clock stands still while any process runs (virtual time) that takes
+     * forever. */
     nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     int code = strcmp(argv[1], "recv") == 0 ? recv_main(instance) : send_main(instance);
     NormDestroyInstance(instance);

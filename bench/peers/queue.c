@@ -4,11 +4,11 @@
  *
  *   bench-queue pq|file|lmdb directory=DIR
  *
- * pq: the product queue. file: one plain file, each product pwritten at the place after the last
- * and from the beginning again at its end; read back by pread. lmdb: a transaction per product
- * (MDB_NOSYNC, MDB_WRITEMAP: as little as the queue does for a power failure), the oldest deleted
- * in the same transaction; read by a read transaction each. All data are 1,000 or 100,000 bytes;
- * reads are in insertion order and touch every cache line. Prints NAME_SIZE_per_s=VALUE words.
+ * pq: the product queue. file: one plain file; pwrite appends each product and starts over at the
+ * end of the file; pread reads them back. lmdb: one transaction per product (MDB_NOSYNC,
+ * MDB_WRITEMAP: as little protection against a power failure as the queue has), which also deletes
+ * the oldest; one read transaction per read. Products have 1,000 or 100,000 bytes; reads are in
+ * insertion order and touch every cache line. Prints NAME_SIZE_per_s=VALUE words.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,20 +27,20 @@
 
 #define STORE_BYTES (64u << 20)
 #define SLOTS 35000u
-#define INSERT_BYTES 400000000u /* that much goes through the store */
+#define INSERT_BYTES 400000000u /* how much goes through the store */
 #define INSERTS_MAX 200000u
 
 struct store {
     const char *name;
     void (*open)(uint32_t size);
-    void (*insert)(uint64_t number, const uint8_t *data, uint32_t size); /* number from 1 */
-    unsigned (*read_all)(uint64_t last, uint32_t size);                  /* how many it read */
+    void (*insert)(uint64_t number, const uint8_t *data, uint32_t size); /* number counts from 1 */
+    unsigned (*read_all)(uint64_t last, uint32_t size); /* returns how many it read */
     void (*close)(void);
 };
 
 static const char *directory = "/dev/shm";
 static char path[4096];
-static volatile uint64_t sum; /* of what was read: reading must not be left out */
+static volatile uint64_t sum; /* sum of what was read, so that the compiler keeps the reads */
 
 static void touch(const uint8_t *data, uint32_t size)
 {
@@ -141,7 +141,7 @@ static void must(int error)
 
 static void open_lmdb(uint32_t size)
 {
-    /* A value above a page takes whole pages. */
+    /* A value larger than a page takes whole pages. */
     kept_max = STORE_BYTES / (size > 2000 ? (size + 16 + 4095) / 4096 * 4096 : size + 32);
     must(mdb_env_create(&env));
     must(mdb_env_set_mapsize(env, 3ul * STORE_BYTES));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bench-tcp: files by one TCP connection to each receiver, all at once (sendfile).
+ * bench-tcp: sends files by one TCP connection to each receiver, all at once (sendfile).
  *
  *   bench-tcp send listen=IP:PORT receivers=N        paths on standard input, one per line
  *   bench-tcp recv server=IP:PORT directory=DIR
  *
- * The sender says "N receivers connected" on stderr and then reads paths; each connection sends
- * them one after another at its own pace, and closes when standard input has ended. On the
- * wire a file is: name length (u32), size (u64), both big-endian, name, bytes.
+ * The sender says "N receivers connected" on stderr and then reads paths. Each connection sends the
+ * files in turn at its own pace, and closes when standard input has ended. On the wire a file is:
+ * name length (u32), size (u64), both big-endian, name, bytes.
  */
 #include <arpa/inet.h>
 #include <endian.h>
@@ -72,7 +72,7 @@ static void send_file(int fd, const char *path)
         if (sendfile(fd, in, &at, (size_t)(st.st_size - at)) < 0 && errno != EINTR)
             die("send: %s", strerror(errno));
     close(in);
-    /* Send what MSG_MORE has held back. */
+    /* Send what MSG_MORE held back. */
     setsockopt(fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
 }
@@ -151,7 +151,7 @@ static int send_main(void)
     return 0;
 }
 
-/* false: the connection ended before the first byte. */
+/* Returns false if the connection ended before the first byte. */
 static bool get(int fd, void *data, size_t len)
 {
     for (size_t done = 0; done < len;) {

@@ -34,8 +34,8 @@ static int refuse(struct datadir *d, char *err, size_t err_bytes, const char *wh
     return -1;
 }
 
-/* Cuts path in place, without empty components and ".", into its directory ("" if it has none) and
- * its last name. */
+/* Normalizes path in place (no empty components, no ".") and splits it into its directory ("" if
+ * none) and its last name. */
 static int cut(struct datadir *d, const char *path, char clean[DATADIR_PATH_MAX], char **name,
                char *err, size_t err_bytes)
 {
@@ -78,7 +78,7 @@ static int cut(struct datadir *d, const char *path, char clean[DATADIR_PATH_MAX]
     return 0;
 }
 
-/* Component by component, none of them a symbolic link; what is missing is made. */
+/* Descends one component at a time, following no symbolic link and creating missing directories. */
 static int walk(int top, char *dir)
 {
     int at = fcntl(top, F_DUPFD_CLOEXEC, 0);
@@ -116,7 +116,7 @@ static int open_dir(struct datadir *d, char *dir, char *err, size_t err_bytes)
     }
     if (fd >= 0)
         return fd;
-    /* O_NOFOLLOW with O_DIRECTORY calls a link "not a directory". */
+    /* With O_NOFOLLOW and O_DIRECTORY, opening a link fails with "not a directory". */
     if (errno == ELOOP || errno == EXDEV || errno == ENOTDIR)
         return refuse(d, err, err_bytes, "a symbolic link or a file where a directory should be");
     snprintf(err, err_bytes, "directory: %s", strerror(errno));
@@ -131,7 +131,7 @@ int datadir_append(struct datadir *d, const char *path, char *err, size_t err_by
     if (cut(d, path, clean, &name, err, err_bytes) < 0 ||
         (dir = open_dir(d, name > clean ? clean : (char[]){""}, err, err_bytes)) < 0)
         return -1;
-    /* O_NONBLOCK: a FIFO in its place must not stop us. */
+    /* O_NONBLOCK: opening a FIFO of that name must not block. */
     int fd = openat(dir, name,
                     O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
                     0666);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files below a directory and nowhere else, whatever a path says that was made of text from the
- * network: no "..", no absolute path, no symbolic link on the way or at its end, no control
- * characters, only regular files. Missing directories are made.
+ * Creates and opens files only below a directory, whatever a path made from network input says: no
+ * "..", no absolute path, no symbolic link on the way or at the end, no control characters, only
+ * regular files. Creates missing directories.
  */
 #ifndef COMMON_DATADIR_H
 #define COMMON_DATADIR_H
@@ -15,36 +15,38 @@
 
 struct datadir {
     int fd;
-    bool walk;             /* no openat2(2) here: component by component (tests set it) */
-    unsigned long refused; /* paths that would have led out of it, or to `own` */
-    const char *own;       /* a name in it that is the program's; NULL: none */
+    bool walk; /* openat2(2) is missing: descend component by component (tests set this) */
+    unsigned long refused; /* paths that would have left the directory or reached `own` */
+    const char *own;       /* a name in the directory reserved for the program; NULL: none */
 };
 
-/* 0 or -1 with errno. The directory itself may be reached by symbolic links. */
+/* Returns 0, or -1 with errno. Symbolic links on the way to the directory itself are followed. */
 int datadir_open(struct datadir *d, const char *path);
 /* Closes the directory. */
 void datadir_close(struct datadir *d);
 
-/* Opens (creates) a file to append to. -1 and a reason. */
+/* Opens a file for appending and creates it if necessary. Returns -1 and a reason on failure. */
 int datadir_append(struct datadir *d, const char *path, char *err, size_t err_bytes);
 
-/* Removes what a process that was killed began beside path by datadir_new(). -1 and a reason. */
+/* Removes the temporary file that process `pid` left beside path when it was killed between
+ * datadir_new() and datadir_new_finish(). Returns -1 and a reason on failure. */
 int datadir_remove_begun(struct datadir *d, const char *path, pid_t pid, char *err,
                          size_t err_bytes);
 
-/* A new file that takes path's place as a whole, when it is finished. */
+/* A new file that replaces path atomically when it is finished. */
 struct datadir_new {
     int fd, dir_fd;
     char name[256], temporary[64];
 };
-/* Creates it under a temporary name beside path. -1 and a reason. */
+/* Creates the file under a temporary name beside path. Returns -1 and a reason on failure. */
 int datadir_new(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes);
-/* Opens only the directory of path; name is set. The caller moves the file there by renameat(2),
- * and closes dir_fd. -1 and a reason. */
+/* Opens only the directory of path and sets name. The caller moves the file there with renameat(2)
+ * and closes dir_fd. Returns -1 and a reason on failure. */
 int datadir_aim(struct datadir *d, const char *path, struct datadir_new *out, char *err,
                 size_t err_bytes);
-/* keep: in its place; otherwise it is removed. Both close everything. -1 and a reason. */
+/* keep: moves the file into place; otherwise removes it. Both close all descriptors. Returns -1 and
+ * a reason on failure. */
 int datadir_new_finish(struct datadir_new *n, bool keep, char *err, size_t err_bytes);
 
 #endif

@@ -15,10 +15,10 @@ struct entry {
 };
 
 struct log_limit {
-    pthread_mutex_t lock; /* robust: a process may die while it has it */
+    pthread_mutex_t lock; /* robust: a process may die while it holds it */
     size_t n, bytes;
     uint64_t window_ns;
-    struct entry entries[]; /* n, and one for the others */
+    struct entry entries[]; /* n, and one shared by all other peers */
 };
 
 struct log_limit *log_limit_new(size_t entries, uint64_t window_ns)
@@ -53,7 +53,7 @@ static void lock(struct log_limit *l)
         pthread_mutex_consistent(&l->lock);
 }
 
-/* FNV-1a of both texts, never 0. */
+/* FNV-1a over both texts; never 0. */
 static uint64_t key_of(const char *peer, const char *kind)
 {
     uint64_t h = UINT64_C(14695981039346656037);
@@ -79,7 +79,8 @@ static void begin(struct entry *e, uint64_t key, const char *peer, const char *k
     snprintf(e->kind, sizeof e->kind, "%s", kind);
 }
 
-/* Its entry, a free one, one with nothing left to tell, or that of the others. */
+/* Returns this peer's entry; else a free one, or one whose window is over with nothing left to
+ * report; else the shared entry. */
 static struct entry *find(struct log_limit *l, const char *peer, const char *kind, uint64_t now_ns)
 {
     uint64_t key = key_of(peer, kind);

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-/* The noun that fits n. */
+/* Returns the noun that fits n. */
 static inline const char *plural(uint64_t n, const char *one, const char *several)
 {
     return n == 1 ? one : several;

@@ -16,7 +16,7 @@ struct qlog {
     int fd;
 };
 
-/* Records that find no room on the disk are lost: the program continues. */
+/* If the disk is full, the record is lost and the program continues. */
 static void put(const struct qlog *q, const char *record, size_t bytes)
 {
     ssize_t n;

@@ -18,7 +18,7 @@ _Static_assert(sizeof(struct stats_header) % 8 == 0 && sizeof(struct stats_table
                "what follows is aligned");
 
 struct stats_page {
-    uint8_t *at; /* the file */
+    uint8_t *at; /* the mapped file */
     size_t bytes;
     int dir;
     char name[STATS_NAME + 16];
@@ -42,7 +42,7 @@ uint64_t stats_process_ticks(pid_t pid)
     size_t n = fread(text, 1, sizeof text - 1, f);
     fclose(f);
     text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    const char *at = strrchr(text, ')'); /* the name before it may contain any character */
     bool ended = !at || at[1] == '\0' || strchr("ZX", at[2]);
     for (int field = 2; at && field < 22; field++)
         at = strchr(at + 1, ' ');
@@ -63,7 +63,7 @@ char *stats_boot_id(char out[STATS_NAME])
     return out;
 }
 
-/* The rest of `out` is zero: no byte of a longer text before it stays. */
+/* Zeroes the rest of `out`, so that no byte of an earlier, longer text remains. */
 static void put_text(char *out, size_t bytes, const char *text)
 {
     memset(out, 0, bytes);
@@ -76,7 +76,7 @@ static size_t row_bytes(const struct stats_table *t)
     return sizeof(struct stats_row) + (t->ncolumns + 1) * sizeof(uint64_t);
 }
 
-/* Bytes of the file; 0: over a bound. */
+/* Returns the size of the file in bytes; 0 if it exceeds a bound. */
 static size_t file_bytes(const struct stats_spec *spec)
 {
     size_t n = sizeof(struct stats_header) + spec->ntables * sizeof(struct stats_table_entry);
@@ -142,11 +142,11 @@ static void describe(uint8_t *file, size_t bytes, const struct stats_spec *spec)
     }
 }
 
-/* A new file of that size under a name that readers skip, mapped. All its blocks are reserved: a
- * full disk is an error here and no signal later. */
+/* Creates a file of that size under a name that readers skip, and maps it. All its blocks are
+ * reserved: a full disk is then an error here instead of a SIGBUS later. */
 static uint8_t *map_new(int dir, const char *name, size_t bytes)
 {
-    unlinkat(dir, name, 0); /* of a dead process of the same number */
+    unlinkat(dir, name, 0); /* left by a dead process with the same PID */
     int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
     if (fd < 0)
         return NULL;

@@ -30,7 +30,7 @@ static bool ends(const char *text, size_t bytes)
     return memchr(text, '\0', bytes) != NULL;
 }
 
-/* [a-z][a-z0-9_]*, as metrics and labels of monitoring systems are named. */
+/* Matches [a-z][a-z0-9_]*, the form of metric and label names in monitoring systems. */
 static bool is_name(const char *text, size_t bytes)
 {
     if (!ends(text, bytes) || text[0] < 'a' || text[0] > 'z')
@@ -46,13 +46,13 @@ static bool is_label_key(const char *text)
 static bool check_header(const struct stats_header *h, size_t n, char why[STATS_WHY])
 {
     if (memcmp(h->magic, STATS_MAGIC, sizeof h->magic) != 0)
-        return refuse(why, "no counters page: it does not begin with \"DPSTATS\"");
+        return refuse(why, "not a counters page: it does not begin with \"DPSTATS\"");
     if (h->order != STATS_ORDER)
         return refuse(why, "written by a machine of another byte order");
     if (h->version != STATS_VERSION)
         return refuse(why, "found version %u; valid: %d", h->version, STATS_VERSION);
     if (h->bytes != n)
-        return refuse(why, "found %zu bytes; valid: the %u that it says", n, h->bytes);
+        return refuse(why, "found %zu bytes; valid: the %u of its header", n, h->bytes);
     if (h->ntables == 0 || h->ntables > STATS_TABLES_MAX)
         return refuse(why, "found %u tables; valid: 1 to %d", h->ntables, STATS_TABLES_MAX);
     if (!ends(h->boot_id, sizeof h->boot_id) || !is_name(h->program, sizeof h->program))
@@ -127,9 +127,9 @@ bool stats_parse(struct stats_image *image, uint8_t *bytes, size_t n, char why[S
     return true;
 }
 
-/* Two copies in a row that are equal are whole: the writer was not at work between them. (Of one
- * copy that is not said: the kernel may copy its octets in any order.) Others are marked as torn;
- * true if there is one. */
+/* A row that is equal in two consecutive copies is whole: the writer did not change it in between.
+ * (A single copy proves nothing: the kernel may copy its bytes in any order.) Marks other rows as
+ * torn; returns true if there is one. */
 static bool mark_torn_rows(const struct stats_image *image, const uint8_t *before)
 {
     bool any = false;
@@ -151,7 +151,7 @@ static bool mark_torn_rows(const struct stats_image *image, const uint8_t *befor
     return any;
 }
 
-/* Without following links or waiting for a pipe. */
+/* Opens a file without following links or blocking on a FIFO. */
 static int open_regular(int dir, const char *name, struct stat *st, char why[STATS_WHY])
 {
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -182,7 +182,7 @@ bool stats_load(struct stats_image *image, int dir, const char *name, char why[S
     bool ok = bytes && last && before;
     if (!ok)
         refuse(why, "out of memory");
-    /* Read, not mapped: a file that is cut meanwhile would end the reader. */
+    /* Read instead of mapped: truncating a mapped file would kill the reader. */
     ok = ok && (file_read_at(fd, 0, last, n) == 0 || refuse(why, "%s", strerror(errno)));
     for (int i = 0; ok && i < TORN_TRIES; i++) {
         __atomic_thread_fence(__ATOMIC_ACQUIRE);

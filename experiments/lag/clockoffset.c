@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// A host whose clock is off: preloaded into a program (LD_PRELOAD), the time of day that the
-// program reads is the machine's plus DOWNPOUR_CLOCK_OFFSET_NS. All hosts of a network share one
-// kernel, hence one clock, and Linux has no namespace for the time of day. Clocks that measure
-// durations stay; so do the kernel's own time stamps, of files for instance.
+// Simulates a host whose clock is wrong: preloaded into a program (LD_PRELOAD), it adds
+// DOWNPOUR_CLOCK_OFFSET_NS to the time of day that the program reads. All hosts of an emulated
+// network share one kernel and therefore one clock, and Linux has no namespace for the time of day.
+// Clocks that measure durations are unchanged; so are the kernel's own timestamps, such as those of
+// files.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 #define VARIABLE "DOWNPOUR_CLOCK_OFFSET_NS"
-#define MOST_NS (INT64_C(1000000) * NS_PER_S) // no sum below exceeds int64_t
+#define MOST_NS (INT64_C(1000000) * NS_PER_S) // keeps every sum below within int64_t
 
 static int64_t offset_ns;
 static int (*read_clock)(clockid_t, struct timespec *);
@@ -23,7 +24,7 @@ __attribute__((constructor)) static void begin(void)
     const char *text = getenv(VARIABLE);
     char *end = NULL;
 
-    // Dlsym gives an object pointer; a union makes a function of it without a cast.
+    // dlsym() returns an object pointer; a union converts it to a function pointer without a cast.
     union {
         void *object;
         int (*function)(clockid_t, struct timespec *);
@@ -42,7 +43,7 @@ __attribute__((constructor)) static void begin(void)
 
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
-    // Another library's constructor may ask before ours has run.
+    // Another library's constructor may call this before ours has run.
     if (!read_clock)
         begin();
     int failed = read_clock(clock, t);
@@ -55,7 +56,7 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     return 0;
 }
 
-// The C library, too, ignores the zone, and takes t for given.
+// Like the C library, this ignores the zone and assumes that t is not NULL.
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
 {
     struct timespec now;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// How late this kernel lets a program run, and what its clocks do meanwhile. The program sleeps
-// until a time every INTERVAL_US by CLOCK_MONOTONIC. At SIGUSR1 it forgets how late it was: what is
-// watched begins now. At SIGTERM it prints one JSON object:
+// Measures how late this kernel lets a program run, and what its clocks do meanwhile. The program
+// sleeps until a time every INTERVAL_US by CLOCK_MONOTONIC. At SIGUSR1 it discards what it has
+// measured and starts over. At SIGTERM it prints one JSON object:
 //
-//   interval_ns, samples, skipped   skipped: times that were over when the program ran again
+//   interval_ns, samples, skipped   skipped: times that had passed when the program ran again
 //   late_ns {p50, p99, max}         how long after its time it ran (quantiles: the bucket's
-//                                   upper bound, at most a fifth too much)
-//           max_at_s                when that was (CLOCK_REALTIME)
-//   histogram [[upper_ns, count]]   buckets that are not empty, four per octave
-//   clock {resolution_ns            of CLOCK_MONOTONIC, as the kernel says
-//          look_ns                  least difference of two readings, one after the other
+//                                   upper bound, at most a fifth too high)
+//           max_at_s                when the maximum occurred (CLOCK_REALTIME)
+//   histogram [[upper_ns, count]]   nonempty buckets, four per octave
+//   clock {resolution_ns            of CLOCK_MONOTONIC, according to the kernel
+//          look_ns                  smallest difference between two consecutive readings
 //          elapsed_ns               by CLOCK_MONOTONIC
 //          raw_elapsed_ns           by CLOCK_MONOTONIC_RAW, which is never corrected
-//          shift_ns                 CLOCK_REALTIME - CLOCK_MONOTONIC, end less beginning
+//          shift_ns                 change of CLOCK_REALTIME - CLOCK_MONOTONIC from start to end
 //          step_ns, step_at_s}      its largest change between two samples, and when
 //                                   (CLOCK_REALTIME)
-//   cpu_ns                          processor time that all this took
+//   cpu_ns                          processor time used by all this
 //
-// It runs as the programs it stands for: in its own session (so in its own scheduling group, where
-// the kernel groups by sessions), not pinned, without priority. Only its timer has no slack, so
-// that what is measured is the scheduler.
+// It runs like the programs it represents: in its own session (so in its own scheduling group,
+// where the kernel groups by session), not pinned, without priority. Only its timer has no slack,
+// so that it measures the scheduler.
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -37,7 +37,7 @@
 #define LOOKS 64
 #define PHASES 61
 #define TRIES 3
-#define LONG_LOOK_NS INT64_C(20000) // the program was not running between two looks at clocks
+#define LONG_LOOK_NS INT64_C(20000) // two readings this far apart: preempted in between
 
 static volatile sig_atomic_t ended, forgets;
 
@@ -95,8 +95,7 @@ static int64_t least_look_ns(void)
     return least;
 }
 
-// CLOCK_REALTIME - CLOCK_MONOTONIC into *offset; 0 if it could not be read without being
-// interrupted.
+// Reads CLOCK_REALTIME - CLOCK_MONOTONIC into *offset. Returns 0 if every attempt was interrupted.
 static int read_offset(int64_t *offset)
 {
     for (int i = 0; i < TRIES; i++) {
@@ -114,7 +113,7 @@ static int read_offset(int64_t *offset)
 
 struct clocks {
     int known;
-    int64_t first, last, step, step_at; // of the offset
+    int64_t first, last, step, step_at; // values of the offset
     int64_t begin, raw_begin;
 };
 
@@ -215,7 +214,7 @@ int main(int argc, char **argv)
     clocks.begin = clock_ns(CLOCK_MONOTONIC);
     clocks.raw_begin = clock_ns(CLOCK_MONOTONIC_RAW);
     watch_clocks(&clocks);
-    // Several of them must not all wake up at once: they would wait for each other.
+    // Several instances must not all wake at once: they would wait for each other.
     int64_t due = clocks.begin + interval + interval * (getpid() % PHASES) / PHASES;
     while (!ended) {
         struct timespec until = {.tv_sec = due / NS_PER_S, .tv_nsec = due % NS_PER_S};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The walls hold: each attempt runs in its own process that has entered the sandbox as the
- * programs do, and must be refused; what they need must go on. As root, whom nothing else stops.
+ * The sandbox holds: each attempt runs in its own process that has entered the sandbox like the
+ * programs do, and must be refused; what the programs need must still work. Runs as root, which
+ * nothing else restrains.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +33,7 @@
 #include "sandbox.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { SANITIZED = 1 }; /* whose runtime needs some of what is refused */
+enum { SANITIZED = 1 }; /* a sanitizer's runtime needs some of what is refused */
 #else
 enum { SANITIZED = 0 };
 #endif
@@ -61,7 +62,7 @@ static uint16_t listening; /* a TCP port of 127.0.0.1 where this program listens
 
 static unsigned own_may = SANDBOX_FILES;
 
-/* Runs it in a process that has entered the sandbox. */
+/* Runs `attempt` in a process that has entered the sandbox. */
 static void inside(void (*attempt)(void), bool forks, bool signals)
 {
     int status;
@@ -133,10 +134,10 @@ static void files(void)
     REFUSED(open("/usr/never", O_WRONLY | O_CREAT, 0600), EACCES);
     REFUSED(open("/proc/self/mem", O_WRONLY), EACCES);
     REFUSED(open("/", O_RDONLY | O_DIRECTORY), EACCES);
-    /* By a way round */
+    /* By detours */
     snprintf(path, sizeof path, "%s/../foreign/f", own);
     REFUSED(open(path, O_RDONLY), EACCES);
-    snprintf(path, sizeof path, "%s/link", own); /* to the foreign file */
+    snprintf(path, sizeof path, "%s/link", own); /* a link to the foreign file */
     REFUSED(open(path, O_RDONLY), EACCES);
     char inner[128];
     snprintf(inner, sizeof inner, "%s/f", foreign);
@@ -186,7 +187,7 @@ static void ports(void)
 
 static void others(void)
 {
-    WORKS(kill(getppid(), 0) < 0 && errno == EPERM); /* outside of its domain */
+    WORKS(kill(getppid(), 0) < 0 && errno == EPERM); /* outside its domain */
 }
 
 static void abstract_sockets(void)
@@ -223,7 +224,7 @@ static void work(void)
     WORKS(ftruncate(fd, 8192) == 0);
     WORKS(mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED);
     WORKS(rename(path, after) == 0);
-    WORKS(stat("/etc/passwd", &st) == 0); /* that it is there may be known */
+    WORKS(stat("/etc/passwd", &st) == 0); /* its existence is no secret */
     WORKS(unlink(after) == 0);
     WORKS(open("/etc/hosts", O_RDONLY) >= 0 || errno == ENOENT);
     WORKS(open("/dev/null", O_WRONLY) >= 0);

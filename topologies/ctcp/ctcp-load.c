@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ctcp-load: registers Circuit TCP (ctcp.bpf.c) as a congestion control of the kernel and holds
- * it until SIGTERM or SIGINT. Where the kernel has links for struct_ops (Linux >= 6.4), it is
- * gone with this process however that ends; before, a kill -9 leaves it registered and
- * `--unregister` removes it.
+ * ctcp-load: registers Circuit TCP (ctcp.bpf.c) as a congestion control of the kernel and keeps it
+ * registered until SIGTERM or SIGINT. If the kernel has links for struct_ops (Linux >= 6.4), the
+ * registration ends with this process however that ends; on older kernels a kill -9 leaves it
+ * registered and `--unregister` removes it.
  *
  * Exit codes: 0 done, 1 the kernel refused, 2 bad usage or object file.
  */
@@ -36,7 +36,7 @@ static const char usage[] =
     "       ctcp-load --help\n"
     "NAME: 'ctcp_' and 1 to 10 of a-z, 0-9; SEGMENTS: 1 to 1000000\n";
 
-/* What libbpf says, shown only if all attempts fail. */
+/* libbpf's messages, shown only if all attempts fail. */
 static char said[8192];
 
 static int keep(enum libbpf_print_level level, const char *format, va_list arguments)
@@ -54,7 +54,7 @@ static bool name_is_valid(const char *name)
            strspn(name + 5, "abcdefghijklmnopqrstuvwxyz0123456789") == length - 5;
 }
 
-/* The object file with `name` for its placeholder; NULL after a message. */
+/* Returns the object file with the placeholder replaced by `name`; NULL after a message. */
 static char *read_object(const char *path, const char *name, size_t *size)
 {
     FILE *file = fopen(path, "rb");
@@ -76,8 +76,8 @@ static char *read_object(const char *path, const char *name, size_t *size)
     return bytes;
 }
 
-/* The object, loaded and (without links: registered); NULL if the kernel refuses. `link` keeps it
- * registered. */
+/* Loads the object (and, without links, registers it). Returns NULL if the kernel refuses. `link`
+ * keeps it registered. */
 static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bool linked,
                                struct bpf_link **link, int *link_fd)
 {
@@ -102,7 +102,7 @@ static struct bpf_object *load(const char *bytes, size_t size, unsigned cwnd, bo
     *link = bpf_map__attach_struct_ops(operations);
     if (!*link)
         goto refused;
-    /* Before 1.2 libbpf fills the map in, but knows nothing of links. */
+    /* Before 1.2, libbpf fills in the map but does not create links. */
     bool links_itself = libbpf_major_version() > 1 || libbpf_minor_version() >= 2;
     if (linked && !links_itself) {
         *link_fd = bpf_link_create(bpf_map__fd(operations), 0, STRUCT_OPS_ATTACH, NULL);
@@ -115,8 +115,8 @@ refused:
     return NULL;
 }
 
-/* Removes the congestion control `name` that a killed loader left (only without links). The kernel
- * shows a struct_ops map's value with the name in it. */
+/* Removes the congestion control `name` that a killed loader left behind (only without links). The
+ * kernel shows a struct_ops map's value, which contains the name. */
 static int unregister(const char *name)
 {
     static unsigned char value[VALUE_MAX];
@@ -149,7 +149,7 @@ static int hold(const char *path, const char *name, unsigned cwnd, bool may_link
     char *bytes = read_object(path, name, &size);
     if (!bytes)
         return 2;
-    /* Blocked before it is registered: a signal then never ends us half-way. */
+    /* Blocked before registration, so that a signal cannot end us halfway. */
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);
@@ -165,7 +165,7 @@ static int hold(const char *path, const char *name, unsigned cwnd, bool may_link
     }
     free(bytes);
     if (!object) {
-        fprintf(stderr, "ctcp-load: the kernel does not take %s: %s", path,
+        fprintf(stderr, "ctcp-load: the kernel does not accept %s: %s", path,
                 said[0] != '\0' ? said : "no reason given\n");
         return 1;
     }

@@ -1,10 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
+/* SPDX-License-Identifier: Apache-2.0
  *
- * Circuit TCP as MPUP16 V-B uses it: TCP whose congestion window is a fixed number of
- * segments, whatever is lost. A congestion control of the kernel (BPF struct_ops; Linux 6.0 lets
- * it write the pacing); ctcp-load gives it its name and its window.
+ * Circuit TCP as MPUP16 V-B uses it: TCP whose congestion window is a fixed number of segments
+ * despite loss. It is a congestion control in BPF (struct_ops; since Linux 6.0 it may write the
+ * pacing fields). ctcp-load sets its name and its window.
  *
- * Only the fields used of the kernel's structures are declared: their places are found when the
+ * Only the fields in use of the kernel's structures are declared: their offsets are found when the
  * program is loaded (BTF relocation), so one object fits every kernel.
  */
 typedef unsigned int u32;
@@ -35,7 +35,7 @@ struct tcp_congestion_ops {
     char name[16];
 };
 
-/* TCP_CONG_NON_RESTRICTED: without it only the root network namespace may have it as its
+/* TCP_CONG_NON_RESTRICTED: without it, only the root network namespace may use this as its
  * default. */
 #define NON_RESTRICTED 1
 
@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void fix(struct tcp_sock *tp)
 SEC("struct_ops/ctcp_init") void ctcp_init(context *arguments)
 {
     struct sock *sk = (struct sock *)arguments[0];
-    /* A socket that was on bbr before would keep its pacing; SK_PACING_NONE ends it. */
+    /* A socket that used bbr before would keep its pacing; SK_PACING_NONE ends it. */
     sk->sk_pacing_status = 0;
     sk->sk_pacing_rate = ~0UL;
     fix((struct tcp_sock *)sk);
@@ -68,7 +68,7 @@ SEC("struct_ops/ctcp_undo_cwnd") u32 ctcp_undo_cwnd(context *arguments)
     return fixed_cwnd;
 }
 
-/* In place of all window changes on an acknowledgement, those during recovery (PRR) included. */
+/* Replaces all window changes on acknowledgements, including those during recovery (PRR). */
 SEC("struct_ops/ctcp_cong_control") void ctcp_cong_control(context *arguments)
 {
     fix((struct tcp_sock *)arguments[0]);
@@ -80,7 +80,7 @@ SEC("struct_ops/ctcp_set_state") void ctcp_set_state(context *arguments)
     fix((struct tcp_sock *)arguments[0]);
 }
 
-/* The name is a placeholder of full length, which ctcp-load replaces. */
+/* A placeholder of full length, which ctcp-load replaces by the name. */
 SEC(".struct_ops")
 struct tcp_congestion_ops ctcp = {
     .init = (void *)ctcp_init,
@@ -92,5 +92,5 @@ struct tcp_congestion_ops ctcp = {
     .name = "@ctcp-load:name",
 };
 
-/* The kernel admits congestion controls only under a licence compatible with its own. */
+/* The kernel admits only congestion controls whose license is compatible with its own. */
 SEC("license") char program_license[] = "GPL";

@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    ROWS = 6,  /* output symbols of a pass: what ISA-L computes at once */
-    TABLE = 32 /* bytes of multiplication table per coefficient */
+    ROWS = 6,  /* output symbols per pass: as many as ISA-L computes at once */
+    TABLE = 32 /* bytes of the multiplication table of a coefficient */
 };
 
 void gf8_combine(size_t size_bytes, unsigned k, unsigned count, const uint8_t *rows,
@@ -26,8 +26,8 @@ void gf8_combine(size_t size_bytes, unsigned k, unsigned count, const uint8_t *r
     }
 }
 
-/* With P the repair symbols, A and C the columns of the present and of the missing source symbols:
- * P = A B + C M, so M = C^-1 A B + C^-1 P: one pass over k symbols. */
+/* Let P be the repair symbols, B and M the present and the missing source symbols, A and C their
+ * columns: P = A B + C M, so M = C^-1 A B + C^-1 P. One pass over k symbols. */
 int gf8_recovery(const struct gf8_loss *loss, uint8_t *rows)
 {
     const unsigned k = loss->k, m = loss->m, here = k - m;

@@ -5,7 +5,7 @@
  * size. A code is a sparse matrix with n-k rows; the sum of a row's symbols is zero. Sender and
  * receiver make the same matrix from the kind, k, n, N1 and the seed.
  *
- * No call blocks, reads a clock or a socket. A matrix never changes after it was made, so threads
+ * No call blocks or reads a clock or a socket. A matrix never changes after it is made, so threads
  * may share one; a decoder belongs to one thread. */
 #ifndef TRANSPORT_FEC_LDPC_H
 #define TRANSPORT_FEC_LDPC_H
@@ -17,9 +17,9 @@
 enum ldpc_kind { LDPC_STAIRCASE, LDPC_TRIANGLE };
 
 #define LDPC_N_MAX (1u << 20) /* the encoding symbol id has 20 bits (RFC 5170 3.1) */
-#define LDPC_N1_MIN 3         /* of the FEC object transmission information (4.2.3) */
+#define LDPC_N1_MIN 3         /* of the FEC object transmission information (RFC 5170 4.2.3) */
 #define LDPC_N1_MAX 10
-#define LDPC_SEED_MAX 0x7ffffffeu /* seeds are 1 to this (5.7) */
+#define LDPC_SEED_MAX 0x7ffffffeu /* valid seeds are 1 to this (RFC 5170 5.7) */
 
 struct ldpc_matrix;
 
@@ -32,9 +32,9 @@ void ldpc_matrix_free(struct ldpc_matrix *matrix);
 uint32_t ldpc_k(const struct ldpc_matrix *matrix);
 uint32_t ldpc_n(const struct ldpc_matrix *matrix);
 size_t ldpc_edges(const struct ldpc_matrix *matrix);
-/* The generator's state after the matrix was made: what test vectors compare. */
+/* The generator's state after the matrix was made, which test vectors compare. */
 uint32_t ldpc_prng_state(const struct ldpc_matrix *matrix);
-/* The ids in a row (0 to n-k-1), rising; *count gets how many. */
+/* The ids in a row (0 to n-k-1), ascending; *count receives how many. */
 const uint32_t *ldpc_row(const struct ldpc_matrix *matrix, uint32_t row, size_t *count);
 
 /* Make all repair symbols. source: k pointers; repair: n-k pointers; symbols of size_bytes. Returns
@@ -43,61 +43,62 @@ int ldpc_encode(const struct ldpc_matrix *matrix, size_t size_bytes, const uint8
                 uint8_t *const repair[]);
 
 /* --- decoding ----------------------------------------------------------------------------------
- * A decoder first learns which symbols are there, without touching any byte; `ldpc_decode` then
- * computes the missing source symbols in the places where they belong. */
+ * A decoder first learns which symbols have arrived, without touching any byte; ldpc_decode() then
+ * computes the missing source symbols in place. */
 struct ldpc_decoder;
 
-/* NULL with errno ENOMEM. `matrix` must live as long. */
+/* Returns NULL with errno ENOMEM on failure. `matrix` must outlive the decoder. */
 struct ldpc_decoder *ldpc_decoder_new(const struct ldpc_matrix *matrix);
 void ldpc_decoder_free(struct ldpc_decoder *decoder);
 
 enum ldpc_arrival {
     LDPC_NEW,       /* it is needed: keep its bytes */
-    LDPC_USELESS,   /* known already, or follows from what is: its bytes are not needed */
+    LDPC_USELESS,   /* already known, or follows from known ones: its bytes are not needed */
     LDPC_NO_SYMBOL, /* its id is not below n */
 };
-/* A symbol has arrived. */
+/* Record that a symbol has arrived. */
 enum ldpc_arrival ldpc_decoder_add(struct ldpc_decoder *decoder, uint32_t id);
 
-/* How many different symbols have arrived as LDPC_NEW; how many source symbols are not known yet.
- */
+/* How many different symbols have arrived as LDPC_NEW, and how many source symbols are still
+ * unknown. */
 uint32_t ldpc_decoder_received(const struct ldpc_decoder *decoder);
 uint32_t ldpc_decoder_missing(const struct ldpc_decoder *decoder);
-/* Whether iterative decoding alone gives every source symbol. */
+/* Return whether iterative decoding alone gives every source symbol. */
 bool ldpc_decoder_is_complete(const struct ldpc_decoder *decoder);
 
-/* Try maximum likelihood: elimination with inactivation over what iteration left. True: every
- * source symbol follows from what has arrived, and ldpc_decode will compute it. False: more symbols
- * are needed, or there is no memory (errno ENOMEM, else 0). It costs up to a few milliseconds for
- * each thousand symbols that are missing, so ask when at least k symbols have arrived, and not for
- * each. */
+/* Try maximum likelihood: elimination with inactivation on what iteration left. True: every source
+ * symbol follows from what has arrived, and ldpc_decode() will compute it. False: more symbols are
+ * needed, or there is no memory (errno ENOMEM, else 0). It costs up to a few milliseconds per
+ * thousand missing symbols, so call it once at least k symbols have arrived, and not for each. */
 bool ldpc_decoder_solve(struct ldpc_decoder *decoder);
 
-/* Compute the missing source symbols. symbols: n pointers of size_bytes each; those of symbols that
- * arrived have the bytes, those of missing source symbols get them. Missing repair symbols that are
- * needed on the way go to the decoder's own memory; their pointers may be NULL. After ldpc_decoder_
- * is_complete or ldpc_decoder_solve was true. Returns 0, ENOMEM, or EAGAIN (not decodable yet). */
+/* Compute the missing source symbols. symbols: n pointers to size_bytes each; those of symbols that
+ * arrived hold the bytes, those of missing source symbols receive them. Missing repair symbols that
+ * are needed on the way go to the decoder's own memory; their pointers may be NULL. Call it after
+ * ldpc_decoder_is_complete() or ldpc_decoder_solve() returned true. Returns 0, ENOMEM, or EAGAIN
+ * (not decodable yet). */
 int ldpc_decode(struct ldpc_decoder *decoder, size_t size_bytes, uint8_t *const symbols[]);
 
 /* --- choosing a seed ---------------------------------------------------------------------------
  * Some seeds give matrices that need far more symbols than others. */
 
-/* How many symbols one reception needs, in a random order that follows from *state (1 to
- * LDPC_SEED_MAX), which moves on; with maximum likelihood if `ml`. 0 without memory (errno ENOMEM).
- */
+/* How many symbols one reception needs if they arrive in a random order, which *state (1 to
+ * LDPC_SEED_MAX) determines and which advances it. ml: with maximum likelihood. Returns 0 without
+ * memory (errno ENOMEM). */
 uint32_t ldpc_needed(const struct ldpc_matrix *matrix, uint32_t *state, bool ml);
 
-/* Whether two symbols are in the same rows: where both are missing nothing gives either. -1 without
- * memory. */
+/* Return whether two symbols are in exactly the same rows: if both are missing, no row can give
+ * either. -1 without memory. */
 int ldpc_has_twins(const struct ldpc_matrix *matrix);
 
 /* The mean number of symbols needed, divided by k, over `trials` receptions in random orders that
- * follow from the matrix's seed; with maximum likelihood if `ml`. *worst, if not NULL, gets the
- * largest. 0 without memory (errno ENOMEM). */
+ * the matrix's seed determines. ml: with maximum likelihood. *worst, if not NULL, receives the
+ * largest. Returns 0 without memory (errno ENOMEM). */
 double ldpc_overhead(const struct ldpc_matrix *matrix, unsigned trials, bool ml, double *worst);
 
-/* The first seed from `seed` on without twins whose worst of `trials` receptions needs at most
- * `limit` times k symbols; the best of `attempts` if none does. 0 with errno as ldpc_matrix_new. */
+/* Return the first seed from `seed` on that gives no twins and whose worst of `trials` receptions
+ * needs at most `limit` times k symbols; if none of `attempts` seeds does, the best of them.
+ * Returns 0 with errno as for ldpc_matrix_new(). */
 uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1, uint32_t seed,
                           unsigned trials, double limit, unsigned attempts);
 

@@ -7,8 +7,8 @@
 
 #include "xor.h"
 
-/* Bytes of each symbol that are added up before the next ones: what a core's cache holds of a
- * block. */
+/* Bytes that are summed for all symbols of a block before the next ones: about what a core's cache
+ * holds. */
 #define CACHE_BYTES (1u << 20)
 #define SLICE_MIN 128u
 
@@ -57,7 +57,7 @@ void ldpc_decoder_free(struct ldpc_decoder *d)
     free(d);
 }
 
-/* Take a symbol as known in all its rows; a row that then has one unknown symbol gives it. */
+/* Mark a symbol as known in all its rows; a row left with one unknown symbol gives that one. */
 static void take(struct ldpc_decoder *d, uint32_t id)
 {
     const struct ldpc_matrix *m = d->matrix;
@@ -103,9 +103,10 @@ bool ldpc_decoder_is_complete(const struct ldpc_decoder *d)
 }
 
 /* --- bytes
- * ---------------------------------------------------------------------------------------*/
+ * ------------------------------------------------------------------------------------- */
 
-/* Sums to do in order: target t is the sum of sources[first[t]] .. sources[first[t + 1] - 1]. */
+/* Sums to compute in order: target t is the sum of sources[first[t]] .. sources[first[t + 1] -
+ * 1]. */
 struct sums {
     uint8_t **target;
     size_t *first;
@@ -141,7 +142,7 @@ static void sums_add(struct sums *sums, uint8_t *target, const struct ldpc_matri
     sums->first[sums->count] = at;
 }
 
-/* Slice by slice, so that what was just computed is still in the cache when it is used. */
+/* Work slice by slice, so that what was just computed is still in the cache when it is used. */
 static void sums_do(const struct sums *sums, size_t size_bytes, uint32_t n)
 {
     size_t slice = CACHE_BYTES / n;
@@ -172,7 +173,8 @@ int ldpc_encode(const struct ldpc_matrix *m, size_t size_bytes, const uint8_t *c
     return has_room ? 0 : ENOMEM;
 }
 
-/* What is needed, seen from the end: a step's symbols are, if the step's own is. */
+/* Mark what is needed, from the last step back: if a step's symbol is needed, so are its
+ * sources. */
 static void mark_needed(const struct ldpc_matrix *m, const struct ldpc_step *steps, size_t count,
                         bool *is_needed)
 {
@@ -185,17 +187,17 @@ static void mark_needed(const struct ldpc_matrix *m, const struct ldpc_step *ste
     }
 }
 
-/* Decoding in progress. */
+/* A decoding in progress. */
 struct work {
     const struct ldpc_decoder *d;
     size_t size_bytes;
     uint8_t **symbols; /* n places; NULL where no byte is needed */
-    uint8_t **seen;    /* the same without the inactive ones, which count as zeros */
+    uint8_t **seen;    /* the same, but NULL for inactive symbols, which count as zeros */
     bool *is_needed;   /* n */
-    uint8_t *own;      /* missing repair symbols, then the dense system's right sides */
+    uint8_t *own;      /* missing repair symbols, then the right-hand sides of the dense system */
 };
 
-/* The steps that are needed; sources without a place count as zeros. */
+/* Do the steps that are needed; sources with a NULL pointer count as zeros. */
 static bool do_steps(const struct work *w, const struct ldpc_step *steps, size_t count,
                      uint8_t *const symbols[])
 {
@@ -218,7 +220,7 @@ static bool do_steps(const struct work *w, const struct ldpc_step *steps, size_t
     return has_room;
 }
 
-/* Each equation's right side: what it sums to with the inactive symbols as zeros. */
+/* Compute each equation's right-hand side: its sum with the inactive symbols taken as zeros. */
 static bool right_sides(const struct work *w, uint8_t *right)
 {
     const struct ldpc_plan *plan = &w->d->plan;
@@ -237,7 +239,7 @@ static bool right_sides(const struct work *w, uint8_t *right)
     return has_room;
 }
 
-/* Each inactive symbol is a sum of right sides. */
+/* Compute each inactive symbol as a sum of right-hand sides. */
 static bool inactive_symbols(const struct work *w, const uint8_t *right)
 {
     const struct ldpc_plan *plan = &w->d->plan;
@@ -285,8 +287,8 @@ static void mark_all_needed(const struct ldpc_decoder *d, bool *is_needed)
     mark_needed(m, d->steps, d->step_count, is_needed);
 }
 
-/* Places for repair symbols that are needed and did not arrive, at `own` (NULL: only count them).
- */
+/* Assign places, from `own` on, to repair symbols that are needed and did not arrive (NULL: only
+ * count them). */
 static size_t place_repair(struct work *w, uint8_t *own)
 {
     const struct ldpc_matrix *m = w->d->matrix;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a decoder knows. Inside this wing only.
+/* What a decoder knows. Private to transport/fec.
  *
  * Iteration keeps two numbers for each row: how many of its symbols are unknown, and the sum (XOR)
- * of their ids, which is the id of the last one. A row with one unknown symbol gives that symbol.
- * The bytes are added up later, in the same order. */
+ * of their ids. When one symbol is unknown, the sum is its id, and the row gives that symbol. The
+ * bytes are summed later, in the same order. */
 #ifndef TRANSPORT_FEC_LDPC_DECODER_H
 #define TRANSPORT_FEC_LDPC_DECODER_H
 
@@ -12,22 +12,23 @@
 enum ldpc_state {
     LDPC_UNKNOWN,
     LDPC_ARRIVED,
-    LDPC_FOLLOWS,  /* a row gives it: iteration, or elimination with the inactive ones as known */
-    LDPC_INACTIVE, /* elimination took it as known; the dense system gives it */
+    LDPC_FOLLOWS,  /* a row gives it: by iteration, or by elimination with the inactive symbols as
+                      known */
+    LDPC_INACTIVE, /* elimination assumed it known; the dense system gives it */
 };
 
-/* `id` is the sum of the other symbols of `row`, all of which come earlier. */
+/* `id` is the sum of the other symbols of `row`, all of which are known earlier. */
 struct ldpc_step {
     uint32_t id, row;
 };
 
-/* What elimination found (ldpc_solve.c). */
+/* The result of elimination (ldpc_solve.c). */
 struct ldpc_plan {
     struct ldpc_step *steps; /* after those of iteration */
     size_t step_count;
-    uint32_t *inactive; /* ids; the dense system's unknowns */
+    uint32_t *inactive; /* ids: the unknowns of the dense system */
     uint32_t inactive_count;
-    uint32_t *equations; /* rows; as many as unknowns, independent */
+    uint32_t *equations; /* rows: independent, as many as unknowns */
     uint64_t *sums;      /* inactive_count bit sets: unknown i is the sum of these equations */
     size_t words;        /* of each bit set */
 };
@@ -35,13 +36,14 @@ struct ldpc_plan {
 struct ldpc_decoder {
     const struct ldpc_matrix *matrix;
     uint8_t *state;          /* n of enum ldpc_state */
-    uint32_t *unknown;       /* of each row: how many ids */
-    uint32_t *last;          /* of each row: their XOR */
+    uint32_t *unknown;       /* per row: how many ids are unknown */
+    uint32_t *last;          /* per row: the XOR of those ids */
     struct ldpc_step *steps; /* of iteration, in their order */
     size_t step_count, step_done;
-    uint32_t received, missing; /* missing: source symbols neither here nor given by a step */
+    uint32_t received,
+        missing; /* missing: source symbols that neither arrived nor follow from a step */
     bool is_solved;
-    struct ldpc_plan plan; /* if is_solved */
+    struct ldpc_plan plan; /* valid if is_solved */
 };
 
 void ldpc_plan_free(struct ldpc_plan *plan);

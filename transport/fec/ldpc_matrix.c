@@ -11,7 +11,7 @@ uint32_t ldpc_random(uint32_t *state, uint32_t limit)
     return (uint32_t)((double)limit * *state / 0x7fffffff);
 }
 
-/* Edges in the order in which they are made. */
+/* Edges in the order in which they are created. */
 struct edges {
     uint32_t *row, *id;
     size_t count, room;
@@ -36,10 +36,10 @@ static bool add(struct edges *edges, uint32_t row, uint32_t id)
     return true;
 }
 
-/* What the left side is made with. */
+/* State for building the left side. */
 struct left {
     uint32_t *slots;             /* u of RFC 5170 5.3: each row about n1 * k / (n - k) times */
-    uint32_t of_id[LDPC_N1_MAX]; /* rows of the id that is being made */
+    uint32_t of_id[LDPC_N1_MAX]; /* rows of the current id */
     unsigned count;
 };
 
@@ -51,7 +51,7 @@ static bool has(const struct left *left, uint32_t row)
     return false;
 }
 
-/* The row of the next edge of an id: from the slots while one is of use, else any row. */
+/* Choose the row of an id's next edge: from the slots as long as one is usable, else any row. */
 static uint32_t next_row(struct left *left, uint32_t slots, uint32_t *used, uint32_t rows,
                          uint32_t *state)
 {
@@ -73,7 +73,7 @@ static uint32_t next_row(struct left *left, uint32_t slots, uint32_t *used, uint
     return row;
 }
 
-/* At least two source symbols in each row. */
+/* Make sure that each row has at least two source symbols. */
 static bool fill_rows(struct ldpc_matrix *m, struct edges *edges)
 {
     uint32_t *degree = calloc(m->rows, sizeof *degree);
@@ -140,8 +140,8 @@ static bool make_right(struct ldpc_matrix *m, enum ldpc_kind kind, struct edges 
     return is_made;
 }
 
-/* Group values by their keys (counting sort): start gets `keys` + 1 offsets. Edges of a key keep
- * their order. */
+/* Group values by their keys (counting sort): start receives `keys` + 1 offsets. Edges of a key
+ * keep their order. */
 static void group(const uint32_t *key, const uint32_t *value, size_t count, uint32_t keys,
                   size_t *start, uint32_t *out)
 {
@@ -166,7 +166,8 @@ static bool index_edges(struct ldpc_matrix *m, const struct edges *edges)
     uint32_t *ids = reallocarray(NULL, count, sizeof *ids);
     bool is_made = m->row_start && m->id_start && m->row_ids && m->id_rows && rows && ids;
     if (is_made) {
-        /* By id, then by row: a row's ids rise. By row, then by id: an id's rows rise. */
+        /* Sort by id, then by row: each row's ids ascend. Sort by row, then by id: each id's rows
+         * ascend. */
         group(edges->id, edges->row, count, m->n, m->id_start, rows);
         for (uint32_t id = 0; id < m->n; id++)
             for (size_t i = m->id_start[id]; i < m->id_start[id + 1]; i++)

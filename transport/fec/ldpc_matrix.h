@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A matrix as its rows and as its columns. Inside this wing only. */
+/* A matrix by rows and by columns. Private to transport/fec. */
 #ifndef TRANSPORT_FEC_LDPC_MATRIX_H
 #define TRANSPORT_FEC_LDPC_MATRIX_H
 
@@ -7,15 +7,16 @@
 
 struct ldpc_matrix {
     uint32_t k, n, rows; /* rows = n - k */
-    uint32_t state;      /* of the generator, at the end */
+    uint32_t state;      /* of the generator after the matrix was made */
     uint32_t seed;
     size_t *row_start; /* rows + 1 offsets into row_ids */
-    uint32_t *row_ids; /* ids of each row, rising */
+    uint32_t *row_ids; /* ids of each row, ascending */
     size_t *id_start;  /* n + 1 offsets into id_rows */
-    uint32_t *id_rows; /* rows of each id, rising */
+    uint32_t *id_rows; /* rows of each id, ascending */
 };
 
-/* The generator of Park and Miller (RFC 5170 5.7): the next of *state, scaled to 0 .. limit - 1. */
+/* The generator of Park and Miller (RFC 5170 5.7): advance *state and scale it to 0 .. limit -
+ * 1. */
 uint32_t ldpc_random(uint32_t *state, uint32_t limit);
 
 #endif

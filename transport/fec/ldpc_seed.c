@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many symbols a matrix needs, from simulated receptions; a seed that does not need many. */
+/* Measure how many symbols a matrix needs in simulated receptions, and choose a seed that needs
+ * few. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "ldpc_decoder.h"
 
-/* Twins make a seed worse than any that the trials find bad. */
+/* A seed with twins ranks below any seed without them. */
 #define TWINS_COST 100.0
 
-/* Whether the first `count` symbols of `order` decode. -1: no memory. */
+/* Return whether the first `count` symbols of `order` decode. -1: no memory. */
 static int decodes(const struct ldpc_matrix *m, const uint32_t *order, uint32_t count, bool ml)
 {
     struct ldpc_decoder *d = ldpc_decoder_new(m);
@@ -22,7 +23,7 @@ static int decodes(const struct ldpc_matrix *m, const uint32_t *order, uint32_t 
     return result;
 }
 
-/* The smallest number of symbols of `order` that decode; 0 without memory. */
+/* The smallest number of leading symbols of `order` that decode; 0 without memory. */
 static uint32_t needed(const struct ldpc_matrix *m, const uint32_t *order, bool ml)
 {
     uint32_t low = m->k, high = m->n;
@@ -39,7 +40,7 @@ static uint32_t needed(const struct ldpc_matrix *m, const uint32_t *order, bool 
     return low;
 }
 
-/* All ids in the next random order. NULL: no memory. */
+/* All ids in a random order that *state determines. NULL: no memory. */
 static uint32_t *shuffled(const struct ldpc_matrix *m, uint32_t *state)
 {
     uint32_t *order = reallocarray(NULL, m->n, sizeof *order);
@@ -66,8 +67,8 @@ uint32_t ldpc_needed(const struct ldpc_matrix *m, uint32_t *state, bool ml)
     return count;
 }
 
-/* Whether no trial of ldpc_overhead needs more than limit * k symbols, which is quicker to know
- * than how many each needs. -1: no memory. */
+/* Return whether no trial of ldpc_overhead() needs more than limit * k symbols. This is faster than
+ * finding how many each needs. -1: no memory. */
 static int is_within(const struct ldpc_matrix *m, unsigned trials, double limit)
 {
     uint32_t state = m->seed, count = (uint32_t)(limit * m->k) + 1;
@@ -106,7 +107,7 @@ static int rising(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* 64 bits that stand for a row. */
+/* 64 bits that represent a row. */
 static uint64_t row_hash(uint64_t row)
 {
     uint64_t z = (row + 1) * UINT64_C(0x9e3779b97f4a7c15);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maximum likelihood by inactivation: go on as iteration does, and when no row has a single unknown
- * symbol, take one as known ("inactive"). What is left is a small dense system of the inactive
- * symbols, whose equations are the rows that were not used. */
+/* Maximum likelihood by inactivation: continue like iteration, and when no row has a single unknown
+ * symbol, assume one known ("inactive"). What remains is a small dense system of the inactive
+ * symbols, whose equations are the unused rows. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,16 +13,16 @@
 struct solver {
     const struct ldpc_matrix *m;
     uint8_t *state;   /* n, a copy */
-    uint32_t *active; /* of each row: ids neither known nor inactive */
+    uint32_t *active; /* per row: how many ids are neither known nor inactive */
     uint32_t *last;   /* their XOR */
     bool *is_used;    /* rows that gave a symbol */
     uint32_t *ready;  /* rows with one active id; a stack */
     size_t ready_count;
-    uint32_t *parent; /* n: components of ids that rows with two active ids join */
+    uint32_t *parent; /* n: components of ids that are joined by rows with two active ids */
     uint32_t *size;   /* n */
-    uint32_t *number; /* n: of an inactive id */
+    uint32_t *number; /* n: index of an inactive id */
     struct ldpc_plan plan;
-    uint64_t *bits;    /* sets of inactive ids, one for each step's id, in order */
+    uint64_t *bits;    /* sets of inactive ids, one per step, in order */
     uint32_t *step_of; /* n: the step that gives an id */
     uint32_t unknown;  /* ids that are still active */
 };
@@ -68,7 +68,7 @@ static bool solver_room(struct solver *s, const struct ldpc_decoder *d)
     return true;
 }
 
-/* An id is no longer active. */
+/* Record that an id is no longer active. */
 static void settle(struct solver *s, uint32_t id, enum ldpc_state state)
 {
     const struct ldpc_matrix *m = s->m;
@@ -114,8 +114,8 @@ static uint32_t first_active(const struct solver *s, uint32_t row)
     return NO_ID;
 }
 
-/* Which id to take as known: with one id of the largest component of rows with two active ids, all
- * of that component follows. Without such rows, an id of the row with fewest. */
+/* Choose an id to assume known. From the largest component joined by rows with two active ids, one
+ * id gives all the others. Without such rows, take an id of the row with fewest active ids. */
 static uint32_t choose(struct solver *s)
 {
     for (uint32_t id = 0; id < s->m->n; id++) {
@@ -147,7 +147,7 @@ static uint32_t choose(struct solver *s)
     return fewest == UINT32_MAX ? NO_ID : first_active(s, fewest_row);
 }
 
-/* Every id is then given by a step or inactive. False: some id is in no unused row. */
+/* Inactivate until a step gives every id or it is inactive. False: some id is in no unused row. */
 static bool inactivate(struct solver *s)
 {
     for (uint32_t row = 0; row < s->m->rows; row++)
@@ -182,7 +182,7 @@ static void add_bits(uint64_t *to, const uint64_t *from, size_t words)
         to[i] ^= from[i];
 }
 
-/* The inactive ids that a row's sum depends on, leaving out `but`. */
+/* Find the inactive ids that a row's sum depends on, except `but`. */
 static void depends(const struct solver *s, uint32_t row, uint32_t but, uint64_t *bits)
 {
     for (size_t i = s->m->row_start[row]; i < s->m->row_start[row + 1]; i++) {
@@ -196,14 +196,14 @@ static void depends(const struct solver *s, uint32_t row, uint32_t but, uint64_t
     }
 }
 
-/* A row of the dense system: which unknowns (first `words`), which equations it is the sum of. */
+/* Rows of the dense system: which unknowns (first `words`), and the sum of which equations. */
 struct pivots {
     uint64_t *row; /* inactive_count rows of 2 * words; row i has its pivot at unknown i */
     bool *has;
     uint32_t count;
 };
 
-/* Reduce an equation by the pivots; keep it if something is left. */
+/* Reduce an equation by the pivots; keep it if anything remains. */
 static void take_equation(struct solver *s, struct pivots *pivots, uint64_t *equation, uint32_t row)
 {
     size_t width = 2 * s->plan.words;
@@ -222,7 +222,7 @@ static void take_equation(struct solver *s, struct pivots *pivots, uint64_t *equ
     }
 }
 
-/* Each unknown alone: from the last one up, take the later unknowns out. */
+/* Isolate each unknown: from the last one back, eliminate the later unknowns. */
 static void reduce(struct solver *s, struct pivots *pivots)
 {
     size_t width = 2 * s->plan.words;
@@ -232,7 +232,7 @@ static void reduce(struct solver *s, struct pivots *pivots)
                 add_bits(pivots->row + i * width, pivots->row + j * width, width);
 }
 
-/* The dense system. False: fewer independent equations than unknowns, or no memory. */
+/* Solve the dense system. False: fewer independent equations than unknowns, or no memory. */
 static bool solve_dense(struct solver *s)
 {
     struct ldpc_plan *plan = &s->plan;
@@ -276,7 +276,7 @@ bool ldpc_decoder_solve(struct ldpc_decoder *d)
     errno = 0;
     if (d->is_solved || d->missing == 0)
         return true;
-    /* Each symbol is an equation. */
+    /* With fewer than k symbols there are fewer equations than unknowns. */
     if (d->received < d->matrix->k)
         return false;
     struct solver s;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many symbols LDPC with maximum likelihood needs: the distribution over seeds.
  *
- * Usage: fec-overhead triangle|staircase K N N1 SEEDS TRIALS [MEAN WORST]: one reception in random
- * order for each seed from 1 on, or, with TRIALS above 0, for the seed that a sender takes from
- * there after so many trials (in other orders). Prints percent beyond K: mean, quantiles, worst and
- * its seed. Exit status 1 if the mean is above MEAN or the worst above WORST percent. */
+ * Usage: fec-overhead triangle|staircase K N N1 SEEDS TRIALS [MEAN WORST]: simulates one reception
+ * in random order for each seed from 1 on. With TRIALS above 0 it replaces each seed by the one
+ * that a sender would choose from there after that many trials (in other orders). Prints percent
+ * beyond K: mean, quantiles, worst and its seed. Exit status 1 if the mean is above MEAN or the
+ * worst above WORST percent. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ struct run {
     unsigned n1, trials;
 };
 
-/* Percent beyond k of a reception with each seed; the worst seed. */
+/* Measure the percent beyond k of a reception with each seed; return the worst seed. */
 static uint32_t measure(const struct run *r, double *percent)
 {
     enum { ATTEMPTS = 20 };

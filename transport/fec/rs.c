@@ -11,12 +11,12 @@
 
 #include "gf8.h"
 
-enum { TABLE_BYTES = 32 }; /* ISA-L's multiplication table of a coefficient */
+enum { TABLE_BYTES = 32 }; /* bytes of ISA-L's multiplication table per coefficient */
 
 struct rs_code {
     unsigned k, n;
     uint8_t *parity; /* n - k rows of k coefficients */
-    uint8_t *tables; /* the same for ISA-L */
+    uint8_t *tables; /* the same, expanded for ISA-L */
 };
 
 static uint8_t power(uint8_t base, unsigned exponent)
@@ -36,7 +36,7 @@ static uint8_t point(enum rs_kind kind, unsigned number)
     }
 }
 
-/* The column of the Vandermonde matrix of one symbol: powers 0 to k-1 of its point. */
+/* The Vandermonde column of a symbol: powers 0 to k-1 of its point. */
 static void column(enum rs_kind kind, unsigned k, unsigned number, uint8_t *out)
 {
     uint8_t base = point(kind, number), value = 1;
@@ -46,7 +46,7 @@ static void column(enum rs_kind kind, unsigned k, unsigned number, uint8_t *out)
     }
 }
 
-/* parity row of id j: (the inverse of the first k columns) times column j. */
+/* The parity row of id j is the inverse of the first k columns times column j. */
 static bool make_parity(struct rs_code *code, enum rs_kind kind)
 {
     unsigned k = code->k;
@@ -58,7 +58,7 @@ static bool make_parity(struct rs_code *code, enum rs_kind kind)
             for (unsigned i = 0; i < k; i++)
                 square[i * k + j] = values[i];
         }
-        /* Different points: a Vandermonde matrix always has an inverse. */
+        /* The points differ, so a Vandermonde matrix always has an inverse. */
         is_made = gf_invert_matrix(square, inverse, (int)k) == 0;
         assert(is_made);
     }
@@ -117,11 +117,11 @@ void rs_encode(const struct rs_code *code, size_t size_bytes, const uint8_t *con
                    (uint8_t **)repair);
 }
 
-/* Which symbols there are, in the order that the equations take them. */
+/* The symbols that have arrived, in the order that the equations use. */
 struct present {
-    const uint8_t *in[RS_N_MAX];                 /* source symbols that are here, then repair */
-    uint8_t source[RS_N_MAX], missing[RS_N_MAX]; /* ids of source symbols: here, not here */
-    uint8_t repair[RS_N_MAX];                    /* parity rows of the others */
+    const uint8_t *in[RS_N_MAX]; /* source symbols that arrived, then repair symbols */
+    uint8_t source[RS_N_MAX], missing[RS_N_MAX]; /* ids of source symbols: arrived, missing */
+    uint8_t repair[RS_N_MAX];                    /* parity rows of the repair symbols */
     unsigned source_count, repair_count, missing_count;
 };
 
@@ -170,7 +170,7 @@ int rs_decode(const struct rs_code *code, size_t size_bytes, const unsigned ids[
         memcpy(made + (size_t)i * k, code->parity + (size_t)p.repair[i] * k, k);
         targets[i] = out[p.missing[i]];
     }
-    /* Any k of n: the rows always have an inverse. */
+    /* With any k of n symbols the matrix always has an inverse. */
     const struct gf8_loss loss = {k, m, p.source, p.missing, made};
     bool is_solved = gf8_recovery(&loss, rows) == 0;
     if (is_solved)

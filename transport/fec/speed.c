@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the codes are, in MB of source data per second of processor time, one thread.
+/* The speed of the codes in MB of source data per second of processor time, one thread.
  *
- * Usage: fec-speed [K N SYMBOL_BYTES [SPARE]]: LDPC-Triangle, N1 = 3; encode, iterative decoding
+ * Usage: fec-speed [K N SYMBOL_BYTES [SPARE]]: LDPC-Triangle, N1 = 3; encoding, iterative decoding
  * with 10 % of all symbols lost, and elimination with (1 + SPARE) * K symbols (default 0.02). */
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ struct result {
     uint32_t used;
 };
 
-/* Decode from the first symbols of a random order; the result must be the source. */
+/* Decode from the first symbols of a random order and check the result against the source. */
 static struct result decode(const struct ldpc_matrix *m, size_t size_bytes, uint8_t *block,
                             uint32_t count, bool ml, unsigned seed)
 {

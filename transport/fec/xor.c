@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Two sources at a time: one load and one store of the target for both. */
+/* Two sources at a time: the target is loaded and stored once for both. */
 static void add2(uint8_t *restrict target, const uint8_t *restrict a, const uint8_t *restrict b,
                  size_t size_bytes)
 {

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In the bytes from `offset` on, size_bytes of them: target = the sum (XOR) of `count` sources. No
- * source is the target. A count of 0 makes zeros. */
+/* Sets size_bytes of target from `offset` on to the sum (XOR) of `count` sources. No source is the
+ * target. A count of 0 gives zeros. */
 void fec_xor(uint8_t *target, const uint8_t *const sources[], size_t count, size_t offset,
              size_t size_bytes);
 

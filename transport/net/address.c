@@ -158,10 +158,10 @@ uint64_t tp_address_number(const struct sockaddr_storage *a)
 {
     const uint8_t *bytes = (const uint8_t *)a;
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    size_t len = a->ss_family == AF_INET6 ? 24 : 8; /* without scope, and without padding */
+    size_t len = a->ss_family == AF_INET6 ? 24 : 8; /* without scope and padding */
 
     for (size_t i = 0; i < len; i++)
-        if (a->ss_family != AF_INET6 || i < 4 || i >= 8) /* nor flow label */
+        if (a->ss_family != AF_INET6 || i < 4 || i >= 8) /* skips the flow label */
             hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
     return hash;
 }
@@ -170,7 +170,7 @@ int tp_interface_of(const struct sockaddr_storage *a, struct tp_interface *out,
                     struct tp_error *err)
 {
     struct ifaddrs *list = NULL;
-    /* Every address 127.x.y.z is the loopback interface's, though only one is listed. */
+    /* Every address 127.x.y.z belongs to the loopback interface, though only one is listed. */
     bool loopback = a->ss_family == AF_INET && ntohl(as4(a)->sin_addr.s_addr) >> 24 == 127;
 
     *out = (struct tp_interface){0};

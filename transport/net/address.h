@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Socket addresses, IPv4 and IPv6 alike: text, port, kind, interface.
+ * Socket addresses, for IPv4 and IPv6 alike: text, port, kind, interface.
  */
 #ifndef TRANSPORT_NET_ADDRESS_H
 #define TRANSPORT_NET_ADDRESS_H
@@ -13,25 +13,26 @@
 #include "error.h"
 
 #define TP_ADDRESS_TEXT 80u
-/* The IPv4 address with that port (host byte order) as a socket address. */
+/* Returns the IPv4 address with that port (host byte order) as a socket address. */
 struct sockaddr_storage tp_ipv4(struct in_addr addr, uint16_t port);
-/* "10.0.0.1", "fe80::1%eth0"; with_port "10.0.0.1:38800", "[ff3e::1]:38800". -1: it is neither. */
+/* Parses "10.0.0.1" or "fe80::1%eth0"; with_port "10.0.0.1:38800" or "[ff3e::1]:38800". Returns -1
+ * for anything else. */
 int tp_address_parse(const char *text, bool with_port, struct sockaddr_storage *out);
-/* The same form to out[TP_ADDRESS_TEXT], the port only if it is not 0; returns out. */
+/* Formats the same way into out[TP_ADDRESS_TEXT], with the port if it is not 0. Returns out. */
 const char *tp_address_text(const struct sockaddr *address, char *out);
-/* The port, in host byte order. */
+/* Returns the port in host byte order. */
 uint16_t tp_address_port(const struct sockaddr_storage *a);
-/* Sets the port, in host byte order. */
+/* Sets the port, given in host byte order. */
 void tp_address_set_port(struct sockaddr_storage *a, uint16_t port);
-/* Bytes of the address for bind() and its like. */
+/* Returns the size of the address for bind() and similar calls. */
 socklen_t tp_address_len(const struct sockaddr_storage *a);
-/* True for 0.0.0.0 and ::. */
+/* Returns true for 0.0.0.0 and ::. */
 bool tp_address_is_any(const struct sockaddr_storage *a);
-/* True if it is in 224.0.0.0/4 or ff00::/8. */
+/* Returns true for 224.0.0.0/4 and ff00::/8. */
 bool tp_address_is_multicast(const struct sockaddr_storage *a);
-/* True if it is the same host, whatever the ports. */
+/* Returns whether both are the same host, whatever their ports. */
 bool tp_address_same_host(const struct sockaddr_storage *a, const struct sockaddr_storage *b);
-/* A number for address and port, for tables of peers. */
+/* Returns a hash of address and port for tables of peers. */
 uint64_t tp_address_number(const struct sockaddr_storage *a);
 
 struct tp_interface {
@@ -39,7 +40,7 @@ struct tp_interface {
     bool loopback;
 };
 
-/* The interface that has the address. -1 with *err. */
+/* Finds the interface that has the address. Returns -1 with *err if there is none. */
 int tp_interface_of(const struct sockaddr_storage *a, struct tp_interface *out,
                     struct tp_error *err);
 

@@ -17,7 +17,7 @@
 
 enum {
     MESSAGES = 32,        /* per recvmmsg */
-    MESSAGE_BYTES = 65536 /* the largest, a run included */
+    MESSAGE_BYTES = 65536 /* the largest message, including a run of datagrams */
 };
 
 struct tp_batch_in {

@@ -11,9 +11,9 @@
 #endif
 
 #define SECOND_NS UINT64_C(1000000000)
-#define GSO_BURST_NS                                                             \
-    UINT64_C(100000) /* a GSO run takes this long at the multicast rate at most: \
-                        below 240 Mbit/s every datagram is sent alone */
+/* A GSO run takes at most this long at the multicast rate: below 240 Mbit/s every datagram is sent
+ * alone. */
+#define GSO_BURST_NS UINT64_C(100000)
 enum {
     BATCH_UNGROUPED = 32, /* datagrams per call without GSO */
     MAX_MESSAGES = 64,    /* per call */
@@ -85,7 +85,8 @@ static void segment(struct messages *m, unsigned k, size_t size)
     memcpy(CMSG_DATA(c), &bytes, sizeof bytes);
 }
 
-/* Packs the first n datagrams into messages: a run is of equal lengths, but for a shorter last. */
+/* Packs the first n datagrams into messages: a run has equal lengths, except for a shorter last
+ * one. */
 static void pack(const struct tp_batch_out *o, const struct tp_datagrams *d, unsigned n,
                  struct iovec *parts, struct messages *m)
 {
@@ -114,7 +115,8 @@ static void pack(const struct tp_batch_out *o, const struct tp_datagrams *d, uns
     }
 }
 
-/* The system took nothing of the first message. Returns how many datagrams are lost with it. */
+/* Handles a first message that the system did not accept. Returns how many datagrams are lost with
+ * it. */
 static unsigned refused(struct tp_batch_out *o, const struct messages *m, int error,
                         uint64_t now_ns)
 {
@@ -124,9 +126,10 @@ static unsigned refused(struct tp_batch_out *o, const struct messages *m, int er
         o->retry_ns = now_ns + SECOND_NS / 1000;
     } else if (m->datagrams[0] > 1 &&
                (error == EINVAL || error == EIO || error == ENOPROTOOPT || error == EOPNOTSUPP)) {
-        o->gso_max = 1; /* this kernel or device does not segment */
+        o->gso_max = 1; /* this kernel or device cannot segment */
     } else if (error != EINTR) {
-        /* Interface down, no route, refused by a filter, over the MTU: lost like any other. */
+        /* Interface down, no route, refused by a filter, over the MTU: it counts as lost in the
+         * network. */
         o->send_errors += m->datagrams[0];
         if (error == EMSGSIZE)
             o->too_long += m->datagrams[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Why a call failed, as a text for people.
+ * Why a call failed, as a message for people.
  */
 #ifndef TRANSPORT_NET_ERROR_H
 #define TRANSPORT_NET_ERROR_H
@@ -9,7 +9,7 @@ struct tp_error {
     char text[256];
 };
 
-/* Fills err with the formatted text; returns -1. */
+/* Formats a message into err. Returns -1. */
 int tp_fail(struct tp_error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -19,7 +19,7 @@ static int value(char c)
     return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
 }
 
-/* What is in the line is never shown: it may be all but one digit of the key. */
+/* Never show the line's content: it may be the key with one wrong digit. */
 static int take_line(const char *path, unsigned number, const char *line, size_t len,
                      uint8_t key[TP_KEY_BYTES], struct tp_error *err)
 {

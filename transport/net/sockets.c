@@ -51,7 +51,8 @@ static int set_outgoing(int fd, sa_family_t family, const struct tp_interface *o
 {
     struct ip_mreqn m = {.imr_ifindex = (int)on->index};
 
-    /* The loopback interface brings back what goes out; others need it for receivers here. */
+    /* The loopback interface returns what is sent; others must loop it back for receivers on this
+     * host. */
     if (family == AF_INET6)
         return (on->index ? tp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_IF, (int)on->index)
                           : 0) |
@@ -117,11 +118,11 @@ int tp_open_multicast_in(const struct sockaddr_storage *group, const struct sock
     struct tp_interface interface;
     if (tp_interface_of(on, &interface, err) < 0 || (fd = open_udp(group->ss_family, err)) < 0)
         return -1;
-    /* A group of link-local scope is bound with its interface. */
+    /* A group of link-local scope must be bound with its interface. */
     if (v6 && !((struct sockaddr_in6 *)&at)->sin6_scope_id)
         ((struct sockaddr_in6 *)&at)->sin6_scope_id = interface.index;
     tp_set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
-    /* Only what this socket joined, not what others of this host did. */
+    /* Receive only what this socket joined, not what others on this host joined. */
     if (v6)
         tp_set_option(fd, IPPROTO_IPV6, IPV6_MULTICAST_ALL, 0);
     else
@@ -183,13 +184,14 @@ void tp_tune_tcp(int fd, uint64_t dead_ns)
 {
     uint64_t dead_ms = (dead_ns ? dead_ns : DEAD_NS) / 1000000;
 
-    /* With TCP_USER_TIMEOUT, that and not the number of probes ends an idle connection. */
+    /* TCP_USER_TIMEOUT, not the number of probes, then ends an idle connection. */
     tp_set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     tp_set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, at_least_1(dead_ms / 4000));
     tp_set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, at_least_1(dead_ms / 8000));
     tp_set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, at_least_1(dead_ms));
     tp_set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-    /* What waits unsent in the kernel can no longer be rejected by the sender timer. */
+    /* The sender timer can no longer reject what waits unsent in the kernel, so little may wait
+     * there. */
     tp_set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOTSENT_LOWAT);
 }
 
@@ -240,7 +242,8 @@ bool tp_tcp_established(int fd)
     return info.tcpi_state == 1; /* TCP_ESTABLISHED, which linux/tcp.h does not name */
 }
 
-/* option: SO_RCVBUF or SO_SNDBUF; force: the same past the system's limit, for the privileged. */
+/* option: SO_RCVBUF or SO_SNDBUF; force: the variant beyond the system's limit, for privileged
+ * processes. */
 static size_t set_buffer(int fd, int option, int force, size_t bytes)
 {
     size_t want = bytes > INT32_MAX / 2 ? INT32_MAX / 2 : bytes;

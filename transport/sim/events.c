@@ -52,7 +52,7 @@ void tp_events_push(struct tp_events *events, struct tp_event event)
     events->heap[i] = event;
 }
 
-/* gcc's analyzer takes the packet for lost: the heap holds the other reference. */
+/* gcc's analyzer believes that the packet leaks: the heap holds the other reference. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"

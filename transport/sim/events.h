@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is on its way in a simulated network: a heap of events by time, then by order of their
- * making. For tests: without memory it ends the program.
+ * Events of a simulated network: a heap ordered by time, then by creation. For tests: if memory
+ * runs out, it ends the program.
  */
 #ifndef TRANSPORT_SIM_EVENTS_H
 #define TRANSPORT_SIM_EVENTS_H
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tp_packet { /* shared by the receivers it goes to */
+struct tp_packet { /* shared by the receivers to which it goes */
     unsigned references;
     size_t len;
     uint8_t bytes[];
@@ -17,31 +17,32 @@ struct tp_packet { /* shared by the receivers it goes to */
 
 struct tp_event {
     uint64_t at_ns, order;
-    int kind;            /* the simulation's */
-    int to;              /* whom it reaches */
-    unsigned connection; /* of those that can break, which */
+    int kind;            /* defined by the simulation */
+    int to;              /* its receiver */
+    unsigned connection; /* which of the connections that can break */
     struct tp_packet *packet;
 };
 
 struct tp_events {
     struct tp_event *heap;
     size_t count, capacity;
-    uint64_t order; /* events so far */
+    uint64_t order; /* number of events so far */
 };
 
-/* Frees the heap and drops what is on its way. */
+/* Frees the heap and drops what is in flight. */
 void tp_events_free(struct tp_events *events);
-/* With one reference, the caller's. */
+/* Makes a packet with one reference, which the caller owns. */
 struct tp_packet *tp_packet_new(const uint8_t *bytes, size_t len);
 void tp_packet_done(struct tp_packet *p);
-/* Puts in a copy of the event, whose order is set; takes its own reference. */
+/* Adds a copy of the event and sets its order; the copy takes its own reference to the packet. */
 void tp_events_push(struct tp_events *events, struct tp_event event);
-/* The same with a new packet of these bytes. */
+/* Does the same with a new packet of these bytes. */
 void tp_events_push_bytes(struct tp_events *events, struct tp_event event, const uint8_t *bytes,
                           size_t len);
-/* When the first is due, or UINT64_MAX. */
+/* Returns when the first event is due, or UINT64_MAX. */
 uint64_t tp_events_next(const struct tp_events *events);
-/* Takes out the first; its packet's reference is the caller's. There must be one. */
+/* Removes and returns the first event; the caller owns its packet's reference. There must be
+ * one. */
 struct tp_event tp_events_pop(struct tp_events *events);
 
 #endif

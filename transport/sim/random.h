@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pseudo-random numbers of a simulation: splitmix64, so the seed decides everything.
+ * Pseudo-random numbers for simulations: splitmix64, so the seed determines everything.
  */
 #ifndef TRANSPORT_SIM_RANDOM_H
 #define TRANSPORT_SIM_RANDOM_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 32 pseudo-random bits; *state is the seed at first. */
+/* Returns 32 pseudo-random bits; *state starts as the seed. */
 static inline uint32_t tp_random_bits(uint64_t *state)
 {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
@@ -17,12 +17,12 @@ static inline uint32_t tp_random_bits(uint64_t *state)
     z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return (uint32_t)((z ^ z >> 31) >> 16);
 }
-/* A number in [0, n). */
+/* Returns a number in [0, n). */
 static inline uint32_t tp_random_below(uint64_t *state, uint32_t n)
 {
     return (uint32_t)((uint64_t)tp_random_bits(state) * n >> 32);
 }
-/* True with probability p. */
+/* Returns true with probability p. */
 static inline bool tp_random_chance(uint64_t *state, double p)
 {
     return p > 0 && tp_random_bits(state) < p * 4294967296.0;

@@ -70,8 +70,8 @@ char *xstrdup(const char *text)
     return copy;
 }
 
-/* Insertions, deletions and replacements that make one of the other (Levenshtein); names longer
- * than NAME_MAX_BYTES are far from all. */
+/* Returns the insertions, deletions and replacements that turn one name into the other (Levenshtein
+ * distance). Names longer than NAME_MAX_BYTES are far from all. */
 static unsigned distance(const char *a, const char *b)
 {
     enum { NAME_MAX_BYTES = 40 };

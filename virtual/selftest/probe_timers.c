@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks the kernel for every kind of wait and says how long each took by CLOCK_MONOTONIC. Output:
-// one line "NAME ASKED_NS MEASURED_NS" each; NAME tells what is measured
-// (virtual/selftest/timers.py holds the theory).
+// Tests every kind of wait in the kernel and prints how long each took by CLOCK_MONOTONIC, one line
+// "NAME ASKED_NS MEASURED_NS" each. NAME says what is measured (virtual/selftest/timers.py holds
+// the theory).
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -236,7 +236,7 @@ static void on_alarm(int number)
     alarm_seen = 1;
 }
 
-// A program that polls the clock, and a signal that falls into that.
+// A signal that arrives while a program polls the clock.
 static void spinning(void)
 {
     const struct sigaction action = {.sa_handler = on_alarm};
@@ -255,7 +255,7 @@ static void spinning(void)
     say("signal-in-spin", 2 * NS_PER_MS, alarm_seen ? alarm_at_ns - began : 0);
 }
 
-// What the kernel charges, since the processor itself is infinitely fast.
+// What the kernel charges for, since the processor itself is infinitely fast.
 static void charges(void)
 {
     volatile uint32_t work = 1;

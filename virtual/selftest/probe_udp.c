@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Datagrams whose times are known. `send` writes its wall clock into each; `receive` takes the
-// kernel's arrival time of each (SO_TIMESTAMPNS) and prints "SEQUENCE SENT_NS ARRIVED_NS" lines. It
-// prints "ready" first, and ends when nothing came for IDLE_MS after the first datagram. With GROUP
-// it joins that multicast group on the interface with ADDRESS. SIGTERM ends both early and in
-// order; `send` prints how many it sent. A sender that the machine held up goes on from then: to
-// catch up would be a burst, which a meter drops.
+// Sends and receives datagrams whose times are known. `send` writes its wall clock into each;
+// `receive` takes the kernel's arrival time of each (SO_TIMESTAMPNS) and prints "SEQUENCE SENT_NS
+// ARRIVED_NS" lines. It prints "ready" first, and ends when nothing has arrived for IDLE_MS after
+// the first datagram. With GROUP it joins that multicast group on the interface with ADDRESS.
+// SIGTERM ends both cleanly and early; `send` prints how many it sent. A sender that the machine
+// delayed does not catch up: that would be a burst, which a meter drops.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -71,8 +71,8 @@ static int64_t clock_ns(clockid_t clock)
     return t.tv_sec * NS_PER_S + t.tv_nsec;
 }
 
-// Room for all: a blocked sender would shape the traffic itself. Past the system's limit where this
-// process may (force), else up to it.
+// Makes room for all datagrams: a blocked sender would shape the traffic itself. Exceeds the
+// system's limit if this process may (force), else goes up to it.
 static void enlarge(int fd, int force, int option)
 {
     const int bytes = BUFFER_BYTES;

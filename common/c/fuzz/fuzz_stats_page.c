@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Any bytes as a counters page: refused in one line, or all that it describes can be read.
+ * Any bytes as a counters page: it is refused in one line, or everything that it describes can be
+ * read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ static void look(const struct stats_image *image, unsigned table)
     for (unsigned i = 0; i < t->nrows; i++)
         if (stats_get_row(image, table, i, texts, values, &torn))
             sum += strlen(texts[0]) + strlen(texts[1]) + values[t->ncolumns - 1];
-    (void)sum; /* all was read: that is the test */
+    (void)sum; /* every value was read: that is the test */
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Nothing leads out of the data directory, with openat2 and without.
+ * Nothing escapes from the data directory, with openat2 and without.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -72,7 +72,7 @@ static void inside(bool walk)
     assert_int_equal(datadir_new_finish(&n, false, err, sizeof err), 0);
     assert_holds("in/x/y/c", "new");
     assert_int_equal(system("test \"$(ls -A in/x/y)\" = \"c\nz\""),
-                     0); /* no temporary file stays */
+                     0); /* no temporary file remains */
     assert_int_equal(d.refused, 0);
     assert_int_equal(d.walk, walk);
     datadir_close(&d);
@@ -141,7 +141,7 @@ static void outside_walk(void **state)
     outside(true);
 }
 
-/* What a process began and did not end goes, and nothing else. */
+/* The temporary file of a killed process is removed, and nothing else. */
 static void test_remove_begun(void **state)
 {
     struct datadir d;
@@ -164,7 +164,7 @@ static void test_remove_begun(void **state)
     datadir_close(&d);
 }
 
-/* The program's own directory is out of a path's reach, however it is written. */
+/* No spelling of a path reaches the program's own directory. */
 static void test_own(void **state)
 {
     static const char *const bad[] = {".own/f", ".own", "./.own/f", ".//.own//f", "././.own/./f"};

@@ -14,8 +14,8 @@
 
 #include "file_at.h"
 
-/* What is written is read, beyond 4 GiB as well; what is not there is an error, and no byte less
- * than asked for is success. */
+/* What is written is read back, also beyond 4 GiB; a missing range is an error, and no short read
+ * or write counts as success. */
 static void test_all_or_an_error(void **state)
 {
     static const uint64_t places[] = {0, 5, UINT64_C(5) << 30};
@@ -37,7 +37,7 @@ static void test_all_or_an_error(void **state)
     assert_int_equal(errno, EBADF);
 }
 
-/* A limit that cuts a write in two: the part that fits is no success. */
+/* A limit cuts a write in two: writing the part that fits is not success. */
 static void test_a_write_that_is_cut(void **state)
 {
     const struct rlimit seven = {7, RLIM_INFINITY};

@@ -46,7 +46,7 @@ static void test_per_peer_and_kind(void **state)
     expect_rest(l, 61 * S, false, "10.0.0.1", 997);
     expect_rest(l, 61 * S, false, "10.0.0.1", 2);
     assert_false(log_limit_rest(l, 61 * S, false, &rest));
-    /* The next window begins with the next line, and says first what was left. */
+    /* The next line begins the next window and reports how many the last one suppressed. */
     assert_int_equal(take(l, "10.0.0.1", "bad", 10, 62 * S), 3);
     uint64_t before;
     assert_true(log_limit_take(l, "10.0.0.1", "bad", 3, 122 * S, &before));
@@ -55,7 +55,7 @@ static void test_per_peer_and_kind(void **state)
     log_limit_free(l);
 }
 
-/* More addresses than the table has room for: a bounded number of lines, and none uncounted. */
+/* With more addresses than entries the number of lines stays bounded and every line is counted. */
 static void test_many_addresses(void **state)
 {
     enum { ENTRIES = 16, LINES = 3, PEERS = 5000, EACH = 7 };
@@ -79,7 +79,7 @@ static void test_many_addresses(void **state)
     assert_true(others);
     assert_int_equal(told, ENTRIES + 1);
     assert_int_equal(written + counted, EACH * PEERS);
-    /* A peer that is quiet for a window gives its entry to another. */
+    /* A peer that is silent for a window gives up its entry. */
     assert_int_equal(take(l, "10.9.9.9", "bad", 10, 100 * S), 3);
     expect_rest(l, 200 * S, false, "10.9.9.9", 7);
     log_limit_free(l);
@@ -102,7 +102,7 @@ static void test_long_names(void **state)
     log_limit_free(l);
 }
 
-/* A peer that connects again has a new process, but no new allowance; one of these may be killed at
+/* A peer that reconnects gets a new process but no new allowance. Such a process may be killed at
  * any time. */
 static void test_processes_share(void **state)
 {

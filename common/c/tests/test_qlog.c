@@ -30,7 +30,7 @@ static int tear_down(void **state)
     return rmdir(dir);
 }
 
-/* The only file; its name goes to `path`. */
+/* Returns the content of the only file and sets `path` to its name. */
 static char *content(void)
 {
     static char text[8192];
@@ -69,7 +69,7 @@ static void test_records(void **state)
     qlog_close(q);
 }
 
-/* What is too long for a record is left out, not cut into wrong JSON. */
+/* A record that is too long is left out, not cut into invalid JSON. */
 static void test_long_record(void **state)
 {
     struct qlog *q = qlog_open(dir, "mldm", "urn:x");
@@ -94,7 +94,7 @@ static void test_texts(void **state)
     lengthy[sizeof lengthy - 1] = '\0';
     size_t n = strlen(qlog_text(out, lengthy));
     assert_true(n < QLOG_TEXT && n > QLOG_TEXT - 8);
-    assert_int_equal(n % 2, 0); /* no escape without what it escapes */
+    assert_int_equal(n % 2, 0); /* no escape character without the character it escapes */
     assert_int_equal(out[n - 1], '"');
 }
 

@@ -66,7 +66,7 @@ static void load(struct stats_image *image, pid_t pid)
         fail_msg("%s", why);
 }
 
-/* What was written is read, with its description; rows come and go. */
+/* What was written is read back with its description; rows come and go. */
 static void test_what_is_written_is_read(void **state)
 {
     static const char long_text[] = "a text of more than a hundred and four bytes, which is what "
@@ -114,7 +114,7 @@ static void test_what_is_written_is_read(void **state)
 
 #define NO_WALL 3 /* exit status: the kernel has no seccomp */
 
-/* Behind a wall that lets nothing but write and exit through: updates are no system calls. */
+/* Under a seccomp filter that allows only write and exit, an update makes no system call. */
 static void test_an_update_is_no_system_call(void **state)
 {
     (void)state;
@@ -149,7 +149,7 @@ static void test_an_update_is_no_system_call(void **state)
     assert_true(stats_get_row(&image, 1, 1, texts, got, &torn));
     assert_int_equal(got[0], 997);
     assert_false(stats_get_row(&image, 1, 0, texts, got, &torn));
-    assert_false(stats_alive(&image)); /* it has ended, and its file is still there */
+    assert_false(stats_alive(&image)); /* the process has ended, and its file still exists */
     stats_free(&image);
     unlink(file_of(path, pid));
 }
@@ -209,7 +209,7 @@ struct damage {
 #define TABLE(member) (sizeof(struct stats_header) + offsetof(struct stats_table_entry, member))
 #define COLUMNS (sizeof(struct stats_header) + 2 * sizeof(struct stats_table_entry))
 
-/* Octet `number` of a 32-bit number at an offset; 0: the least significant one. */
+/* Byte `number` of a 32-bit number at an offset; 0 is the least significant. */
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
 #define OCTET(at, number) ((at) + 3 - (number))
 #else
@@ -217,7 +217,7 @@ struct damage {
 #endif
 
 static const struct damage damages[] = {
-    {"no counters page", HEADER(magic), 'X'},
+    {"not a counters page", HEADER(magic), 'X'},
     {"byte order", OCTET(HEADER(order), 0), 9},
     {"found version 9; valid: 1", OCTET(HEADER(version), 0), 9},
     {"bytes; valid: the", OCTET(HEADER(bytes), 0), 3},
@@ -276,7 +276,7 @@ static void test_damage_is_refused(void **state)
     free(good);
 }
 
-/* Another file ends no reader, and does not stop it. */
+/* Files of other types neither crash nor block the reader. */
 static void test_other_files(void **state)
 {
     struct stats_image image;

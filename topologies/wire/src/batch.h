@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one end of a cut link writes for the other at each boundary between windows: the frames that
- * were sent in the window before, each with the time of its sending. Two files of SLOTS batches are
- * a link; batch N of a direction lies in slot N % SLOTS of its file. Host byte order. No I/O here.
+ * What one end of a cut link writes for the other at each boundary between windows: the frames sent
+ * in the previous window, each with its send time. A link consists of two files of SLOTS batches;
+ * batch N of a direction is in slot N % SLOTS of its file. Host byte order. No I/O here.
  */
 #ifndef WIRE_BATCH_H
 #define WIRE_BATCH_H
@@ -14,21 +14,22 @@
 enum { BATCH_SLOTS = 2, BATCH_BYTES = 16 << 20, BATCH_FRAME_BYTES = 65535 };
 
 struct batch_head {
-    uint64_t number;  /* of the boundary: its time divided by the length of a window */
+    uint64_t number;  /* number of the boundary: its time divided by the length of a window */
     uint32_t n_bytes; /* of the records that follow */
-    uint32_t is_last; /* this end closes: no more batches will come */
+    uint32_t is_last; /* this end is closing: no more batches will follow */
 };
 
 struct batch_record {
-    uint64_t number; /* of the batch: tells what is left of an older one */
+    uint64_t number; /* number of the batch: reveals remains of an older one */
     int64_t sent_ns;
     uint32_t n_bytes; /* of the frame that follows, padded to 8 */
     uint32_t reserved;
 };
 
-/* A batch in memory: BATCH_BYTES at `bytes`, 8-aligned, which begin with its head. */
+/* Begins a batch of BATCH_BYTES at `bytes`, 8-aligned, with the head first. */
 void batch_begin(uint8_t *bytes, uint64_t number);
-/* The space for a frame of `n_bytes` sent at `sent_ns`, for the caller to fill; NULL: full. */
+/* Reserves the space for a frame of `n_bytes` sent at `sent_ns`, which the caller fills; NULL:
+ * full. */
 uint8_t *batch_add(uint8_t *bytes, int64_t sent_ns, size_t n_bytes);
 void batch_close(uint8_t *bytes);
 size_t batch_size(const uint8_t *bytes);
@@ -39,9 +40,10 @@ struct batch_frame {
     int64_t sent_ns;
 };
 
-/* Whether `bytes`, of which `n_bytes` have been read, are a whole batch with this number. */
+/* Returns whether `bytes`, of which `n_bytes` have been read, hold a whole batch with this
+ * number. */
 bool batch_is(const uint8_t *bytes, size_t n_bytes, uint64_t number);
-/* The frame at `*offset`, which then names the next; false: there is no more. 0 is the first. */
+/* Returns the frame at `*offset` (0: the first) and advances `*offset`; false: no more frames. */
 bool batch_next(const uint8_t *bytes, size_t *offset, struct batch_frame *frame);
 
 #endif

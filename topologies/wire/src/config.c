@@ -53,7 +53,7 @@ static bool copy_word(char *to, size_t size, const char *from)
     size_t length = from ? strlen(from) : 0;
     if (length == 0 || length >= size)
         return false;
-    /* Names are echoed into JSON: no quoting needed for these characters. */
+    /* Names are echoed into JSON; these characters need no quoting. */
     for (size_t i = 0; i < length; i++)
         if (!isalnum((unsigned char)from[i]) && !strchr("-_.:/@+", from[i]))
             return false;

@@ -4,16 +4,17 @@
  *
  *     cut-link WINDOW_NS (INTERFACE DELAY_NS OUT IN)...
  *
- * Frames that arrive at INTERFACE leave at the other end's DELAY_NS later, at the same nanosecond
- * in every run. At each boundary between windows this end writes what arrived in the window before
- * to OUT, and takes what the other end wrote a boundary ago from IN (batch.h). The calendar lets no
- * guest into a window before all have ended the one before it, so what is to be read is complete;
- * a frame crosses in two windows at most, so DELAY_NS must be two windows or more. The qdisc fq of
- * INTERFACE then holds each frame for its time (SO_TXTIME): one wake-up for a window, not one for
- * each frame.
+ * Frames that arrive at INTERFACE leave at the other end DELAY_NS later, at the same nanosecond in
+ * every run. At each boundary between windows this end writes what arrived in the previous window
+ * to OUT, and reads from IN what the other end wrote one boundary ago (batch.h). The calendar lets
+ * no guest into a window before all have ended the previous one, so the batch is complete when it
+ * is read. A frame takes at most two windows to cross, so DELAY_NS must be at least two windows.
+ * The qdisc fq of INTERFACE then holds each frame until its time (SO_TXTIME): one wake-up per
+ * window instead of one per frame.
  *
- * Prints "ready" when the interfaces are open. SIGTERM: tells the other ends at the next boundary,
- * and ends. 1: a frame was lost or late, or the other end is gone: the run does not count.
+ * Prints "ready" when the interfaces are open. On SIGTERM it notifies the other ends at the next
+ * boundary and ends. Exit code 1: a frame was lost or late, or the other end is gone; the run is
+ * invalid.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,8 +36,8 @@
 
 enum {
     SLOTS = 8192,
-    BURST = 64, /* frames for one system call */
-    WORDS = 4,  /* of the command line, for each link */
+    BURST = 64, /* frames per system call */
+    WORDS = 4,  /* words of the command line per link */
     HEAD_BYTES = 4096,
     SEND_BUFFER_BYTES = 1 << 30
 };
@@ -45,14 +46,14 @@ enum {
 
 static volatile sig_atomic_t stop_asked;
 
-/* Of the other end. */
+/* The state of the other end. */
 enum peer { PEER_AWAITED, PEER_THERE, PEER_CLOSED };
 
 struct end {
     const char *name;
     int64_t delay_ns;
     struct ring ring;
-    unsigned head; /* of the ring */
+    unsigned head; /* index in the ring */
     struct sockaddr_ll to;
     int tx;
     int out;
@@ -138,7 +139,7 @@ static int burst_send(struct burst *burst, const struct end *end)
     return 0;
 }
 
-/* Hands the frames of a batch to the qdisc, each with its time. */
+/* Passes the frames of a batch to the qdisc, each with its time. */
 static int release(const struct cut *cut, const struct end *end, int64_t now_ns)
 {
     struct burst burst = {.n = 0};
@@ -155,11 +156,11 @@ static int release(const struct cut *cut, const struct end *end, int64_t now_ns)
     return burst_send(&burst, end);
 }
 
-/* Reads batch `number` into cut->bytes; 0: it is there, 1: it is not, -1 after a message. */
+/* Reads batch `number` into cut->bytes. Returns 0: read, 1: not written yet, -1 after a message. */
 static int read_batch(const struct cut *cut, const struct end *end, uint64_t number)
 {
     const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
-    /* The guest's kernel may hold the pages as they were a window ago. */
+    /* The guest's kernel may still cache the pages of the previous window. */
     if (posix_fadvise(end->in, 0, 0, POSIX_FADV_DONTNEED) != 0)
         return fail(end->name, "posix_fadvise");
     ssize_t had = pread(end->in, cut->bytes, HEAD_BYTES, at);
@@ -233,7 +234,7 @@ static int send_batch(const struct cut *cut, struct end *end, uint64_t number, b
     const off_t at = (off_t)(number % BATCH_SLOTS) * BATCH_BYTES;
     if (pwrite(end->out, cut->bytes, size, at) != (ssize_t)size)
         return fail_errno(end->name, "write");
-    /* Files of the host are written through, but that is its file system's choice. */
+    /* Files of the host should be written through, but its file system decides. */
     if (sync_file_range(end->out, at, (off_t)size,
                         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                             SYNC_FILE_RANGE_WAIT_AFTER) != 0)
@@ -317,7 +318,7 @@ static int open_all(struct cut *cut, char **words)
     for (size_t i = 0; i < cut->n; i++)
         if (open_end(&cut->ends[i], words + i * WORDS, cut->window_ns) != 0)
             return -1;
-    /* In virtual time a reading takes as long as the next: the second is half-way. */
+    /* In virtual time every clock reading takes equally long, so the second falls halfway. */
     const int64_t before_ns = clock_ns(CLOCK_REALTIME);
     const int64_t monotonic_ns = clock_ns(CLOCK_MONOTONIC);
     const int64_t after_ns = clock_ns(CLOCK_REALTIME);

@@ -5,7 +5,7 @@
 
 #include "identity.h"
 
-/* splitmix64 (S. Vigna, public domain algorithm): one word of state, any seed is good. */
+/* splitmix64 (S. Vigna, public domain): one word of state; any seed works. */
 static uint64_t next_random(uint64_t *state)
 {
     uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
@@ -40,7 +40,7 @@ int64_t line_head(struct line *line, int64_t arrival_ns, int64_t now_ns)
         due += (int64_t)((2.0 * next_uniform(&line->rng) - 1.0) * (double)line->jitter_ns);
         if (due < line->last_due_ns)
             due = line->last_due_ns;
-        /* After a step back of the clock the previous due time must not hold the line up. */
+        /* After the clock was set back, the previous due time must not delay the line. */
         if (due > arrival_ns + line->delay_ns + line->jitter_ns)
             due = arrival_ns + line->delay_ns + line->jitter_ns;
     }
@@ -84,7 +84,7 @@ void line_count(struct line *line, enum line_outcome outcome, int64_t due_ns, in
     s->lateness[lateness_bucket(late_ns / 1000)]++;
 }
 
-/* 0..127 us: one bucket each; then 64 buckets per power of two. */
+/* One bucket for each of 0..127 us, then 64 buckets per power of two. */
 size_t lateness_bucket(uint64_t us)
 {
     if (us < 128)

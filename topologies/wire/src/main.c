@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * wire-relay: carries the frames of delayed links from interface to interface, holding each for
- * its link's delay. See config.h for the configuration file.
+ * wire-relay: carries the frames of delayed links from interface to interface, holding each for its
+ * link's delay. The configuration file is described in config.h.
  */
 #include <errno.h>
 #include <poll.h>
@@ -64,7 +64,7 @@ static bool ask_fifo(int priority)
 /* The open wires of one configuration. */
 struct relay {
     struct config config;
-    struct port *ports; /* n_lines of each, of which the first `opened` are open */
+    struct port *ports; /* n_lines of each; the first `opened` are open */
     struct line *lines;
     struct pollfd *watched;
     size_t opened;
@@ -115,7 +115,7 @@ static int run(struct relay *r, const sigset_t *while_waiting)
     return save_stats(r) == 0 ? 0 : 1;
 }
 
-/* Signals arrive only while waiting, so that a report never sees a half-served line. */
+/* Lets signals arrive only while waiting, so that a report never covers a half-served line. */
 static void catch_signals(sigset_t *while_waiting)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
@@ -156,7 +156,8 @@ static int load(struct config *config, const char *path)
     return rc;
 }
 
-/* Opens both ends of every line; -1 after a message, then close_relay() ends what is open. */
+/* Opens both ends of every line. Returns -1 after a message; close_relay() then closes what is
+ * open. */
 static int open_relay(struct relay *r)
 {
     size_t n = r->config.n_lines;
@@ -217,8 +218,8 @@ int main(int argc, char **argv)
         bool help = argc == 2 && strcmp(argv[1], "--help") == 0;
         fprintf(help ? stdout : stderr,
                 "usage: wire-relay CONFIG\n"
-                "Holds the frames of delayed links. SIGUSR1 writes the statistics file, SIGTERM "
-                "writes it and ends.\n");
+                "Delays the frames of emulated links. SIGUSR1 writes the statistics file, SIGTERM "
+                "writes it and terminates.\n");
         return help ? 0 : 2;
     }
     struct relay relay = {.tx = -1};

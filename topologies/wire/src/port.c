@@ -11,8 +11,8 @@
 
 enum {
     BATCH = 64,
-    /* Frames wait in the qdisc of the outgoing interface charged to our socket: its limit is the
-     * qdisc's, not ours. */
+    /* Frames waiting in the outgoing interface's qdisc are charged to our socket: the qdisc's limit
+     * must apply, not the socket's. */
     SEND_BUFFER_BYTES = 1 << 30
 };
 
@@ -93,7 +93,7 @@ size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
     size_t taken = 0;
     struct batch batch;
     memset(batch.messages, 0, sizeof batch.messages);
-    /* At most one turn of the ring, so that a flood on one line cannot starve the others. */
+    /* At most one turn of the ring, so that a flooded line cannot starve the others. */
     while (taken < port->ring.slots) {
         size_t first = port->head;
         size_t n = 0;
@@ -137,7 +137,7 @@ size_t port_serve(struct port *port, struct line *line, int64_t now_ns)
         port->head = (unsigned)((first + n) % port->ring.slots);
         taken += n;
     }
-    /* Let the scheduler know of the frame at the head, whatever ended the loop. */
+    /* Tell the scheduler about the frame at the head, however the loop ended. */
     struct tpacket2_hdr *header = ring_slot(&port->ring, port->head);
     if (ring_status(header) & TP_STATUS_USER)
         (void)line_head(line, ring_arrival_ns(header), now_ns);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Linux packet sockets (packet(7)): each line has a receive ring on its incoming interface, in
- * which frames also wait for their time; all lines send by one socket.
+ * which frames wait until they are due; all lines send by one socket.
  */
 #ifndef WIRE_PORT_H
 #define WIRE_PORT_H
@@ -15,12 +15,12 @@
 
 struct port {
     struct ring ring;
-    int tx; /* shared, not ours to close */
+    int tx; /* shared; the port must not close it */
     struct sockaddr_ll out;
     unsigned head;
 };
 
-/* The socket to send by, or -1 with a message in `error`. */
+/* Returns the socket to send by, or -1 with a message in `error`. */
 int port_open_sender(char *error, size_t error_size);
 
 /* Opens the ring; frames will leave at `out` by the socket `tx`. `slots` is rounded up to whole
@@ -30,11 +30,11 @@ int port_open(struct port *port, const char *in, const char *out, int tx, unsign
 /* Unmaps the ring and closes its socket. */
 void port_close(struct port *port);
 
-/* An interface that went down leaves an error at its socket, which poll reports until it is taken
- * off; the ring works again when the interface is up. */
+/* Clears the error that an interface going down leaves at its socket, which poll() reports until it
+ * is cleared. The ring works again when the interface is up. */
 void port_clear_error(int fd);
 
-/* Sends all frames that are due at `now_ns`. Returns the number of frames taken off the ring. */
+/* Sends all frames that are due at `now_ns`. Returns how many it took from the ring. */
 size_t port_serve(struct port *port, struct line *line, int64_t now_ns);
 
 /* Adds the kernel's count of frames dropped for lack of a slot to the line's statistics. */

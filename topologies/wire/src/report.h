@@ -11,10 +11,10 @@
 #include "config.h"
 #include "line.h"
 
-/* The accepted configuration, as the lines really have it. */
+/* Writes the accepted configuration with the values that the lines really use. */
 int report_ready(const struct config *config, const struct line *lines, bool fifo_granted);
 
-/* `sequence` counts the reports of this process; `time_s` is the epoch. */
+/* `sequence` counts the reports of this process; `time_s` is in seconds since 1970. */
 int report_stats(const struct config *config, const struct line *lines, unsigned sequence,
                  double time_s);
 

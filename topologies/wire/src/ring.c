@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Destination and source address: what precedes a tag. */
+/* Destination and source address: what precedes a VLAN tag. */
 static const size_t ADDRESSES_BYTES = 2u * (size_t)ETH_ALEN;
 
 enum { TAG_BYTES = 4, BLOCK_BYTES = 1 << 16 };
@@ -55,12 +55,12 @@ int ring_open(struct ring *ring, const char *interface, unsigned *slots, char *e
 
     int version = TPACKET_V2;
     int on = 1;
-    unsigned reserve = TAG_BYTES; /* room to put a VLAN tag back */
+    unsigned reserve = TAG_BYTES; /* room to restore a VLAN tag */
     if (setsockopt(ring->fd, SOL_PACKET, PACKET_VERSION, &version, sizeof version) != 0)
         return failed(error, error_size, interface, "PACKET_VERSION");
     if (setsockopt(ring->fd, SOL_PACKET, PACKET_RESERVE, &reserve, sizeof reserve) != 0)
         return failed(error, error_size, interface, "PACKET_RESERVE");
-    /* The other direction's frames leave by this interface. */
+    /* The other direction's frames leave by this interface; the ring must not receive them. */
     if (setsockopt(ring->fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &on, sizeof on) != 0)
         return failed(error, error_size, interface, "PACKET_IGNORE_OUTGOING (needs Linux 4.20)");
 

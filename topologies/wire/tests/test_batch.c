@@ -73,7 +73,7 @@ static void test_a_batch_without_frames(void **state)
     assert_true(batch_is(batch, sizeof head, 8));
 }
 
-/* Each page may be of this batch or, if the guest's kernel held it, of an older one. */
+/* Each page may belong to this batch or, if the guest's kernel cached it, to an older one. */
 static void test_what_is_left_of_an_older_batch_is_found(void **state)
 {
     (void)state;

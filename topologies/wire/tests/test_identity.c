@@ -11,12 +11,13 @@
 
 #include "identity.h"
 
-/* The packets of experiments/tests/golden/loss-hash.txt: both implementations give these hashes. */
+/* The packets of experiments/tests/golden/loss-hash.txt: both implementations must produce these
+ * hashes. */
 static const struct {
     const char *name;
     uint64_t seed;
     uint32_t hash;
-    const char *packet; /* beginning of it, hexadecimal; zeros follow up to its length */
+    const char *packet; /* its beginning in hexadecimal; zeros follow up to its length */
 } golden[] = {
     {"mem-data", UINT64_C(0x0123456789abcdef), UINT32_C(0x8f01eab0),
      "450005d0000040001011abcd0a000001ef0102039c40979005bc0000000000010002086005a80004"
@@ -48,7 +49,7 @@ static size_t unhex(uint8_t *to, const char *text)
     return n;
 }
 
-/* A frame with `tags` VLAN tags around the packet; its size. */
+/* Writes a frame with `tags` VLAN tags around the packet; returns its size. */
 static size_t frame_with(uint8_t *frame, unsigned tags, const char *packet)
 {
     memset(frame, 0, ROOM);
@@ -74,7 +75,7 @@ static void test_golden(void **state)
             size_t size = frame_with(frame, tags, golden[i].packet);
             assert_true(identity_hash(frame, size, golden[i].seed, &hash));
             assert_int_equal(hash, golden[i].hash);
-            /* Ethernet pads short packets: the pad is not part of it. */
+            /* Ethernet pads short packets: the padding does not belong to the packet. */
             memset(frame + size, 0xff, 20);
             assert_true(identity_hash(frame, size + 20, golden[i].seed, &hash));
             assert_int_equal(hash, golden[i].hash);
@@ -89,7 +90,7 @@ static void test_not_ipv4(void **state)
     uint32_t hash = 0;
     size_t size = frame_with(frame, 1, golden[0].packet);
     for (size_t cut = 1; cut < size; cut++) {
-        uint8_t *copy = malloc(cut); /* the sanitizer sees any byte read beyond */
+        uint8_t *copy = malloc(cut); /* exact size: the sanitizer detects a read past the end */
         assert_non_null(copy);
         assert_false(identity_hash(memcpy(copy, frame, cut), cut, 1, &hash));
         free(copy);

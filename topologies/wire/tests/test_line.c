@@ -11,8 +11,8 @@
 #define MS INT64_C(1000000)
 #define US INT64_C(1000)
 
-/* A frame of 14 + 40 bytes: a UDP datagram whose payload begins with `number`, or, if `ipv4` is
- * false, the same bytes of a type that is not looked into. */
+/* Builds a frame of 14 + 40 bytes (a UDP datagram whose payload begins with `number` or, if `ipv4`
+ * is false, the same bytes with another EtherType) and returns whether the line loses it. */
 static bool loses(struct line *line, uint32_t number, bool ipv4)
 {
     uint8_t frame[54] = {[12] = ipv4 ? 0x08 : 0x88, [14] = 0x45, [17] = 40, [23] = 17};
@@ -27,7 +27,7 @@ static void test_constant_delay(void **state)
     struct line line;
     line_init(&line, 18 * MS, 0, 0.0, 1);
     assert_int_equal(line_head(&line, 5 * MS, 5 * MS), 23 * MS);
-    /* The same head: the same answer, whatever is passed. */
+    /* The same head gives the same answer, whatever the arguments. */
     assert_int_equal(line_head(&line, 99 * MS, 99 * MS), 23 * MS);
     line_pop(&line);
     assert_int_equal(line_head(&line, 6 * MS, 7 * MS), 24 * MS);
@@ -38,7 +38,7 @@ static void test_clock_set_back(void **state)
     (void)state;
     struct line line;
     line_init(&line, 10 * MS, 0, 0.0, 1);
-    /* The stamp lies 1 s in the future: the frame must not be held for a second. */
+    /* The timestamp is 1 s in the future: the frame must not wait for a second. */
     assert_int_equal(line_head(&line, 1005 * MS, 5 * MS), 15 * MS);
     line_init(&line, 10 * MS, 2 * MS, 0.0, 1);
     line_head(&line, 1000 * MS, 1000 * MS);
@@ -55,7 +55,7 @@ static void test_jitter_keeps_order_and_range(void **state)
     int64_t least = INT64_MAX;
     int64_t most = 0;
     for (int64_t i = 0; i < 2000; i++) {
-        int64_t arrival = i * 20 * MS; /* far apart: order does not bind */
+        int64_t arrival = i * 20 * MS; /* far apart: keeping the order changes no due time */
         int64_t due = line_head(&line, arrival, arrival);
         assert_true(due >= last);
         int64_t delay = due - arrival;
@@ -70,7 +70,7 @@ static void test_jitter_keeps_order_and_range(void **state)
     assert_true(most > 25 * MS - 100 * US);
     line_init(&line, 20 * MS, 5 * MS, 0.0, 7);
     last = 0;
-    for (int64_t i = 0; i < 2000; i++) { /* 10 us apart: order binds */
+    for (int64_t i = 0; i < 2000; i++) { /* 10 us apart: keeping the order delays frames */
         int64_t due = line_head(&line, i * 10 * US, i * 10 * US);
         assert_true(due >= last);
         last = due;
@@ -94,7 +94,8 @@ static void loss_rate_and_seed(bool ipv4)
         differ += of_a != loses(&c, i, ipv4);
         lost += of_a;
     }
-    /* Binomial n = 100000, p = 0.01: mean 1000, standard deviation 31.5; 5 of them. */
+    /* Binomial with n = 100000, p = 0.01: mean 1000, standard deviation 31.5; the range is 5 of
+     * them. */
     assert_in_range(lost, 843, 1157);
     assert_true(differ > 1000);
 }
@@ -106,8 +107,8 @@ static void test_loss_rate_and_seed(void **state)
     loss_rate_and_seed(false);
 }
 
-/* Other frames on the line, jitter, and the order of frames change nothing for an IPv4 packet; a
- * frame that is not looked into (ARP's questions are all alike) gets a new chance each time. */
+/* Other frames on the line, jitter and the order of frames change nothing for an IPv4 packet. A
+ * frame that is not IPv4 (all ARP requests look alike) gets a new chance each time. */
 static void test_loss_is_of_the_packet(void **state)
 {
     (void)state;
@@ -180,7 +181,7 @@ static void test_next_wake(void **state)
     line_init(&lines[0], 20 * MS, 0, 0.0, 1);
     line_init(&lines[1], 5 * MS, 0, 0.0, 1);
     line_init(&lines[2], 0, 0, 0.0, 1);
-    /* Nothing waits: only an arrival wakes us, and all lines are watched. */
+    /* Nothing waits: only an arrival wakes the relay, and all lines are watched. */
     assert_true(lines_next_wake(lines, 3, 0, 0, 250 * US) == INT64_MAX);
     for (int i = 0; i < 3; i++)
         assert_true(line_is_watched(&lines[i], false));
@@ -190,9 +191,9 @@ static void test_next_wake(void **state)
     assert_false(line_is_watched(&lines[0], true));
     assert_false(line_is_watched(&lines[1], true));
     assert_true(line_is_watched(&lines[2], true));
-    /* At 18 ms the waiting frame comes first. */
+    /* At 18 ms the waiting frame is due first. */
     assert_int_equal(lines_next_wake(lines, 3, 18 * MS, 17 * MS, 250 * US), 20 * MS);
-    /* The gap bounds the wake-ups. */
+    /* The gap limits the wake-ups. */
     assert_int_equal(lines_next_wake(lines, 3, 20 * MS, 20 * MS - 50 * US, 250 * US),
                      20 * MS + 200 * US);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A receiver whose symbols' ids, order and code come from the network: whatever arrives, nothing is
- * read or written beyond a symbol, and what decodes is what was encoded. */
+/* A receiver takes the symbols' ids, order and code from the network: whatever arrives, it reads
+ * and writes nothing beyond a symbol, and what it decodes equals what was encoded. */
 #include <stdlib.h>
 #include <string.h>
 

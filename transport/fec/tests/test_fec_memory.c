@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each allocation of the codes fails once: an error, and the same call works afterwards. */
+/* Let each allocation of the codes fail once: the call returns an error, and works when
+ * repeated. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,7 +20,7 @@ struct kit {
     uint8_t bytes[N * SIZE], *symbols[N];
 };
 
-/* Everything once. True: no allocation failed. */
+/* Run everything once. True: no allocation failed. */
 static bool ldpc_once(struct kit *kit)
 {
     bool is_done = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reed-Solomon: the parity of three other programs' matrices, and any k of n symbols. */
+/* Reed-Solomon: the parity matches that of three other programs, and any k of n symbols suffice. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,8 +12,8 @@
 
 #include "rs.h"
 
-/* Source bytes 1, 2, 3, 200: what the text of RFC 5510, zfec 1.6 and OpenFEC 1.4.2, and
- * reed-solomon-erasure 6 make of them. */
+/* The parity of source bytes 1, 2, 3, 200 according to the text of RFC 5510, to zfec 1.6 and
+ * OpenFEC 1.4.2, and to reed-solomon-erasure 6. */
 static void test_parity_of_other_programs(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches of datagrams over the loopback: what goes in comes out, one by one, as fast as the pace
- * says.
+ * Batches of datagrams over the loopback interface: each datagram that goes in comes out, at the
+ * rate that the pace sets.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,7 +36,7 @@ static size_t parts_of(void *ctx, unsigned i, struct iovec *parts)
     return 2;
 }
 
-/* Two sockets of the loopback interface, the first connected to the second. */
+/* Opens two sockets on the loopback interface, the first connected to the second. */
 static void open_pair(int fds[2])
 {
     struct sockaddr_storage at;
@@ -100,7 +100,7 @@ static void test_in_runs(void **state)
     through(tp_gso_limit(0, SIZE, 28));
 }
 
-/* 100 datagrams of 972 + 28 bytes at 8 Mbit/s: one each ms. */
+/* 100 datagrams of 972 + 28 bytes at 8 Mbit/s: one per ms. */
 static void test_pace(void **state)
 {
     (void)state;
@@ -109,7 +109,7 @@ static void test_pace(void **state)
     assert_true(tp_pace_holds(&pace, 4999999));
     assert_false(tp_pace_holds(&pace, 5000000));
     assert_int_equal(tp_pace_most(&pace, 972, 100, 5000000), 2);
-    tp_pace_forgive(&pace, 25000000); /* 20 ms late: 5 ms are made up for */
+    tp_pace_forgive(&pace, 25000000); /* 20 ms late: 5 ms are caught up */
     assert_int_equal(pace.next_ns, 20000000);
     assert_int_equal(tp_pace_most(&pace, 972, 100, 25000000), 7);
     tp_pace_begin(&pace, 25000000);
