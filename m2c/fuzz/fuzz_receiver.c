@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A receiver whose datagrams are a stranger's: the input is a byte for the congestion control, then
- * datagrams of two bytes of length and one of time each. What it has joined stays within the
- * session's groups, and each is joined and left in turn. */
+/* A receiver of untrusted datagrams. The input is one byte that selects the congestion control,
+ * followed by datagrams, each with two bytes of length and one of time. The channels joined stay
+ * within the session's groups, and for each group joins and leaves alternate. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * A fair rate by additive increase, multiplicative decrease and slow start, which the joined rate
  * follows: `m2c` waits for the wave to fall, `static` leaves its top layer. M2C10 says no more than
- * that, so we chose the numbers.
+ * that, so we chose the constants.
  */
 #include <math.h>
 
@@ -11,23 +11,23 @@
 /* AIMD with a small decrease (M2C10 cites it), because the joined rate cannot halve soon. This
  * increase gives TCP's mean rate at the same losses: 3 (1 - d) / (1 + d). */
 static const double DECREASE = 0.875, INCREASE = 0.2;
-static const double RTT_KEPT = 0.75; /* of the samples before, with each */
+static const double RTT_KEPT = 0.75; /* weight of the earlier samples when one is added */
 static const double RTT_LEAST_S = 0.005;
-static const double RECEIVED_WEIGHT = 0.5; /* of an epoch in the average */
-static const double DEAF_S = 1;            /* static: a leave's least effect, before another */
-/* Share of an epoch's packets that are lost when another receiver behind the line joins a layer:
- * far more than TCP makes a session lose. */
+static const double RECEIVED_WEIGHT = 0.5; /* weight of an epoch in the average */
+static const double DEAF_S = 1; /* static: time for a leave to take effect before another */
+/* Share of an epoch's packets that is lost when another receiver behind the same line joins a
+ * layer: far more than a session loses by competing with TCP. */
 static const double OVERLOAD = 0.1;
 enum { OVERLOAD_PACKETS = 4 };
-static const double OWN_S = 3; /* a join at most so long before the losses may have caused them */
-enum { QUIET_SLOTS = 2 /* without loss: slow start begins again */ };
+static const double OWN_S = 3; /* a join up to this long ago may have caused the losses */
+enum { QUIET_SLOTS = 2 /* slots without loss after which slow start begins again */ };
 
 static double joined_rate(const struct m2c_cc *cc, unsigned layers, uint64_t now_ns)
 {
     return m2c_wave_cumulative(&cc->cfg.wave, layers, m2c_cc_tau(cc, now_ns));
 }
 
-/* Enough to join a layer, and to measure the round trip again. */
+/* The rate needed to join a layer, and thus to measure the round trip again. */
 static double least(const struct m2c_cc *cc)
 {
     return m2c_wave_cumulative(&cc->cfg.wave, 2, 0);
@@ -54,7 +54,8 @@ static void decrease(struct m2c_cc *cc)
     a->is_slow_start = false;
 }
 
-/* While it waits for the wave to fall to the fair rate, losses tell it nothing new. */
+/* While the receiver waits for the wave to fall to the fair rate, further losses say nothing
+ * new. */
 static void loss_event(struct m2c_cc *cc, uint64_t now_ns)
 {
     if (cc->aimd.is_slow_start || joined_rate(cc, cc->layers, now_ns) <= cc->aimd.fair)
@@ -78,9 +79,9 @@ static void slot(struct m2c_cc *cc, bool is_left)
     (void)is_left;
 }
 
-/* The round trip from joins. The wait for a channel's first packet varies with the interval of its
- * packets, so each sample weighs by that interval's inverse square. RFC 3738's average would keep
- * the base channel's wait of a second for minutes. */
+/* Estimates the round trip from joins. The wait for a channel's first packet varies with the
+ * interval of its packets, so each sample is weighted by the inverse square of that interval. RFC
+ * 3738's average would retain the base channel's wait of a second for minutes. */
 static void first(struct m2c_cc *cc, double waited_s)
 {
     struct m2c_aimd *a = &cc->aimd;
@@ -121,10 +122,10 @@ static bool may_join(struct m2c_cc *cc, uint64_t now_ns)
     return joined_rate(cc, cc->layers + 1, now_ns) <= cc->aimd.fair;
 }
 
-/* Behind one line, receivers a layer below the highest one lose as much as it does when it
- * overloads the line, until the wave has fallen, but get less. The layer that they lack crosses the
- * line already, so joining it harms nobody; once for each overload. Without this, five receivers
- * take 1.16 times as long as one (48 MB, 4 Mbit/s). */
+/* When a receiver with more layers overloads a shared line, a receiver one layer below it loses as
+ * many packets until the wave has fallen, but gets less. The missing layer crosses the line anyway,
+ * so joining it does no harm; allowed once per overload. Without this, five receivers take 1.16
+ * times as long as one (48 MB, 4 Mbit/s). */
 static bool catches_up(struct m2c_cc *cc, uint64_t now_ns)
 {
     struct m2c_aimd *a = &cc->aimd;
@@ -139,7 +140,7 @@ static bool catches_up(struct m2c_cc *cc, uint64_t now_ns)
     return true;
 }
 
-/* The effect of the last join is known. */
+/* Returns false until the effect of the last join is known. */
 static bool static_may_join(struct m2c_cc *cc, uint64_t now_ns)
 {
     return now_ns >= cc->aimd.deaf_ns && (!cc->layers || cc->epoch_ns >= cc->first_ns) &&

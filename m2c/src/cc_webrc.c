@@ -19,14 +19,14 @@ static bool is_starting(const struct m2c_cc *cc)
     return isinf(cc->webrc.ssr);
 }
 
-/* Sets LOSSP and its filters so that REQN is this rate. */
+/* Sets LOSSP and its filters so that REQN equals this rate. */
 static void reset_loss(struct m2c_cc *cc, double rate)
 {
     cc->webrc.lossp = m2c_tcp_loss(cc->rtt.average_s, rate);
     m2c_loss_reset(&cc->webrc.loss, &cc->cfg.wave, cc->webrc.lossp);
 }
 
-/* The start-up is over (3.2.2.6). */
+/* Ends start-up (RFC 3738, 3.2.2.6). */
 static void end_start(struct m2c_cc *cc, double rate)
 {
     cc->webrc.ssr = at_least(cc, rate);
@@ -100,7 +100,7 @@ static void epoch(struct m2c_cc *cc, double elapsed_s, uint64_t now_ns)
         end_start(cc, r->trr);
 }
 
-/* True if TRR is far below ARR, so that the last join brought less than it should. */
+/* Returns whether TRR is so far below ARR that the last join brought less than it should. */
 static bool is_below(const struct m2c_cc *cc)
 {
     const double p = cc->cfg.wave.cfg.factor, el = M2C_WEBRC_EPOCH_S;
@@ -111,12 +111,12 @@ static bool is_below(const struct m2c_cc *cc)
     return cc->webrc.trr < c * cc->webrc.arr - 2 / el;
 }
 
-/* During start-up: true if the last join's effect is known and sufficient. */
+/* During start-up: returns whether the last join's effect is known and sufficient. */
 static bool start_may_join(struct m2c_cc *cc)
 {
     if (!cc->layers)
         return true;
-    if (cc->epoch_ns < cc->first_ns) /* no full epoch since its first packet */
+    if (cc->epoch_ns < cc->first_ns) /* no full epoch since the last join's first packet */
         return false;
     if (!is_below(cc))
         return true;

@@ -11,7 +11,7 @@
 
 #include "cc_impl.h"
 
-enum { REORDER = 2 /* packets after a hole that may still fill it */ };
+enum { REORDER = 2 /* packets after a hole during which it may still be filled */ };
 
 static uint64_t ns_of(double seconds)
 {
@@ -74,7 +74,7 @@ double m2c_cc_growth(const struct m2c_wave *w, unsigned layers)
 
 /* ------------------------------------------------------------------ loss */
 
-/* Counts the packets missing on the channel as lost. */
+/* Counts the channel's missing packets as lost. */
 static void settle_loss(struct m2c_cc *cc, struct m2c_track *t, uint64_t now_ns)
 {
     const uint32_t lost = t->missing;
@@ -98,7 +98,7 @@ static void follow(struct m2c_cc *cc, unsigned channel, uint32_t psn, uint64_t n
     struct m2c_track *t = &cc->tracks[channel];
     const uint32_t ahead = (psn + count - t->next) % count;
 
-    if (t->is_heard && ahead >= count / 2) { /* an old one */
+    if (t->is_heard && ahead >= count / 2) { /* an old packet */
         cc->stats.reordered++;
         t->missing -= t->missing > 0;
         return;
@@ -150,7 +150,7 @@ void m2c_cc_leave_top(struct m2c_cc *cc)
     cc->policy->layers(cc, before);
 }
 
-/* The wave of the slot's lowest layer is over. Its last sequence number is known. */
+/* The wave of the slot's lowest layer is over, so its last sequence number is known. */
 static void end_slot(struct m2c_cc *cc, uint64_t now_ns)
 {
     const bool is_left = !cc->cfg.wave.cfg.is_static && cc->layers > 0;
@@ -170,7 +170,7 @@ static void end_slot(struct m2c_cc *cc, uint64_t now_ns)
     cc->policy->slot(cc, is_left);
 }
 
-/* Ignores a packet that one of a later slot overtook. */
+/* Ignores a packet that was overtaken by one of a later slot. */
 static void take_slot(struct m2c_cc *cc, unsigned ctsi, uint64_t now_ns)
 {
     const struct m2c_wave *w = &cc->cfg.wave;
@@ -187,7 +187,7 @@ static void begin(struct m2c_cc *cc, struct m2c_cci cci, uint64_t now_ns)
 {
     const struct m2c_wave *w = &cc->cfg.wave;
     const double sent = w->cfg.is_static ? 0 : cci.psn % w->base_per_slot;
-    /* The base channel's rate falls by log(1/P)/TSD with each packet. */
+    /* Each packet of the base channel lowers its rate by log(1/P)/TSD. */
     const double left = 1 + sent * log(w->cfg.factor) / w->cfg.slot_s / w->cfg.base_packets_per_s;
     const double tau = fmin(1, log(fmax(left, w->cfg.factor)) / log(w->cfg.factor));
 

@@ -6,7 +6,7 @@
 
 static int plan(struct m2c_feed *f, struct m2c_plan *out, uint64_t buffer)
 {
-    /* As much as the layers can send: the ideal length of a buffer for files. */
+    /* Plan as much as the layers can send: for files, the ideal length of a buffer. */
     return m2c_plan_init(out, &f->wave, buffer * f->buffer_ns, (buffer + 1) * f->buffer_ns,
                          UINT32_MAX);
 }
@@ -27,7 +27,7 @@ static void settle(struct m2c_feed *f, unsigned layer)
     l->at_ns = start + (uint64_t)(m2c_wave_packet_tau(w, layer, l->i) * length);
 }
 
-/* The first packet of the layer in the first buffer. */
+/* Finds the layer's first packet in the first buffer. */
 static void start(struct m2c_feed *f, unsigned layer)
 {
     const struct m2c_plan *p = &f->plans[0];
@@ -68,7 +68,7 @@ void m2c_feed_free(struct m2c_feed *f)
     m2c_schedule_free(&f->schedule);
 }
 
-/* The PDU of the layer's next packet, or M2C_NO_PDU: it belongs to another buffer. */
+/* Returns the PDU of the layer's next packet, or M2C_NO_PDU if it belongs to another buffer. */
 static uint32_t pdu_in(const struct m2c_feed *f, const struct m2c_plan *p, unsigned layer)
 {
     const struct m2c_feed_layer *l = &f->layers[layer];
@@ -104,8 +104,8 @@ bool m2c_feed_next(struct m2c_feed *f, struct m2c_due *out)
     for (unsigned i = 1; i <= f->wave.cfg.layers; i++)
         if (f->layers[i].at_ns < f->layers[layer].at_ns)
             layer = i;
-    /* If a packet's moment is a buffer's border, the tiles decide which buffer gets it, so one
-     * layer can reach the next buffer a little before another. */
+    /* If a packet falls exactly on the boundary of two buffers, the tiles decide which one gets it,
+     * so one layer can reach the next buffer slightly before another. */
     while (pdu == M2C_NO_PDU) {
         for (which = 0; which < 2 && pdu == M2C_NO_PDU; which++)
             pdu = pdu_in(f, &f->plans[which], layer);

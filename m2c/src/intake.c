@@ -54,7 +54,7 @@ void m2c_intake_free(struct m2c_intake *in)
     *in = (struct m2c_intake){0};
 }
 
-/* Serial numbers: within half of their circle. */
+/* Serial number arithmetic: a is later if it is within half the circle after b. */
 static bool is_later(uint32_t a, uint32_t b)
 {
     return a != b && a - b < UINT32_C(1) << 31;
@@ -65,7 +65,8 @@ bool m2c_intake_ends(const struct m2c_intake *in, struct m2c_seq_header h)
     return in->has_buffer && is_later(h.buffer, in->buffer);
 }
 
-/* Adds [from, to) and joins it with parts that touch it. False: no room for another part. */
+/* Adds [from, to) and merges it with adjacent parts. Returns false if there is no room for another
+ * part. */
 static bool add_part(struct m2c_intake *in, uint32_t from, uint32_t to)
 {
     uint32_t first = 0, end;

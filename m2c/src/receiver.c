@@ -11,8 +11,8 @@ struct m2c_receiver {
     struct fcast_receiver *files;
     struct m2c_wave wave;
     struct m2c_cc *cc;  /* NULL until a packet says how many channels there are */
-    uint64_t joined_ns; /* the base channel */
-    bool has_told;      /* that it joins it */
+    uint64_t joined_ns; /* when it joined the base channel */
+    bool has_told;      /* it has reported that join to the caller */
     struct m2c_receiver_stats stats;
 };
 
@@ -59,7 +59,7 @@ static bool begin(struct m2c_receiver *r, unsigned base)
         .kind = r->cfg.kind, .wave = r->wave, .most_packets_per_s = r->cfg.most_packets_per_s};
     r->cc = m2c_cc_new(&cfg, r->joined_ns);
     struct m2c_change base_join;
-    return r->cc && m2c_cc_change(r->cc, &base_join); /* the caller knows it */
+    return r->cc && m2c_cc_change(r->cc, &base_join); /* the caller already knows of this join */
 }
 
 void m2c_receiver_datagram(struct m2c_receiver *r, uint64_t source, const uint8_t *bytes,

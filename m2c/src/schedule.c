@@ -9,7 +9,7 @@ struct gap {
     uint32_t start, length;
 };
 
-/* True if a is taken before b. Of two equal gaps, the lower one is. */
+/* Returns whether a is taken before b. Of two equal gaps, the lower one comes first. */
 static bool before(struct gap a, struct gap b)
 {
     return a.length != b.length ? a.length > b.length : a.start < b.start;

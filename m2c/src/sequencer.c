@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Least rate first. Among equal ones the latest first: a late joiner hears the later ones. */
+/* Lowest rate first. Among equal rates the latest first: a late joiner hears the later ones. */
 static int by_importance(const void *a, const void *b)
 {
     const struct m2c_tile *x = *(struct m2c_tile *const *)a, *y = *(struct m2c_tile *const *)b;
@@ -101,7 +101,7 @@ uint32_t m2c_plan_pdu(const struct m2c_plan *p, uint32_t interval, uint32_t laye
     const struct m2c_tile *t = m2c_plan_tile(p, interval, layer);
     const uint32_t from_end = t->packets - 1 - i;
 
-    /* The rate falls within the tile, and a late joiner hears its end, so the most important come
-     * last. */
+    /* The rate falls within the tile and a late joiner hears its end, so the most important PDUs
+     * come last. */
     return from_end < t->pdus ? t->pdu + from_end : M2C_NO_PDU;
 }

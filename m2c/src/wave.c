@@ -12,7 +12,7 @@ static double or_default(double value, double otherwise)
     return value == 0 ? otherwise : value;
 }
 
-/* NaN is not a valid value. */
+/* NaN is invalid. */
 static bool is_within(double value, double least, double most)
 {
     return value >= least && value <= most;
@@ -90,7 +90,7 @@ unsigned m2c_wave_ctsi(const struct m2c_wave *w, uint64_t slot)
     return (unsigned)(slot % w->slots);
 }
 
-/* tau as far as the rates depend on it. */
+/* The tau on which the rates depend. */
 static double falls(const struct m2c_wave *w, double tau)
 {
     return w->cfg.is_static ? 0 : tau;
@@ -117,17 +117,18 @@ double m2c_wave_packets(const struct m2c_wave *w, unsigned layer, double from, d
            log(w->cfg.factor);
 }
 
-/* Packets left of the layer's channel before it rests; for the base channel, in this slot. */
+/* Returns how many packets the layer's channel sends before it rests; for the base channel, how
+ * many are left in this slot. */
 static double remaining(const struct m2c_wave *w, unsigned layer, double tau)
 {
     const double c = w->cfg.base_packets_per_s * w->cfg.slot_s / -log(w->cfg.factor);
 
-    if (!layer) /* L is whole: slightly above the integral of the rate */
+    if (!layer) /* L is an integer, so it slightly exceeds the integral of the rate */
         return w->base_per_slot * (pow(w->cfg.factor, tau) - w->cfg.factor) / (1 - w->cfg.factor);
     return c * (pow(w->cfg.factor, tau - (double)layer) - 1);
 }
 
-/* The moment at which so many packets remain. */
+/* Returns the tau at which this many packets remain. */
 static double tau_of_remaining(const struct m2c_wave *w, unsigned layer, double packets)
 {
     const double c = w->cfg.base_packets_per_s * w->cfg.slot_s / -log(w->cfg.factor);
@@ -138,13 +139,14 @@ static double tau_of_remaining(const struct m2c_wave *w, unsigned layer, double 
     return log(packets / c + 1) / log(w->cfg.factor) + (double)layer;
 }
 
-/* For a static layer in a slot. */
+/* Packets of a static layer per slot. */
 static double per_slot(const struct m2c_wave *w, unsigned layer)
 {
     return ceil(m2c_wave_packets(w, layer, 0, 1));
 }
 
-/* Packets that have their moment after tau. The k-th from the end goes when k + 1/2 remain. */
+/* Returns how many packets are sent after tau. The k-th from the end is sent when k + 1/2
+ * remain. */
 static uint32_t packets_after(const struct m2c_wave *w, unsigned layer, double tau)
 {
     if (w->cfg.is_static)
@@ -190,7 +192,7 @@ unsigned m2c_wave_channel(const struct m2c_wave *w, unsigned layer, uint64_t slo
 {
     if (w->cfg.is_static)
         return layer ? layer - 1 : w->channels;
-    /* The wave of channel i ends with slot i: layer 1 is the channel of this slot's number. */
+    /* The wave of channel i ends with slot i, so layer 1 is the channel with this slot's number. */
     return layer ? (unsigned)((slot + layer - 1) % w->channels) : w->channels;
 }
 

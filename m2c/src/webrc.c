@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const double NU = 0.3, DELTA = 0.3, ALPHA = 0.25; /* as recommended */
+static const double NU = 0.3, DELTA = 0.3, ALPHA = 0.25; /* as RFC 3738 recommends */
 
 void m2c_loss_reset(struct m2c_loss *l, const struct m2c_wave *w, double probability)
 {
@@ -22,7 +22,7 @@ void m2c_loss_event(struct m2c_loss *l)
     l->y++;
 }
 
-/* z after `events` events that followed `packets` packets in all. */
+/* Returns z after `events` more events, preceded by `packets` packets in total. */
 static double filtered(double z, double packets, double events)
 {
     return z * pow(1 - DELTA, events) + packets / (events + 1) * (1 - pow(1 - DELTA, events + 1));
@@ -58,7 +58,7 @@ void m2c_rtt_wave(struct m2c_rtt *r, const struct m2c_wave *w, double waited_s, 
 {
     const double p = w->cfg.factor;
     const double rtt_s = waited_s - m2c_wave_idle_s(w, layers);
-    /* The RFC sets no upper bound, but a weight above 1 gives no average. */
+    /* The RFC sets no upper bound, but with a weight above 1 it would not be an average. */
     const double omega = fmin(1, ALPHA * r->average_s * r->average_s / r->square_s2);
     const double rho = omega / (1 - pow(1 - omega, ++r->count + 1));
 
@@ -73,7 +73,7 @@ double m2c_tcp_rate(double rtt_s, double loss)
 
 double m2c_tcp_loss(double rtt_s, double packets_per_s)
 {
-    double low = -40, high = 0; /* of the logarithm; the rate falls with the loss */
+    double low = -40, high = 0; /* bounds of the logarithm; the rate falls as the loss rises */
 
     for (int i = 0; i < 60; i++) {
         const double middle = (low + high) / 2;

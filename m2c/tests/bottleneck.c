@@ -14,11 +14,11 @@
 enum kind { SEND, JOIN, LEAVE, DEPART, ARRIVE, TICK, ACK, TIMEOUT, START_TCP, START_RECEIVER };
 
 struct frame {
-    int flow; /* sessions first, then TCP */
+    int flow; /* sessions first, then TCP connections */
     struct m2c_due due;
-    uint32_t segment, all; /* of TCP; all: of an acknowledgement */
+    uint32_t segment, all; /* TCP; all: of an acknowledgement */
     unsigned channel;      /* JOIN, LEAVE */
-    uint64_t leave;        /* its number: a later join undoes it */
+    uint64_t leave;        /* number of the leave: a later join cancels it */
 };
 
 struct seconds { /* packets in each second that is measured */
@@ -44,15 +44,15 @@ struct sim {
     struct m2c_wave wave;
     struct m2c_feed feeds[BN_SESSIONS_MAX];
     struct m2c_due due[BN_SESSIONS_MAX];
-    uint64_t phase_ns[BN_SESSIONS_MAX]; /* of their time slots */
+    uint64_t phase_ns[BN_SESSIONS_MAX]; /* phases of their time slots */
     struct receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
     struct tcp tcp[BN_TCP_MAX];
     uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX], tcp_begun_ns[BN_TCP_MAX];
     struct seconds tcp_seconds[BN_TCP_MAX];
-    uint32_t segments;       /* of each connection's file; 0: it has none */
-    uint32_t blocks, needed; /* of the file */
-    unsigned queued, open;   /* open: receivers without the file, of TCP too */
-    uint64_t free_ns;        /* when the line has sent what is queued */
+    uint32_t segments;       /* in each connection's file; 0: no file */
+    uint32_t blocks, needed; /* of the session's file */
+    unsigned queued, open;   /* open: receivers without the complete file, TCP included */
+    uint64_t free_ns;        /* when the line will have sent what is queued */
 };
 
 static uint64_t ns_of(double seconds)
@@ -79,7 +79,7 @@ static bool is_measured(const struct sim *s)
     return s->now_ns >= ns_of(s->cfg->from_s);
 }
 
-/* Counts a packet of now. */
+/* Counts a packet that arrives now. */
 static void count_packet(const struct sim *s, struct seconds *of)
 {
     if (!is_measured(s))
@@ -119,7 +119,7 @@ static void enqueue(struct sim *s, const struct frame *f)
     struct bn_flow *flow = flow_of(s, f->flow);
 
     flow->arrived += is_measured(s);
-    if (s->queued > s->cfg->queue_packets) { /* one of them is being sent */
+    if (s->queued > s->cfg->queue_packets) { /* the + 1: one packet is being sent */
         flow->dropped += is_measured(s);
         return;
     }
@@ -131,7 +131,7 @@ static void enqueue(struct sim *s, const struct frame *f)
 
 /* ------------------------------------------------------------------ multicast */
 
-/* Does what the receiver's congestion control wants. */
+/* Carries out the joins and leaves of the receiver's congestion control. */
 static void obey(struct sim *s, int to)
 {
     struct receiver *r = &s->receivers[to / BN_RECEIVERS_MAX][to % BN_RECEIVERS_MAX];
@@ -142,7 +142,7 @@ static void obey(struct sim *s, int to)
         const struct frame f = {.channel = c.channel, .leave = r->leaves[c.channel]};
         push(s, c.joins ? way_ns : way_ns + ns_of(s->cfg->leave_latency_s), c.joins ? JOIN : LEAVE,
              to, &f);
-        r->leaves[c.channel] += c.joins; /* undoes the leaves before it */
+        r->leaves[c.channel] += c.joins; /* cancels earlier leaves */
     }
     const uint64_t deadline = m2c_cc_deadline(r->cc);
     if (deadline < r->tick_ns) {
@@ -297,12 +297,12 @@ static void begin(struct sim *s)
     const struct bn_config *cfg = s->cfg;
     struct m2c_wave_config wave = {.slot_s = cfg->slot_s, .is_static = cfg->kind == M2C_CC_STATIC};
 
-    /* Enough layers for twice the line. */
+    /* Enough layers for twice the line rate. */
     wave.layers = m2c_wave_layers_for(&wave, 2 * cfg->rate_bps / 8 / BN_PACKET_BYTES);
     if (m2c_wave_init(&s->wave, &wave) < 0)
         fail("this wave cannot be");
     const uint32_t k = (uint32_t)ceil(cfg->file_bytes / BN_SYMBOL_BYTES);
-    s->blocks = k ? 5 * k / 2 : 20000; /* as m2c-send */
+    s->blocks = k ? 5 * k / 2 : 20000; /* as in m2c-send */
     s->needed = (uint32_t)ceil(1.01 * k);
     for (unsigned i = 0; i < cfg->sessions; i++) {
         s->phase_ns[i] = ns_of(soon(s, s->wave.cfg.slot_s));

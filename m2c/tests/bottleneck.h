@@ -2,7 +2,7 @@
  *
  * A simulated bottleneck in virtual time: sessions of layered multicast and TCP connections share
  * one queue. The router before it forwards a channel while a receiver has joined it; a leave takes
- * effect after the leave latency. The seed decides every moment.
+ * effect after the leave latency. The seed determines every moment.
  */
 #ifndef M2C_TESTS_BOTTLENECK_H
 #define M2C_TESTS_BOTTLENECK_H
@@ -19,26 +19,26 @@ struct bn_config {
     double delay_s; /* one way, without the queue */
     double leave_latency_s;
     enum m2c_cc_kind kind;
-    unsigned sessions, receivers, tcp; /* receivers: of each session */
+    unsigned sessions, receivers, tcp; /* receivers: per session */
     double slot_s;                     /* 0: 10 */
-    double file_bytes;                 /* 0: none: receivers stay */
-    bool tcp_has_file;                 /* each TCP connection ends with a file of file_bytes */
-    double late_s;                     /* receivers begin this much later than they usually do */
-    double from_s, to_s;               /* what is measured; to_s ends the simulation */
+    double file_bytes;                 /* 0: no file; receivers stay */
+    bool tcp_has_file;                 /* each TCP connection ends after a file of file_bytes */
+    double late_s;                     /* how much later receivers begin than usual */
+    double from_s, to_s;               /* measured interval; to_s ends the simulation */
     uint64_t seed;
 };
 
 struct bn_flow {
     double bps; /* delivered, IP packets */
     uint64_t arrived, dropped /* at the queue */;
-    double time_s;    /* of a TCP connection, until its receiver has the file; 0: it has not */
-    double variation; /* of a TCP connection's rate, over seconds: standard deviation by mean */
+    double time_s;    /* TCP: until its receiver has the file; 0: it does not have it */
+    double variation; /* TCP: of the rate over seconds, standard deviation by mean */
 };
 
 struct bn_receiver {
     double bps, variation;
-    double time_s;                /* until it had the file; 0: it has not */
-    uint64_t symbols, duplicates; /* until then */
+    double time_s;                /* until it had the file; 0: it does not have it */
+    uint64_t symbols, duplicates; /* until that time */
     struct m2c_cc_stats cc;
 };
 
@@ -50,7 +50,7 @@ struct bn_result {
 
 enum { BN_PACKET_BYTES = 1500, BN_SYMBOL_BYTES = 1428, BN_SEGMENT_BYTES = 1448 };
 
-/* Runs it. Ends the program if there is no memory. */
+/* Runs the simulation. Ends the program if memory runs out. */
 void bn_run(const struct bn_config *cfg, struct bn_result *out);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const double RTO_LEAST_S = 0.2, RTO_MOST_S = 60; /* as Linux */
+static const double RTO_LEAST_S = 0.2, RTO_MOST_S = 60; /* as in Linux */
 enum { DUPLICATES = 3, FIRST_WINDOW = 10 };
 
 static struct tcp_segment *at(struct tcp *t, uint32_t segment)
@@ -80,8 +80,8 @@ static void measure(struct tcp *t, double rtt_s)
     t->rto_s = fmin(RTO_MOST_S, t->srtt_s + fmax(RTO_LEAST_S, 4 * t->rttvar_s));
 }
 
-/* Segments with three acknowledged ones above are lost; so the loss of one sent again is seen by
- * the timeout alone. */
+/* Segments are lost if three later ones have been acknowledged; the loss of a retransmission is
+ * therefore detected only by the timeout. */
 static bool mark_lost(struct tcp *t)
 {
     unsigned above = 0;
@@ -102,8 +102,8 @@ static bool has_recovered(const struct tcp *t)
     return t->una - t->recover < UINT32_MAX / 2;
 }
 
-/* By the window, as Linux: while one segment is missing, many above it can be acknowledged, and
- * what is between would be no measure of what the line holds. */
+/* Uses the window, as Linux does: while one segment is missing, many later ones can be
+ * acknowledged, so the outstanding segments do not measure what the line holds. */
 static void halve(struct tcp *t)
 {
     t->ssthresh = fmax(fmin(t->cwnd, t->next - t->una) / 2, 2);
@@ -139,7 +139,7 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
 void tcp_time_out(struct tcp *t, uint64_t now_ns)
 {
     if (has_recovered(t))
-        halve(t); /* once for each window */
+        halve(t); /* once per window */
     t->recover = t->next;
     t->cwnd = 1;
     t->is_recovering = false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What congestion control joins and leaves: by a sender without a network, with values worked out
- * from RFC 3738 by hand, and whatever packets say.
+ * What congestion control joins and leaves, without a network: with values worked out by hand from
+ * RFC 3738, and with arbitrary packets.
  */
 #include <errno.h>
 #include <math.h>
@@ -28,7 +28,7 @@ static struct m2c_wave wave_of(unsigned layers, enum m2c_cc_kind kind)
     return w;
 }
 
-/* A receiver, and which channels it has joined. */
+/* A receiver and the channels that it has joined. */
 struct host {
     struct m2c_wave wave;
     struct m2c_cc *cc;
@@ -100,8 +100,9 @@ static void test_header(void **state)
     assert_int_equal(m2c_cci_put(c), 0x01e3fffe);
 }
 
-/* Every SPACING-th packet is lost (0: none). The host hears what it has joined, 20 ms later. Checks
- * that a wave channel is left only when it rests. Returns packets it could have heard. */
+/* Simulates a session in which every SPACING-th packet is lost (0: none). The host receives what it
+ * has joined, 20 ms later. Checks that a wave channel is left only while it rests. Returns how many
+ * packets the host could have received. */
 static uint64_t run(struct host *h, double seconds, unsigned spacing)
 {
     struct m2c_feed feed;
@@ -123,7 +124,7 @@ static uint64_t run(struct host *h, double seconds, unsigned spacing)
         for (unsigned i = 0; i <= h->wave.channels; i++)
             if (before[i] && !h->joined[i] && !h->wave.cfg.is_static)
                 assert_int_equal(m2c_wave_layer(&h->wave, i, slot), -1);
-        /* The lowest layers, once a packet has said which slot it is. */
+        /* The lowest layers are joined, once a packet has shown which slot it is. */
         for (unsigned l = 0; tau > 0.4 && l <= h->wave.cfg.layers; l++)
             assert_int_equal(h->joined[m2c_wave_channel(&h->wave, l, slot)], l < h->count);
         assert_int_equal(stats_of(h).layers + 1, h->count);
@@ -132,7 +133,7 @@ static uint64_t run(struct host *h, double seconds, unsigned spacing)
     return heard;
 }
 
-/* Without loss all of them take all layers, and lose nothing. */
+/* Without loss every kind joins all layers and loses nothing. */
 static void test_free_line(void **state)
 {
     (void)state;
@@ -153,7 +154,7 @@ static void test_free_line(void **state)
     }
 }
 
-/* The more is lost, the less they take. */
+/* The higher the loss, the lower the rate. */
 static void test_loss_lowers_the_rate(void **state)
 {
     (void)state;
@@ -171,7 +172,7 @@ static void test_loss_lowers_the_rate(void **state)
                             spacing[i], (unsigned long long)heard, (unsigned long long)before);
             assert_true(heard < before);
             before = heard;
-            /* But for those that were the first after a join, and the last few. */
+            /* Except the first after each join and the last few. */
             const double lost = spacing[i] ? (double)heard / spacing[i] : 0;
             if (!((double)st.lost >= 0.8 * lost - 3 && (double)st.lost <= lost))
                 print_error("found %llu lost of %g\n", (unsigned long long)st.lost, lost);
@@ -181,9 +182,9 @@ static void test_loss_lowers_the_rate(void **state)
     }
 }
 
-/* TRR and ARR begin at the base channel's rate, 1 + 3 log(P)/TSD with PSN 3. Half a second later
- * with 2 packets: RR 4; zeta = sqrt(P)/(1 + sqrt(P)) = 0.464102. ARR is bounded by 1. The target of
- * 4 TRR lets it join layer 1, the channel of the slot's number. */
+/* TRR and ARR begin at the base channel's rate, 1 + 3 log(P)/TSD at PSN 3. Half a second later,
+ * with 2 packets, RR is 4; zeta = sqrt(P)/(1 + sqrt(P)) = 0.464102. ARR is bounded by 1. The target
+ * of 4 TRR lets the receiver join layer 1, the channel with the slot's number. */
 static void test_first_epoch(void **state)
 {
     (void)state;
@@ -204,8 +205,8 @@ static void test_first_epoch(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* One is lost after the start: the threshold is P TRR, but no less than 1 + 4/3 + 16/9, and nothing
- * is joined for ARTT. */
+/* One packet is lost after start-up: the threshold is P TRR, but at least 1 + 4/3 + 16/9, and
+ * nothing is joined for ARTT. */
 static void test_first_loss(void **state)
 {
     (void)state;
@@ -225,9 +226,9 @@ static void test_first_loss(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* The base channel's first packet comes after 1 s, layer 1's after 0.8 s of which its interval
- * explains -log(P)/2/(1-P) P = 0.431523, layer 2's after 0.523642 and 0.323642: samples of 0.368477
- * and 0.2 s, of which the first weighs 0.75 P^2 as much. */
+/* The base channel's first packet arrives after 1 s, layer 1's after 0.8 s, of which its interval
+ * explains -log(P)/2/(1-P) P = 0.431523, layer 2's after 0.523642, of which 0.323642: samples of
+ * 0.368477 and 0.2 s, of which the first weighs 0.75 P^2 as much. */
 static void test_round_trip(void **state)
 {
     (void)state;
@@ -251,7 +252,7 @@ static void test_round_trip(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* Of the base channel, the packet after `psn` is lost: two others tell. */
+/* Loses the base channel's packet after `psn`: two later ones reveal it. */
 static uint32_t lose(struct host *h, uint32_t psn, uint64_t now_ns)
 {
     const unsigned ctsi = m2c_wave_ctsi(&h->wave, (now_ns - SECOND / 50) / (10 * SECOND));
@@ -261,8 +262,8 @@ static uint32_t lose(struct host *h, uint32_t psn, uint64_t now_ns)
     return psn;
 }
 
-/* The fair rate falls to seven eighths; while more than that is joined, further losses say nothing
- * new. When the wave has fallen that far, after half of a slot, they do again. */
+/* The fair rate falls to seven eighths. While more than that is joined, further losses mean nothing
+ * new; after half a slot, when the wave has fallen that far, they count again. */
 static void test_waits_for_the_wave(void **state)
 {
     (void)state;
@@ -285,7 +286,7 @@ static void test_waits_for_the_wave(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* A packet that two others overtook is not lost; its number is not needed again. */
+/* A packet that two others overtook is not lost and is not counted twice. */
 static void test_reordered(void **state)
 {
     (void)state;
@@ -297,14 +298,15 @@ static void test_reordered(void **state)
         packet(&h, 3, h.wave.channels, order[i], BEGIN + SECOND + i);
     assert_int_equal(stats_of(&h).lost, 0);
     assert_int_equal(stats_of(&h).reordered, 2);
-    /* Nor is one of the slot before a new slot, which would be one almost a cycle later. */
+    /* Nor does a late packet of the previous slot begin a new one, which would be almost a cycle
+     * later. */
     packet(&h, 4, h.wave.channels, 9, BEGIN + SECOND * 2);
     packet(&h, 3, h.wave.channels, 8, BEGIN + SECOND * 2);
     assert_int_equal(stats_of(&h).slots, 1);
     m2c_cc_free(h.cc);
 }
 
-/* The last packets of a wave are missed by their numbers alone. */
+/* The last packets of a wave are known to be missing only by their numbers. */
 static void test_end_of_a_wave(void **state)
 {
     (void)state;
@@ -319,13 +321,15 @@ static void test_end_of_a_wave(void **state)
     packet(&h, 8, h.wave.channels, 9, BEGIN + SECOND);
     assert_false(h.joined[7]);
     assert_int_equal(stats_of(&h).lost, 5);
-    pass(&h, BEGIN + SECOND * 2); /* nothing can come late any more: seven of the base channel */
+    pass(&h,
+         BEGIN +
+             SECOND * 2); /* nothing can arrive late any more: seven packets of the base channel */
     assert_int_equal(stats_of(&h).lost, 5 + 7);
     assert_int_equal(stats_of(&h).leaves, 1);
     m2c_cc_free(h.cc);
 }
 
-/* A join that brings nothing is given up after 10 ARTT. */
+/* A join that brings nothing is abandoned after 10 ARTT. */
 static void test_join_times_out(void **state)
 {
     (void)state;
@@ -343,7 +347,7 @@ static void test_join_times_out(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* Nothing for 10 s, or 20 s without a new slot, end the session. */
+/* Silence for 10 s, or 20 s without a new slot, ends the session. */
 static void test_ends(void **state)
 {
     (void)state;
@@ -368,7 +372,7 @@ static void test_ends(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* Whatever headers say, what is joined stays within the session's channels. */
+/* Whatever the headers say, only channels of the session are joined. */
 static void test_strange_packets(void **state)
 {
     (void)state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Layered multicast beside TCP and beside itself, in virtual time: a line of 1 or 4 Mbit/s with a
- * queue of 25 packets, as M2C10 has it, and 10 ms one way, or as the comments say. Prints what it
- * measures; the bounds are those that hold, and the comments say where they are not the ones that
- * one would wish.
+ * queue of 25 packets, as in M2C10, and 10 ms one way, unless a comment says otherwise. Prints what
+ * it measures. The bounds are those that hold; comments say where they fall short of what is
+ * desirable.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -32,7 +32,7 @@ static void assert_within(double found, double least, double most)
     assert_true(found >= least && found <= most);
 }
 
-/* Values of one quantity, by seed. */
+/* Values of one quantity over the seeds. */
 struct sample {
     double sum, squares;
     unsigned count;
@@ -50,7 +50,7 @@ static double mean(const struct sample *s)
     return s->sum / s->count;
 }
 
-/* Half of Student's 95 % interval of the mean. */
+/* Returns half of Student's 95 % interval of the mean. */
 static double half(const struct sample *s)
 {
     static const double t95[] = {[LONG_SEEDS - 1] = 3.182, [MOST_SEEDS - 1] = 2.093};
@@ -61,7 +61,8 @@ static double half(const struct sample *s)
     return t95[free] * sqrt(fmax(0, variance) / s->count);
 }
 
-/* The mean and, of more than one seed, its interval, for a message. Four calls' texts last. */
+/* Formats the mean and, with more than one seed, its interval. The texts of the last four calls
+ * remain valid. */
 static const char *interval(const struct sample *s, int digits)
 {
     static char texts[4][32];
@@ -75,13 +76,13 @@ static const char *interval(const struct sample *s, int digits)
     return text;
 }
 
-/* One seed is further from the mean than many. */
+/* Returns the extra tolerance for a single seed, which can be further from the mean. */
 static double of_one_seed(void)
 {
     return seeds == 1 ? 0.1 : 0;
 }
 
-/* The usual scene with one session of one receiver, measured from its tenth slot on. */
+/* Returns the usual scene: one session with one receiver, measured from its tenth slot on. */
 static struct bn_config scene(enum m2c_cc_kind kind, double rate_bps, uint64_t seed)
 {
     return (struct bn_config){.rate_bps = rate_bps,
@@ -100,7 +101,8 @@ static double percent_dropped(const struct bn_flow *f)
     return 100.0 * (double)f->dropped / (double)f->arrived;
 }
 
-/* The model of TCP: two share, and lose what M2C10 measured at 4 Mbit/s, 0.67 %, or nearly. */
+/* Validates the TCP model: two connections share the line and lose about what M2C10 measured at 4
+ * Mbit/s, 0.67 %. */
 static void test_tcp_alone(void **state)
 {
     (void)state;
@@ -119,8 +121,8 @@ static void test_tcp_alone(void **state)
 
 struct beside_tcp {
     double session_bps, tcp_bps, lost, tcp_lost; /* means; percent of packets */
-    struct sample share;                         /* the session's rate by TCP's */
-    struct sample varies, tcp_varies; /* rates over seconds: standard deviation by mean */
+    struct sample share;                         /* the session's rate divided by TCP's */
+    struct sample varies, tcp_varies; /* of the rates over seconds: standard deviation by mean */
 };
 
 static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, double delay_s,
@@ -146,13 +148,13 @@ static struct beside_tcp beside_tcp(enum m2c_cc_kind kind, double rate_bps, doub
     return sum;
 }
 
-/* TCP's equation at the losses of this queue gives WEBRC less than TCP has. */
+/* At this queue's loss rate, TCP's equation gives WEBRC less than TCP gets. */
 static void test_share(void **state)
 {
     (void)state;
     static const struct {
         double least, most;
-    } of[] = {[M2C_CC_WEBRC] = {0.4, 1.25}, [M2C_CC_M2C] = {0.8, 1.25}}; /* of means */
+    } of[] = {[M2C_CC_WEBRC] = {0.4, 1.25}, [M2C_CC_M2C] = {0.8, 1.25}}; /* bounds of the means */
 
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned i = 0; i < 2; i++) {
@@ -217,7 +219,7 @@ static void test_round_trips(void **state)
             }
 }
 
-/* RFC 3738, 1: receivers behind one line get equal rates, as their joins take equally long. */
+/* RFC 3738, 1: receivers behind one line get equal rates, because their joins take equally long. */
 static void test_proximate_receivers(void **state)
 {
     (void)state;
@@ -242,7 +244,8 @@ static void test_proximate_receivers(void **state)
     }
 }
 
-/* A wave's leaves come when nothing is sent any more; a static layer's overload lasts. */
+/* A wave's leaves take place when the channel is silent; a static layer's overload lasts until the
+ * leave takes effect. */
 static void test_leave_latency(void **state)
 {
     (void)state;
@@ -269,7 +272,8 @@ static void test_leave_latency(void **state)
 
 struct transfer {
     struct sample all_s, last_s; /* until a receiver has the file: mean of all; the last one */
-    struct sample twice, lost;   /* symbols that it had; packets of the session: percent */
+    struct sample twice,
+        lost; /* symbols that it already had; lost packets of the session: percent */
 };
 
 struct scene {
@@ -308,7 +312,8 @@ static struct transfer transfer(enum m2c_cc_kind kind, const struct scene *of)
     return all;
 }
 
-/* The same file to each of some receivers by a TCP connection of its own: the last one's time. */
+/* Sends the same file to each receiver by its own TCP connection and returns when the last one has
+ * it. */
 static struct sample by_tcp(double rate_bps, double file_bytes, unsigned receivers)
 {
     struct sample all = {0};
@@ -332,13 +337,13 @@ static struct sample by_tcp(double rate_bps, double file_bytes, unsigned receive
     return all;
 }
 
-/* Five receivers behind the line need hardly longer than one. WEBRC's do where the file takes but
- * 11 slots: the time until all have found the rate shows. */
+/* Five receivers behind the line take hardly longer than one. WEBRC's take longer if the file takes
+ * only 11 slots: the time until all have found the rate is then noticeable. */
 static void test_receivers(void **state)
 {
     (void)state;
     static const double most[][2] = {
-        [M2C_CC_WEBRC] = {1.15, 1.3}, [M2C_CC_M2C] = {1.15, 1.15}}; /* by rate */
+        [M2C_CC_WEBRC] = {1.15, 1.3}, [M2C_CC_M2C] = {1.15, 1.15}}; /* per rate */
 
     for (enum m2c_cc_kind kind = M2C_CC_WEBRC; kind <= M2C_CC_M2C; kind++)
         for (unsigned tcp = 0; tcp < 2; tcp++)
@@ -358,7 +363,7 @@ static void test_receivers(void **state)
             }
 }
 
-/* M2C10, 5.2: from two receivers on, one session is faster than a TCP connection for each. */
+/* M2C10, 5.2: from two receivers on, one session is faster than a TCP connection to each. */
 static void test_two_receivers_beat_tcp(void **state)
 {
     (void)state;
@@ -376,14 +381,14 @@ static void test_two_receivers_beat_tcp(void **state)
                 interval(&session.twice, 2), interval(&two, 1), interval(&one, 1));
             assert_within(mean(&session.last_s) / mean(&two), 0, 0.75);
             assert_within(mean(&session.twice), 0, 0.5);
-            /* Nothing is faster than the line. */
+            /* Nothing can be faster than the line. */
             assert_true(mean(&one) >
                         8 * files_bytes[f] * BN_PACKET_BYTES / (BN_SEGMENT_BYTES * rates_bps[i]));
         }
 }
 
-/* M2C10, Fig. 5a: a file beside a long stream of TCP, or of M2C (here one as long as the file). Its
- * files were longer: goodput times time gives 4.4 and 103.8 million bytes. */
+/* M2C10, Fig. 5a: a file beside a long stream of TCP, or of M2C (here as long as the file). The
+ * files of M2C10 were longer: goodput times time gives 4.4 and 103.8 million bytes. */
 static void test_beside_a_stream(void **state)
 {
     (void)state;
@@ -409,7 +414,7 @@ static void test_beside_a_stream(void **state)
             }
 }
 
-/* A receiver that begins at any buffer of the ring needs as long as one that begins with it: the
+/* A receiver that begins at any buffer of the ring takes as long as one that begins with it: the
  * ring has 84,035 blocks, and a buffer begins every 1.33 s. */
 static void test_late_receivers(void **state)
 {

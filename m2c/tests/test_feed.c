@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a sender's layers carry: order, sequence numbers, and what a receiver of some layers gets.
+ * What a sender's layers carry: order, sequence numbers, and what a receiver of some of the layers
+ * gets.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +24,8 @@ static void open_feed(struct m2c_feed *f, unsigned layers, bool is_static, uint3
     assert_int_equal(m2c_feed_init(f, &w, blocks, 12345 * SECOND), 0);
 }
 
-/* Times rise; each channel's numbers follow each other; a wave's last is 65535, the base channel's
- * first of a slot a multiple of L; a channel's packets come in its layer's slots. */
+/* Times ascend; each channel's numbers are consecutive; a wave's last is 65535, the base channel's
+ * first of a slot a multiple of L; a channel's packets are sent in its layer's slots. */
 static void check_order(unsigned layers, bool is_static)
 {
     struct m2c_feed f;
@@ -59,13 +60,13 @@ static void test_order(void **state)
 {
     (void)state;
 
-    check_order(3, false); /* 60,000 packets are more than a cycle */
+    check_order(3, false); /* 60,000 packets exceed one cycle */
     check_order(12, false);
     check_order(12, true);
 }
 
-/* Who hears the layers up to one has half of the blocks, and hardly any twice. With half of all
- * blocks as repair that is the file. */
+/* A receiver of the layers up to a given one gets half of the blocks with hardly a duplicate. If
+ * half of all blocks are repair symbols, that is enough for the file. */
 static void check_duplicates(unsigned heard, bool is_static)
 {
     enum { BLOCKS = 20000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What RFC 3738 says a session of WEBRC does, beside what ours does, with its recommended values.
- * The expected values are worked out by hand from the RFC's text. Queues and TCP are in
+ * What RFC 3738 says about a WEBRC session, compared with what ours does, with the recommended
+ * values. The expected values are worked out by hand from the RFC's text. Queues and TCP are in
  * test_fairness.c.
  */
 #include <math.h>
@@ -37,15 +37,15 @@ static void assert_within(double found, double least, double most)
     assert_true(found >= least && found <= most);
 }
 
-/* A receiver at the end of a way without a queue. The sender hears a join `way_ns` later, and
- * packets take as long: a multicast round trip is twice that, and the wait for a packet. */
+/* A receiver on a path without a queue. The sender hears a join `way_ns` later, and packets take as
+ * long, so a multicast round trip is twice that plus the wait for a packet. */
 struct host {
     struct m2c_wave wave;
     struct m2c_cc *cc;
     uint64_t way_ns;
-    uint64_t joined_ns[M2C_WAVE_CHANNELS_MAX + 1]; /* UINT64_MAX: it is not */
+    uint64_t joined_ns[M2C_WAVE_CHANNELS_MAX + 1]; /* UINT64_MAX: not joined */
     unsigned joining;                              /* the channel joined last */
-    bool is_waiting;                               /* for its first packet */
+    bool is_waiting;                               /* waiting for its first packet */
     uint64_t first_ns;
     uint64_t joins;
 };
@@ -58,7 +58,8 @@ static struct m2c_cc_stats stats_of(const struct host *h)
     return st;
 }
 
-/* 3.2.2.6: in start-up it waits at least one full epoch after a wave's first packet. */
+/* RFC 3738, 3.2.2.6: in start-up a receiver waits at least one full epoch after a wave's first
+ * packet. */
 static void obey(struct host *h, uint64_t now_ns)
 {
     struct m2c_change c;
@@ -108,13 +109,13 @@ static void take(struct host *h, const struct m2c_due *due, uint64_t now_ns)
 
 /* What a receiver had from `from_s` on. */
 struct had {
-    double rate;                /* packets/s, with those lost */
+    double rate;                /* packets/s, including lost ones */
     double target, loss, rtt_s; /* means: TRATE, LOSSP, ARTT */
-    double all_layers_s;        /* until it had joined all; 0: it has not */
-    double most_growth;         /* in start-up: TRATE by TRR */
+    double all_layers_s;        /* until it had joined all layers; 0: it has not */
+    double most_growth;         /* largest TRATE / TRR in start-up */
 };
 
-/* Loses every `lose`-th packet on the way (0: none). */
+/* Runs the session and loses every `lose`-th packet on the way (0: none). */
 static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
 {
     struct m2c_feed feed;
@@ -150,8 +151,8 @@ static struct had run(struct host *h, double from_s, double to_s, unsigned lose)
     return had;
 }
 
-/* 3.1.1, by hand: L = ceil(10 x 0.25 / 0.28768) = ceil(8.69), Q = 300 / 10, T = N + Q, and the
- * highest sequence number of the base channel is one less than 7,281 x 9 = 65,529. */
+/* RFC 3738, 3.1.1, by hand: L = ceil(10 x 0.25 / 0.28768) = ceil(8.69), Q = 300 / 10, T = N + Q,
+ * and the base channel's highest sequence number is one less than 7,281 x 9 = 65,529. */
 static void test_sender_parameters(void **state)
 {
     (void)state;
@@ -164,9 +165,10 @@ static void test_sender_parameters(void **state)
     assert_int_equal(m2c_wave_psn_count(&w, 0), 65536);
 }
 
-/* 3.2's example, a receiver of four wave channels that joins nothing more. A slot takes a quarter
- * of the rate, its end P BCR: 1 + 4/3 + 16/9 + 64/27 + 256/81 = 781/81 packets/s; 781/108 less 3/4
- * = 175/27; 175/36 less 3/4 = 37/9; 37/12 less 3/4 = 7/3; 7/4 = 1 + P; then the base alone. */
+/* The example of RFC 3738, 3.2: a receiver of four wave channels that stops joining. A slot takes
+ * away a quarter of the rate, its end P BCR: 1 + 4/3 + 16/9 + 64/27 + 256/81 = 781/81 packets/s;
+ * 781/108 less 3/4 = 175/27; 175/36 less 3/4 = 37/9; 37/12 less 3/4 = 7/3; 7/4 = 1 + P; then the
+ * base alone. */
 static void test_rate_of_one_that_stops_joining(void **state)
 {
     (void)state;
@@ -180,8 +182,9 @@ static void test_rate_of_one_that_stops_joining(void **state)
     }
 }
 
-/* 3.1.1, 3.1.2: a channel is silent for QD after each wave, so a leave may take as long. Nor is it
- * silent for longer than that and the interval of two packets, of which the wave's last is 1 s. */
+/* RFC 3738, 3.1.1, 3.1.2: a channel is silent for QD after each wave, so a leave may take that
+ * long. It is silent no longer than that plus the interval of two packets, which is 1 s at the
+ * wave's end. */
 static void test_quiescence(void **state)
 {
     (void)state;
@@ -204,9 +207,9 @@ static void test_quiescence(void **state)
     assert_true(longest_s[w.channels] < 2); /* the base channel never rests */
 }
 
-/* 3.2.2.6, 3.2.2.7: in start-up the target is 4 TRR, and each join waits for a packet of the one
- * before and a full epoch, so at epochs' ends: a second for a layer at least. A slot's end takes a
- * layer away: N layers take N + N/10 seconds. */
+/* RFC 3738, 3.2.2.6, 3.2.2.7: in start-up the target is 4 TRR. Each join waits for a packet of the
+ * previous one and then for a full epoch, and happens at an epoch's end: at least a second per
+ * layer. A slot's end takes a layer away: N layers take N + N/10 seconds. */
 static void test_start(void **state)
 {
     (void)state;
@@ -222,11 +225,11 @@ static void test_start(void **state)
     m2c_cc_free(h.cc);
 }
 
-/* The rates by hand, of 3.2.2.3: 1/(0.1 x 0.1 x (0.816 + 0.0735 x 1.0032)) = 112.4 packets/s;
- * 1/(0.04 x 0.05 x (0.816 + 0.018375 x 1.0002)) = 599.2; 1/(0.2 x 0.1414 x (0.816 + 0.147
- * x 1.0128)) = 36.64. Joining when the target is reached and falling by P until the next slot's
- * join gives (1 - P)/log(1/P) = 0.869 of the target; the wait for an epoch's end takes 0.7 %
- * more. A join's round trip is a mean of few samples, so the rate is not known better than by a
+/* The rates by hand, from RFC 3738, 3.2.2.3: 1/(0.1 x 0.1 x (0.816 + 0.0735 x 1.0032)) = 112.4
+ * packets/s; 1/(0.04 x 0.05 x (0.816 + 0.018375 x 1.0002)) = 599.2; 1/(0.2 x 0.1414 x (0.816 +
+ * 0.147 x 1.0128)) = 36.64. Joining when the target is reached and falling by P until the next
+ * slot's join gives (1 - P)/log(1/P) = 0.869 of the target; waiting for an epoch's end costs
+ * another 0.7 %. A join's round trip is a mean of few samples, so the rate is only accurate to a
  * tenth. */
 static void test_rate_follows_the_equation(void **state)
 {
@@ -253,8 +256,8 @@ static void test_rate_follows_the_equation(void **state)
     }
 }
 
-/* 3.2.2.6: however much is lost, the threshold is SSMINR, 1 + 4/3 + 16/9 = 37/9 packets/s. With one
- * of two lost REQN is less: 1/(0.1 x 0.7071 x (0.816 + 3.675 x 9)) = 0.417. */
+/* RFC 3738, 3.2.2.6: however high the loss, the threshold is SSMINR, 1 + 4/3 + 16/9 = 37/9
+ * packets/s. At 50 % loss REQN is lower: 1/(0.1 x 0.7071 x (0.816 + 3.675 x 9)) = 0.417. */
 static void test_least_target(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The application scheduler: Figures 3b, 3d and 3e of the report on the sequencer. The figures'
- * curves are pictures; the numbers below come from the rule alone, worked out with a ring of blocks
- * in another program.
+ * The application scheduler: Figures 3b, 3d and 3e of the report on the sequencer. Its curves are
+ * only pictures; the numbers below follow from the rule alone, computed with a ring of blocks in
+ * another program.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -25,7 +25,7 @@ static struct m2c_schedule schedule_of(uint32_t blocks, uint32_t levels)
     return s;
 }
 
-/* Buffers until `needed` different blocks are heard on so many levels. */
+/* Returns how many buffers it takes to hear `needed` different blocks on this many levels. */
 static uint32_t buffers_until(const struct m2c_schedule *s, uint32_t levels, uint32_t needed,
                               uint64_t first)
 {
@@ -57,7 +57,7 @@ static void test_figure_3b(void **state)
 
 static const uint64_t FIRST[] = {0, 1, 333, 999, UINT64_C(1) << 40};
 
-/* Without repair symbols, all of 1,000 blocks needed: only twice the levels help (3d). */
+/* Without repair symbols all of 1,000 blocks are needed: only doubling the levels helps (3d). */
 static void test_figure_3d(void **state)
 {
     (void)state;
@@ -70,7 +70,8 @@ static void test_figure_3d(void **state)
     m2c_schedule_free(&s);
 }
 
-/* With as many repair symbols, 500 of 1,000 needed: each level helps, and few come twice (3e). */
+/* With as many repair symbols, 500 of 1,000 are needed: each level helps, and few arrive twice
+ * (3e). */
 static void test_figure_3e(void **state)
 {
     (void)state;
@@ -91,8 +92,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whatever the ring: levels are all different, none is nearer to another than half of the longest
- * gap (rounded down), and nothing comes twice in as many buffers as the shortest gap is long. */
+/* Whatever the ring: all levels differ, none is closer to another than half of the longest gap
+ * (rounded down), and nothing repeats within as many buffers as the shortest gap is long. */
 static void test_levels_spread(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sequencer: the promises of the report on it as properties of random plans, Figure 2c's kind
- * of plan worked out by hand, and its header and receiving side.
+ * The sequencer: the guarantees of the report on it as properties of random plans, a plan like
+ * Figure 2c's worked out by hand, and its header and receiving side.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -36,8 +36,9 @@ static struct m2c_plan plan_of(const struct m2c_wave *w, uint64_t start, uint64_
     return p;
 }
 
-/* By hand, slots of 10 s, layers 0 to 2, one packet/s: a slot has 9, 12 and 15 packets. Two slots:
- * the order is by layer, of these the later slot first. Inside a tile the first PDU goes last. */
+/* By hand, with slots of 10 s, layers 0 to 2 and one packet/s: a slot has 9, 12 and 15 packets. In
+ * two slots the order is by layer, and within a layer the later slot comes first. Within a tile the
+ * first PDU is sent last. */
 static void test_two_slots(void **state)
 {
     (void)state;
@@ -56,7 +57,7 @@ static void test_two_slots(void **state)
     assert_int_equal(m2c_plan_pdu(&p, 1, 2, 0), 56);
     m2c_plan_free(&p);
 
-    /* A short buffer leaves the packets out that fewest hear. */
+    /* A short buffer leaves out the packets that the fewest receivers hear. */
     p = plan_of(&w, 20 * SECOND, 40 * SECOND, 20);
     assert_int_equal(m2c_plan_pdu(&p, 1, 1, 9), M2C_NO_PDU);
     assert_int_equal(m2c_plan_pdu(&p, 1, 1, 10), 19);
@@ -80,15 +81,15 @@ static struct case_of any_case(uint64_t *random)
     struct m2c_plan all = plan_of(&c.w, start, start + length, UINT32_MAX);
     const uint32_t packets = all.packets ? all.packets : 1;
     m2c_plan_free(&all);
-    /* Too little, just as much, too much. */
+    /* Too few, just enough, or too many. */
     const uint32_t pdus = 1 + tp_random_below(random, packets + packets / 4);
     c.p = plan_of(&c.w, start, start + length, tp_random_chance(random, 0.3) ? packets : pdus);
     return c;
 }
 
-/* How many of the PDUs a receiver of `layers` layers hears; *prefix: how many without a gap. A
- * negative late: it hears them all the time; else the highest only from its late-th packet of
- * interval `from` on. */
+/* Returns how many of the PDUs a receiver of `layers` layers hears; *prefix: how many without a
+ * gap. late < 0: it hears all layers all the time; otherwise it hears the highest one only from
+ * packet `late` of interval `from` on. */
 static uint32_t heard(const struct m2c_plan *p, uint32_t layers, uint32_t from, int64_t late,
                       uint32_t *prefix)
 {
@@ -113,7 +114,7 @@ static uint32_t heard(const struct m2c_plan *p, uint32_t layers, uint32_t from, 
     return count;
 }
 
-/* Each PDU is in exactly one tile, and who hears the layers 0 to m hears a prefix. */
+/* Each PDU is in exactly one tile, and a receiver of layers 0 to m hears a prefix. */
 static void test_layers_are_prefixes(void **state)
 {
     (void)state;
@@ -133,8 +134,8 @@ static void test_layers_are_prefixes(void **state)
     }
 }
 
-/* Who joins the next layer late, in a buffer that ends with a slot, hears a longer prefix: with
- * each packet earlier just one PDU more. */
+/* A receiver that joins the next layer late, in a buffer that ends with a slot, hears a longer
+ * prefix: each packet earlier adds exactly one PDU. */
 static void test_late_joins_extend_the_prefix(void **state)
 {
     (void)state;
@@ -164,8 +165,7 @@ static void test_late_joins_extend_the_prefix(void **state)
     }
 }
 
-/* The tiles' order is that of the rates that hear them: no tile comes before one that a lower rate
- * hears. */
+/* Tiles are ordered by the rates that hear them: no tile precedes one that a lower rate hears. */
 static void test_order_of_rates(void **state)
 {
     (void)state;
@@ -189,7 +189,7 @@ static void test_order_of_rates(void **state)
     }
 }
 
-/* Buffers that follow each other leave no packet out and use none twice. */
+/* Consecutive buffers leave out no packet and use none twice. */
 static void test_plans_join(void **state)
 {
     (void)state;
@@ -239,7 +239,7 @@ static void test_header(void **state)
     assert_false(m2c_seq_get(bytes, sizeof bytes - 1, &h));
 }
 
-/* Against a map of bytes: parts in any order, overlapping or not. */
+/* Compared with a map of bytes: parts in any order, overlapping or not. */
 static void test_intake_is_a_map(void **state)
 {
     (void)state;
@@ -296,7 +296,7 @@ static void test_intake_of_buffers(void **state)
     assert_int_equal(PACKET(0, 50, 0), M2C_SEQ_REFUSED);
     assert_int_equal(PACKET(0, 96, 4), M2C_SEQ_TAKEN);
     assert_int_equal(PACKET(0, 50, 4), M2C_SEQ_REFUSED); /* a third part */
-    assert_int_equal(PACKET(0, 8, 4), M2C_SEQ_TAKEN);    /* one with the first */
+    assert_int_equal(PACKET(0, 8, 4), M2C_SEQ_TAKEN);    /* merged with the first */
     assert_int_equal(PACKET(0, 0, 4), M2C_SEQ_TAKEN);
     assert_int_equal(m2c_intake_contiguous(&in), 12);
     assert_int_equal(PACKET(0, 5, 4), M2C_SEQ_DUPLICATE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The wave of channels: its invariants at random moments, and figures worked out by hand from
- * RFC 3738, 3.1.
+ * The wave of channels: its invariants at random moments, and figures worked out by hand from RFC
+ * 3738, 3.1.
  */
 #include <errno.h>
 #include <math.h>
@@ -55,8 +55,8 @@ static void test_figures(void **state)
     assert_near(m2c_wave_packets(&w, 0, 0, 1), 2.5 / 0.28768207245178093);
 }
 
-/* Layers for 1, 4 and 100 Mbit/s with 1,494 bytes a packet: 3 ((4/3)^(N+1) - 1) is at least 83.67,
- * 334.7 and 8,367 packets/s. */
+/* The layers for 1, 4 and 100 Mbit/s with 1,494 bytes per packet: 3 ((4/3)^(N+1) - 1) must be at
+ * least 83.67, 334.7 and 8,367 packets/s. */
 static void test_layers_for_a_rate(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void test_layers_for_a_rate(void **state)
                      M2C_LAYERS_MAX + 1);
 }
 
-/* Each channel's rate is one falling curve over all the slots of its wave. */
+/* Each channel's rate is one continuous falling curve over all slots of its wave. */
 static void test_rates_fall_without_steps(void **state)
 {
     (void)state;
@@ -100,8 +100,8 @@ static void test_rates_fall_without_steps(void **state)
         }
 }
 
-/* A wave has N slots, then Q of rest; in each slot N channels are active, each one layer, and the
- * wave of channel i ends with slot i. */
+/* A wave has N slots, then Q slots of rest; in each slot N channels are active, one per layer, and
+ * the wave of channel i ends with slot i. */
 static void test_period(void **state)
 {
     (void)state;
@@ -124,7 +124,8 @@ static void test_period(void **state)
     assert_int_equal(m2c_wave_layer(&w, w.channels + 1, 0), -1);
 }
 
-/* C_m(1) = C_(m-1)(0) + P BCR, the sequencer's order of tiles; at random rates and factors. */
+/* C_m(1) = C_(m-1)(0) + P BCR, which gives the sequencer's order of tiles; at random rates and
+ * factors. */
 static void test_layers_meet(void **state)
 {
     (void)state;
@@ -147,14 +148,14 @@ static void test_layers_meet(void **state)
         for (unsigned layer = 0; layer <= m; layer++)
             sum += m2c_wave_rate(&w, layer, tau);
         assert_near(m2c_wave_cumulative(&w, m, tau), sum);
-        /* Packets are the rate's integral: two parts make the whole. */
+        /* Packets are the integral of the rate: two parts add up to the whole. */
         assert_near(m2c_wave_packets(&w, m, 0, tau) + m2c_wave_packets(&w, m, tau, 1),
                     m2c_wave_packets(&w, m, 0, 1));
     }
 }
 
-/* Each rate is that of one moment of one layer, but for gaps of P BCR: what the leave at the slot's
- * end takes away. */
+/* Each rate occurs at one moment of one layer, except for gaps of P BCR: the amount that the leave
+ * at the slot's end takes away. */
 static void test_any_rate(void **state)
 {
     (void)state;
@@ -184,8 +185,8 @@ static void test_any_rate(void **state)
     assert_true(m2c_wave_join_tau(&w, 3, 0) == -1);
 }
 
-/* Whole packets: their moments are in order, each interval has those whose moment is in it, and the
- * wave's last is numbered 65,535 (the base's first of a slot: a multiple of L). */
+/* Whole packets: their moments ascend, each interval has the packets whose moments lie in it, and
+ * the wave's last is numbered 65,535 (the base's first of a slot: a multiple of L). */
 static void test_packets(void **state)
 {
     (void)state;
@@ -193,8 +194,8 @@ static void test_packets(void **state)
     uint64_t random = 12;
 
     assert_int_equal(m2c_wave_count(&w, 0, 0, 1), 9);
-    /* By hand: 10 / 0.287682 times 4/3 - 1, (4/3)^2 - 4/3: 11.59 and 15.45 packets; 27.04 left at
-     * the start of layer 2, of which 12 are layer 1's: k + 1/2 < 11.59. */
+    /* By hand: 10 / 0.287682 times 4/3 - 1 and (4/3)^2 - 4/3 gives 11.59 and 15.45 packets. At the
+     * start of layer 2, 27.04 are left, of which 12 are layer 1's: k + 1/2 < 11.59. */
     assert_int_equal(m2c_wave_count(&w, 1, 0, 1), 12);
     assert_int_equal(m2c_wave_count(&w, 2, 0, 1), 15);
     for (unsigned layer = 0; layer <= w.cfg.layers; layer++) {
@@ -213,13 +214,13 @@ static void test_packets(void **state)
                              whole);
         }
     }
-    /* One wave through its layers: consecutive numbers that end with the highest. */
+    /* One wave through all its layers: consecutive numbers that end with the highest. */
     uint32_t next = m2c_wave_psn(&w, w.cfg.layers, 40, 0);
     for (unsigned layer = w.cfg.layers; layer >= 1; layer--)
         for (uint32_t i = 0; i < m2c_wave_count(&w, layer, 0, 1); i++)
             assert_int_equal(m2c_wave_psn(&w, layer, 40 + w.cfg.layers - layer, i), next++);
     assert_int_equal(next, 65536);
-    /* The base: floor(65536 / 9) * 9 = 65,529 numbers, then from 0. */
+    /* The base: floor(65536 / 9) * 9 = 65,529 numbers, then it starts over at 0. */
     assert_int_equal(m2c_wave_psn(&w, 0, 0, 0), 0);
     assert_int_equal(m2c_wave_psn(&w, 0, 3, 4), 31);
     assert_int_equal(m2c_wave_psn(&w, 0, 7280, 8), 65528);
@@ -241,7 +242,7 @@ static void test_slots_and_leaves(void **state)
     assert_int_equal(m2c_wave_slot(&w, 437 * SECOND + SECOND / 2, &tau), 43);
     assert_near(tau, 0.75);
     assert_int_equal(m2c_wave_ctsi(&w, 34), 1);
-    /* Layer 3 of slot 5 is layer 1 of slot 7, which ends with it. */
+    /* Layer 3 of slot 5 is layer 1 of slot 7 and ends with that slot. */
     assert_int_equal(m2c_wave_leave_ns(&w, 3, 5), 80 * SECOND);
     for (unsigned layer = 1; layer <= 3; layer++) {
         const unsigned channel = m2c_wave_channel(&w, layer, 5);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * WEBRC's filters: values worked out from the text of RFC 3738 with 40 digits in another program,
- * and what must hold whatever is measured.
+ * WEBRC's filters: values computed from the text of RFC 3738 with 40 digits in another program, and
+ * what must hold whatever is measured.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -59,7 +59,8 @@ static void test_loss_by_hand(void **state)
     assert_near(m2c_loss_epoch(&l), 0.00945023104907);
 }
 
-/* Whatever it begins with, an event after each n packets becomes a probability of about 1/n. */
+/* Whatever the initial value, an event after every n packets leads to a probability of about
+ * 1/n. */
 static void test_loss_settles(void **state)
 {
     (void)state;
@@ -83,7 +84,7 @@ static void test_loss_settles(void **state)
         }
 }
 
-/* Without loss it never rises; with none for long it falls. */
+/* Without loss the probability never rises, and after a long time it falls. */
 static void test_loss_falls(void **state)
 {
     (void)state;
@@ -110,7 +111,7 @@ static void test_rtt_by_hand(void **state)
         double average_s, square_s2;
     } of[] = {{0.7, 1, 0.23912965218418, 0.05833133781377},
               {0.5, 2, 0.21212895628014, 0.04661894175196},
-              {0.1, 3, 0.15909671721010, 0.03714707617753}, /* of a wait below the mean */
+              {0.1, 3, 0.15909671721010, 0.03714707617753}, /* with a wait below the mean */
               {0.15, 8, 0.14037616845202, 0.02911705902605}};
     const struct m2c_wave w = wave_of(10);
     struct m2c_rtt r;
@@ -124,8 +125,7 @@ static void test_rtt_by_hand(void **state)
     assert_int_equal(r.count, 4);
 }
 
-/* However the waits are: never 0 or negative, never above the longest, never down by more than P.
- */
+/* Whatever the waits: never 0 or negative, never above the longest, never down by more than P. */
 static void test_rtt_stays_within(void **state)
 {
     (void)state;

@@ -9,13 +9,14 @@
 
 #include "wave.h"
 
-/* The address of the session's n-th group: n above --base. Ends the program with 2 if that is not
- * a multicast address. */
+/* Returns the address of the session's n-th group: n above --base. Ends the program with exit code
+ * 2 if that is not a multicast address. */
 struct sockaddr_storage group_of(const struct sockaddr_storage *base, unsigned n);
-/* Ends the program with 2 unless --base and --interface were given, of one family. */
+/* Ends the program with exit code 2 unless --base and --interface were given and belong to one
+ * address family. */
 void check_addresses(const struct sockaddr_storage *base, const struct sockaddr_storage *interface);
 
-/* Options of the wave, which both must have the same. */
+/* Options of the wave, which must be the same for sender and receivers. */
 enum { WAVE_OPTION_SLOT = 1000, WAVE_OPTION_QUIESCENCE, WAVE_OPTION_BASE_RATE };
 #define WAVE_OPTIONS                                                     \
     {"slot", required_argument, NULL, WAVE_OPTION_SLOT},                 \
@@ -28,7 +29,7 @@ enum { WAVE_OPTION_SLOT = 1000, WAVE_OPTION_QUIESCENCE, WAVE_OPTION_BASE_RATE };
     "  --quiescence MS    shortest rest of a channel, ms: more than a leave takes\n" \
     "                     (default 300000)\n"                                        \
     "  --base-rate N      packets per 1,000 s on the base channel (default 1000)\n"
-/* false: another option. */
+/* Returns false for any other option. */
 bool take_wave_option(struct m2c_wave_config *wave, int option, const char *text);
 
 #endif

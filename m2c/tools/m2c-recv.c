@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * m2c-recv: receives a file on as many layers as the network lets.
+ * m2c-recv: receives a file on as many layers as the network can carry.
  */
 #include <errno.h>
 #include <math.h>
@@ -30,7 +30,7 @@ static const char usage[] =
     "  --interface IP     address of the interface to join on\n"
     "  --cc KIND          m2c (default): additive increase, multiplicative decrease; webrc:\n"
     "                     RFC 3738; static: for m2c-send --layers static\n" WAVE_USAGE
-    "  --max-rate N       bit/s at most, k/M/G allowed (default: what is sent)\n"
+    "  --max-rate N       bit/s at most, k/M/G allowed (default: the sender's rate)\n"
     "  --source IP        accept only this sender (source-specific multicast)\n"
     "  --tsi N            accept only this session (default: the first one heard)\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender also has\n"
@@ -65,8 +65,8 @@ struct run {
     struct m2c_receiver *core;
     struct channel channels[JOINED_MAX];
     unsigned count;
-    uint64_t first_ns, last_ns, slots, drops; /* first packet; that which completed the file */
-    uint64_t before_received, before_lost;    /* at the slot's beginning */
+    uint64_t first_ns, last_ns, slots, drops; /* first packet; the packet that completed the file */
+    uint64_t before_received, before_lost;    /* at the start of the slot */
     uint64_t slot_ns;
 };
 
@@ -150,7 +150,7 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("m2c-recv (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: break; /* none: next_option() knows them all */
+    default: break; /* unreachable: next_option() knows all options */
     }
 }
 
@@ -185,7 +185,7 @@ static void join(struct run *run, unsigned group)
     struct tp_error err;
 
     if (run->count == JOINED_MAX)
-        return; /* more than a session has layers */
+        return; /* a session has fewer layers */
     struct channel c = {.group = group};
     c.fd = tp_open_multicast_in(&at, &run->interface, run->source.ss_family ? &run->source : NULL,
                                 &err);
@@ -237,7 +237,7 @@ static void open_all(struct run *run)
     explicit_bzero(run->key, sizeof run->key);
     if (!run->files)
         die("out of memory");
-    /* Packets of the sender's usual length: the rate is bounded before the first. */
+    /* Assumes packets of the usual length: the bound must exist before the first arrives. */
     run->m2c.most_packets_per_s = (double)run->rate_bps / 8 / 1500;
     run->arrival.begun_ns = run->arrival.now_ns = tp_now_ns();
     run->core = m2c_receiver_new(&run->m2c, run->files, run->arrival.now_ns);
@@ -249,7 +249,7 @@ static void open_all(struct run *run)
 
 /* ------------------------------------------------------------------ receiving */
 
-/* A line for each time slot. */
+/* Prints a line about each time slot. */
 static void print_slot(struct run *run)
 {
     struct m2c_receiver_stats st;
@@ -283,7 +283,7 @@ static bool is_here(const struct run *run)
     return st.objects_done > 0;
 }
 
-/* Why it is to end before the file is here, for people; NULL: go on. */
+/* Returns why the program must end without the complete file; NULL: continue. */
 static const char *why_end(const struct run *run)
 {
     struct fcast_receiver_stats st;
@@ -292,13 +292,13 @@ static const char *why_end(const struct run *run)
     if (run->arrival.places.error)
         return strerror(run->arrival.places.error);
     if (st.objects_unstored)
-        return "the file cannot be stored";
+        return "cannot store the file";
     if (fcast_receiver_is_closed(run->files))
-        return "the sender ended the session before the file was here";
+        return "the sender ended the session before the file was complete";
     if (m2c_receiver_ended(run->core) == M2C_CC_SILENT)
         return "the session was silent for too long";
     if (m2c_receiver_ended(run->core) == M2C_CC_STUCK)
-        return "the session's time slot has not changed for too long; is --slot the sender's?";
+        return "the session's time slot has not changed for too long; --slot may differ from the sender's";
     if (run->timeout_ns && !run->first_ns &&
         run->arrival.now_ns >= run->arrival.begun_ns + run->timeout_ns)
         return "no packet arrived in time (--timeout)";
@@ -316,7 +316,7 @@ static void wait_for_packets(const struct run *run)
     poll(p, run->count, wait_ns / 1000000 < WAIT_MS ? (int)(wait_ns / 1000000) + 1 : WAIT_MS);
 }
 
-/* Until the file is here, it cannot be, or a signal comes. */
+/* Receives until the file is complete, cannot be completed, or a signal arrives. */
 static void receive(struct run *run)
 {
     const char *why = NULL;
@@ -338,8 +338,8 @@ static void receive(struct run *run)
         fprintf(stderr, "m2c-recv: %s\n", why);
 }
 
-/* What M2C10, 7.2, measures. Overheads in percent of what is needed without them; packets with
- * Ethernet's and IP's headers. */
+/* Prints the measures of M2C10, 7.2: overheads in percent of what is needed without them, for
+ * packets with Ethernet and IP headers. */
 static void print_summary(const struct run *run, bool complete)
 {
     const struct arrival *a = &run->arrival;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * m2c-send: sends a file on layers whose rates fall, for receivers that choose their rate.
+ * m2c-send: sends a file on layers whose rates fall, for receivers that choose their own rate.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,16 +23,16 @@ enum {
     DATAGRAM_MAX = 2048,
     CLOSE_DATAGRAMS = 3,
     HEADERS = 36,
-    MAC = 28 /* and time */,
+    MAC = 28 /* with its timestamp */,
     SYMBOL = 1436
 };
-/* Repair symbols for each source symbol. A receiver that hears N symbols of a buffer at most needs
- * k of n in k / N' buffers, N' the mean; levels repeat after n / N rounded up to a power of two.
- * With 1 (M2C10) the rates' changes cost up to 1.4 % duplicates, with this none
+/* Repair symbols per source symbol. A receiver that hears at most N symbols of a buffer needs k of
+ * n in k / N' buffers, N' being the mean; levels repeat after n / N rounded up to a power of two.
+ * With 1 (M2C10) rate changes cost up to 1.4 % duplicates, with this value none
  * (m2c/tests/test_fairness.c). */
 static const double OVERHEAD = 1.5;
 #define SECOND_NS UINT64_C(1000000000)
-#define LATE_NS (SECOND_NS / 4) /* what is later is not made up for at once */
+#define LATE_NS (SECOND_NS / 4) /* a longer delay shifts the schedule */
 
 static const char usage[] =
     "Usage: m2c-send --base IP:PORT --interface IP [OPTION]... FILE\n"
@@ -44,7 +44,7 @@ static const char usage[] =
     "  --max-rate N       limit of all layers in bit/s, k/M/G allowed (default 4M)\n"
     "  --layers KIND      wave (default): rates fall; static: they do not\n" WAVE_USAGE
     "  --seconds S        end after S seconds (default: on a signal)\n"
-    "  --ttl N            of multicast datagrams (default 1)\n"
+    "  --ttl N            TTL of multicast datagrams (default 1)\n"
     "  --symbol BYTES     payload of a datagram (default: what the MTU allows)\n"
     "  --fec CODE         ldpc-triangle (default): three repair symbols for two of the file;\n"
     "                     none: no repair symbols\n"
@@ -68,7 +68,7 @@ struct run {
     struct source_file file;
     struct cache cache;
     struct m2c_feed feed;
-    struct sockaddr_storage groups[M2C_WAVE_CHANNELS_MAX + 1]; /* by channel */
+    struct sockaddr_storage groups[M2C_WAVE_CHANNELS_MAX + 1]; /* per channel */
     struct fcast_sender *sender;
     int fd;
     uint64_t datagrams, bytes, send_errors, late; /* late: by more than LATE_NS */
@@ -147,7 +147,7 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("m2c-send (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: break; /* none: next_option() knows them all */
+    default: break; /* unreachable: next_option() knows all options */
     }
 }
 
@@ -212,7 +212,7 @@ static void add_file(struct run *run)
     run->bytes = meta.length;
 }
 
-/* As many layers as the rate lets, and their groups. */
+/* Opens as many layers as the rate permits, and their groups. */
 static void open_layers(struct run *run)
 {
     const unsigned packet = run->cfg.symbol_bytes + HEADERS + (run->cfg.key ? MAC : 0u) +
@@ -240,11 +240,11 @@ static void send_to(struct run *run, unsigned channel, const uint8_t *bytes, siz
     const struct sockaddr_storage *to = &run->groups[channel];
 
     if (len && sendto(run->fd, bytes, len, 0, (const struct sockaddr *)to, tp_address_len(to)) < 0)
-        run->send_errors++; /* as the network loses it: the layers cannot wait */
+        run->send_errors++; /* counts as lost in the network: the layers cannot wait */
     run->datagrams += len > 0;
 }
 
-/* Sleeps until the time, or a signal. */
+/* Sleeps until the time, or until a signal. */
 static void sleep_until(uint64_t at_ns)
 {
     const uint64_t now_ns = tp_now_ns();
@@ -256,7 +256,7 @@ static void sleep_until(uint64_t at_ns)
         ppoll(NULL, 0, &t, NULL);
 }
 
-/* Until the time is over, a signal comes, or the file is gone. */
+/* Sends until the time is over, a signal arrives, or the file is gone. */
 static bool send_layers(struct run *run, struct m2c_due *due)
 {
     uint8_t bytes[DATAGRAM_MAX];
@@ -282,7 +282,7 @@ static bool send_layers(struct run *run, struct m2c_due *due)
     return true;
 }
 
-/* On the base channel, where its next packets would be. */
+/* Announces the end on the base channel, where its next packets would be. */
 static void say_goodbye(struct run *run, struct m2c_due *due)
 {
     uint8_t bytes[DATAGRAM_MAX];
