@@ -197,7 +197,8 @@ def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Facto
         reports.add(place, f"{', '.join(block.protocol)} with pull_path nic1", "[ldm7]")
     if fixed.vlans_by != "network":
         # They subscribe over the path, which needs the interface first.
-        reports.add(place, "pull_path nic1 with vlans_by: ldmd", "vlans_by: network")
+        where: Place = ("parameters", "vlans_by")
+        reports.add(where, "pull_path nic1 with vlans_by: ldmd", "vlans_by: network")
     if any(block.without_multicast or (fixed.without_multicast,)):
         reports.add(place, "pull_path nic1 with without_multicast", "pull_path nic2")
 

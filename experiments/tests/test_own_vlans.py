@@ -78,8 +78,9 @@ def test_subscribing_over_the_path_needs_the_networks(tmp_path: Path) -> None:
     path = written(tmp_path, "protocol: [ldm7, ldm6]", changed)
     asked = "parameters:\n  vlans_by: ldmd\n"
     path.write_text(path.read_text().replace("parameters:\n", asked, 1))
-    line = "pull_path nic1 with vlans_by: ldmd; valid: vlans_by: network"
-    assert line in refusal(path)
+    number = path.read_text().splitlines().index("  vlans_by: ldmd") + 1
+    line = f"x.yaml:{number}: found pull_path nic1 with vlans_by: ldmd; valid: vlans_by: network"
+    assert refusal(path).endswith(line)
 
 
 def test_join_leave_refuses_it(tmp_path: Path) -> None:

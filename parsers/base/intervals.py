@@ -245,6 +245,12 @@ def wilcoxon_p(a: Estimate, b: Estimate) -> float | None:
     return float(stats.wilcoxon(differences, method="auto").pvalue)
 
 
+def least_ranked() -> int:
+    """Return the least number of repeats that a test of ranks or of signs can decide: its p is at
+    least 2 / 2^n. Six at 95 %, eight at 99 %."""
+    return math.ceil(math.log2(2 / (1 - _confidence.get())))
+
+
 def side(a: Estimate, b: Estimate) -> int:
     """Return 1 if the sign test finds a above b over the shared repeats, -1 if below, else 0. It
     leaves equal pairs out, and assumes nothing of their distribution; at 95 %, six pairs that all

@@ -519,7 +519,7 @@ def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate)
     if ratio is not None:
         numbers += f", ratio {_interval(ratio, 1, '')}"
     p = intervals.wilcoxon_p(ours, other)
-    if p is not None and difference.n >= undecided.LEAST_RANKED:
+    if p is not None and difference.n >= intervals.least_ranked():
         numbers += f", Wilcoxon's signed-rank test p = {p:.2g}"
     if ratio is None or claim.compared_by == "difference":
         found, limit = difference, 0

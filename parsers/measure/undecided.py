@@ -6,13 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Final
 
-from parsers.base import power
+from parsers.base import intervals, power
 from parsers.base.intervals import Estimate
-
-# Repeats; with fewer, no p of Wilcoxon's or the sign test is below 0.05: it is at least 2 / 2^n.
-LEAST_RANKED: Final = 6
 
 
 @dataclass(frozen=True)
@@ -81,7 +77,8 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
     have = len(found.values)
     if have < 2 or not (min(found.values) > 0 or max(found.values) < 0):
         return repeats(found, distance)
-    return Decider(f"about {max(LEAST_RANKED, have + 1)} repeats would ({have} here)", True)
+    needed = max(intervals.least_ranked(), have + 1)
+    return Decider(f"about {needed} repeats would ({have} here)", True)
 
 
 def most(deciders: Iterable[Decider]) -> Decider:

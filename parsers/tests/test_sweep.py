@@ -311,6 +311,9 @@ def test_steps_to_0_are_judged_by_the_sign_test() -> None:
     five = one(asked, sweep({("ldm6", 4): lost[1:], ("ldm6", 8): (0.0,) * 5}))
     assert five.verdict == "not decidable"
     assert five.decides.startswith("about 6 repeats would (5 here)")
+    with at_confidence(0.99):  # 2 / 2^7 is above 0.01, 2 / 2^8 below
+        six = one(asked, sweep({("ldm6", 4): lost, ("ldm6", 8): (0.0,) * 6}))
+    assert six.decides.startswith("about 8 repeats would (6 here)")
     tied = one(asked, sweep({("ldm6", 4): (*lost[1:], 0.0), ("ldm6", 8): (0.0,) * 6}))
     assert tied.verdict == "not decidable"
     above = claim("above", where={"protocol": "ldm7"}, against={"protocol": "ldm6"})
