@@ -20,7 +20,7 @@ from typing import Any, Final
 from experiments.design import cell_parts
 from experiments.design.carousel import Carousel
 from experiments.design.conditions import Conditions, handicap
-from experiments.design.layers import Bottleneck, Layers, Rivals
+from experiments.design.layers import Bottleneck, Layers, Rivals, transfer_s
 from experiments.design.levels import NAMED, level_of
 from experiments.design.parameters import (
     BASE_FACTORS,
@@ -553,12 +553,22 @@ def seconds_limit(cell: CellSpec) -> float:
 
 def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
     """Return the real time that a cell takes in a guest with its own core: start and end, the
-    samplers of each virtual second, and the packets that reach receivers."""
-    packets = cell.m * trace_bytes / TCP_PAYLOAD_BYTES
+    samplers of each virtual second, and the packets that reach receivers or, while a file passes a
+    slow line, those that sessions send."""
+    lines = (
+        cell.r_bps,
+        cell.bottleneck.rate_bps,
+        cell.layers.max_rate_bps,
+        *(cell.rate_i_bps or ()),
+    )
+    competitors = cell.background_flows + cell.rivals.sessions
+    file_s = transfer_s(cell.carousel.file_bytes, lines, competitors)
+    sent_bytes = file_s * cell.r_bps * (1 + cell.rivals.sessions) / 8
+    packets = max(cell.m * trace_bytes, sent_bytes) / TCP_PAYLOAD_BYTES
     sessions = VIRTUAL_SESSION_S * cell.session_count
     start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
     per_packet = registry.get(cell.protocol).packet_s
-    return start_end + VIRTUAL_SECOND_S * cell.duration_s + per_packet * packets
+    return start_end + VIRTUAL_SECOND_S * (cell.duration_s + file_s) + per_packet * packets
 
 
 def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -101,6 +102,13 @@ def phase_s(repeat: int, seed: int) -> float:
     nearly the same moment."""
     dice = random.Random(f"downpour phase {seed}")
     return round(dice.uniform(0.0, PHASE_S), 3) if repeat else 0.0
+
+
+def transfer_s(file_bytes: int, lines_bps: Sequence[int], competitors: int) -> float:
+    """Return about how long a file takes, in seconds: through the slowest of some lines, of which
+    each competitor takes an equal share. A rate of 0 is no limit."""
+    line_bps = min((line for line in lines_bps if line), default=0)
+    return 8 * file_bytes * (1 + competitors) / line_bps if line_bps else 0.0
 
 
 def short_flows(per_min: float, seconds: float, seed: int) -> list[tuple[float, int]]:

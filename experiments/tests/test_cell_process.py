@@ -13,9 +13,12 @@ from experiments.cells.queue_place import MEMORY_RESERVE_BYTES
 from experiments.design.expansion import (
     CellSpec,
     disk_needed_bytes,
+    expand,
     virtual_seconds_estimated,
     virtual_seconds_limit,
 )
+from experiments.design.layers import transfer_s
+from experiments.design.spec import ExperimentSpec, at_level, find, load_as
 from experiments.runs.cell_process import (
     DISK_GUEST_BYTES,
     CellProblem,
@@ -26,6 +29,7 @@ from experiments.runs.cell_process import (
     host_memory_bytes,
     parse_events,
 )
+from protocols import registry
 from virtual.kernel_build import Kernel
 
 KERNEL = Kernel(Path("/k/linux"), "7.2.11", "0123abcd", True)
@@ -95,3 +99,15 @@ def test_the_estimate_grows_with_packets_and_the_limit_is_far_above(
     large = virtual_seconds_estimated(dataclasses.replace(cells["ldm7"], m=24), MINUTE)
     assert 10 < small < large
     assert virtual_seconds_limit(cells["ldm7"], MINUTE) > 10 * small
+
+
+def test_a_file_through_a_slow_line_takes_as_long_as_the_line_needs() -> None:
+    """99 MB at half of 1 Mbit/s: 1,584 s, in which the session sends 2 Mbit/s to the edge: 273,481
+    packets of 1,448 bytes. The samplers take 0.06 s of each second, 95 s in all."""
+    whole = at_level(load_as(ExperimentSpec, find("m2c-stream")), "paper")
+    name = "m2c-m1-r2-p0-bg1-file99M-line1-rival0-n1"
+    (cell,) = (cell for cell in expand(whole, "paper") if cell.cell == name)
+    assert transfer_s(99_000_000, (2_000_000, 1_000_000, 0), 1) == 1584
+    found = virtual_seconds_estimated(cell, 99_000_000)
+    packets = 273_481 * registry.get("m2c").packet_s
+    assert found == pytest.approx(6 + 2 * 0.6 + 0.06 * (cell.duration_s + 1584) + packets)
