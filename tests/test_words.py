@@ -45,6 +45,7 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
         ("A key that both have to have", ["must have"]),
         ("It is up already. It is already up.", ["is already …"]),
         ("Tell whether a line is one; it can tell whether.", ["Return whether"]),
+        ("x: valid are 1 and 2; valid is not always safe", ["a semicolon and valid:"]),
         (
             "The FMTP connection stands; in the mean, not in the mean hour.",
             ["on average", "is up, is connected"],

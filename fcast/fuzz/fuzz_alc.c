@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A receiver whose datagrams are a stranger's: the input is a byte for the protocol, then datagrams
- * of two bytes of length each. Nothing is written outside an object's place, and no more is
- * promised than the bounds allow. */
+/* A receiver of untrusted datagrams: the input is one byte that selects the protocol, followed by
+ * datagrams, each with two bytes of length. Nothing is written outside an object's place, and no
+ * more is promised than the bounds allow. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +71,7 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
     (void)source;
     (void)tsi;
     (void)toi;
-    /* A file without bytes is done at once, beside those that have all places. */
+    /* An empty file is complete at once, even when the other files occupy all places. */
     if (fti->length > BYTES || ++*count > OBJECTS + !fti->length)
         abort();
     p->bytes = fti->length;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of a Carousel Instance Descriptor; what is read can be written. */
+/* The list of a Carousel Instance Descriptor; what can be read can be written again. */
 #include <stdlib.h>
 
 #include "fuzz.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A stranger's gzip, in pieces of the length that its first byte says: never more comes out than
- * the bound. */
+/* Untrusted gzip data, in pieces whose length the first byte sets: the output never exceeds the
+ * bound. */
 #include <stdlib.h>
 
 #include "../tools/gzip.h"

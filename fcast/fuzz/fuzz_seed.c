@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A packet of 1999: what is read is written as it was, and its block is in the packet. The same
- * bytes as the end of a file: a trailer that is taken is in them. */
+/* A packet of 1999: writing what was read gives the same bytes, and its block lies in the packet.
+ * The same bytes as the end of a file: a trailer that is accepted lies within them. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FLUTE's File Delivery Table (RFC 6726): an XML text that lists a session's files. Object 0
+ * FLUTE's File Delivery Table (RFC 6726): an XML document that lists a session's files. Object 0
  * carries it, in numbered instances.
  */
 #ifndef FCAST_FDT_H
@@ -15,21 +15,22 @@ struct fcast_fdt_file {
     uint64_t toi;
     bool has_transfer_length, has_fti;
     uint64_t transfer_length;
-    struct fcast_fti fti; /* has_fti: complete, of that transfer length */
+    struct fcast_fti fti; /* valid if has_fti: complete, with that transfer length */
     struct fcast_meta meta;
 };
 struct fcast_fdt {
-    uint64_t expires; /* seconds of NTP; 0: none */
-    bool complete;    /* no other file will come */
+    uint64_t expires; /* NTP seconds; 0: none */
+    bool complete;    /* no other files will follow */
     unsigned count;
     struct fcast_fdt_file *files;
 };
 
-/* Reads an instance. Refuses a document type, more than FCAST_FDT_FILES_MAX files, and a file
- * without TOI or Content-Location: NULL, and `why` says why. Free it with fcast_fdt_free. */
+/* Reads an instance. Refuses a document type declaration, more than FCAST_FDT_FILES_MAX files, and
+ * a file without TOI or Content-Location: then returns NULL, and `why` gives the reason. Free the
+ * result with fcast_fdt_free(). */
 const char *fcast_fdt_get(const uint8_t *bytes, size_t len, struct fcast_fdt *out, char why[128]);
 void fcast_fdt_free(struct fcast_fdt *fdt);
-/* Writes an instance; returns its length, 0 if there is no room. */
+/* Writes an instance and returns its length; 0 if there is no room. */
 size_t fcast_fdt_put(char *out, size_t room, const struct fcast_fdt *fdt);
 
 /* EXT_FDT (RFC 6726 3.4.1): FLUTE version 2 and 20 bits of instance ID, without the type. */

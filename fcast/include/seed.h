@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The packet header of Fcast in 1999 (MSR-TR-99-14, Figure 6), in network byte order (the report
- * names none). One block follows it. All blocks have the size of the first.
+ * The packet header of Fcast in 1999 (MSR-TR-99-14, Figure 6). Network byte order is our choice:
+ * the report specifies none. One block follows the header. All blocks have the size of the first.
  */
 #ifndef FCAST_SEED_H
 #define FCAST_SEED_H
@@ -22,31 +22,33 @@ enum {
 };
 
 struct fcast_seed_header {
-    uint32_t sequence; /* rises by one with each packet */
+    uint32_t sequence; /* increases by one with each packet */
     uint32_t file_id, file_bytes;
     uint32_t group;
-    uint8_t index; /* below k: a source block; others: repair */
-    uint8_t k;     /* source blocks of a group */
+    uint8_t index; /* below k: a source block; otherwise a repair block */
+    uint8_t k;     /* source blocks per group */
 };
 
-/* Groups of the file with blocks of that size; the last one may be padded. */
+/* Returns how many groups a file has with blocks of that size; the last one may be padded. */
 uint32_t fcast_seed_groups(uint32_t file_bytes, size_t block_bytes, uint8_t k);
-/* Writes FCAST_SEED_HEADER_BYTES; returns how many. */
+/* Writes FCAST_SEED_HEADER_BYTES and returns how many. */
 size_t fcast_seed_put(uint8_t *out, const struct fcast_seed_header *h);
-/* Reads a packet: the block is at *block. false: too short, an empty file, k 0, or a group that
- * the file does not have. */
+/* Reads a packet; *block points to its block. Returns false if it is too short, the file is empty,
+ * k is 0, or the file does not have that group. */
 bool fcast_seed_get(const uint8_t *bytes, size_t len, struct fcast_seed_header *out,
                     const uint8_t **block, size_t *block_bytes);
-/* How the packet's file is coded. false: k has no repair blocks, or too many groups. */
+/* Describes how the packet's file is encoded. Returns false if k leaves no repair blocks, or if
+ * there are too many groups. */
 bool fcast_seed_fti(const struct fcast_seed_header *h, size_t block_bytes, struct fcast_fti *out);
 
-/* The trailer that ends a file: its name, length and digest. Without it, the data are the file.
- * The report shows no layout; we use the header of an FCAST object, then its length in 4 bytes. */
+/* The trailer that ends a file: its name, length and digest. Without it, the data are the file. The
+ * report specifies no layout; we use the header of an FCAST object, followed by its length in 4
+ * bytes. */
 
-/* Writes it; returns its length, 0 if `room` is too small. */
+/* Writes the trailer and returns its length; 0 if `room` is too small. */
 size_t fcast_seed_trailer_put(uint8_t *out, size_t room, const struct fcast_meta *meta);
-/* Reads it from the last `len` bytes (FCAST_SEED_TRAILER_MAX, or all) of `file_bytes`. NULL, or
- * why it is invalid. */
+/* Reads the trailer from the last `len` bytes (FCAST_SEED_TRAILER_MAX, or all) of `file_bytes`.
+ * Returns NULL, or why it is invalid. */
 const char *fcast_seed_trailer_get(const uint8_t *bytes, size_t len, uint64_t file_bytes,
                                    struct fcast_meta *out, size_t *trailer_bytes);
 

@@ -9,7 +9,7 @@
 
 #include "bytes.h"
 
-enum { SCT_HIGH = 0x80 }; /* the first bit of Use: the only time that follows */
+enum { SCT_HIGH = 0x80 }; /* the first bit of Use: only SCT-High follows */
 
 struct fcast_auth {
     EVP_MAC_CTX *keyed; /* copied for each datagram */
@@ -40,7 +40,7 @@ void fcast_auth_free(struct fcast_auth *a)
     free(a);
 }
 
-/* The MAC of a datagram whose bytes at `mac` count as zero. */
+/* Computes the MAC of a datagram, treating the bytes at `mac` as zero. */
 static bool compute(struct fcast_auth *a, const uint8_t *datagram, size_t len, const uint8_t *mac,
                     uint8_t out[FCAST_MAC])
 {
@@ -90,6 +90,6 @@ bool fcast_time_age(const struct lct_header *h, uint32_t ntp_s, int64_t *age_s)
 
     if (!content || len < FCAST_TIME_CONTENT || !(content[0] & SCT_HIGH))
         return false;
-    *age_s = (int32_t)(ntp_s - (uint32_t)get_be(content + 2, 4)); /* the era ends in 2036 */
+    *age_s = (int32_t)(ntp_s - (uint32_t)get_be(content + 2, 4)); /* the NTP era ends in 2036 */
     return true;
 }

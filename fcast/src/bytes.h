@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The number in the next `bytes` bytes, at most 8. */
+/* Returns the number in the next `bytes` bytes, at most 8. */
 static inline uint64_t get_be(const uint8_t *at, size_t bytes)
 {
     uint64_t n = 0;
@@ -17,7 +17,7 @@ static inline uint64_t get_be(const uint8_t *at, size_t bytes)
         n = n << 8 | at[i];
     return n;
 }
-/* Writes the lowest `bytes` bytes of n; returns what follows. */
+/* Writes the lowest `bytes` bytes of n; returns the position after them. */
 static inline uint8_t *put_be(uint8_t *at, uint64_t n, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++)

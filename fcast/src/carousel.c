@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The carousel: for each index, one symbol of each block of each object; then again from the
- * first. Descriptors (CID or FDT) go first in each cycle and now and then between.
+ * The carousel: for each index, one symbol of each block of each object; then over again.
+ * Descriptors (CID or FDT) come first in each cycle and at intervals within it.
  */
 #include <string.h>
 
@@ -14,7 +14,7 @@ enum {
     READ_ERRORS_MAX = 1000, /* in a row */
 };
 
-/* Reads the object: its header from memory, then the data, then the trailer. */
+/* Reads from the object: its header from memory, then the data, then the trailer. */
 static int read_object(void *ctx, uint64_t at, void *bytes, size_t len)
 {
     const struct object *o = ctx;
@@ -37,7 +37,8 @@ static int read_object(void *ctx, uint64_t at, void *bytes, size_t len)
     return len ? o->source.read(o->source.ctx, at - o->header_len, out, len) : 0;
 }
 
-/* The header of a datagram; the MAC's place is *mac, or NULL. Returns its length. */
+/* Writes the header of a datagram and returns its length; *mac points to the MAC's field, or is
+ * NULL. */
 static size_t put_header(struct fcast_sender *s, const struct object *o, bool is_last, uint8_t *out,
                          uint8_t **mac)
 {
@@ -69,7 +70,7 @@ static size_t put_header(struct fcast_sender *s, const struct object *o, bool is
     return lct_add(out, len, LCT_EXT_FTI, fti, n);
 }
 
-/* The header of 1999. Returns its length. */
+/* Writes the header of 1999 and returns its length. */
 static size_t put_seed(struct fcast_sender *s, const struct object *o, struct fcast_symbol symbol,
                        uint8_t *out)
 {
@@ -83,7 +84,7 @@ static size_t put_seed(struct fcast_sender *s, const struct object *o, struct fc
     return fcast_seed_put(out, &h);
 }
 
-/* A source symbol, the object's last with zeroes after it. */
+/* Reads a source symbol; the object's last one is padded with zeroes. */
 static int get_source(const struct fcast_sender *s, const struct object *o, struct group *g,
                       uint32_t id, uint8_t *out)
 {
@@ -107,7 +108,8 @@ static int get_source(const struct fcast_sender *s, const struct object *o, stru
     return 0;
 }
 
-/* A datagram with that symbol, of a group or (NULL) of the descriptor. 0: it could not be read. */
+/* Writes a datagram with that symbol of a group or, with NULL, of the descriptor. Returns 0 if the
+ * symbol could not be read. */
 static size_t put_symbol(struct fcast_sender *s, const struct object *o, struct group *g,
                          struct fcast_symbol symbol, uint8_t *out)
 {
@@ -158,7 +160,7 @@ static size_t next_control(struct fcast_sender *s, uint8_t *out)
     return put_symbol(s, &s->control, NULL, symbol, out);
 }
 
-/* The next group that has a symbol of this index; NULL: the cycles are over. */
+/* Returns the next group that has a symbol of this index; NULL: all cycles are done. */
 static struct group *next_group(struct fcast_sender *s)
 {
     for (;;) {
@@ -191,8 +193,8 @@ static uint32_t common_divisor(uint32_t a, uint32_t b)
     return a;
 }
 
-/* The symbol of a group that an index sends. Source symbols come first, in order. It
- * spreads the repair symbols of LDPC: neighbouring rows cover few of the lost source symbols. */
+/* Returns the symbol of a group that has this index. Source symbols come first, in order. Repair
+ * symbols of LDPC are spread out, because adjacent rows cover few of the lost source symbols. */
 static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint32_t index)
 {
     uint32_t repair = g->n - g->k, step = (uint32_t)(repair * 0.6180339887);
@@ -205,7 +207,7 @@ static uint32_t id_of(const struct fcast_sender *s, const struct group *g, uint3
     return g->k + (uint32_t)((uint64_t)(index - g->k) * step % repair);
 }
 
-/* Computes the repair symbols when the first is due: a receiver of all source symbols needs none,
+/* Computes the repair symbols when the first is due: a receiver with all source symbols needs none,
  * and the first cycle begins at once. */
 static bool encode_group(struct fcast_sender *s, struct group *g)
 {
@@ -259,7 +261,7 @@ uint64_t fcast_sender_symbols(const struct fcast_sender *s)
 
 size_t fcast_sender_pick(struct fcast_sender *s, uint64_t number, uint8_t *out)
 {
-    const uint32_t least = s->groups[s->group_count - 1].n; /* the last blocks are the small ones */
+    const uint32_t least = s->groups[s->group_count - 1].n; /* small blocks come last */
     const uint64_t even = (uint64_t)s->group_count * least;
     const uint32_t turn = number < even ? s->group_count : s->objects[0].partition.large_blocks;
     const uint64_t at = number < even ? number : number - even;

@@ -8,10 +8,10 @@
 #include "fec/rs.h"
 #include "reception_impl.h"
 
-/* The block in memory: what is here, and room for what is missing. */
+/* The block in memory: what has arrived, and room for what is missing. */
 struct work {
     uint32_t k, n;
-    uint8_t *bytes, **symbols; /* NULL: a repair symbol that is not here */
+    uint8_t *bytes, **symbols; /* NULL: a repair symbol that has not arrived */
 };
 
 static void work_free(struct work *w)
@@ -36,7 +36,7 @@ static int read_source(struct fcast_reception *r, uint32_t block, struct work *w
     return 0;
 }
 
-/* Reads the block's symbols. false: no memory, or a store failed. */
+/* Reads the block's symbols. Returns false if out of memory or a store failed. */
 static bool load(struct fcast_reception *r, uint32_t block, struct work *w)
 {
     const struct fcast_block_state *b = &r->blocks[block];
@@ -84,7 +84,7 @@ static bool decode_rs(struct fcast_reception *r, uint32_t block, struct work *w)
             ids[count] = i;
             in[count++] = w->symbols[i];
         }
-    /* Making a code inverts a matrix of k by k, which takes longer than decoding by it. */
+    /* Making a code inverts a k by k matrix, which takes longer than decoding with it. */
     struct rs_code **code = &r->codes[block >= r->partition.large_blocks];
     if (!*code)
         *code = rs_code_new((enum rs_kind)r->rs_kind, w->k, w->n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the receiver knows of the carousel: descriptors, and the objects that it has.
+ * What the receiver knows about the carousel: descriptors, and the objects that it already has.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -81,7 +81,8 @@ static void name_objects(struct fcast_receiver *r)
 
 /* ------------------------------------------------------------------ places in memory */
 
-/* Repair symbols of a coded FDT: decoding begins before there are many more than source symbols. */
+/* Bounds the repair symbols of a coded FDT: decoding begins before many more than the source
+ * symbols have arrived. */
 enum { REPAIR_TIMES = 2, REPAIR_MORE = 1 << 16 };
 
 struct memory {

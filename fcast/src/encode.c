@@ -10,7 +10,7 @@
 
 enum { SEED_ATTEMPTS = 30, SEED_TRIALS = 3, SMALL_TRIALS = 30, SMALL_K = 2000 };
 
-/* `count` source symbols in a row, zeroes after the object's end. */
+/* Reads `count` consecutive source symbols, with zeroes after the object's end. */
 static int read_symbols(fcast_read_fn *read, void *ctx, const struct fcast_fti *fti,
                         uint64_t number, uint32_t count, uint8_t *out)
 {
@@ -49,7 +49,7 @@ static void block_free(struct block *b)
     free(b->symbols);
 }
 
-/* Repair symbols k to n - 1 of a block whose source symbols are in place. */
+/* Computes repair symbols k to n - 1 of a block whose source symbols are present. */
 static int encode_block(const struct fcast_fti *fti, int rs_kind, uint32_t k, uint32_t n,
                         struct block *b)
 {
@@ -131,7 +131,7 @@ uint32_t fcast_choose_seed(const struct fcast_fti *fti)
 
     if (n <= k)
         return 1;
-    /* Smaller blocks need more symbols, and more trials to find a bad seed. */
+    /* Smaller blocks need more symbols, and more trials before a bad seed shows. */
     double limit = k >= 5000 ? 1.02 : k >= SMALL_K ? 1.03 : k >= 500 ? 1.06 : 1.2;
     return ldpc_choose_seed(fti->fec == FCAST_TRIANGLE ? LDPC_TRIANGLE : LDPC_STAIRCASE, k, n,
                             fti->n1, 1, k < SMALL_K ? SMALL_TRIALS : SEED_TRIALS, limit,

@@ -12,7 +12,7 @@
 
 enum { SCHEME_BYTES = 24 };
 
-/* Defaults of the FEC attributes, from FDT-Instance, which a File overrides. */
+/* FEC attributes: the defaults of FDT-Instance, which a File overrides. */
 struct oti {
     bool has[5];
     uint64_t value[5]; /* in the order of oti_names */
@@ -39,7 +39,7 @@ static const char *stop(struct reader *r, const char *why)
     return why;
 }
 
-/* Name without a namespace's prefix. */
+/* Returns the name without its namespace prefix. */
 static const char *local(const char *name)
 {
     const char *colon = strrchr(name, ':');
@@ -47,7 +47,7 @@ static const char *local(const char *name)
     return colon ? colon + 1 : name;
 }
 
-/* Takes an FEC-OTI attribute. false: it is one, and bad. */
+/* Takes an FEC-OTI attribute. Returns false if it is one and its value is bad. */
 static bool take_oti(struct oti *o, const char *name, const char *value)
 {
     for (unsigned i = 0; i < 5; i++)
@@ -61,7 +61,7 @@ static bool take_oti(struct oti *o, const char *name, const char *value)
     return true;
 }
 
-/* RFC 5170 4.2.4: base64 of seed (32 bits), N1m3 (3), G (5). */
+/* Parses RFC 5170 4.2.4: base64 of seed (32 bits), N1m3 (3), G (5). */
 static bool scheme_of_ldpc(const struct oti *o, struct fcast_fti *f)
 {
     uint8_t bytes[SCHEME_BYTES];
@@ -103,7 +103,7 @@ static bool copy(const char *value, char *out, size_t room)
     return true;
 }
 
-/* One attribute of a File; false: it is bad. */
+/* Takes one attribute of a File. Returns false if it is bad. */
 static bool take_file_attribute(struct fcast_fdt_file *f, bool *has_toi, const char *name,
                                 const char *value)
 {
@@ -171,7 +171,7 @@ static void start(void *ctx, const char *name, const char **attributes)
 
     if (r->depth++ == 0) {
         if (strcmp(local(name), "FDT-Instance") != 0) {
-            stop(r, "the root is no FDT-Instance");
+            stop(r, "the root is not an FDT-Instance");
             return;
         }
         for (; *attributes; attributes += 2) {

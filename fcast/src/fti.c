@@ -10,7 +10,7 @@
 enum { NO_CODE_LEN = 14, LDPC_LEN = 18, RS_LEN = 10 };
 enum { BITS_20 = 0xfffff };
 
-/* Bits of the block number in a payload ID. */
+/* Returns how many bits of a payload ID hold the block number. */
 static unsigned block_bits(uint8_t fec)
 {
     return fec == FCAST_NO_CODE ? 16 : fec == FCAST_RS ? 24 : 12;
@@ -64,7 +64,7 @@ bool fcast_fti_get(uint8_t fec, const uint8_t *at, size_t len, struct fcast_fti 
         out->n_max = sizes & BITS_20;
         out->seed = (uint32_t)get_be(at + 14, 4);
         if ((sizes >> 40 & 31) > 1)
-            return false; /* groups of symbols: one a packet is all we take */
+            return false; /* groups of symbols: we accept only one symbol per packet */
     }
     return fcast_fti_is_good(out);
 }

@@ -8,7 +8,7 @@
 
 enum { WORD = 4, FIRST = 4, ONE_WORD = 128 };
 
-/* A number of up to 112 bits that fits in 64. */
+/* Reads a number of up to 112 bits that must fit in 64. */
 static bool get_id(const uint8_t *at, size_t bytes, uint64_t *out)
 {
     for (; bytes > 8; at++, bytes--)
@@ -82,7 +82,7 @@ const uint8_t *lct_extension(const struct lct_header *h, uint8_t type, size_t *l
 
 size_t lct_put(uint8_t *out, const struct lct_header *h)
 {
-    /* TSI is 16 or 48 bits long, TOI with it: the flag H gives both their 16. */
+    /* TSI and TOI both have 16 or both have 48 bits: the flag H adds 16 to each. */
     bool wide_tsi = h->tsi > UINT16_MAX, wide_toi = h->toi > UINT16_MAX;
     uint8_t *at = out;
 

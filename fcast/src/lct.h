@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 enum { LCT_VERSION = 1, LCT_HEADER_MAX = 4 * 255 };
-/* Header extension types. Those from 128 on are one word long. */
+/* Header extension types. Extensions of type 128 and above are one word long. */
 enum { LCT_EXT_NOP = 0, LCT_EXT_AUTH = 1, LCT_EXT_TIME = 2, LCT_EXT_FTI = 64 };
 enum { LCT_EXT_FDT = 192, LCT_EXT_CENC = 193 };
 
@@ -20,26 +20,26 @@ struct lct_header {
     uint64_t tsi, toi; /* session and object */
     uint8_t codepoint;
     bool close_session, close_object;
-    size_t len;         /* of the header, extensions included */
+    size_t len;         /* of the header including extensions */
     const uint8_t *ext; /* all extensions */
-    size_t ext_len;     /* bytes */
+    size_t ext_len;     /* in bytes */
 };
 
 /* Why a datagram is invalid. */
 enum lct_result { LCT_OK, LCT_SHORT, LCT_BAD_VERSION, LCT_BAD_LENGTH, LCT_TOO_LARGE };
 
-/* Reads the header at the beginning of a datagram. TSI and TOI above 64 bits: LCT_TOO_LARGE. The
- * extensions are in the datagram; they are well-formed if this returns LCT_OK. */
+/* Reads the header at the beginning of a datagram. A TSI or TOI above 64 bits gives LCT_TOO_LARGE.
+ * The extensions point into the datagram; they are well-formed if this returns LCT_OK. */
 enum lct_result lct_get(const uint8_t *bytes, size_t len, struct lct_header *out);
-/* The first extension of that type: its content after HET and, if there is one, HEL; *len gets how
- * many bytes. NULL: there is none. */
+/* Returns the content of the first extension of that type, after HET and HEL (if present); *len
+ * receives its length in bytes. NULL: none. */
 const uint8_t *lct_extension(const struct lct_header *h, uint8_t type, size_t *len);
 
-/* Writes a header without extensions: 16 or 48 bits of TSI and TOI, CCI 32 bits. Returns its
+/* Writes a header without extensions (TSI and TOI of 16 or 48 bits, CCI of 32) and returns its
  * length. `out` has room for LCT_HEADER_MAX bytes. */
 size_t lct_put(uint8_t *out, const struct lct_header *h);
-/* Appends an extension to the header of len bytes; content_len + 2 (below 128) or 3 (others) bytes
- * fill words. Returns the new length. */
+/* Appends an extension to a header of len bytes and returns the new length. For types below 128,
+ * content_len + 2 must be a multiple of 4; for others, content_len is 3. */
 size_t lct_add(uint8_t *out, size_t len, uint8_t type, const uint8_t *content, size_t content_len);
 
 #endif

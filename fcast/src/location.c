@@ -10,7 +10,7 @@ static int digit(char c)
     return isdigit((unsigned char)c) ? c - '0' : tolower((unsigned char)c) - 'a' + 10;
 }
 
-/* Where the path begins: after `scheme:` and `//host/`. */
+/* Returns where the path begins: after `scheme:` and `//host/`. */
 static const char *path_of(const char *location)
 {
     size_t n =

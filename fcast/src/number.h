@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Numbers in texts.
+ * Parses numbers in texts.
  */
 #ifndef FCAST_NUMBER_H
 #define FCAST_NUMBER_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A whole number without sign, at most max; false: it is invalid. */
+/* Parses a whole number without a sign, at most max. Returns false if it is invalid. */
 static inline bool fcast_number(const char *text, uint64_t max, uint64_t *out)
 {
     uint64_t n = 0;

@@ -11,7 +11,7 @@
 
 enum { VERSION_MASK = 0xe0, FLAG_G = 2, FLAG_C = 1, LINE_MAX_BYTES = 2048, BASE64_DIGEST = 44 };
 
-/* RFC 1071, of bytes whose checksum field counts as zero. */
+/* Computes the checksum of RFC 1071 over bytes whose checksum field counts as zero. */
 static uint16_t checksum(const uint8_t *bytes, size_t len)
 {
     uint64_t sum = 0;
@@ -63,7 +63,7 @@ static bool get_text(const char *value, char *out, size_t room)
     return true;
 }
 
-/* Why the item is bad, or NULL. Unknown ones are left alone. */
+/* Returns why the item is bad, or NULL. Ignores unknown items. */
 static const char *take_item(const char *name, const char *value, struct fcast_meta *m)
 {
     uint64_t n;
@@ -93,7 +93,7 @@ static const char *take_item(const char *name, const char *value, struct fcast_m
     return NULL;
 }
 
-/* `Name: value` lines that end with CRLF, or LF. */
+/* Parses `Name: value` lines that end with CRLF or LF. */
 static const char *take_metadata(const uint8_t *at, size_t left, struct fcast_meta *m)
 {
     char line[LINE_MAX_BYTES];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver: gives each datagram of one session to its object. A stranger's datagrams change
- * counters, and bounds limit what they can make it store.
+ * The receiver: passes each datagram of one session to its object. Datagrams of others only change
+ * counters, and bounds limit what an attacker can make it store.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "seed.h"
 
 enum {
-    CONFLICTS_MAX = 64, /* in a row: then it gives up the first OTI */
+    CONFLICTS_MAX = 64, /* in a row; then it abandons the first OTI */
     OBJECTS = 64,
 };
 #define GIB (UINT64_C(1) << 30)
@@ -58,12 +58,13 @@ void fcast_receiver_free(struct fcast_receiver *r)
     free(r);
 }
 
-/* True if it belongs to the session: the configured one, else the first one heard. */
+/* Returns whether the datagram belongs to the session: the configured one, else the first one
+ * heard. */
 static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t tsi, uint64_t now_ns)
 {
     if (r->cfg.has_tsi && tsi != r->cfg.tsi)
         return false;
-    /* Fcast of 1999 sends one file after another, each as its own session without an end. */
+    /* Fcast of 1999 sends one file after another, each as its own session that has no end. */
     bool may_move =
         r->cfg.protocol == FCAST_PROTOCOL_SEED || r->cfg.follows || !r->stats.objects_done;
     bool is_over =
@@ -81,7 +82,7 @@ static bool is_of_session(struct fcast_receiver *r, uint64_t source, uint64_t ts
     return source == r->source && tsi == r->tsi;
 }
 
-/* Counts losses by the low 16 bits of the CCI, which rise by one a datagram. */
+/* Counts losses by the low 16 bits of the CCI, which increase by one per datagram. */
 static void count_psn(struct fcast_receiver *r, uint16_t psn)
 {
     uint16_t ahead = (uint16_t)(psn - r->psn);
@@ -96,7 +97,7 @@ static void count_psn(struct fcast_receiver *r, uint16_t psn)
     r->psn = (uint16_t)(psn + 1);
 }
 
-/* The object's OTI: in the packet, or what FLUTE's FDT says. */
+/* Gets the object's OTI from the packet or from FLUTE's FDT. */
 static bool get_fti(const struct fcast_receiver *r, const struct lct_header *h,
                     struct fcast_fti *out)
 {
@@ -119,8 +120,8 @@ static bool is_same_fti(const struct fcast_fti *a, const struct fcast_fti *b)
            a->seed == b->seed && a->is_padded == b->is_padded;
 }
 
-/* The object of a packet that says (or does not: NULL) how it is coded; NULL: there is none, or it
- * disagrees. */
+/* Returns the object of a packet that carries its OTI (or does not: NULL); NULL if there is none or
+ * they disagree. */
 static struct fcast_object *object_of(struct fcast_receiver *r, uint64_t toi,
                                       const struct fcast_fti *fti, uint64_t now_ns)
 {
@@ -148,7 +149,7 @@ static void take_symbol(struct fcast_receiver *r, struct fcast_object *o, struct
                         const uint8_t *symbol, size_t size, uint64_t now_ns)
 {
     const struct fcast_fti *fti = &o->reception.fti;
-    /* Others send the object's last symbol without its padding. */
+    /* Other programs send the object's last symbol without padding. */
     uint8_t whole[UINT16_MAX];
 
     o->conflicts = 0;
@@ -170,7 +171,7 @@ static void take_symbol(struct fcast_receiver *r, struct fcast_object *o, struct
         fcast_look_at_fdt(r);
 }
 
-/* FLUTE: true for an instance of the FDT that is not here yet. */
+/* FLUTE: returns whether this is an instance of the FDT that is not complete yet. */
 static bool is_new_fdt(struct fcast_receiver *r, const struct lct_header *h)
 {
     size_t len;
@@ -191,7 +192,7 @@ static bool is_new_fdt(struct fcast_receiver *r, const struct lct_header *h)
     return true;
 }
 
-/* A datagram of the session with a symbol: payload ID, then the symbol. */
+/* Processes a datagram of the session with a payload ID followed by a symbol. */
 static void take_payload(struct fcast_receiver *r, const struct lct_header *h, const uint8_t *bytes,
                          size_t len, uint64_t now_ns)
 {
@@ -209,7 +210,7 @@ static void take_payload(struct fcast_receiver *r, const struct lct_header *h, c
                 len - FCAST_PAYLOAD_ID, now_ns);
 }
 
-/* A datagram of 1999. */
+/* Processes a datagram of 1999. */
 static bool take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *bytes, size_t len,
                       uint64_t now_ns)
 {
@@ -240,7 +241,7 @@ static bool take_seed(struct fcast_receiver *r, uint64_t source, const uint8_t *
     return true;
 }
 
-/* True if it has the right MAC and was sent recently; always true without a key. */
+/* Returns whether it has a valid MAC and was sent recently; always true without a key. */
 static bool is_authentic(struct fcast_receiver *r, const uint8_t *bytes, size_t len,
                          const struct lct_header *h)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The objects that a receiver is receiving. Their number and bytes are bounded, whatever a stranger
- * sends. The caller gets complete ones.
+ * The objects being received. Their number and bytes are bounded, whatever an attacker sends.
+ * Complete ones go to the caller.
  */
 #include <stdlib.h>
 
@@ -9,12 +9,12 @@
 #include "seed.h"
 
 enum {
-    DESCRIPTOR_MAX = 64 << 10, /* objects up to this are received in memory first */
+    DESCRIPTOR_MAX = 64 << 10, /* objects up to this size are first received in memory */
 };
-#define MEMORY_MAX (UINT64_C(256) << 20)    /* of all objects' tables */
-#define OWN_MEMORY_MAX (UINT64_C(16) << 20) /* of a descriptor */
+#define MEMORY_MAX (UINT64_C(256) << 20)    /* tables of all objects */
+#define OWN_MEMORY_MAX (UINT64_C(16) << 20) /* a descriptor */
 
-/* Takes the object out of the list and frees what is the core's. */
+/* Removes the object from the list and frees what the receiver owns. */
 static void forget(struct fcast_receiver *r, struct fcast_object *o)
 {
     struct fcast_object **link = &r->objects;
@@ -41,7 +41,8 @@ void fcast_drop_object(struct fcast_receiver *r, struct fcast_object *o, bool ke
     forget(r, o);
 }
 
-/* True for FLUTE's object 0, or one small enough to be a descriptor. Memory collects these. */
+/* Returns whether this is FLUTE's object 0, or small enough to be a descriptor: these are received
+ * in memory. */
 static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti)
 {
     if (r->cfg.protocol == FCAST_PROTOCOL_FLUTE)
@@ -50,7 +51,7 @@ static bool is_own(const struct fcast_receiver *r, uint64_t toi, const struct fc
            fti->length <= DESCRIPTOR_MAX;
 }
 
-/* True if it fits when the receiver has nothing else. */
+/* Returns whether it would fit if the receiver had nothing else. */
 static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_fti *fti, bool own,
                              uint64_t memory)
 {
@@ -61,7 +62,8 @@ static bool is_within_bounds(const struct fcast_receiver *r, const struct fcast_
            fcast_reception_block_bytes(fti) <= r->cfg.max_block_bytes;
 }
 
-/* The one heard longest ago of those that the descriptor does not name; NULL: there is none. */
+/* Returns the object heard from longest ago among those that the descriptor does not name; NULL:
+ * none. */
 static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
 {
     struct fcast_object *oldest = NULL;
@@ -72,10 +74,10 @@ static struct fcast_object *victim(const struct fcast_receiver *r, bool own)
     return oldest;
 }
 
-/* Objects that the descriptor names never give way: in a carousel of more than max_objects they
- * would push each other out forever, and a stranger's objects would push out all. If bytes are
- * short, others give way to named objects only, or to all if there is no descriptor (1999).
- * Descriptors have their own bound, so that objects keep none out. */
+/* Objects that the descriptor names are never evicted: in a carousel of more than max_objects they
+ * would evict each other forever, and an attacker's objects would evict all. If bytes run short,
+ * other objects are evicted only for named objects, or for any if the protocol has no descriptor
+ * (1999). Descriptors have their own bound, so that objects cannot keep them out. */
 static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, bool own,
                       uint64_t memory)
 {
@@ -96,7 +98,7 @@ static bool make_room(struct fcast_receiver *r, uint64_t toi, const struct fcast
     }
 }
 
-/* A place from the caller. false: it refused the object, or has it already. */
+/* Asks the caller for a place. Returns false if it refused the object or already has it. */
 static bool ask(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti,
                 struct fcast_place *place)
 {
@@ -148,7 +150,7 @@ struct fcast_object *fcast_begin_object(struct fcast_receiver *r, uint64_t toi,
     return o;
 }
 
-/* The data of a small object, which came together in memory, go to a place of the caller's. */
+/* Moves the data of a small object, which was received in memory, to a place of the caller. */
 static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
 {
     struct fcast_place place = {0}, *own = &o->reception.place;
@@ -175,7 +177,7 @@ static bool hand_over(struct fcast_receiver *r, struct fcast_object *o)
     return true;
 }
 
-/* The caller's answer to a complete object. */
+/* Counts the caller's answer to a complete object. */
 static void count_done(struct fcast_receiver *r, uint64_t toi, enum fcast_done result)
 {
     r->stats.objects_done += result == FCAST_STORED;
@@ -185,7 +187,7 @@ static void count_done(struct fcast_receiver *r, uint64_t toi, enum fcast_done r
         fcast_set_done(r, toi);
 }
 
-/* Gives the object to the caller: its data at [at, end). */
+/* Passes the object with its data at [at, end) to the caller. */
 static void deliver(struct fcast_receiver *r, struct fcast_object *o, const struct fcast_meta *meta,
                     uint64_t at, uint64_t end)
 {
@@ -212,7 +214,7 @@ static void finish_fcast(struct fcast_receiver *r, struct fcast_object *o)
                      ? fcast_object_header_len(fixed, length)
                      : 0;
     if (len && o->is_own)
-        len = (size_t)length; /* the body of a descriptor as well */
+        len = (size_t)length; /* also the body of a descriptor */
     bytes = len ? malloc(len) : NULL;
     bool good = bytes && data->read(data->ctx, 0, bytes, len) == 0 &&
                 !fcast_object_header_get(bytes, len, length, &h);

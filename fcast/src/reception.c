@@ -12,7 +12,7 @@ enum { WORD_BITS = 64, FIRST_SLOTS = 256, EVERY_SYMBOL_K = 1000, RATE_MIN = 8 };
 
 uint64_t fcast_reception_n(const struct fcast_fti *fti, uint32_t k)
 {
-    /* Other programs give a short block of Reed-Solomon as many repair symbols as the others. */
+    /* Other programs give a short Reed-Solomon block as many repair symbols as a full one. */
     return fti->fec == FCAST_RS ? RS_N_MAX : fcast_block_n(fti, k);
 }
 
@@ -22,7 +22,7 @@ static uint64_t all_symbols(const struct fcast_fti *fti, const struct fcast_part
            (p->blocks - p->large_blocks) * fcast_reception_n(fti, p->small);
 }
 
-/* Tables of two codes of Reed-Solomon: 33 bytes for each coefficient. */
+/* Returns the size of the tables of two Reed-Solomon codes: 33 bytes per coefficient. */
 static uint64_t codes_bytes(const struct fcast_fti *fti, const struct fcast_partition *p)
 {
     const uint64_t k = p->large;
@@ -74,7 +74,7 @@ size_t fcast_source_len(const struct fcast_reception *r, uint64_t number)
     return left < r->fti.symbol_bytes ? (size_t)left : r->fti.symbol_bytes;
 }
 
-/* Room for one more slot. */
+/* Makes room for one more slot. */
 static bool grow(struct fcast_reception *r)
 {
     if (r->slot_count < r->slot_room)
@@ -88,7 +88,8 @@ static bool grow(struct fcast_reception *r)
     return true;
 }
 
-/* Decoding costs more than it brings before a little more than k symbols are here. */
+/* With fewer than slightly more than k symbols, decoding is likely to fail and not worth its
+ * cost. */
 static uint32_t first_try(const struct fcast_reception *r, uint32_t k)
 {
     bool is_ldpc = r->fti.fec == FCAST_TRIANGLE || r->fti.fec == FCAST_STAIRCASE;
@@ -96,7 +97,7 @@ static uint32_t first_try(const struct fcast_reception *r, uint32_t k)
     return is_ldpc && k > EVERY_SYMBOL_K ? k + k / 256 : k;
 }
 
-/* True if the block's symbols suffice without decoding it here. */
+/* Returns whether the block's symbols suffice without decoding it here. */
 static bool has_enough(const struct fcast_reception *r, const struct fcast_block_state *b,
                        uint32_t k)
 {
@@ -109,7 +110,7 @@ static void finish_block(struct fcast_reception *r, uint32_t block)
     r->open_blocks--;
 }
 
-/* The symbol is in the stores. */
+/* Records that the symbol is in the stores. */
 static void count(struct fcast_reception *r, struct fcast_symbol s, uint32_t k)
 {
     struct fcast_block_state *b = &r->blocks[s.block];
@@ -124,7 +125,7 @@ static void count(struct fcast_reception *r, struct fcast_symbol s, uint32_t k)
     }
 }
 
-/* A note of an earlier life. */
+/* Restores one note of an earlier run. */
 static bool restore(struct fcast_reception *r, struct fcast_symbol s)
 {
     if (s.block >= r->partition.blocks || r->blocks[s.block].received == FCAST_RECEIVED_ALL)
@@ -195,7 +196,7 @@ static int store(struct fcast_reception *r, struct fcast_symbol s, uint32_t k, c
     return len ? data->write(data->ctx, number * r->fti.symbol_bytes, bytes, len) : 0;
 }
 
-/* Completes the block if what is here is enough. */
+/* Completes the block if enough symbols have arrived. */
 static void try_block(struct fcast_reception *r, uint32_t block, uint32_t k)
 {
     struct fcast_block_state *b = &r->blocks[block];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the reception only.
+ * Internals of the reception.
  */
 #ifndef FCAST_RECEPTION_IMPL_H
 #define FCAST_RECEPTION_IMPL_H
@@ -9,14 +9,15 @@
 
 #define FCAST_RECEIVED_ALL UINT32_MAX
 
-/* Bytes of a source symbol: the object's last may be short, and padding has none. */
+/* Returns the bytes of a source symbol: the object's last one may be short, and padding has
+ * none. */
 size_t fcast_source_len(const struct fcast_reception *r, uint64_t number);
-/* The most symbols that a block can have. */
+/* Returns the most symbols that a block can have. */
 uint64_t fcast_reception_n(const struct fcast_fti *fti, uint32_t k);
-/* True if the symbol is here. */
+/* Returns whether the symbol has arrived. */
 bool fcast_reception_has(const struct fcast_reception *r, struct fcast_symbol s);
-/* Computes the block's missing source symbols and stores them. false: more symbols are needed, or
- * memory or a store failed. (decode.c) */
+/* Computes the block's missing source symbols and stores them. Returns false if more symbols are
+ * needed, memory ran out or a store failed. (decode.c) */
 bool fcast_decode_block(struct fcast_reception *r, uint32_t block);
 
 #endif

@@ -13,9 +13,11 @@
 
 enum {
     OBJECTS_MAX = 65000,
-    CONTROL_LEAST = 16, /* mean of the datagrams between descriptors, for each of theirs */
+    /* Least mean number of datagrams between descriptors, per datagram of a descriptor. */
+    CONTROL_LEAST = 16,
     CONTROL_MOST = 512,
-    CONTROLS_A_FILE = 4, /* in the time of the files' source symbols, within these bounds */
+    /* Descriptors per pass over the files' source symbols, within these bounds. */
+    CONTROLS_A_FILE = 4,
     RS_K = 200,
     SEED_K = 32,
     LDPC_K = 10000,
@@ -23,7 +25,7 @@ enum {
     N1_STAIRCASE = 5,
     CONTROL_ROOM = 1 << 20,
     AHEAD = 16,            /* source symbols of a block that are read at once, */
-    AHEAD_BYTES = 4 << 20, /* of all blocks no more than this */
+    AHEAD_BYTES = 4 << 20, /* as far as those of all blocks fit in this many bytes */
 };
 
 struct fcast_sender *fcast_sender_new(const struct fcast_sender_config *cfg)
@@ -74,7 +76,7 @@ void fcast_sender_free(struct fcast_sender *s)
     free(s);
 }
 
-/* The code of an object of that length. false: there is none. */
+/* Chooses the code of an object of that length. Returns false if there is none. */
 static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_control,
                        struct fcast_fti *out)
 {
@@ -89,7 +91,7 @@ static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_co
     bool is_ldpc = out->fec == FCAST_TRIANGLE || out->fec == FCAST_STAIRCASE;
     out->n1 = out->fec == FCAST_TRIANGLE ? N1_TRIANGLE : N1_STAIRCASE;
     out->seed = 1;
-    /* Too few symbols for the code: all of them are sent again and again. */
+    /* Too few symbols for the code: all of them are repeated instead. */
     bool is_tiny = is_ldpc && (k < 2 || out->n_max - k < out->n1);
     if (is_control || is_tiny || out->fec == FCAST_NO_CODE ||
         (out->fec == FCAST_RS && s->cfg.overhead == 0)) {
@@ -103,12 +105,12 @@ static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_co
         out->seed = 0;
         out->n_max = out->n_max > k ? out->n_max : k + 1;
         if (out->n_max > RS_N_MAX && k < RS_N_MAX)
-            out->n_max = RS_N_MAX; /* the code has no more */
+            out->n_max = RS_N_MAX; /* the code's maximum */
     }
     return fcast_fti_is_good(out);
 }
 
-/* The code of 1999: groups of one size. false: the file is too large. */
+/* Chooses the code of 1999, with groups of one size. Returns false if the file is too large. */
 static bool settle_seed(const struct fcast_sender *s, uint64_t length, struct fcast_fti *out)
 {
     uint64_t symbols = (length + s->cfg.symbol_bytes - 1) / s->cfg.symbol_bytes;
@@ -139,7 +141,7 @@ static int grow(struct fcast_sender *s)
     return 0;
 }
 
-/* The metadata in the object: FCAST's header or the trailer of 1999; nothing with FLUTE. */
+/* Prepares the object's metadata: FCAST's header or the trailer of 1999; nothing with FLUTE. */
 static int put_metadata(const struct fcast_sender *s, struct object *o)
 {
     bool is_seed = s->cfg.protocol == FCAST_PROTOCOL_SEED;
@@ -176,7 +178,7 @@ int fcast_sender_add(struct fcast_sender *s, const struct fcast_meta *meta, uint
         errno = ENOSPC;
         return -1;
     }
-    /* Content-Length is that before the encoding, which the caller knows. */
+    /* Content-Length is the length before encoding, which only the caller knows. */
     if (!o.meta.encoding[0] || !o.meta.has_length)
         o.meta.length = bytes;
     o.meta.has_length = true;
@@ -261,9 +263,9 @@ static int make_control(struct fcast_sender *s)
     return 0;
 }
 
-/* How often the descriptor comes: often enough for a small file, which waits for a lost descriptor,
- * and at most a sixteenth of the datagrams. No two gaps are the same, so that periodic loss does
- * not hit it every time. */
+/* Sets how often the descriptor is sent: often enough for a small file, which waits for a lost
+ * descriptor, and at most one in sixteen datagrams. The gaps vary, so that periodic loss does not
+ * hit it every time. */
 static void settle_control(struct fcast_sender *s)
 {
     const uint64_t least = CONTROL_LEAST * s->control.partition.symbols;
@@ -275,11 +277,11 @@ static void settle_control(struct fcast_sender *s)
     mean = mean < CONTROL_MOST ? mean : CONTROL_MOST;
     s->control_mean = mean > least ? mean : least;
     s->control_gap = (uint32_t)fcast_jitter(s->control_mean, &s->control_random);
-    s->since_control = s->control_gap; /* the first comes first */
+    s->since_control = s->control_gap; /* the first one comes at once */
 }
 
-/* Room to read some of each group's source symbols at once: each group's next symbol is elsewhere
- * in the file. Without memory they are read one by one. */
+/* Makes room to read several source symbols of each group at once, since the groups are apart in
+ * the file. Without memory, symbols are read one by one. */
 static void read_ahead(struct fcast_sender *s)
 {
     const size_t size = s->cfg.symbol_bytes;

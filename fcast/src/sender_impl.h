@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the sender only.
+ * Internals of the sender.
  */
 #ifndef FCAST_SENDER_IMPL_H
 #define FCAST_SENDER_IMPL_H
@@ -16,19 +16,19 @@ struct object {
     struct fcast_meta meta;
     struct fcast_store source;
     uint64_t bytes;
-    uint8_t *header; /* of FCAST: the object begins with it */
+    uint8_t *header; /* FCAST: the object begins with it */
     size_t header_len;
-    uint8_t *trailer; /* of 1999: it ends with it */
+    uint8_t *trailer; /* 1999: the object ends with it */
     size_t trailer_len;
-    uint64_t repair_at; /* in the repair store */
+    uint64_t repair_at; /* offset in the repair store */
     bool is_control;
 };
 
 struct group { /* a block of an object */
     uint32_t object, block, k, n;
-    uint64_t first, repair_at; /* its first source symbol; where its repair symbols begin */
+    uint64_t first, repair_at; /* its first source symbol; offset of its repair symbols */
     bool is_encoded;
-    uint8_t *ahead; /* the source symbols that come next; NULL: each is read by itself */
+    uint8_t *ahead; /* the next source symbols; NULL: each is read separately */
     uint32_t ahead_first, ahead_count;
 };
 
@@ -38,9 +38,9 @@ struct fcast_sender {
     struct object *objects;
     uint32_t count, room;
     struct group *groups;
-    uint32_t group_count, *order, at; /* order[at]: the next of this index */
-    uint32_t index, index_end;        /* of this cycle; the largest n */
-    uint8_t *ahead;                   /* of all groups */
+    uint32_t group_count, *order, at; /* order[at]: the next group for this index */
+    uint32_t index, index_end;        /* in this cycle; the largest n */
+    uint8_t *ahead;                   /* for all groups */
     uint32_t ahead_most;
     uint64_t repair_end, random;
     struct object control;                               /* the descriptor */
@@ -48,7 +48,7 @@ struct fcast_sender {
     uint64_t control_mean, control_random;
     bool is_committed, is_done;
     uint32_t sequence, cci, ntp_s;
-    bool has_cci; /* instead of the sequence */
+    bool has_cci; /* instead of the sequence number */
     struct fcast_sender_stats stats;
 };
 

@@ -8,12 +8,12 @@
 #include "fec/rs.h"
 
 enum { ALIGNMENT = 4096, IDS = 256, WORD_BITS = 64, FILL_BLOCKS = 256 };
-/* The id of a note: a crowd is being written back; if no FCAST_BLOCK_DONE of its first group
- * follows, its blocks are gone. */
+/* The id of a note: a crowd is being written back. If no FCAST_BLOCK_DONE of its first group
+ * follows, its blocks are lost. */
 #define SORTING (UINT32_MAX - 1)
 
 struct area {       /* groups that share a part of the file */
-    uint32_t count; /* blocks there */
+    uint32_t count; /* blocks stored there */
     bool is_settled, is_sorting;
 };
 
@@ -23,14 +23,14 @@ struct fcast_shelf {
     struct fcast_storage *storage;
     uint32_t k, groups, area_groups, area_count;
     struct area *areas;
-    uint32_t *group_at; /* by position: whose block is there */
+    uint32_t *group_at; /* by position: the group of the block there */
     uint8_t *id_at;
-    uint8_t *pool; /* blocks that wait, by slot; In-Memory: all, by arrival */
+    uint8_t *pool; /* waiting blocks, by slot; In-Memory: all, by arrival */
     uint32_t *slots, free_slots;
-    uint8_t *writing, *zeroes; /* NULL: new areas are not filled */
+    uint8_t *writing, *zeroes; /* zeroes NULL: new areas are not filled */
     uint64_t memory, peak;
     struct rs_code *codes[2];       /* of large and small groups */
-    uint64_t next_area, next_block; /* of what `noted` tells */
+    uint64_t next_area, next_block; /* position of fcast_shelf_noted() */
     bool is_settled;
 };
 
@@ -74,13 +74,13 @@ static struct fcast_storage_config plan(const struct fcast_shelf *s)
     return c;
 }
 
-/* Receive-Order appends, and leaves nothing out. */
+/* Receive-Order appends and leaves no gaps. */
 static bool does_fill(const struct fcast_shelf *s)
 {
     return s->cfg.fills && !is_in_memory(s) && s->cfg.scheme != FCAST_RECEIVE_ORDER;
 }
 
-/* Memory that it takes in all, at most. */
+/* Returns how much memory it uses at most. */
 static uint64_t memory_of(const struct fcast_shelf *s, const struct fcast_storage_config *c)
 {
     const uint64_t blocks = (uint64_t)s->groups * s->k, size = s->cfg.fti.symbol_bytes;
@@ -119,7 +119,7 @@ uint64_t fcast_shelf_need(const struct fcast_shelf_config *cfg)
     return memory_of(&s, &c);
 }
 
-/* One note of an earlier process. */
+/* Replays one note of an earlier process. */
 static void replay(struct fcast_shelf *s, struct fcast_symbol n, uint64_t *seen)
 {
     if (n.block >= s->groups)
@@ -132,7 +132,7 @@ static void replay(struct fcast_shelf *s, struct fcast_symbol n, uint64_t *seen)
     }
     uint64_t bit = (uint64_t)n.block * IDS + n.id,
              first = first_position(s, n.block / s->area_groups);
-    if (a->is_sorting) { /* a later life started the crowd over */
+    if (a->is_sorting) { /* a later run started the crowd over */
         uint64_t at = (uint64_t)(n.block / s->area_groups) * s->area_groups * IDS / WORD_BITS;
         memset(seen + at, 0, (size_t)s->area_groups * IDS / 8);
         a->is_sorting = false;
@@ -163,7 +163,7 @@ static bool restore(struct fcast_shelf *s)
         for (uint32_t i = 0; !s->areas[a].is_settled && i < s->areas[a].count; i++) {
             const struct fcast_block b = {.group = s->group_at[first_position(s, a) + i]};
             good = fcast_storage_restore(s->storage, b);
-            errno = EINVAL; /* unless good: more blocks of a group than it can have */
+            errno = EINVAL; /* in case it failed: more blocks of a group than possible */
         }
     }
     return good;
@@ -274,7 +274,7 @@ static void note(const struct fcast_shelf *s, uint32_t group, uint32_t id)
         s->cfg.disk.note(s->cfg.disk.ctx, (struct fcast_symbol){group, id});
 }
 
-/* Zeroes for all of an area, before its first block. */
+/* Writes zeroes over a whole area before its first block. */
 static int fill(const struct fcast_shelf *s, uint32_t area)
 {
     const struct fcast_store *data = &s->cfg.disk.data;
@@ -348,13 +348,13 @@ int fcast_shelf_keep(struct fcast_shelf *s, struct fcast_symbol symbol, const ui
     memcpy(s->pool + b.slot * size, bytes, size);
     uint64_t held = fcast_storage_held(s->storage);
     s->peak = held > s->peak ? held : s->peak;
-    if (is_in_memory(s)) { /* slots are given in order */
+    if (is_in_memory(s)) { /* slots are assigned in order */
         s->group_at[b.slot] = b.group;
         s->id_at[b.slot] = b.index;
         s->areas[0].count++;
         return 0;
     }
-    /* A pool waits until it is full: then a crowd has b blocks. */
+    /* A pool waits until it is full: then some crowd has b blocks. */
     while (!is_pool && fcast_storage_next(s->storage, false, &w))
         if (write_one(s, &w) < 0)
             return -1;
@@ -365,9 +365,9 @@ int fcast_shelf_keep(struct fcast_shelf *s, struct fcast_symbol symbol, const ui
 
 struct sorting {
     uint32_t area;
-    uint64_t first;     /* position */
-    uint32_t *by_group; /* positions after `first`, group after group */
-    uint32_t *begins;   /* of each group, there; and the end */
+    uint64_t first;     /* first position */
+    uint32_t *by_group; /* positions relative to `first`, sorted by group */
+    uint32_t *begins;   /* where each group begins in by_group, and the end */
     uint8_t *read, *made;
 };
 
@@ -379,7 +379,7 @@ static void sorting_free(struct sorting *t)
     free(t->made);
 }
 
-/* Orders the positions of the area by group. */
+/* Sorts the positions of the area by group. */
 static bool sort(const struct fcast_shelf *s, struct sorting *t)
 {
     const struct area *a = &s->areas[t->area];
@@ -398,7 +398,7 @@ static bool sort(const struct fcast_shelf *s, struct sorting *t)
     return true;
 }
 
-/* The source blocks of a group, in order, from its k blocks. */
+/* Computes the source blocks of a group, in order, from its k blocks. */
 static int make_group(struct fcast_shelf *s, uint32_t group, uint32_t k,
                       const uint8_t *const blocks[], const unsigned ids[], uint8_t *out)
 {
@@ -423,7 +423,7 @@ static int make_group(struct fcast_shelf *s, uint32_t group, uint32_t k,
     return error ? -1 : 0;
 }
 
-/* Finds the k blocks of a group (of the area's: `nth`) and makes its source blocks at `out`. */
+/* Finds the k blocks of the area's `nth` group, and writes its source blocks to `out`. */
 static int decode_group(struct fcast_shelf *s, struct sorting *t, uint32_t nth, uint8_t *out)
 {
     const struct fcast_store *data = &s->cfg.disk.data;
@@ -452,8 +452,8 @@ static int decode_group(struct fcast_shelf *s, struct sorting *t, uint32_t nth, 
     return make_group(s, group, k, blocks, ids, out);
 }
 
-/* A crowd in place: read, sorted, decoded, written back. Short groups move it towards the
- * beginning, over crowds that moved before it; never over a later one. */
+/* Settles a crowd in place: reads, sorts, decodes and writes it back. Short groups move it toward
+ * the beginning, over crowds that have already moved; never over a later one. */
 static int settle_crowd(struct fcast_shelf *s, struct sorting *t)
 {
     const struct fcast_store *data = &s->cfg.disk.data;
@@ -479,7 +479,7 @@ static int settle_crowd(struct fcast_shelf *s, struct sorting *t)
     return 0;
 }
 
-/* The whole file, a group at a time, to its place. */
+/* Settles the whole file, one group at a time, at its final place. */
 static int settle_file(struct fcast_shelf *s, struct sorting *t)
 {
     const struct fcast_store *to = is_in_memory(s) ? &s->cfg.disk.data : &s->cfg.disk.repair;

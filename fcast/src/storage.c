@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-struct area { /* that fills from its beginning */
+struct area { /* filled from its beginning */
     uint32_t held;
     uint64_t written;
 };
@@ -13,14 +13,15 @@ struct fcast_storage {
     struct fcast_storage_config cfg;
     uint32_t area_groups, area_count;
     uint64_t room, held;
-    uint32_t writing;    /* blocks of the current write */
-    uint32_t *have;      /* blocks of each group */
-    struct area *areas;  /* groups, crowds, or the whole file */
-    uint32_t last, full; /* area of the last block; Crowd-Bucket: of a bucket left behind */
+    uint32_t writing;   /* blocks in the current write */
+    uint32_t *have;     /* blocks that each group has */
+    struct area *areas; /* groups, crowds, or the whole file */
+    uint32_t last,
+        full; /* area of the last block; Crowd-Bucket: area of the bucket waiting to be written */
     bool has_full;
     struct fcast_block *blocks; /* in memory, in order of arrival */
-    uint32_t *area_of;          /* of them */
-    uint64_t count;             /* of them, without the write */
+    uint32_t *area_of;          /* their areas */
+    uint64_t count;             /* their number, without those being written */
     struct fcast_block *out;
 };
 
@@ -116,7 +117,8 @@ uint64_t fcast_storage_held(const struct fcast_storage *s)
     return s->held;
 }
 
-/* True if the bucket being filled has another crowd's blocks while the other bucket is busy. */
+/* Returns whether the bucket being filled has another crowd's blocks while the other one is
+ * busy. */
 static bool are_buckets_busy(const struct fcast_storage *s, uint32_t area)
 {
     return s->areas[s->last].held && (area != s->last || s->areas[s->last].held == s->cfg.b) &&
@@ -145,8 +147,8 @@ bool fcast_storage_take(struct fcast_storage *s, struct fcast_block block)
     return true;
 }
 
-/* The area to write: one with b blocks; else, of the pool, the one with most, so that the writes
- * are large. area_count: none. */
+/* Chooses the area to write: one with b blocks; with a pool, the one with the most, so that writes
+ * are large. Returns area_count for none. */
 static uint32_t choose(const struct fcast_storage *s, bool flush)
 {
     uint32_t best = s->area_count, most = 0;
@@ -163,7 +165,7 @@ static uint32_t choose(const struct fcast_storage *s, bool flush)
     return best;
 }
 
-/* Moves the oldest blocks of the area, b at most, out of the pool. */
+/* Moves the oldest blocks of the area, at most b, out of the pool. */
 static uint32_t gather(struct fcast_storage *s, uint32_t area)
 {
     uint32_t moved = 0;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The control library in use: sends one file, or receives into a folder, until all is done.
+ * A program that uses the control library: sends one file, or receives into a folder, until all is
+ * done.
  *   control_example send ADDRESS PORT INTERFACE FILE [REDUNDANCY]
  *   control_example recv ADDRESS PORT INTERFACE FOLDER
- * Without REDUNDANCY it sends until a line comes on standard input; two files, one after the other,
- * if FILE names two with a comma between.
+ * Without REDUNDANCY it sends until it reads a line from standard input. If FILE names two files
+ * separated by a comma, it sends one after the other.
  */
 #include <fcast_control.h>
 #include <semaphore.h>

@@ -120,13 +120,13 @@ def case_wrong_words(m: Site) -> None:
         ([*send, "--s", "5"], "found option '--s'; valid: --group, "),
         ([*send, "--order"], "found option '--order' without a value; valid: --order VALUE"),
         ([*send, "--jitter=5"], "found option '--jitter=5' with a value; valid: --jitter"),
-        ([*send, "--order", "up"], "--order 'up': valid are sequential, rotate, shuffle"),
-        ([*send, "--ttl", "256"], "--ttl '256': valid are whole numbers from 0 to 255"),
-        ([*send, "--overhead", "50%"], "--overhead '50%': valid are whole numbers from 0 to 700"),
-        ([*recv, "--timeout", "-1"], "--timeout '-1': valid are whole numbers from 1"),
-        ([*recv, "--max-bytes", "1T"], "--max-bytes '1T': valid are whole numbers from 1"),
-        ([*recv, "--interface", "lo"], "--interface 'lo': valid is an address such as 10.0.0.1"),
-        ([*recv, "--group", "10.0.0.1:5"], "--group '10.0.0.1:5': valid is a multicast group"),
+        ([*send, "--order", "up"], "--order 'up'; valid: sequential, rotate, shuffle"),
+        ([*send, "--ttl", "256"], "--ttl '256'; valid: whole numbers from 0 to 255"),
+        ([*send, "--overhead", "50%"], "--overhead '50%'; valid: whole numbers from 0 to 700"),
+        ([*recv, "--timeout", "-1"], "--timeout '-1'; valid: whole numbers from 1"),
+        ([*recv, "--max-bytes", "1T"], "--max-bytes '1T'; valid: whole numbers from 1"),
+        ([*recv, "--interface", "lo"], "--interface 'lo'; valid: an address such as 10.0.0.1"),
+        ([*recv, "--group", "10.0.0.1:5"], "--group '10.0.0.1:5'; valid: a multicast group"),
         ([*recv, "--group", "[ff15::1]:55", str(directory)], "valid: both IPv4 or IPv6"),
         ([*send], "at least one FILE is needed"),
         ([*send, str(fifo)], f"'{fifo}': not a regular file"),
@@ -387,7 +387,7 @@ def case_a_sender_that_ends_too_soon(m: Site) -> None:
     wait_for("notes", lambda: any(used_bytes(path) for path in (got / ".fcast").glob("*.notes")))
     sender.signal(signal.SIGINT)
     receiver.ends(1)
-    expect("the sender ended the session before all files were here" in receiver.said(), "")
+    expect("the sender ended the session before all files were complete" in receiver.said(), "")
 
 
 def case_an_interrupted_receiver(m: Site) -> None:

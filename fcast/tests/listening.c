@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Listening time on the simulated network: datagrams that pass until a receiver has the file,
- * divided by the file's symbols.
+ * Listening time on the simulated network: the number of datagrams sent until a receiver has the
+ * file, divided by the file's symbols.
  *
- * Usage: fcast-listening FEC-ID K OVERHEAD SYMBOLS LOSS SEEDS [SYMBOL-BYTES]: 8 receivers for each
- * seed; FEC-ID as in RFCs (0, 3, 4, 5). Prints mean, worst, and what the formula of groups of K
- * says (exact for Reed-Solomon).
+ * Usage: fcast-listening FEC-ID K OVERHEAD SYMBOLS LOSS SEEDS [SYMBOL-BYTES]: 8 receivers per seed;
+ * FEC-ID as in the RFCs (0, 3, 4, 5). Prints the mean, the worst, and the value of the formula for
+ * groups of K (exact for Reed-Solomon).
  */
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
         sim_file(s, (uint64_t)symbols * bytes - 220); /* room for the header */
         sim_run(s, (uint64_t)(20 * symbols));
         for (unsigned i = 0; i < RECEIVERS; i++) {
-            /* The end of the file, not of the descriptor that says so. */
+            /* When the file was complete, not the descriptor that confirms it. */
             double one = (double)s->receivers[i].done_at / symbols;
             sum += one / (seeds * RECEIVERS);
             worst = one > worst ? one : worst;

@@ -146,7 +146,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
                    memcmp(p->data.data + at, f->data, bytes) == 0;
     }
     r->done += good;
-    /* those behind it in the air were not needed */
+    /* datagrams still in flight were not needed */
     r->done_at = r->sim->sent > IN_FLIGHT ? r->sim->sent - IN_FLIGHT : 0;
     r->has[toi] = good;
     r->wrong += !good;
@@ -264,7 +264,7 @@ static void multicast(struct sim *s, const uint8_t *bytes, size_t len)
     }
 }
 
-/* What has arrived by now. */
+/* Delivers what has arrived by now. */
 static void deliver(struct sim *s)
 {
     while (tp_events_next(&s->events) <= s->now_ns) {

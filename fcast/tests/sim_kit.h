@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A carousel and its receivers on a simulated network: one datagram each interval, to every
- * receiver its loss, delay and duplicates. The seed decides everything.
+ * A carousel and its receivers on a simulated network: one datagram per interval; loss, delay and
+ * duplicates differ for each receiver. The seed determines everything.
  */
 #ifndef FCAST_SIM_KIT_H
 #define FCAST_SIM_KIT_H
@@ -16,18 +16,18 @@ struct sim_config {
     unsigned receivers;
     uint64_t seed;
     double loss, duplicate, reorder;
-    uint32_t periodic;        /* each nth datagram is lost; 0: none */
-    uint32_t phase;           /* of them: 1: the first one is lost */
-    uint32_t late;            /* receiver i joins after i times so many datagrams */
+    uint32_t periodic;        /* every nth datagram is lost; 0: none */
+    uint32_t phase;           /* offset of these; 1: the first one is lost */
+    uint32_t late;            /* receiver i joins after i times this many datagrams */
     unsigned max_objects;     /* of the receivers; 0: the default */
-    uint64_t max_bytes;       /* the same */
-    const uint8_t *other_key; /* the receivers' key, of sender.key_len; NULL: the sender's */
+    uint64_t max_bytes;       /* likewise */
+    const uint8_t *other_key; /* a key for the receivers, of sender.key_len; NULL: the sender's */
     uint32_t max_age_s;       /* at the receivers */
-    uint64_t datagrams_max;   /* give up */
-    void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges */
+    uint64_t datagrams_max;   /* the limit at which to give up */
+    void (*between)(struct fcast_receiver *r, uint64_t sent); /* forges datagrams */
 };
 
-/* Bytes in memory, of an object's length or growing as they are written. */
+/* Bytes in memory, with an object's length or growing as they are written. */
 struct sim_store {
     uint8_t *data;
     uint64_t room;
@@ -39,8 +39,8 @@ struct sim_file {
     uint8_t *data;
 };
 
-/* What a receiver keeps on its disk, which survives its death. Those of TOIs from SIM_FILES on, of
- * strangers, keep nothing. */
+/* What a receiver keeps on disk, which survives the receiver. Places of TOIs from SIM_FILES on,
+ * which are forged, keep nothing. */
 struct sim_place {
     uint64_t toi, bytes;
     struct sim_store data, repair;
@@ -53,11 +53,11 @@ struct sim_receiver {
     struct sim *sim;
     struct fcast_receiver *core;
     struct sim_place *places;
-    bool has[SIM_FILES]; /* by TOI */
+    bool has[SIM_FILES]; /* per TOI */
     unsigned done, dropped, wrong;
-    uint64_t promised, promised_max; /* bytes of all places at a time */
+    uint64_t promised, promised_max; /* bytes of all places together */
     uint64_t done_at;                /* datagrams sent when the last file was complete */
-    uint64_t finished;               /* datagrams sent until it had all; 0: not yet */
+    uint64_t finished;               /* datagrams sent until it had all files; 0: not yet */
 };
 
 struct sim {
@@ -68,7 +68,7 @@ struct sim {
     struct sim_store repair;
     struct sim_receiver receivers[SIM_RECEIVERS];
     struct tp_events events;
-    uint64_t random, now_ns, sent, symbols; /* symbols: of all objects, headers included */
+    uint64_t random, now_ns, sent, symbols; /* symbols: of all objects, including headers */
     bool ended;
 };
 
@@ -76,11 +76,12 @@ struct sim *sim_new(const struct sim_config *cfg);
 void sim_free(struct sim *s);
 /* Adds a file of pseudo-random bytes. */
 void sim_file(struct sim *s, uint64_t bytes);
-/* Runs until all receivers have all, the carousel ends, or so many datagrams were sent. */
+/* Runs until all receivers have everything, the carousel ends, or this many datagrams were sent. */
 void sim_run(struct sim *s, uint64_t datagrams_max);
-/* The receiver dies, and another takes its places. */
+/* Kills the receiver; a new one takes over its places. */
 void sim_restart(struct sim *s, unsigned receiver);
-/* Datagrams that passed while the receiver listened, divided by the objects' symbols. */
+/* Returns how many datagrams passed while the receiver listened, divided by the objects'
+ * symbols. */
 double sim_listening(const struct sim *s, unsigned receiver);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An FDT that a code protects, as other senders send it: its repair symbols replace lost ones.
+ * An FDT protected by a code, as other senders send it: its repair symbols replace lost ones.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -97,7 +97,7 @@ static void test_repair_symbols_of_an_fdt(void **state)
             .protocol = FCAST_PROTOCOL_FLUTE, .begin = begin, .done = done};
         struct fcast_receiver *r = fcast_receiver_new(&cfg);
         for (uint32_t id = 0; id < 2 * k; id++)
-            if (id % 3) /* each third is lost */
+            if (id % 3) /* every third is lost */
                 give(r, &fti, id);
         struct fcast_receiver_stats st;
         fcast_receiver_get_stats(r, &st);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files that are sent as gzip: what is packed is unpacked, and a bomb is refused before it is
- * large.
+ * Files sent as gzip are unpacked, and a decompression bomb is refused before it grows large.
  */
 #include <openssl/evp.h>
 #include <setjmp.h>
@@ -20,7 +19,12 @@
 #include "../tools/gzip.h"
 #include "file_at.h"
 
-enum { BYTES = 700000, BOMB = 64 << 20, MOST = 1 << 20, HEAD = 3 /* before the data */ };
+enum {
+    BYTES = 700000,
+    BOMB = 64 << 20,
+    MOST = 1 << 20,
+    HEAD = 3 /* HEAD: bytes before the data */
+};
 
 static uint8_t text[BYTES], packed[BYTES], got[BYTES];
 static uint64_t packed_bytes;
@@ -45,7 +49,7 @@ static int read_packed(void *ctx, uint64_t at, void *bytes, size_t len)
     return 0;
 }
 
-/* What becomes of these packed bytes. */
+/* Returns what becomes of these packed bytes. */
 static enum content copy(struct content_job *job, const struct fcast_meta *meta, uint64_t bytes)
 {
     *job = (struct content_job){.read = read_packed,
@@ -87,13 +91,13 @@ static void test_unpacked(void **state)
     assert_int_equal(job.written, BYTES);
     assert_int_equal(file_read_at(job.fd, 0, got, BYTES), 0);
     assert_memory_equal(got, text, BYTES);
-    /* Two members are one file; without a length, the bound alone counts. */
+    /* Two members make one file; without a length, only the bound applies. */
     struct fcast_meta open = {.encoding = "gzip"};
     memcpy(packed + packed_bytes, packed, packed_bytes);
     assert_int_equal(copy(&job, &open, 2 * packed_bytes), CONTENT_REFUSED);
     assert_non_null(strstr(job.why, "--max-unpacked"));
     assert_in_range(size_of(job.fd), BYTES, MOST);
-    /* What is not packed is copied as it is. */
+    /* Data without an encoding are copied unchanged. */
     struct fcast_meta plain = {.has_length = true, .length = 9};
     assert_int_equal(copy(&job, &plain, packed_bytes), CONTENT_GOOD);
     assert_int_equal(job.written, packed_bytes);
@@ -113,7 +117,7 @@ static void test_what_is_wrong(void **state)
     assert_int_equal(copy(&job, &meta, packed_bytes), CONTENT_REFUSED);
     assert_in_range(size_of(job.fd), 0, BYTES - 1);
     meta = meta_of_text();
-    /* Cut off, junk after it, a bit wrong, nothing. */
+    /* Truncated, followed by junk, with a wrong bit, empty. */
     assert_int_equal(copy(&job, &meta, packed_bytes - 1), CONTENT_REFUSED);
     packed[packed_bytes] = 'x';
     assert_int_equal(copy(&job, &meta, packed_bytes + 1), CONTENT_REFUSED);
@@ -123,7 +127,8 @@ static void test_what_is_wrong(void **state)
     assert_int_equal(copy(&job, &meta, 0), CONTENT_REFUSED);
 }
 
-/* 64 MiB of zeroes in 64 KiB: whatever the metadata say, no more than the bound is written. */
+/* 64 MiB of zeroes packed into 64 KiB: whatever the metadata say, no more than the bound is
+ * written. */
 static void test_a_bomb(void **state)
 {
     (void)state;

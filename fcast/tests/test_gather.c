@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Short writes gathered into long ones: whatever comes in which order, the files are what they
- * would be without; a write that fails loses nothing.
+ * Gathering short writes into long ones: whatever arrives in whatever order, the files are the same
+ * as without gathering; a failed write loses nothing.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -57,7 +57,7 @@ static void check(struct gather *g)
     }
 }
 
-/* `streams` runs grow side by side in each file; every `skip`-th piece does not come. */
+/* Writes `streams` interleaved runs to each file; every `skip`-th piece is missing. */
 static void grow(struct gather *g, unsigned streams, unsigned skip, uint64_t *random)
 {
     const unsigned pieces = FILE_BYTES / PIECE / streams;
@@ -94,7 +94,7 @@ static void test_what_comes_is_what_is_written(void **state)
     fails_every = 0;
 }
 
-/* A long write for many short ones, whole pages in the middle. */
+/* One long write replaces many short ones and consists of whole pages, except at its ends. */
 static void test_that_it_gathers(void **state)
 {
     (void)state;

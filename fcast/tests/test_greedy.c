@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Strangers who have the sender's address, and carousels of more objects than a receiver takes at a
- * time: honest objects complete, and what is promised stays bounded.
+ * Attackers that use the sender's address, and carousels with more objects than a receiver takes at
+ * a time: honest objects complete, and the bytes promised stay bounded.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,7 +34,7 @@ static struct sim_config base(enum fcast_protocol protocol)
                                .seed = 1};
 }
 
-/* One symbol of an object of the session that the sender does not have. */
+/* Sends one symbol of an object that the session's sender does not have. */
 static void forge(struct fcast_receiver *r, uint64_t toi, const struct fcast_fti *fti, uint64_t at)
 {
     uint8_t bytes[LCT_HEADER_MAX + 4 + E] = {0}, content[FCAST_FTI_MAX];
@@ -54,7 +54,7 @@ static void flood_objects(struct fcast_receiver *r, uint64_t sent)
         forge(r, STRANGERS + 4 * sent + i, &fti, sent);
 }
 
-/* Two of them fill max_bytes, and arrive again and again. */
+/* Two objects that together fill max_bytes arrive again and again. */
 static void flood_lengths(struct fcast_receiver *r, uint64_t sent)
 {
     const struct fcast_fti fti = {.fec = FCAST_TRIANGLE,
@@ -68,7 +68,7 @@ static void flood_lengths(struct fcast_receiver *r, uint64_t sent)
     forge(r, STRANGERS + sent % 2, &fti, sent);
 }
 
-/* Small ones come together in memory, as descriptors do. */
+/* Small objects are received in memory, as descriptors are. */
 static void flood_small(struct fcast_receiver *r, uint64_t sent)
 {
     const struct fcast_fti fti = {
@@ -95,8 +95,8 @@ static void assert_completes(struct sim_config cfg, unsigned files, uint64_t wit
     sim_free(s);
 }
 
-/* 40 objects, 8 places: those that are begun are not given up for others. A cycle brings 8 of them
- * at least, so five are enough; an object has 30 symbols, of which the sender sends 1,200. */
+/* 40 objects, 8 places: objects in progress are not dropped for others. A cycle completes at least
+ * 8 of them, so five suffice; an object has 30 symbols, so the sender sends 1,200 per cycle. */
 static void test_more_objects_than_places(void **state)
 {
     (void)state;
@@ -104,7 +104,7 @@ static void test_more_objects_than_places(void **state)
         assert_completes(base((enum fcast_protocol)protocol), 40, 5 * 1300);
 }
 
-/* Four strangers' datagrams for each honest one. */
+/* Four forged datagrams for each honest one. */
 static void test_floods(void **state)
 {
     void (*const floods[])(struct fcast_receiver *, uint64_t) = {flood_objects, flood_lengths,

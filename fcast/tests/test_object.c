@@ -50,8 +50,7 @@ static void test_an_empty_object(void **state)
     assert_int_equal(h.len, len);
 }
 
-/* Numbers beyond what an item takes, by one digit and by many, are refused; so are those of none.
- */
+/* Refuses numbers that exceed an item's range, by one digit or by many, and missing numbers. */
 static void test_numbers(void **state)
 {
     static const struct {
@@ -69,7 +68,7 @@ static void test_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof items / sizeof *items; i++) {
-        uint8_t bytes[128] = {3}; /* a descriptor; the checksum covers the data */
+        uint8_t bytes[128] = {3}; /* a descriptor whose checksum covers the data */
         struct fcast_object_header h;
         size_t len = FCAST_OBJECT_FIXED + strlen(items[i].item);
         bytes[7] = (uint8_t)len;
@@ -147,7 +146,7 @@ static void test_fdt(void **state)
     assert_int_equal(fcast_fdt_put(text, 300, &fdt), 0);
 }
 
-/* Attributes of FDT-Instance hold for files without their own; other namespaces' names. */
+/* Attributes of FDT-Instance apply to files without their own; names may have other namespaces. */
 static void test_fdt_of_others(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest symbol that an MTU takes: every datagram fits, and those with LDPC fill the packet.
+ * The largest symbol that an MTU permits: every datagram fits, and LDPC datagrams fill the packet.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -41,7 +41,8 @@ static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
     return 0;
 }
 
-/* The longest of the first datagrams, descriptors and both kinds of symbols among them. */
+/* Returns the longest of the first datagrams, which include descriptors and both kinds of
+ * symbols. */
 static size_t longest(enum fcast_protocol protocol, uint8_t fec, unsigned symbol_bytes,
                       bool has_key)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of fcast-recv below DIR/.fcast when any one of its writes fails, for a moment or from
- * then on: the next process continues with what is there, and its object is right.
+ * The files of fcast-recv below DIR/.fcast when any of its writes fails, once or from then on: the
+ * next process continues with what was stored, and its object is correct.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static uint8_t object[BYTES], repair[REPAIR_ROOM], got[BYTES];
 
 /* ------------------------------------------------------------------ a disk that fails */
 
-/* Of all writes, or only of those of notes. */
+/* Counts all writes, or only those of notes. */
 static uint64_t writes, fail_from, fail_until;
 static bool only_notes;
 static int fail_with;
@@ -88,7 +88,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
     struct life *l = ctx;
 
     (void)toi;
-    (void)meta; /* no digest: wrong bytes would show */
+    (void)meta; /* no digest: wrong bytes must show up here */
     assert_int_equal(bytes, BYTES);
     assert_int_equal(place_read(place, at, got, BYTES), 0);
     assert_memory_equal(got, object, BYTES);
@@ -135,8 +135,8 @@ static void end(struct life *l)
     close(l->places.dir_fd);
 }
 
-/* The carousel plays to the receiver, which loses every third datagram, until it has the object,
- * a write has failed and `stops`, or so many were sent. */
+/* Plays the carousel to the receiver, which loses every third datagram, until it has the object, a
+ * write has failed and `stops` is set, or `most` datagrams were sent. */
 static void play(struct fcast_sender *s, struct life *l, unsigned most, bool stops)
 {
     static uint8_t bytes[FCAST_DATAGRAM_MAX];
@@ -174,11 +174,11 @@ static struct fcast_sender *carousel(uint8_t fec, uint64_t seed, int skipped)
 
 static const int errors[] = {ENOSPC, EDQUOT, EIO};
 
-/* Lives in which write `first` fails, until `last`; then one in which none does. */
+/* Runs receivers in which writes `first` to `last` fail, then one in which none fails. */
 static void fail_at(uint8_t fec, uint64_t first, uint64_t last, bool stops)
 {
     char dir[] = "/tmp/fcast-place-XXXXXX", remove[64];
-    /* Soon come repair symbols, whose slots notes tell. */
+    /* Repair symbols come soon; notes record their slots. */
     struct fcast_sender *s = carousel(fec, first + 1, 1400);
     struct life l;
 
@@ -192,7 +192,7 @@ static void fail_at(uint8_t fec, uint64_t first, uint64_t last, bool stops)
     bool failed = writes > first;
     end(&l);
     failed = failed || writes > first;
-    /* Whatever came last: notes are written as the receiver ends. */
+    /* Whatever came last: the receiver writes its notes when it ends. */
     assert_true(l.stored || failed);
     fail_from = UINT64_MAX; /* the disk has room again */
     if (!l.stored) {
@@ -215,8 +215,8 @@ static void test_a_disk_that_stays_full(void **state)
         fail_at(n % 2 ? FCAST_RS : FCAST_TRIANGLE, n, UINT64_MAX, true);
 }
 
-/* One write of notes fails, or a part of it goes, and the receiver continues: notes that would
- * speak of other symbols than those in the stores are never left. */
+/* One write of notes fails or is partial, and the receiver continues: it never leaves notes that do
+ * not match the symbols in the stores. */
 static void test_notes_that_fail_once(void **state)
 {
     (void)state;
@@ -227,14 +227,14 @@ static void test_notes_that_fail_once(void **state)
     only_notes = false;
 }
 
-/* The object's own file becomes the data's if the header was there before other bytes were in the
- * file, in the same life or an earlier one; otherwise it cannot be moved. */
+/* The object's own file becomes the data's file if the header arrived before other bytes were
+ * stored, in the same run or an earlier one; otherwise it cannot be moved. */
 static void test_files_that_move(void **state)
 {
     (void)state;
     static const struct {
         int skipped;
-        unsigned first; /* datagrams of the first life */
+        unsigned first; /* datagrams of the first run */
     } cases[] = {{0, 900}, {1400, 900}, {1560, 1750 /* repair symbols, then the header */}};
     unsigned moved[3] = {0};
 
@@ -246,7 +246,7 @@ static void test_files_that_move(void **state)
 
         assert_non_null(mkdtemp(dir));
         start(&l, dir);
-        play(s, &l, cases[late].first, false); /* two thirds of them come */
+        play(s, &l, cases[late].first, false); /* two thirds of them arrive */
         assert_int_equal(l.stored, 0);
         end(&l);
         start(&l, dir);
@@ -258,7 +258,7 @@ static void test_files_that_move(void **state)
         snprintf(remove, sizeof remove, "rm -r %s", dir);
         assert_int_equal(system(remove), 0);
     }
-    assert_in_range(moved[0], 2, 6); /* in the others it was lost */
+    assert_in_range(moved[0], 2, 6); /* in the other runs it was lost */
     assert_int_equal(moved[1] + moved[2], 0);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fcast-recv's storage schemes on a real disk: the object is right, the accesses are those of the
- * report, and whichever write a receiver is killed at, the next one continues with what is there.
+ * fcast-recv's storage schemes on a real disk: the object is correct, the accesses are those of the
+ * report, and whichever write a receiver is killed at, the next one continues with what was stored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -44,7 +44,7 @@ ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t at);
 ssize_t __wrap_pwrite64(int fd, const void *bytes, size_t len, off_t at)
 {
     if (writes++ == kill_at) {
-        ssize_t n = __real_pwrite64(fd, bytes, len / 2, at); /* a part of it */
+        ssize_t n = __real_pwrite64(fd, bytes, len / 2, at); /* only part of it */
         raise(SIGKILL);
         return n;
     }
@@ -84,7 +84,7 @@ static enum fcast_done done(void *ctx, uint64_t toi, void *place, const struct f
     struct life *l = ctx;
 
     (void)toi;
-    assert_string_equal(meta->location, "object"); /* no digest: wrong bytes would show */
+    assert_string_equal(meta->location, "object"); /* no digest: wrong bytes must show up here */
     assert_int_equal(bytes, BYTES);
     assert_int_equal(place_read(place, at, got, BYTES), 0);
     assert_memory_equal(got, object, BYTES);
@@ -156,7 +156,7 @@ static struct fcast_sender *carousel(const struct setting *setting)
     return s;
 }
 
-/* A life: until the object is here. Every nth datagram is lost; 0: none. */
+/* Runs a receiver until the object is complete. Every `lost`-th datagram is lost; 0: none. */
 static void live(struct life *l, const char *dir, const struct setting *setting, unsigned lost)
 {
     static uint8_t bytes[FCAST_DATAGRAM_MAX];
@@ -187,7 +187,8 @@ static void remove_dir(const char *dir)
 
 /* ------------------------------------------------------------------ tests */
 
-/* Accesses without loss, by Table 1 of the report; with loss, what is decoded is right. */
+/* Without loss, the accesses are those of the report's Table 1; with loss, the decoded data are
+ * correct. */
 static void test_accesses(void **state)
 {
     (void)state;
@@ -232,7 +233,7 @@ static void test_accesses(void **state)
         }
 }
 
-/* Killed at a write, while symbols come or while they are sorted. */
+/* Kills the receiver at a write, while symbols arrive or while they are sorted. */
 static void die_at(int storage, uint64_t at, uint64_t *restored, bool *died)
 {
     char dir[64];
@@ -247,7 +248,7 @@ static void die_at(int storage, uint64_t at, uint64_t *restored, bool *died)
         kill_at = at;
         writes = 0;
         live(&l, dir, &s, 3);
-        _exit(0); /* it was done before */
+        _exit(0); /* it had finished before */
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     *died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -269,7 +270,7 @@ static void test_killed_at_a_write(void **state)
     for (int storage = STORAGE_IN_PLACE; storage <= 5; storage++) {
         uint64_t restored, most = 0, deaths = 0;
         bool died = true;
-        /* In place, symbols are gathered: there are fewer writes. */
+        /* In place, symbols are gathered, so there are fewer writes. */
         uint64_t step = storage == STORAGE_IN_PLACE ? 1 : 3;
         for (uint64_t at = step; died && at < 3000; at += step + step * at / 9) {
             die_at(storage, at, &restored, &died);
@@ -277,7 +278,7 @@ static void test_killed_at_a_write(void **state)
             most = died && restored > most ? restored : most;
         }
         assert_true(deaths >= 5);
-        /* Notes are written every 512. What waits in memory alone starts over. */
+        /* Notes are written every 512 symbols. Whatever is only in memory starts over. */
         if (storage == 1 + FCAST_IN_MEMORY)
             assert_int_equal(most, 0);
         else
@@ -285,7 +286,7 @@ static void test_killed_at_a_write(void **state)
     }
 }
 
-/* A receiver that ends by itself keeps what waits in memory as well. */
+/* A receiver that ends normally also keeps what waits in memory. */
 static void test_ended_in_the_middle(void **state)
 {
     (void)state;
@@ -323,7 +324,7 @@ static void test_direct(void **state)
     make_dir(dir);
     live(&l, dir, &s, 3);
     bool has_none = !l.stored;
-    if (has_none) /* as tmpfs has none */
+    if (has_none) /* like tmpfs */
         print_message("skipped: no direct I/O in /var/tmp: %s\n", strerror(errno));
     end(&l);
     if (!has_none) { /* in place, with a last symbol that is short */
@@ -332,7 +333,7 @@ static void test_direct(void **state)
         live(&l, dir, &s, 3);
         assert_int_equal(l.stored, 1);
         end(&l);
-        /* zeroes for each of 36 groups first */
+        /* zeroes for each of the 36 groups first */
         s = with(1 + FCAST_GROUP_AREA);
         s.keeping.is_direct = true;
         live(&l, dir, &s, 3);
@@ -368,7 +369,7 @@ static void test_what_is_refused(void **state)
     assert_int_equal(place_open(&l.places, 1, 1, 1, &fti, &place), FCAST_REFUSE);
     assert_non_null(strstr(l.places.why, "512"));
     assert_int_equal(l.places.memory_used, 0);
-    /* A sender that announces objects without end leaves no files. */
+    /* A sender that keeps announcing objects leaves no files behind. */
     char command[128];
     snprintf(command, sizeof command, "! find %s/.fcast -type f | grep -E 'notes|data|repair'",
              dir);

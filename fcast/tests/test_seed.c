@@ -63,7 +63,7 @@ static void test_what_is_refused(void **state)
     size_t block_bytes;
     for (size_t len = 0; len <= FCAST_SEED_HEADER_BYTES; len++)
         assert_false(fcast_seed_get(PACKET, len, &h, &block, &block_bytes));
-    /* k 0; an empty file; the group after the last one (13 bytes are 3 groups of 6). */
+    /* k is 0; the file is empty; a group after the last one (13 bytes are 3 groups of 6). */
     const struct {
         unsigned at;
         uint8_t value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fcast of 1999 on a simulated network, and what strangers can do to it.
+ * Fcast of 1999 on a simulated network, and what attackers can do to it.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -42,7 +42,8 @@ static void assert_all_done(const struct sim *s)
     }
 }
 
-/* Files around the borders of blocks and groups, every order, with loss and without. */
+/* Files with sizes near the boundaries of blocks and groups, in every order, with and without
+ * loss. */
 static void test_sizes(void **state)
 {
     (void)state;
@@ -63,7 +64,7 @@ static void test_sizes(void **state)
         }
 }
 
-/* Figure 6 in each datagram; k by the report's rule; indices rise over all groups. */
+/* Each datagram matches Figure 6; k follows the report's rule; indices cycle over all groups. */
 static void test_what_is_sent(void **state)
 {
     (void)state;
@@ -71,7 +72,7 @@ static void test_what_is_sent(void **state)
     cfg.sender.order = FCAST_SEQUENTIAL;
     cfg.sender.cycles = 1;
     struct sim *s = sim_new(&cfg);
-    sim_file(s, 33 * E - 40); /* and the trailer: 34 blocks, two groups of 17 */
+    sim_file(s, 33 * E - 40); /* plus the trailer: 34 blocks, two groups of 17 */
     assert_int_equal(fcast_sender_commit(s->sender), 0);
     uint8_t bytes[FCAST_DATAGRAM_MAX];
     struct fcast_seed_header h, first = {0};
@@ -99,8 +100,9 @@ static void test_what_is_sent(void **state)
     sim_free(s);
 }
 
-/* 19 groups of 24 symbols, and each 19th datagram is lost: in a fixed order that is one group's, in
- * each cycle, and nothing takes the packets of 1999 out of step. An order that changes does. */
+/* 19 groups of 24 symbols, and every 19th datagram is lost. In a fixed order these all belong to
+ * one group, in every cycle, and nothing breaks the synchrony of the packets of 1999. A varying
+ * order does. */
 static void test_a_loss_period_that_divides_the_cycle(void **state)
 {
     enum { GROUPS = 19, K = 16, N = 24, CYCLE = GROUPS * N };
@@ -114,7 +116,7 @@ static void test_a_loss_period_that_divides_the_cycle(void **state)
         cfg.periodic = GROUPS;
         cfg.receivers = 1;
         struct sim *s = sim_new(&cfg);
-        sim_file(s, GROUPS * K * E - 140); /* and the trailer */
+        sim_file(s, GROUPS * K * E - 140); /* plus the trailer */
         sim_run(s, 10 * CYCLE);
         if (order != FCAST_SEQUENTIAL) {
             assert_all_done(s);
@@ -128,7 +130,7 @@ static void test_a_loss_period_that_divides_the_cycle(void **state)
     }
 }
 
-/* A receiver that dies continues with what its places hold. */
+/* A receiver that restarts continues with what its places hold. */
 static void test_a_receiver_that_dies(void **state)
 {
     (void)state;
@@ -174,7 +176,8 @@ static void test_what_a_sender_refuses(void **state)
         assert_null(fcast_sender_new(&wrong[i]));
 }
 
-/* Other files, other sizes of the file, junk: from the sender's own address, as a stranger can. */
+/* Forges other files, other file sizes and junk from the sender's own address, as an attacker
+ * can. */
 static void forge(struct fcast_receiver *r, uint64_t sent)
 {
     uint8_t bytes[FCAST_SEED_HEADER_BYTES + E];
@@ -189,7 +192,7 @@ static void forge(struct fcast_receiver *r, uint64_t sent)
         h.file_id = FILE_ID;
     fcast_seed_put(bytes, &h);
     fcast_receiver_datagram(r, 7, bytes, sizeof bytes - sent % 90 % sizeof bytes, sent);
-    if (sent > 100) /* the session is that of the first who is heard */
+    if (sent > 100) /* the session belongs to the sender heard first */
         fcast_receiver_datagram(r, 8, bytes, sizeof bytes, sent);
 }
 
@@ -224,7 +227,7 @@ static void test_trailers(void **state)
     assert_string_equal(got.location, "a/b");
     assert_int_equal(found, len);
     assert_int_equal(fcast_seed_trailer_put(bytes + 5, len - 1, &meta), 0);
-    /* Of another file; cut; every byte of it wrong. */
+    /* Of another file; truncated; with each byte wrong in turn. */
     assert_non_null(fcast_seed_trailer_get(bytes, len + 5, len + 6, &got, &found));
     for (size_t n = 0; n < len + 5; n++)
         assert_non_null(fcast_seed_trailer_get(bytes, n, n, &got, &found));

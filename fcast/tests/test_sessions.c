@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One session after another at one receiver: what is known of the first says nothing of the next,
+ * One session after another at one receiver: nothing known about the first applies to the next,
  * whose objects have the same numbers.
  */
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 enum { E = 64, BYTES = 700, FILES_MAX = 8 };
 #define SECOND_NS UINT64_C(1000000000)
 
-/* A file's bytes are all its first letter. */
+/* A file consists of copies of one letter. */
 struct got {
     char name[FILES_MAX][16];
     unsigned count, dropped;
@@ -94,8 +94,8 @@ static struct fcast_receiver *receiver(struct got *got, enum fcast_protocol prot
     return fcast_receiver_new(&cfg);
 }
 
-/* A session of these files (one letter each) from its own address: so many datagrams of it,
- * the descriptor first, and the end if it is `ended`. */
+/* Sends a session of these files (one letter each) from its own address: this many datagrams,
+ * beginning with the descriptor, and the end if it is `ended`. */
 static void session(struct fcast_receiver *r, struct got *got, enum fcast_protocol protocol,
                     uint64_t source, const char *files, unsigned datagrams, bool ended)
 {
@@ -126,8 +126,9 @@ static void session(struct fcast_receiver *r, struct got *got, enum fcast_protoc
 
 static const enum fcast_protocol protocols[] = {FCAST_PROTOCOL_FCAST, FCAST_PROTOCOL_FLUTE};
 
-/* The first sender dies after its descriptor, which has number 2 with FCAST; the second's file of
- * this number must come, and the first descriptor must not say that all is here without it. */
+/* The first sender dies after its descriptor, which has number 2 with FCAST. The second sender's
+ * file with this number must be received, and the first descriptor must not make the receiver
+ * believe that it has everything without it. */
 static void test_a_descriptor_of_a_dead_session(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void test_a_descriptor_of_a_dead_session(void **state)
     }
 }
 
-/* As a satellite's feed does: each day's files are a session. */
+/* As in a satellite's feed: each day's files are a session. */
 static void test_a_receiver_that_follows(void **state)
 {
     (void)state;

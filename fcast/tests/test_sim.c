@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The carousel on a simulated network: what is received is what was sent, whatever is lost, in
- * which order it comes, and when a receiver joins or dies.
+ * The carousel on a simulated network: what is received equals what was sent, whatever is lost, in
+ * whatever order, and whenever a receiver joins or restarts.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -46,7 +46,7 @@ static void assert_all_done(const struct sim *s)
 
 static const uint8_t codes[] = {FCAST_NO_CODE, FCAST_STAIRCASE, FCAST_TRIANGLE, FCAST_RS};
 
-/* Files of every size around the borders of symbols and blocks, with each code and protocol. */
+/* Files with sizes near the boundaries of symbols and blocks, with each code and protocol. */
 static void test_sizes(void **state)
 {
     (void)state;
@@ -67,7 +67,7 @@ static void test_sizes(void **state)
         }
 }
 
-/* Loss, duplicates, reordering, late receivers: 50 seeds, with DOWNPOUR_TEST_LONG 400. */
+/* Loss, duplicates, reordering, late receivers: 50 seeds; 400 with DOWNPOUR_TEST_LONG. */
 static void test_seeds(void **state)
 {
     (void)state;
@@ -111,7 +111,7 @@ static void test_repeats(void **state)
     assert_memory_equal(&stats[0], &stats[1], sizeof stats[0]);
 }
 
-/* Without loss one pass is enough, and nothing is decoded. */
+/* Without loss one pass suffices, and nothing is decoded. */
 static void test_no_loss(void **state)
 {
     (void)state;
@@ -133,7 +133,8 @@ static void test_no_loss(void **state)
     }
 }
 
-/* 10 % independent loss: LDPC with maximum likelihood in 1.13 of the file, as the bound is 1.11. */
+/* At 10 % independent loss, LDPC with maximum likelihood takes 1.13 times the file; the bound is
+ * 1.11. */
 static void test_listening_ldpc(void **state)
 {
     (void)state;
@@ -157,13 +158,13 @@ static void test_listening_ldpc(void **state)
     sim_free(s);
 }
 
-/* The seed's formula: the expected number of rounds, for G groups of k. */
+/* The formula of 1999: the expected number of rounds for `groups` groups of k. */
 static double formula(unsigned k, unsigned groups, double loss)
 {
     double last = 0, mean = 0, group = 0, term = pow(1 - loss, k);
 
     for (unsigned x = 0; last < 0.999999; x++) {
-        group += term; /* exactly x losses before the k-th symbol comes */
+        group += term; /* exactly x losses before the k-th symbol arrives */
         double all = pow(group, groups);
         mean += (all - last) * (k + x) / k;
         last = all;
@@ -172,7 +173,7 @@ static double formula(unsigned k, unsigned groups, double loss)
     return mean;
 }
 
-/* k = 32, 1,024 symbols: the formula's 1.259 at 10 % loss, within 2 %. */
+/* k = 32, 1,024 symbols: within 2 % of the formula's 1.259 at 10 % loss. */
 static void test_listening_rs(void **state)
 {
     (void)state;
@@ -200,10 +201,10 @@ static void test_listening_rs(void **state)
     assert_true(ratio > 0.98 - 1.0 / 32 && ratio < 1.02);
 }
 
-/* 19 groups of 24 symbols, and each 19th datagram is lost; 304 symbols without a code, a cycle of
- * 306 with one descriptor of 2, and each 17th is lost. A fixed order would lose the same ones in
- * each cycle (as that of 1999 does: test_seed_sim.c). The descriptors, at random places, take it
- * out of step: each order ends, in a few cycles. */
+/* 19 groups of 24 symbols, and every 19th datagram is lost; and 304 symbols without a code, a cycle
+ * of 306 with one descriptor of 2, where every 17th is lost. A fixed order would lose the same ones
+ * in every cycle (as that of 1999 does: test_seed_sim.c). Descriptors at random places break the
+ * synchrony: each order completes within a few cycles. */
 static void test_periodic_loss(void **state)
 {
     enum { GROUPS = 19, K = 16 };
@@ -224,9 +225,9 @@ static void test_periodic_loss(void **state)
     }
 }
 
-/* Periods that divide 513 hid the descriptor that came after each 512 datagrams, and other periods
- * would hide one at other fixed distances. A receiver that has the file learns soon that it is all.
- */
+/* Loss with a period that divides 513 hid a descriptor sent after every 512 datagrams, and other
+ * periods would hide one at other fixed distances. A receiver that has the file soon learns that it
+ * is complete. */
 static void test_periodic_loss_does_not_hide_the_descriptor(void **state)
 {
     static const uint32_t periods[] = {3, 9, 16, 17, 19, 27, 57, 129, 171, 257};
@@ -235,7 +236,7 @@ static void test_periodic_loss_does_not_hide_the_descriptor(void **state)
     (void)state;
     for (unsigned i = 0; i < 2 * sizeof periods / sizeof *periods; i++) {
         struct sim_config cfg = base(FCAST_RS);
-        cfg.sender.symbol_bytes = LONG; /* the descriptor is one datagram */
+        cfg.sender.symbol_bytes = LONG; /* the descriptor takes one datagram */
         cfg.sender.k = 16;
         cfg.sender.overhead = 7;
         cfg.sender.order = i % 2 ? FCAST_SHUFFLE : FCAST_SEQUENTIAL;
@@ -251,7 +252,8 @@ static void test_periodic_loss_does_not_hide_the_descriptor(void **state)
     }
 }
 
-/* A file of 9 symbols, 10 % lost: who loses the first descriptor waits for a few datagrams. */
+/* A file of 9 symbols at 10 % loss: a receiver that loses the first descriptor waits only for a few
+ * datagrams. */
 static void test_small_files_do_not_wait_for_the_descriptor(void **state)
 {
     enum { SEEDS = 20, RECEIVERS = 16, LONG = 512 };
@@ -281,8 +283,8 @@ static void test_small_files_do_not_wait_for_the_descriptor(void **state)
     assert_true(sum <= 1.4 && worst <= 8);
 }
 
-/* Without loss, with Ethernet's headers: at most 1.075 of a file of 1 MB or more; and for any file
- * the first descriptor, and about one in 16 datagrams. */
+/* Without loss and including Ethernet headers, a file of 1 MB or more takes at most 1.075 times its
+ * size; a file of any size adds only the first descriptor and about one in 16 datagrams. */
 static void test_what_the_wire_carries(void **state)
 {
     static const uint64_t symbols[] = {1, 9, 33, 64, 200, 700, 2048, 12000};
@@ -307,7 +309,7 @@ static void test_what_the_wire_carries(void **state)
     }
 }
 
-/* Each receiver dies again and again; what it has noted is not received again. */
+/* Each receiver dies repeatedly; whatever it has noted is not received again. */
 static void test_restarts(void **state)
 {
     (void)state;
@@ -332,15 +334,15 @@ static void test_restarts(void **state)
         assert_int_equal(s->receivers[0].done, 1);
         assert_int_equal(s->receivers[0].wrong, 0);
         assert_true(restored > 300);
-        /* It needs hardly longer than the one that lived. */
+        /* It takes hardly longer than a receiver that keeps running. */
         const struct sim_receiver *r = s->receivers;
-        if (codes[c] != FCAST_NO_CODE) /* which waits for single symbols */
+        if (codes[c] != FCAST_NO_CODE) /* which waits for specific symbols */
             assert_true(r[0].done_at < r[1].done_at + s->symbols / 5);
         sim_free(s);
     }
 }
 
-/* With a key, only packets of those who have it count. */
+/* With a key, only packets from holders of the key count. */
 static void test_keys(void **state)
 {
     (void)state;
@@ -363,7 +365,7 @@ static void test_keys(void **state)
     }
 }
 
-/* What was recorded is not taken later; nor what a clock that is wrong dates ahead. */
+/* Recorded datagrams are rejected later, and so are those that a wrong clock dates ahead. */
 static void test_replays(void **state)
 {
     (void)state;
@@ -400,7 +402,7 @@ static uint32_t bits(void)
     return (uint32_t)(random_state >> 33);
 }
 
-/* A stranger with another address, of the same session, with its own objects. */
+/* An attacker with another address sends its own objects in the same session. */
 static void forge(struct fcast_receiver *r, uint64_t sent)
 {
     uint8_t bytes[LCT_HEADER_MAX + 4 + E] = {0}, fti[FCAST_FTI_MAX];
@@ -443,7 +445,7 @@ static void test_strangers_change_nothing(void **state)
     assert_memory_equal(&stats[0], &stats[1], sizeof stats[0]);
 }
 
-/* From the sender's own address: objects that nobody needs take no more than they may. */
+/* From the sender's own address: objects that nobody needs take no more than their share. */
 static void flood(struct fcast_receiver *r, uint64_t sent)
 {
     uint8_t bytes[LCT_HEADER_MAX + 4 + E] = {0}, fti[FCAST_FTI_MAX];
@@ -517,11 +519,11 @@ static void test_bounds(void **state)
     assert_true(st.refused > 300 && st.refused + st.stray > 2000);
     assert_true(st.objects_started - st.evicted <= 8);
     assert_true(promised <= (st.objects_started * UINT64_C(4)) << 30);
-    assert_true(st.store_errors > 0); /* the disk was full: no crash, it is counted */
+    assert_true(st.store_errors > 0); /* the disk was full: counted, not a crash */
     fcast_receiver_free(r);
 }
 
-/* The sender ends after its cycles, and says so. */
+/* The sender ends after its cycles, and announces it. */
 static void test_close(void **state)
 {
     (void)state;
@@ -549,7 +551,7 @@ static void test_close(void **state)
     sim_free(s);
 }
 
-/* Another session takes the place of one that fell silent, and starts with that flag. */
+/* Another session replaces one that fell silent, and starts with that flag. */
 static void test_close_of_the_next(void **state)
 {
     (void)state;

@@ -25,7 +25,7 @@ struct disk {
     bool is_here[GROUPS_MAX][K_MAX];
 };
 
-/* What a write must keep: its own free positions, in the area of its blocks' groups. */
+/* Checks the constraints on a write: only free positions, within the area of its blocks' groups. */
 static void put(struct disk *d, const struct fcast_write *w, uint32_t area_groups)
 {
     d->writes++;
@@ -44,7 +44,7 @@ static void put(struct disk *d, const struct fcast_write *w, uint32_t area_group
     }
 }
 
-/* All blocks in index-major order. false: a block found no room. */
+/* Delivers all blocks in index-major order. Returns false if a block found no room. */
 static bool run(struct disk *d, const struct fcast_storage_config *cfg, enum fcast_order order,
                 uint32_t area_groups, uint32_t arrivals, uint64_t random)
 {
@@ -80,7 +80,7 @@ static bool run(struct disk *d, const struct fcast_storage_config *cfg, enum fca
     return fits;
 }
 
-/* The theorem of the report: b c + b - c + 1 blocks never overflow while the disk keeps up. */
+/* The theorem of the report: b c + b - c + 1 blocks never overflow as long as the disk keeps up. */
 static void test_pool_never_overflows(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void test_pool_never_overflows(void **state)
         uint32_t c = (cfg.groups + cfg.crowd_groups - 1) / cfg.crowd_groups;
         near += d.peak * 2 > cfg.b * c + cfg.b - c + 1;
     }
-    /* The bound is close to the use: half of it would be too little for many. */
+    /* The bound is tight: half of it would be too little in many cases. */
     assert_true(near > 60);
 }
 
@@ -135,20 +135,20 @@ static void test_writes_and_seeks(void **state)
     assert_int_equal(d.writes, BLOCKS);
     assert_true(d.seeks > BLOCKS - K);
 
-    /* Whole crowds one after another: S/b writes. Two buckets are too few for other orders. */
+    /* Whole crowds one after another take S/b writes. Two buckets are too few for other orders. */
     cfg = (struct fcast_storage_config){FCAST_CROWD_BUCKET, GROUPS, K, 0, B};
     assert_true(run(&d, &cfg, FCAST_SEQUENTIAL, B, B, 1));
     assert_int_equal(d.writes, BLOCKS / B);
     assert_in_range(d.peak, B + 1, 2 * B);
     assert_false(run(&d, &cfg, FCAST_SHUFFLE, B, B, 1));
 
-    /* Any order: S/b writes beside those before the pool is warm and those at the end. */
+    /* Any order takes S/b writes, plus those before the pool is full and those at the end. */
     cfg = (struct fcast_storage_config){FCAST_CROWD_POOL, GROUPS, K, 8, B};
     assert_true(run(&d, &cfg, FCAST_SHUFFLE, 8, B, 1));
     assert_in_range(d.writes, BLOCKS / B, BLOCKS / B * 5 / 4);
 }
 
-/* The report's equation for the pool's memory, sqrt(S (b - 1)) and a little, of Figure 18. */
+/* The report's equation for the pool's memory, slightly above sqrt(S (b - 1)), from Figure 18. */
 static void test_memory_of_a_pool(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void test_what_is_refused(void **state)
     struct fcast_storage *s = fcast_storage_new(&cfg);
     assert_false(fcast_storage_take(s, (struct fcast_block){1, 0, 0})); /* no such group */
     assert_true(fcast_storage_take(s, (struct fcast_block){0, 0, 0}));
-    assert_false(fcast_storage_take(s, (struct fcast_block){0, 1, 0})); /* it has its k */
+    assert_false(fcast_storage_take(s, (struct fcast_block){0, 1, 0})); /* the group has its k */
     fcast_storage_free(s);
 }
 

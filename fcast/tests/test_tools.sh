@@ -151,8 +151,8 @@ usage() {
     [ $? = 2 ] || fail "exit status of: $*"
     grep -qF -- "$want" "$dir/u.err" || fail "message of: $*"
 }
-usage "--group '10.0.0.1:5': valid is a multicast group" "$send" --group 10.0.0.1:5
-usage "--order 'any': valid are sequential, rotate, shuffle" "$send" --order any
+usage "--group '10.0.0.1:5'; valid: a multicast group" "$send" --group 10.0.0.1:5
+usage "--order 'any'; valid: sequential, rotate, shuffle" "$send" --order any
 usage "are needed" "$recv" "$dir"
 usage "found 2 files; valid: one FILE with --protocol seed" "$send" --group "$group" \
     --interface 127.0.0.1 --protocol seed "$dir/big" "$dir/in/large"

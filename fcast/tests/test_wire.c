@@ -43,7 +43,7 @@ static void test_wide_ids_and_flags(void **state)
     struct lct_header got;
     assert_int_equal(lct_get(bytes, len, &got), LCT_OK);
     assert_true(got.tsi == h.tsi && got.toi == h.toi && got.close_session && !got.close_object);
-    /* The largest that can be on the wire: CCI 128 bits, TSI 48, TOI 112, the upper ones zero. */
+    /* The largest possible on the wire: CCI 128 bits, TSI 48, TOI 112, with the upper bits zero. */
     uint8_t large[4 + 16 + 6 + 14] = {0x1c, 0xf0, 10};
     large[sizeof large - 1] = 9;
     assert_int_equal(lct_get(large, sizeof large, &got), LCT_OK);
@@ -73,7 +73,7 @@ static void test_extensions(void **state)
     assert_int_equal(version, 2);
     assert_int_equal(instance, 5);
     assert_null(lct_extension(&got, LCT_EXT_FTI, &n));
-    /* An extension of no length, and one that is longer than the header. */
+    /* An extension of length 0, and one that is longer than the header. */
     bytes[12 + 4 + 1] = 0;
     assert_int_equal(lct_get(bytes, len, &got), LCT_BAD_LENGTH);
     bytes[12 + 4 + 1] = 3;
@@ -132,12 +132,12 @@ static void test_oti(void **state)
     }
 }
 
-/* What is as long as Reed-Solomon's was read as LDPC's, which is longer: found by the fuzzer. */
+/* Content as long as Reed-Solomon's was read as LDPC's, which is longer: found by the fuzzer. */
 static void test_oti_of_unknown_codes(void **state)
 {
     (void)state;
     for (size_t len = 10; len <= 18; len += 4)
-        for (unsigned fec = 1; fec < 256; fec += fec == 2 ? 4 : 1) { /* 3, 4, 5 are codes */
+        for (unsigned fec = 1; fec < 256; fec += fec == 2 ? 4 : 1) { /* 3, 4, 5 are known codes */
             struct fcast_fti got;
             uint8_t *bytes = calloc(1, len); /* a sanitizer guards its end */
             assert_non_null(bytes);
@@ -166,7 +166,7 @@ static void test_oti_that_cannot_be(void **state)
                            .n_max = 150,
                            .n1 = 3,
                            .seed = 1};
-    assert_false(fcast_fti_is_good(&f)); /* 10,486 blocks; there are numbers for 4,096 */
+    assert_false(fcast_fti_is_good(&f)); /* 10,486 blocks, but only 4,096 can be numbered */
     f.length = 409600;
     assert_true(fcast_fti_is_good(&f));
     f.seed = 0;
@@ -192,7 +192,7 @@ static void test_payload_ids(void **state)
     }
 }
 
-/* RFC 5052 9.1: blocks differ by one symbol at most, and together are the object. */
+/* RFC 5052 9.1: blocks differ by at most one symbol and together make up the object. */
 static void test_partition(void **state)
 {
     (void)state;
@@ -212,7 +212,7 @@ static void test_partition(void **state)
         }
 }
 
-/* The seed's section 5: its own examples. */
+/* The examples of MSR-TR-99-14, section 5. */
 static void test_choice_of_k(void **state)
 {
     (void)state;
@@ -288,7 +288,7 @@ static void test_authentication(void **state)
     assert_false(fcast_auth_verify(a, datagram, sizeof datagram - 1, &got));
     head = lct_put(datagram, &h);
     assert_int_equal(lct_get(datagram, sizeof datagram, &got), LCT_OK);
-    assert_false(fcast_auth_verify(a, datagram, sizeof datagram, &got)); /* has none */
+    assert_false(fcast_auth_verify(a, datagram, sizeof datagram, &got)); /* it has no EXT_AUTH */
     fcast_auth_free(a);
     fcast_auth_free(b);
 }
@@ -298,7 +298,7 @@ static void test_times(void **state)
     (void)state;
     uint8_t bytes[LCT_HEADER_MAX], content[FCAST_TIME_CONTENT];
     const struct lct_header h = {.tsi = 1, .toi = 2};
-    const uint32_t before = UINT32_MAX - 9, after = 40; /* the era ends between them */
+    const uint32_t before = UINT32_MAX - 9, after = 40; /* the NTP era ends between them */
     struct lct_header got;
     int64_t age_s;
 

@@ -33,7 +33,7 @@ static enum fcast_begin begin(void *ctx, uint64_t source, uint64_t tsi, uint64_t
 {
     struct arrival *a = ctx;
 
-    /* What is remembered of the last session's files serves nobody in the next. */
+    /* What is known about the last session's files does not apply to the next. */
     if (a->has_session && (source != a->source || tsi != a->tsi))
         places_forget_done(&a->places);
     a->has_session = true;
@@ -60,7 +60,7 @@ static const enum stored results[] = {[CONTENT_GOOD] = STORED,
                                       [CONTENT_REFUSED] = NOT_TAKEN,
                                       [CONTENT_FAILED] = NO_ROOM};
 
-/* Makes the object's own file the data's, if it can be. *moved: whether it was. */
+/* Moves the object's own file to its name, if possible. *moved: whether it was. */
 static enum stored move(struct arrival *a, struct content_job *job, const char *name, bool *moved)
 {
     struct datadir_new there;
@@ -79,7 +79,8 @@ static enum stored move(struct arrival *a, struct content_job *job, const char *
     return result;
 }
 
-/* Makes a file of the object's data. NO_ROOM: errno; otherwise, and not STORED: why in the job. */
+/* Makes a file of the object's data. NO_ROOM: see errno; anything else but STORED: see the job's
+ * `why`. */
 static enum stored store(struct arrival *a, struct content_job *job, const char *name)
 {
     struct datadir_new fresh;
@@ -96,7 +97,7 @@ static enum stored store(struct arrival *a, struct content_job *job, const char 
         int error = errno;
         places_forget_copy(&a->places);
         errno = error;
-        /* What a sender can bring about by a name must not end the program. */
+        /* Failures that a sender can cause by a file name must not end the program. */
         bool is_of_name = error == ENAMETOOLONG || error == EACCES || error == EPERM;
         return a->dir.refused > refused || !error || is_of_name ? NOT_TAKEN : NO_ROOM;
     }
@@ -159,7 +160,7 @@ static void drop(void *ctx, uint64_t toi, void *place, bool keep)
         places_bound(&a->places, a->max_bytes);
 }
 
-/* What earlier processes left. */
+/* Removes what earlier processes left behind. */
 static void clean(struct arrival *a)
 {
     char name[FCAST_NAME_MAX + 8], why[256];

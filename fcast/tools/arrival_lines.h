@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program's files as lines: on standard output those that are here, on standard error trouble.
+ * Reports a program's files in lines: complete files on standard output, problems on standard
+ * error.
  */
 #ifndef FCAST_TOOLS_ARRIVAL_LINES_H
 #define FCAST_TOOLS_ARRIVAL_LINES_H

@@ -23,7 +23,7 @@ bool content_is_packed(const struct fcast_meta *meta)
     return strcmp(meta->encoding, "gzip") == 0;
 }
 
-/* Bytes of the file. */
+/* Writes bytes of the file. */
 static bool put(void *ctx, const uint8_t *bytes, size_t len)
 {
     const struct copy *c = ctx;
@@ -42,7 +42,7 @@ static bool put(void *ctx, const uint8_t *bytes, size_t len)
     return true;
 }
 
-/* Bytes of the object. */
+/* Takes bytes of the object. */
 static enum content take(struct copy *c, const uint8_t *bytes, size_t len)
 {
     struct content_job *j = c->job;
@@ -65,7 +65,7 @@ static enum content take(struct copy *c, const uint8_t *bytes, size_t len)
     return CONTENT_REFUSED;
 }
 
-/* True if everything came. */
+/* Checks that everything has arrived. */
 static enum content finish(struct copy *c)
 {
     struct content_job *j = c->job;
@@ -84,7 +84,8 @@ static enum content finish(struct copy *c)
         errno = ENOMEM;
         return CONTENT_FAILED;
     }
-    /* The digest is that before the encoding: of another one we do not know it. */
+    /* The digest covers the data before encoding, so it can only be checked if we can decode
+     * them. */
     bool is_known = j->meta->has_digest && (c->gunzip || !j->meta->encoding[0]);
     if (is_known && memcmp(found, j->meta->digest, FCAST_DIGEST) != 0) {
         snprintf(j->why, sizeof j->why, "SHA-256 differs");

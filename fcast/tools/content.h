@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The data of an object as a file: unpacked if they were packed, and what their digest says.
+ * Writes the data of an object to a file: unpacks them if necessary, and checks their digest.
  */
 #ifndef FCAST_TOOLS_CONTENT_H
 #define FCAST_TOOLS_CONTENT_H
@@ -9,26 +9,26 @@
 
 enum content {
     CONTENT_GOOD,
-    CONTENT_WRONG,   /* not what the digest says */
-    CONTENT_REFUSED, /* unpacked, they are too large or of another length, or no gzip */
-    CONTENT_FAILED   /* errno */
+    CONTENT_WRONG,   /* contradicts the digest */
+    CONTENT_REFUSED, /* unpacked too large or of another length, or not gzip */
+    CONTENT_FAILED   /* see errno */
 };
 
-/* The object's bytes. -1 with errno. */
+/* Reads bytes of the object. Returns -1 with errno. */
 typedef int content_read(void *ctx, uint64_t at, void *bytes, size_t len);
 
 struct content_job {
     content_read *read;
     void *ctx;
-    uint64_t at, bytes; /* of the data in the object */
+    uint64_t at, bytes; /* position of the data in the object */
     const struct fcast_meta *meta;
-    uint64_t most_bytes; /* unpacked */
-    int fd;              /* where they go; -1: only the digest is compared */
-    uint64_t written;    /* set by content_copy */
-    char why[160];       /* CONTENT_REFUSED, CONTENT_WRONG */
+    uint64_t most_bytes; /* of the unpacked data */
+    int fd;              /* where to write; -1: only compare the digest */
+    uint64_t written;    /* set by content_copy() */
+    char why[160];       /* for CONTENT_REFUSED and CONTENT_WRONG */
 };
 
-/* True if content_copy can undo this encoding. */
+/* Returns whether content_copy() can undo this encoding. */
 bool content_is_packed(const struct fcast_meta *meta);
 enum content content_copy(struct content_job *job);
 

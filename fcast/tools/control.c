@@ -22,7 +22,7 @@ int control_init(struct control *c, const char *address, uint16_t port,
     if (tp_address_parse(address, false, &c->group) < 0 || !tp_address_is_multicast(&c->group) ||
         !port) {
         snprintf(why, FCAST_CONTROL_WHY,
-                 "'%s' port %u: valid is a multicast group such as 239.99.99.99 port 1711", address,
+                 "'%s' port %u; valid: a multicast group such as 239.99.99.99 port 1711", address,
                  port);
         return -1;
     }
@@ -31,7 +31,7 @@ int control_init(struct control *c, const char *address, uint16_t port,
     if (tp_address_parse(interface_address ? interface_address : any, false, &c->interface) < 0 ||
         c->interface.ss_family != c->group.ss_family) {
         snprintf(why, FCAST_CONTROL_WHY,
-                 "interface '%s': valid is an address of this host, of the group's family",
+                 "interface '%s'; valid: an address of this host, of the group's family",
                  interface_address);
         return -1;
     }
@@ -46,7 +46,7 @@ int control_start(struct control *c, void *(*run)(void *), void *arg, char why[F
 
     while (read(c->wake_fd, &count, sizeof count) > 0)
         continue;
-    /* The program's signals are the program's: none ends up in this thread. */
+    /* The program's signals must not be delivered to this thread. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(&c->thread, NULL, run, arg);

@@ -13,22 +13,22 @@
 struct control {
     struct sockaddr_storage group, interface;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the statistics */
+    pthread_mutex_t lock; /* for the statistics */
     bool is_running;      /* there is a thread to join */
-    int wake_fd;          /* readable: end */
+    int wake_fd;          /* readable: the thread must end */
 };
 
-/* -1 with why. */
+/* Returns -1 with why. */
 int control_init(struct control *c, const char *address, uint16_t port,
                  const char *interface_address, char why[FCAST_CONTROL_WHY]);
-/* Starts the thread. -1 with why. */
+/* Starts the thread. Returns -1 with why. */
 int control_start(struct control *c, void *(*run)(void *), void *arg, char why[FCAST_CONTROL_WHY]);
-/* True if the thread must end. */
+/* Returns whether the thread must end. */
 bool control_is_ending(const struct control *c);
-/* Wakes the thread and waits for its end. */
+/* Wakes the thread and waits until it has ended. */
 void control_stop(struct control *c);
 void control_free(struct control *c);
-/* Copies a text that may be longer. Returns -1. */
+/* Copies a text, cutting it if necessary. Returns -1. */
 int control_why(char why[FCAST_CONTROL_WHY], const char *text);
 
 #endif

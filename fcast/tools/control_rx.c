@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving control: a carousel's files, in a thread, to a folder.
+ * The receiving control: receives a carousel's files into a folder, in a thread.
  */
 #include <errno.h>
 #include <poll.h>
@@ -23,10 +23,10 @@ struct fcast_rx {
     struct control control;
     struct fcast_rx_options options;
     char *folder;
-    struct fcast_rx_stats stats; /* under the lock */
-    /* Of a start. */
+    struct fcast_rx_stats stats; /* protected by the lock */
+    /* Valid after a start. */
     struct arrival arrival;
-    bool is_open; /* the arrival */
+    bool is_open; /* the arrival is open */
     int fd;
     struct tp_batch_in *in;
     struct fcast_receiver *core;
@@ -109,13 +109,13 @@ static void note(struct fcast_rx *rx)
     pthread_mutex_unlock(&rx->control.lock);
 }
 
-/* Why it ends, other than by a stop or with all files; NULL: it does not. */
+/* Returns why it must end other than by a stop or with all files; NULL: continue. */
 static const char *why_end(const struct fcast_rx *rx)
 {
     if (rx->arrival.places.error)
         return strerror(rx->arrival.places.error);
     if (!rx->options.is_satellite && fcast_receiver_is_closed(rx->core))
-        return "the sender ended the session before all files were here";
+        return "the sender ended the session before all files were complete";
     return NULL;
 }
 
@@ -137,7 +137,7 @@ static void *run(void *arg)
         has_all = !o->is_satellite && fcast_receiver_has_all(rx->core);
         why = has_all ? NULL : why_end(rx);
     }
-    /* It leaves the group. */
+    /* Leave the group. */
     tp_batch_in_free(rx->in);
     rx->in = NULL;
     tp_close_fd(&rx->fd);
@@ -150,7 +150,7 @@ static void *run(void *arg)
 
 /* ------------------------------------------------------------------ calls */
 
-/* Gives back what a start took. */
+/* Releases what a start allocated. */
 static void close_start(struct fcast_rx *rx)
 {
     const bool has_all = rx->core && fcast_receiver_has_all(rx->core);
@@ -198,7 +198,7 @@ int fcast_rx_start(struct fcast_rx *rx, char why[FCAST_CONTROL_WHY])
     struct tp_error err;
 
     if (rx->control.is_running)
-        return control_why(why, "it is receiving; valid: after fcast_rx_stop()");
+        return control_why(why, "already receiving; call fcast_rx_stop() first");
     int result = prepare(rx, &err);
     if (result < 0) {
         control_why(why, err.text);

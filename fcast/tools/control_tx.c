@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sending control: a file's carousel in a thread.
+ * The sending control: sends a file's carousel in a thread.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 
 _Static_assert((int)FCAST_CONTROL_SEED == (int)FCAST_PROTOCOL_SEED, "the same protocols");
 
-#define ENDLESS_OVERHEAD 0.5 /* repair symbols of a carousel without end */
+#define ENDLESS_OVERHEAD 0.5 /* repair symbols per source symbol of an endless carousel */
 #define REDUNDANCY_MAX 7
 #define RATE_MIN UINT64_C(125) /* bytes/s */
 #define RATE_MAX UINT64_C(12500000000)
@@ -28,8 +28,8 @@ struct fcast_tx {
     char *cache_folder;
     uint8_t ttl;
     uint64_t bytes_per_s;
-    struct fcast_tx_stats stats; /* under the lock */
-    /* Of a start. */
+    struct fcast_tx_stats stats; /* protected by the lock */
+    /* Valid after a start. */
     char *path;
     struct source_file file;
     struct cache cache;
@@ -56,7 +56,7 @@ struct fcast_tx *fcast_tx_init(const char *address, uint16_t port, uint8_t ttl,
     tx->file.fd = tx->cache.fd = tx->out.batch.fd = -1;
     bool good = control_init(&tx->control, address, port, o->interface_address, why) == 0;
     if (good && (bytes_per_s < RATE_MIN || bytes_per_s > RATE_MAX)) {
-        snprintf(why, FCAST_CONTROL_WHY, "%llu bytes/s: valid are %llu to %llu",
+        snprintf(why, FCAST_CONTROL_WHY, "%llu bytes/s; valid: %llu to %llu",
                  (unsigned long long)bytes_per_s, (unsigned long long)RATE_MIN,
                  (unsigned long long)RATE_MAX);
         good = false;
@@ -67,7 +67,7 @@ struct fcast_tx *fcast_tx_init(const char *address, uint16_t port, uint8_t ttl,
     return NULL;
 }
 
-/* Gives back what a start took. */
+/* Releases what a start allocated. */
 static void close_start(struct fcast_tx *tx)
 {
     fcast_sender_free(tx->sender);
@@ -79,7 +79,7 @@ static void close_start(struct fcast_tx *tx)
     tx->path = NULL;
 }
 
-/* The code of a start: redundancy <= 0 is without end. */
+/* Returns the code of a start: redundancy <= 0 means endless. */
 static struct fcast_sender_config config_of(struct fcast_tx *tx, double redundancy)
 {
     const bool is_seed = tx->options.protocol == FCAST_CONTROL_SEED, ends = redundancy > 0;
@@ -170,9 +170,9 @@ int fcast_tx_start(struct fcast_tx *tx, const char *file, double redundancy,
     struct tp_error err;
 
     if (tx->control.is_running)
-        return control_why(why, "it is sending; valid: after fcast_tx_stop()");
+        return control_why(why, "already sending; call fcast_tx_stop() first");
     if (!(redundancy <= REDUNDANCY_MAX)) {
-        snprintf(why, FCAST_CONTROL_WHY, "redundancy %g: valid are up to %d", redundancy,
+        snprintf(why, FCAST_CONTROL_WHY, "redundancy %g; valid: up to %d", redundancy,
                  REDUNDANCY_MAX);
         return -1;
     }

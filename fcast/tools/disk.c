@@ -11,14 +11,14 @@
 
 enum { BOUNCE_BYTES = 1 << 18, ALIGNMENT = 4096 };
 
-/* For bytes at places that direct I/O does not accept. */
+/* For offsets that direct I/O does not accept. */
 static _Alignas(ALIGNMENT) uint8_t bounce[BOUNCE_BYTES];
 
 int disk_open(struct disk_file *f, int dir_fd, const char *path, bool direct)
 {
     const int flags = O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC;
 
-    /* The mode of a file that it may become; only its owner gets into the folder. */
+    /* It may become the final file, so it gets that mode; only the owner can enter the folder. */
     *f = (struct disk_file){.fd = openat(dir_fd, path, flags, 0666), .direct_fd = -1};
     if (f->fd < 0)
         return -1;

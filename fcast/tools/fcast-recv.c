@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fcast-recv: tunes in to a carousel, takes its files, and leaves (or stays).
+ * fcast-recv: tunes in to a carousel, receives its files, and leaves (or stays).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static const char usage[] =
     "  --source IP        accept only this sender (source-specific multicast)\n"
     "  --tsi N            accept only this session (default: the first one heard)\n"
     "  --protocol NAME    fcast (default), flute, or seed: one file in the packets of 1999\n"
-    "  --variant KIND     of Reed-Solomon: rfc5510 (default), rizzo (seed: default) or flute\n"
+    "  --variant KIND     Reed-Solomon code: rfc5510 (default), rizzo (seed: default) or flute\n"
     "  --mode MODE        tiddo (default): leave with all files; satellite: stay, and take\n"
     "                     the next session when one has ended or is silent for ten seconds\n"
     "  --key-file FILE    key of 64 hexadecimal digits that the sender also has\n"
@@ -39,7 +39,7 @@ static const char usage[] =
     "                     the future; 0: accept all (default 300)\n"
     "  --timeout S        end if the session is silent for S seconds (default: wait)\n"
     "  --max-object BYTES refuse larger objects, k/M/G allowed (default 64G)\n"
-    "  --max-bytes BYTES  limit of all objects at a time (default 128G)\n"
+    "  --max-bytes BYTES  limit of all incomplete objects (default 128G)\n"
     "  --max-unpacked BYTES  limit of an unpacked gzip file (default 4G)\n"
     "  --storage SCHEME   where to keep symbols: in-place (default), or with Reed-Solomon as\n"
     "                     in 1999: memory, receive-order, group-area, crowd-bucket, crowd-pool\n"
@@ -121,7 +121,7 @@ static const struct option options[] = {
     {"version", no_argument, NULL, OPTION_VERSION},
     {0}};
 
-/* Bounds; false: another option. */
+/* Takes an option that sets a bound; false: another option. */
 static bool take_bound(struct run *run, int option)
 {
     const uint64_t most = UINT64_C(1) << 48;
@@ -152,7 +152,7 @@ static const char *const storages[] = {"in-place",   "memory",       "receive-or
                                        "group-area", "crowd-bucket", "crowd-pool"};
 static const char *const modes_of_io[] = {"cached", "direct"};
 
-/* How symbols are kept; false: another option. */
+/* Takes an option that says how to keep symbols; false: another option. */
 static bool take_keeping(struct keeping *k, int option)
 {
     switch (option) {
@@ -197,7 +197,7 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("fcast-recv (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: break; /* none: next_option() knows them all */
+    default: break; /* unreachable: next_option() knows all options */
     }
 }
 
@@ -261,14 +261,14 @@ static void take(void *ctx, const uint8_t *bytes, size_t len, const struct socka
     fcast_receiver_datagram(run->core, tp_address_number(from), bytes, len, run->arrival.now_ns);
 }
 
-/* Why it must end early, for people; NULL: go on. */
+/* Returns why it must end early; NULL: continue. */
 static const char *why_end(const struct run *run)
 {
     static char text[80];
     uint64_t heard_ns = fcast_receiver_heard_ns(run->core);
 
     if (!run->satellite && fcast_receiver_is_closed(run->core))
-        return "the sender ended the session before all files were here";
+        return "the sender ended the session before all files were complete";
     if (heard_ns < run->arrival.begun_ns)
         heard_ns = run->arrival.begun_ns;
     if (!run->timeout_ns || run->arrival.now_ns < heard_ns + run->timeout_ns)
@@ -278,7 +278,8 @@ static const char *why_end(const struct run *run)
     return text;
 }
 
-/* Runs until all files are here, the session ends or is silent, the disk is full, or a signal. */
+/* Runs until all files are complete, the session ends or is silent, the disk is full, or a signal
+ * arrives. */
 static void receive(struct run *run)
 {
     struct pollfd p = {.fd = run->fd, .events = POLLIN};
@@ -300,8 +301,8 @@ static void receive(struct run *run)
         fprintf(stderr, "fcast-recv: %s\n", why);
 }
 
-/* The process's peak memory by /proc/self/status; 0: unknown. getrusage() would count the program
- * that started this one. */
+/* Returns the process's peak memory from /proc/self/status; 0: unknown. getrusage() would include
+ * the program that started this one. */
 static uint64_t peak_bytes(int status_fd)
 {
     char text[4096];
@@ -312,8 +313,8 @@ static uint64_t peak_bytes(int status_fd)
     return line ? 1024 * strtoull(line + strlen("VmHWM:"), NULL, 10) : 0;
 }
 
-/* What the disk did for the symbols: while they came, and when they were sorted and decoded; and
- * the memory of schemes of 1999, and of the process, at most. */
+/* Prints the disk accesses for the symbols, while they arrived and while they were sorted and
+ * decoded, and the peak memory of the schemes of 1999 and of the process. */
 static void print_disk(const struct places *p, int status_fd)
 {
     const struct disk_counts *one = &p->receiving, *two = &p->sorting;
@@ -363,7 +364,7 @@ int main(int argc, char **argv)
     take_arguments(&run, argc, argv);
     open_all(&run);
     catch_signals();
-    run.status_fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC); /* the walls hide it */
+    run.status_fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC); /* the sandbox hides it */
     enter_sandbox(&run);
     receive(&run);
     struct fcast_receiver_stats st;

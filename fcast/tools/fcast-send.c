@@ -24,12 +24,12 @@ static const char usage[] =
     "\n"
     "  --group IP:PORT    multicast group and UDP port\n"
     "  --interface IP     address of the interface to send from\n"
-    "  --rate BPS         with all headers, k/M/G allowed (default 10M)\n"
-    "  --ttl N            hops (default 1)\n"
+    "  --rate BPS         bit/s with all headers, k/M/G allowed (default 10M)\n"
+    "  --ttl N            TTL of the datagrams (default 1)\n"
     "  --protocol NAME    fcast (default, RFC 6968), flute (RFC 6726), or seed: one file\n"
     "                     in the packets of 1999, only rs, no key\n"
     "  --fec CODE         ldpc-triangle (default), ldpc-staircase, rs or none\n"
-    "  --variant KIND     of rs: rfc5510 (default), rizzo (seed: default) or flute\n"
+    "  --variant KIND     rs code: rfc5510 (default), rizzo (seed: default) or flute\n"
     "  --k N              source symbols of a block (default 10000; rs: 200, seed: 32)\n"
     "  --overhead PERCENT repair symbols per 100 source symbols (default 50)\n"
     "  --order ORDER      shuffle (default), rotate or sequential\n"
@@ -66,7 +66,7 @@ struct run {
 
 /* ------------------------------------------------------------------ files */
 
-/* Packs the file if that makes it smaller; returns the bytes to send. */
+/* Packs the file if that makes it smaller; returns the number of bytes to send. */
 static uint64_t pack(const struct run *run, struct source_file *f, struct fcast_meta *meta)
 {
     struct tp_error err;
@@ -102,7 +102,7 @@ static void add_file(struct run *run, struct source_file *f)
         die("'%s', %llu bytes: %s", f->path, (unsigned long long)meta.length,
             errno != EFBIG ? strerror(errno)
             : run->cfg.protocol == FCAST_PROTOCOL_SEED
-                ? "too large; --protocol seed has 4 GiB, less about 200 bytes"
+                ? "too large; --protocol seed allows 4 GiB minus about 200 bytes"
                 : "too large for this code; larger --symbol or --k help");
     run->bytes += meta.length;
     fprintf(stderr, "fcast-send: toi=%llu bytes=%llu%s", (unsigned long long)toi,
@@ -163,7 +163,7 @@ static const struct option options[] = {{"group", required_argument, NULL, OPTIO
                                         {"version", no_argument, NULL, OPTION_VERSION},
                                         {0}};
 
-/* What the carousel sends and how; false: another option. */
+/* Takes an option about what the carousel sends and how; false: another option. */
 static bool take_code_option(struct run *run, int option)
 {
     static const char *const fecs[] = {"ldpc-triangle", "ldpc-staircase", "rs", "none"};
@@ -224,11 +224,11 @@ static void take_option(struct run *run, int option)
     case OPTION_NO_SANDBOX: run->no_sandbox = true; break;
     case OPTION_HELP: fputs(usage, stdout); exit(EXIT_SUCCESS);
     case OPTION_VERSION: printf("fcast-send (Downpour) " DOWNPOUR_VERSION "\n"); exit(EXIT_SUCCESS);
-    default: break; /* none: next_option() knows them all */
+    default: break; /* unreachable: next_option() knows all options */
     }
 }
 
-/* What Fcast of 1999 has and has not. */
+/* Applies what the Fcast of 1999 supports and lacks. */
 static void settle_seed(struct run *run)
 {
     struct fcast_sender_config *cfg = &run->cfg;
@@ -240,7 +240,7 @@ static void settle_seed(struct run *run)
     if (run->count != 1)
         die_usage("found %d files; valid: one FILE with --protocol seed", run->count);
     if (cfg->k > FCAST_SEED_K_MAX)
-        die_usage("--k %u: valid are whole numbers from 1 to %d with --protocol seed", cfg->k,
+        die_usage("--k %u; valid: whole numbers from 1 to %d with --protocol seed", cfg->k,
                   FCAST_SEED_K_MAX);
     cfg->fec = FCAST_RS;
     if (!run->has_variant)

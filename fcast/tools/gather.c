@@ -10,19 +10,19 @@ struct run {
     struct gather_file *file; /* NULL: free */
     uint64_t at;
     size_t len;
-    struct run *next; /* of its bucket, or of the free ones */
+    struct run *next; /* next in its bucket, or in the free list */
     uint8_t *bytes;
 };
 
 struct gather {
-    uint32_t count, victim; /* runs, a power of 2; the next that gives way */
+    uint32_t count, victim; /* number of runs, a power of 2; the run to evict next */
     size_t run_bytes, memory_bytes;
     struct run *runs, **buckets; /* by file and end */
-    struct run *free;            /* the last one first: its bytes are in the caches */
-    uint8_t *bytes;              /* of all runs; a page that no run has filled takes no memory */
+    struct run *free;            /* most recently freed first: its bytes are in the caches */
+    uint8_t *bytes;              /* of all runs; pages that no run has touched take no memory */
 };
 
-/* How many runs there are for so many streams: none is shorter than two pages. */
+/* Returns how many runs there are for this many streams; none is shorter than two pages. */
 static uint32_t runs_for(size_t memory_bytes, uint32_t streams)
 {
     uint32_t count = STREAMS_MIN;
@@ -33,7 +33,7 @@ static uint32_t runs_for(size_t memory_bytes, uint32_t streams)
     return count;
 }
 
-/* Makes the runs. -1: no memory. */
+/* Allocates the runs. Returns -1 if out of memory. */
 static int make_runs(struct gather *g, uint32_t streams)
 {
     uint32_t count = runs_for(g->memory_bytes, streams);
@@ -107,7 +107,7 @@ static void take_out(struct gather *g, const struct run *r)
     *b = r->next;
 }
 
-/* It is in no bucket any more. */
+/* Frees the run, which is no longer in any bucket. */
 static void release(struct gather *g, struct run *r)
 {
     r->file->runs--;
@@ -116,7 +116,7 @@ static void release(struct gather *g, struct run *r)
     g->free = r;
 }
 
-/* Writes all of it and frees it. */
+/* Writes the whole run and frees it. */
 static int write_out(struct gather *g, struct run *r)
 {
     if (r->file->write(r->file->ctx, r->at, r->bytes, r->len) < 0)
@@ -126,7 +126,8 @@ static int write_out(struct gather *g, struct run *r)
     return 0;
 }
 
-/* A run that begins there, in no bucket yet; NULL: the one that was to give way stays. */
+/* Begins a run at that offset, not in a bucket yet; NULL: the run to be evicted could not be
+ * written. */
 static struct run *begin(struct gather *g, struct gather_file *f, uint64_t at)
 {
     if (!g->free) {
@@ -143,7 +144,7 @@ static struct run *begin(struct gather *g, struct gather_file *f, uint64_t at)
     return r;
 }
 
-/* Writes whole pages of a full run: what follows begins with one. */
+/* Writes the whole pages of a full run, so that the remainder begins on a page boundary. */
 static int shorten(struct run *r)
 {
     uint64_t end = (r->at + r->len) / PAGE * PAGE;

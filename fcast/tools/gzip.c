@@ -16,7 +16,7 @@ struct packer {
     uint8_t in_bytes[PIECE], out_bytes[PIECE];
 };
 
-/* Packs what z.next_in has. -1 with errno. */
+/* Packs the input at z.next_in. Returns -1 with errno. */
 static int pack_piece(struct packer *p, int flush)
 {
     do {
@@ -95,7 +95,7 @@ void gunzip_free(struct gunzip *g)
     free(g);
 }
 
-/* Unpacks what fits into one piece. */
+/* Unpacks as much as fits into one piece. */
 static enum gunzip_result step(struct gunzip *g)
 {
     g->is_within = true;
@@ -113,7 +113,7 @@ static enum gunzip_result step(struct gunzip *g)
     if (result == Z_STREAM_END) {
         g->is_within = false;
         g->has_member = true;
-        inflateReset(&g->z); /* members may follow each other */
+        inflateReset(&g->z); /* another member may follow */
     }
     return GUNZIP_GOOD;
 }

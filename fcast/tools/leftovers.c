@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What earlier processes left below DIR/.fcast.
+ * Handles what earlier processes left below DIR/.fcast.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -44,7 +44,7 @@ void places_forget_done(struct places *p)
 
 /* ------------------------------------------------------------------ parts that are left */
 
-struct part { /* of an object; those of one have the same name */
+struct part { /* of an object; all parts of one object have the same name */
     char name[PLACE_NAME_BYTES];
     uint64_t bytes;
     time_t changed;
@@ -75,12 +75,12 @@ static bool take_part(const struct places *p, const char *file, struct part *out
     return true;
 }
 
-/* gcc's analyzer takes a list for lost that did not grow when it should. */
+/* gcc's analyzer believes that the list leaks when it cannot grow. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
-/* All objects' parts, one entry an object; the caller frees. */
+/* Returns all objects' parts, one entry per object; the caller frees them. */
 static struct part *list_parts(const struct places *p, size_t *count)
 {
     int fd = openat(p->dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -92,7 +92,7 @@ static struct part *list_parts(const struct places *p, size_t *count)
         if (n == room) {
             struct part *more = reallocarray(list, room = room ? 2 * room : 64, sizeof *list);
             if (!more)
-                break; /* no memory: the bound covers those that were seen */
+                break; /* out of memory: the bound covers those seen so far */
             list = more;
         }
         n += take_part(p, e->d_name, &list[n]);

@@ -9,7 +9,7 @@ struct sockaddr_storage option_endpoint(const char *option, const char *text)
     struct sockaddr_storage a;
 
     if (tp_address_parse(text, true, &a) < 0 || !tp_address_is_multicast(&a))
-        die_usage("%s '%s': valid is a multicast group such as 239.99.99.99:1711 or "
+        die_usage("%s '%s'; valid: a multicast group such as 239.99.99.99:1711 or "
                   "[ff15::1]:1711",
                   option, text);
     return a;
@@ -25,7 +25,7 @@ int option_word(const char *option, const char *text, const char *const *words, 
         size_t used = strlen(valid);
         snprintf(valid + used, sizeof valid - used, "%s%s", i ? ", " : "", words[i]);
     }
-    die_usage("%s '%s': valid are %s", option, text, valid);
+    die_usage("%s '%s'; valid: %s", option, text, valid);
 }
 
 enum fcast_protocol option_protocol(const char *text)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fcast-send and fcast-recv share: values of options, key files, session files.
- * Every function that finds a bad value quotes it and what would be valid, and exits with 2.
+ * What fcast-send and fcast-recv share: values of options, key files, session files. A function
+ * that finds a bad value quotes it, says what would be valid, and exits with code 2.
  */
 #ifndef FCAST_TOOLS_OPTIONS_H
 #define FCAST_TOOLS_OPTIONS_H
@@ -11,18 +11,18 @@
 #include "tool/command.h"
 
 struct sockaddr_storage option_endpoint(const char *option, const char *text); /* IP:PORT */
-/* The place of text among count words. */
+/* Returns the index of text among `count` words. */
 int option_word(const char *option, const char *text, const char *const *words, int count);
-/* fcast, flute or seed. */
+/* Parses fcast, flute or seed. */
 enum fcast_protocol option_protocol(const char *text);
-/* Which Reed-Solomon code: rfc5510, rizzo or flute. */
+/* Parses a Reed-Solomon code: rfc5510, rizzo or flute. */
 int option_variant(const char *text);
-/* The key in a file that only its owner may read. */
+/* Reads the key from a file that only its owner may read. */
 void option_key(const char *path, uint8_t key[TP_KEY_BYTES]);
 
 /* A session file (SDP): what a receiver must know. */
 struct session {
-    struct sockaddr_storage group, source; /* source: family 0 if it is not said */
+    struct sockaddr_storage group, source; /* source: family 0 if not given */
     bool has_tsi;
     uint64_t tsi;
     enum fcast_protocol protocol;

@@ -56,7 +56,7 @@ void outgoing_begin(struct outgoing *o, struct fcast_sender *sender, unsigned sy
     o->sender = sender;
     o->random = random;
     o->datagram_bytes = symbol_bytes + HEADERS_WITHOUT_MAC;
-    /* Where each message's cost rules, a run of datagrams may take longer. */
+    /* At high rates the cost of each message dominates, so a run of datagrams may take longer. */
     o->batch.gso_max = tp_gso_limit(o->rate_bps < FAST_BPS ? o->rate_bps : FAST_RUNS * o->rate_bps,
                                     o->datagram_bytes, o->batch.pace.overhead);
     tp_pace_begin(&o->batch.pace, tp_now_ns());
@@ -114,7 +114,7 @@ void outgoing_wait(struct outgoing *o, uint64_t now_ns, int wake_fd)
         o->batch.full = false;
 }
 
-/* RFC 6726: the upper 32 bits of an NTP time, which start again in 2036. */
+/* RFC 6726: the upper 32 bits of an NTP time, which wrap in 2036. */
 uint32_t outgoing_expires(void)
 {
     const uint64_t expires = (uint64_t)time(NULL) + NTP_EPOCH_S + TEN_YEARS_S;

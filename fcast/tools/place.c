@@ -16,12 +16,12 @@
 #include "shelf.h"
 
 enum {
-    NOTES = 512,         /* symbols between writes of notes, at least */
-    NOTES_MAX = 8192,    /* and at most */
-    NOTES_OF_BLOCK = 32, /* of each block, */
-    PART_OF_BLOCK = 8,   /* no more than this part of it */
+    NOTES = 512,         /* least number of symbols between writes of notes */
+    NOTES_MAX = 8192,    /* and the most */
+    NOTES_OF_BLOCK = 32, /* per block, */
+    PART_OF_BLOCK = 8,   /* but at most this fraction of it */
     NOTE_BYTES = 8,
-    WAITING_BYTES = 8 << 20, /* of symbols that wait to be written */
+    WAITING_BYTES = 8 << 20, /* symbols waiting to be written */
     TAIL_MAX = 1 << 16,
 };
 /* The first note says where the object's data begins (struct place); no block has this number. */
@@ -29,21 +29,21 @@ enum {
 
 struct place {
     struct places *owner;
-    char name[PLACE_NAME_BYTES]; /* of session, object and OTI */
+    char name[PLACE_NAME_BYTES]; /* made from session, object and OTI */
     int notes_fd;
     struct disk_file data, repair;
     struct fcast_shelf *shelf; /* NULL: in place */
     bool is_sorting, is_settled;
-    /* The object's first `shift` bytes, FCAST's header, come last in its file, so that the data are
-     * their own file when it is cut off. */
+    /* The object's first `shift` bytes, FCAST's header, are stored at the end of its file, so that
+     * cutting them off leaves a file of just the data. */
     uint64_t length, shift;
-    bool has_shift; /* it is known, or bytes or notes are in the files */
+    bool has_shift; /* shift is known, or the files already contain bytes or notes */
     bool is_gathered;
     struct gather_file gathered_data, gathered_repair;
     uint8_t notes[(NOTES_MAX + 1) * NOTE_BYTES]; /* not written yet */
     unsigned count, notes_most;
-    uint64_t notes_end; /* bytes of the file */
-    bool is_deaf;       /* notes could not be written: later ones would speak of wrong slots */
+    uint64_t notes_end; /* size of the file in bytes */
+    bool is_deaf;       /* notes could not be written: later ones would give wrong slots */
     uint8_t read_notes[NOTES * NOTE_BYTES]; /* of an earlier process */
     uint64_t read_first, read_count;
 };
@@ -67,7 +67,7 @@ static uint64_t mix(uint64_t hash, uint64_t value)
     return hash;
 }
 
-/* Parts of another scheme are others: their notes mean something else. */
+/* Parts of another storage scheme get another name: their notes mean something else. */
 static void make_name(const struct places *owner, char out[PLACE_NAME_BYTES], uint64_t source,
                       uint64_t tsi, uint64_t toi, const struct fcast_fti *f)
 {
@@ -98,7 +98,7 @@ static bool has_part(const struct places *p, const char *name, const char *suffi
     return faccessat(p->dir_fd, path, F_OK, 0) == 0;
 }
 
-/* Those of the current work; NULL: the scheme has done its work. */
+/* Returns the counters of the current phase; NULL: the scheme has finished. */
 static struct disk_counts *counts_of(struct place *p)
 {
     if (p->is_settled)
@@ -115,7 +115,8 @@ static int checked(struct place *p, int result)
 
 /* ------------------------------------------------------------------ bytes */
 
-/* Where in the file the object's bytes from `at` on are; *len: how many of them are in a row. */
+/* Returns where in the file the object's bytes from `at` on are; *len: how many of them are
+ * contiguous. */
 static uint64_t place_of(const struct place *p, uint64_t at, size_t *len)
 {
     if (at >= p->shift)
@@ -174,7 +175,7 @@ static int read_data(void *ctx, uint64_t at, void *bytes, size_t len)
     return get_data(ctx, at, bytes, len, counts_of(ctx));
 }
 
-/* The first symbol says how long the header is, if it comes before others are in the file. */
+/* The first symbol says how long the header is, if it arrives before others are in the file. */
 static void look_for_header(struct place *p, const uint8_t *bytes, size_t len)
 {
     uint32_t shift;
@@ -216,7 +217,7 @@ static int write_repair(void *ctx, uint64_t at, const void *bytes, size_t len)
     return gather_put(p->owner->gather, &p->gathered_repair, at, bytes, len);
 }
 
-/* Symbols that wait go to their files. */
+/* Writes waiting symbols to their files. */
 static int write_waiting(struct place *p)
 {
     if (!p->is_gathered)
@@ -227,13 +228,13 @@ static int write_waiting(struct place *p)
 
 /* ------------------------------------------------------------------ notes */
 
-/* Appends notes after it wrote their symbols, so no note is ahead of its bytes. Overwrites what a
- * failed write left. */
+/* Appends notes after writing their symbols, so no note precedes its bytes. Overwrites the remains
+ * of a failed write. */
 static void flush(struct place *p)
 {
     size_t len = (size_t)p->count * NOTE_BYTES;
 
-    p->has_shift = true; /* they tell it */
+    p->has_shift = true; /* the notes record the shift */
     p->is_deaf = p->is_deaf || write_waiting(p) < 0;
     if (!p->is_deaf && checked(p, file_write_at(p->notes_fd, p->notes_end, p->notes, len)) == 0)
         p->notes_end += len;
@@ -248,7 +249,7 @@ static void note(void *ctx, struct fcast_symbol s)
     const uint32_t words[2] = {s.block, s.id};
 
     memcpy(p->notes + (size_t)p->count * NOTE_BYTES, words, NOTE_BYTES);
-    if (++p->count >= p->notes_most + !p->notes_end) /* with the one that has the shift */
+    if (++p->count >= p->notes_most + !p->notes_end) /* counts the note that has the shift */
         flush(p);
 }
 
@@ -329,8 +330,8 @@ static struct fcast_shelf_config shelf_of(const struct places *owner, const stru
     };
 }
 
-/* Why the options do not allow this object; NULL: they do. It checks before it makes a file,
- * because a sender can announce objects without end. */
+/* Returns why the options do not permit this object; NULL: they do. Called before making a file,
+ * because a sender can announce any number of objects. */
 static const char *why_not(const struct places *owner, const struct fcast_fti *fti)
 {
     const bool has_shelf = owner->keeping.storage != STORAGE_IN_PLACE;
@@ -345,7 +346,7 @@ static const char *why_not(const struct places *owner, const struct fcast_fti *f
     return NULL;
 }
 
-/* A shelf on the place's files. -1 with errno. */
+/* Makes a shelf on the place's files. Returns -1 with errno. */
 static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fcast_place *out)
 {
     struct places *owner = p->owner;
@@ -365,7 +366,7 @@ static int put_up_shelf(struct place *p, const struct fcast_fti *fti, struct fca
     return 0;
 }
 
-/* Symbols of an object with so many blocks are gathered. -1 with errno. */
+/* Makes an object of this many blocks gather its symbols. Returns -1 with errno. */
 static int begin_gathering(struct place *p, uint32_t blocks)
 {
     struct places *owner = p->owner;
@@ -385,7 +386,7 @@ static int begin_gathering(struct place *p, uint32_t blocks)
     return 0;
 }
 
-/* Notes of an earlier process, or of the first one. -1 with errno. */
+/* Reads the notes of an earlier process, or writes the first one. Returns -1 with errno. */
 static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t blocks, bool in_place)
 {
     const uint64_t waiting = WAITING_BYTES / fti->symbol_bytes;
@@ -396,7 +397,7 @@ static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t bl
 
     if (fstat(p->notes_fd, &st) < 0)
         return -1;
-    /* The process was killed while it wrote a note that is not whole. */
+    /* An earlier process was killed while it wrote a note. */
     p->notes_end = (uint64_t)st.st_size / NOTE_BYTES * NOTE_BYTES;
     if (ftruncate(p->notes_fd, (off_t)p->notes_end) < 0)
         return -1;
@@ -415,7 +416,7 @@ static int begin_notes(struct place *p, const struct fcast_fti *fti, uint32_t bl
     return 0;
 }
 
-/* Opens the three files. -1 with errno. */
+/* Opens the three files. Returns -1 with errno. */
 static int open_files(struct place *p, const struct fcast_fti *fti)
 {
     const struct places *owner = p->owner;
@@ -475,7 +476,7 @@ enum fcast_begin place_open(struct places *owner, uint64_t source, uint64_t tsi,
     return FCAST_WANT;
 }
 
-/* What a scheme has in memory. */
+/* Writes out or discards what a scheme has in memory. */
 static void take_down_shelf(struct place *p, bool is_kept)
 {
     struct places *owner = p->owner;

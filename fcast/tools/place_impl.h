@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the places only.
+ * Internals of the places.
  */
 #ifndef FCAST_TOOLS_PLACE_IMPL_H
 #define FCAST_TOOLS_PLACE_IMPL_H
@@ -9,7 +9,7 @@
 
 enum { PLACE_NAME_BYTES = 32 };
 
-/* Removes what an object has while it is incomplete. (leftovers.c) */
+/* Removes the files of an incomplete object. (leftovers.c) */
 void place_remove_parts(const struct places *p, const char *name);
 
 #endif

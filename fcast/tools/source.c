@@ -13,7 +13,7 @@
 
 int source_open(struct source_file *f, const char *path, struct tp_error *err)
 {
-    /* O_NONBLOCK: a FIFO must not stop us. */
+    /* O_NONBLOCK: opening a FIFO must not block. */
     *f = (struct source_file){open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), path};
     return f->fd < 0 ? tp_fail(err, "'%s': %s", path, strerror(errno)) : 0;
 }

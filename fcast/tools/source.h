@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What programs that send files share: the files, and the cache of their repair symbols. Nothing is
- * printed here.
+ * What programs that send files share: the files, and the cache of their repair symbols. Prints
+ * nothing.
  */
 #ifndef FCAST_TOOLS_SOURCE_H
 #define FCAST_TOOLS_SOURCE_H
@@ -14,10 +14,10 @@ struct source_file {
     const char *path;
 };
 
-/* Opens it. -1 with *err. */
+/* Opens the file. Returns -1 with *err. */
 int source_open(struct source_file *f, const char *path, struct tp_error *err);
-/* Location, length and, if wanted, digest. -1 with *err: it is not a regular file, or its name is
- * too long, or it cannot be read. */
+/* Fills in location, length and, if wanted, digest. Returns -1 with *err if it is not a regular
+ * file, its name is too long, or it cannot be read. */
 int source_describe(const struct source_file *f, bool has_digest, struct fcast_meta *out,
                     struct tp_error *err);
 struct fcast_store source_store(struct source_file *f);
@@ -25,13 +25,13 @@ struct fcast_store source_store(struct source_file *f);
 struct cache {
     const char *folder;
     int fd;
-    int error; /* errno of the last write that failed; 0: none has */
+    int error; /* errno of the last failed write; 0: none */
 };
 
-/* A file without name in the folder. -1 with *err. */
+/* Makes an unnamed file in the folder. Returns -1 with *err. */
 int cache_file(const char *folder, struct tp_error *err);
 struct fcast_store cache_store(struct cache *c);
-/* Takes the disk's room for repair symbols before they are computed. -1 with *err. */
+/* Reserves disk space for the repair symbols before they are computed. Returns -1 with *err. */
 int cache_reserve(const struct cache *c, uint64_t bytes, struct tp_error *err);
 
 #endif

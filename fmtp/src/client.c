@@ -139,7 +139,7 @@ static int check(const struct fmtp_client_config *cfg, struct tp_error *err)
                        cfg->f_rcv, (unsigned long long)cfg->r_mc_bps);
     if (cfg->pdu_bytes &&
         (cfg->pdu_bytes < 256 || cfg->pdu_bytes > FMTP_HEADER_LEN + FMTP_MAX_BLOCK))
-        return tp_fail(err, "PDU of %u bytes; valid are 256 to %u", cfg->pdu_bytes,
+        return tp_fail(err, "PDU of %u bytes; valid: 256 to %u", cfg->pdu_bytes,
                        FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
     return 0;
 }

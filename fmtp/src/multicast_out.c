@@ -21,7 +21,7 @@ static int settle_pdu(struct fmtp_multicast_out *o, const struct fmtp_server_con
     if (!pdu)
         pdu = most < CANONICAL_PDU ? most : CANONICAL_PDU;
     if (pdu < SMALLEST_PDU || pdu > FMTP_HEADER_LEN + FMTP_MAX_BLOCK)
-        return tp_fail(err, "PDU of %u bytes; valid are %d to %u", pdu, SMALLEST_PDU,
+        return tp_fail(err, "PDU of %u bytes; valid: %d to %u", pdu, SMALLEST_PDU,
                        FMTP_HEADER_LEN + FMTP_MAX_BLOCK);
     if (pdu > most)
         return tp_fail(err, "PDU of %u bytes; the path to group %s takes %u (MTU %u)", pdu,

@@ -36,7 +36,7 @@ static int check(const struct fmtp_server_config *cfg, struct tp_error *err)
                        tp_address_text((const struct sockaddr *)&cfg->group, group),
                        tp_address_text((const struct sockaddr *)&cfg->address, own));
     if (!(cfg->f_snd >= 0))
-        return tp_fail(err, "f_snd %g; valid are numbers from 0", cfg->f_snd);
+        return tp_fail(err, "f_snd %g; valid: numbers from 0", cfg->f_snd);
     if (cfg->f_snd > 0 && !cfg->r_mc_bps)
         return tp_fail(err, "r_mc 0 bit/s; equation (1) needs the multicast rate");
     return 0;

@@ -15,7 +15,7 @@ struct sockaddr_storage parse_endpoint(const char *option, const char *text)
     struct sockaddr_storage a;
 
     if (tp_address_parse(text, true, &a) < 0)
-        die_usage("%s '%s': valid is IP:PORT such as 10.0.0.1:38800 or [ff15::1]:38800", option,
+        die_usage("%s '%s'; valid: IP:PORT such as 10.0.0.1:38800 or [ff15::1]:38800", option,
                   text);
     return a;
 }
@@ -30,7 +30,7 @@ static void take_repair(struct common_options *o, const char *text)
     o->unicast_repair = strcmp(text, "unicast") == 0;
     o->no_parity = strcmp(text, "blocks") == 0;
     if (!o->unicast_repair && !o->no_parity && strcmp(text, "multicast") != 0)
-        die_usage("--repair '%s': valid are multicast, blocks and unicast", text);
+        die_usage("--repair '%s'; valid: multicast, blocks and unicast", text);
 }
 
 double parse_factor(const char *option, const char *text)
@@ -39,7 +39,7 @@ double parse_factor(const char *option, const char *text)
     double x = strtod(text, &end);
 
     if (end == text || *end || !(x > 0) || x > 1e12)
-        die_usage("%s '%s': valid are numbers above 0", option, text);
+        die_usage("%s '%s'; valid: numbers above 0", option, text);
     return x;
 }
 
@@ -48,7 +48,7 @@ enum fmtp_layout parse_layout(const char *text)
     if (strcmp(text, "2017") == 0)
         return FMTP_LAYOUT_2017;
     if (strcmp(text, "2021") != 0)
-        die_usage("--layout '%s': valid are 2021 and 2017", text);
+        die_usage("--layout '%s'; valid: 2021 and 2017", text);
     return FMTP_LAYOUT_2021;
 }
 
@@ -57,7 +57,7 @@ static unsigned parse_mac(const char *text)
     if (strcmp(text, "auto") == 0)
         return FMTP_MAC_AUTO;
     if (strlen(text) != 1 || *text < '0' || *text > '2')
-        die_usage("--mac '%s': valid are auto, 0, 1 and 2", text);
+        die_usage("--mac '%s'; valid: auto, 0, 1 and 2", text);
     return (unsigned)(*text - '0');
 }
 

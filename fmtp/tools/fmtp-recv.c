@@ -210,7 +210,7 @@ static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *c
     if (!n || !run->ngroups || !run->ninterfaces)
         die_usage("--server, --group and --interface are needed");
     if (run->ngroups != n || (run->ninterfaces != n && run->ninterfaces != 1))
-        die_usage("%d times --server, %d times --group, %d times --interface; valid are as many "
+        die_usage("%d times --server, %d times --group, %d times --interface; valid: as many "
                   "groups as senders, and one interface or as many",
                   n, run->ngroups, run->ninterfaces);
     for (int i = 0; i < n; i++) {

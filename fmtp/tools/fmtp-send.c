@@ -389,7 +389,7 @@ static void settle_feeds(struct run *run, const struct fmtp_server_config *commo
     if (!n || !run->naddresses)
         die_usage("--group and --address are needed");
     if ((run->naddresses != n && run->naddresses != 1) || (run->nports && run->nports != n))
-        die_usage("%u times --group, %u times --address, %u times --port; valid are one address or "
+        die_usage("%u times --group, %u times --address, %u times --port; valid: one address or "
                   "as many as groups, and no port or as many",
                   n, run->naddresses, run->nports);
     for (unsigned i = 0; i < n; i++) {

@@ -21,12 +21,12 @@
 
 struct m2c_tile {
     uint32_t interval, layer;
-    double least_rate; /* packets/s a receiver needs to hear all of it: its layers' total rate at
-                          its end */
-    uint32_t packets;  /* packets that the layer sends in the interval */
-    uint32_t skipped;  /* packets that the layer sends in the same slot before the interval */
-    uint32_t pdu;      /* first PDU of this tile */
-    uint32_t pdus;     /* PDUs of this tile; fewer than packets if the buffer is short */
+    /* Packets/s a receiver needs to hear all of it: its layers' total rate at its end. */
+    double least_rate;
+    uint32_t packets; /* packets that the layer sends in the interval */
+    uint32_t skipped; /* packets that the layer sends in the same slot before the interval */
+    uint32_t pdu;     /* first PDU of this tile */
+    uint32_t pdus;    /* PDUs of this tile; fewer than packets if the buffer is short */
 };
 
 struct m2c_plan {

@@ -67,14 +67,14 @@ struct m2c_cc {
     struct m2c_track tracks[M2C_WAVE_CHANNELS_MAX + 1];
     bool has_begun; /* the base channel's first packet has arrived */
     enum m2c_cc_end end;
-    unsigned ctsi, layers;                 /* NWC */
-    uint64_t heard_ns, slot_ns;            /* last packet; start of the slot */
-    uint64_t epoch_ns;                     /* start of the epoch */
-    uint64_t epoch_received, epoch_lost;   /* within the epoch */
-    bool is_joining;                       /* JOINING */
-    unsigned joined_channel;               /* the last one joined */
-    uint64_t joined_ns, first_ns, loss_ns; /* when it was joined; its first packet; until when
-                                              losses belong to the last LOSS_EVENT */
+    unsigned ctsi, layers;               /* NWC */
+    uint64_t heard_ns, slot_ns;          /* last packet; start of the slot */
+    uint64_t epoch_ns;                   /* start of the epoch */
+    uint64_t epoch_received, epoch_lost; /* within the epoch */
+    bool is_joining;                     /* JOINING */
+    unsigned joined_channel;             /* the last one joined */
+    /* When it was joined; its first packet; until when losses belong to the last LOSS_EVENT. */
+    uint64_t joined_ns, first_ns, loss_ns;
     struct m2c_rtt rtt;
     struct m2c_webrc webrc;
     struct m2c_aimd aimd;

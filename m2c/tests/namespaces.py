@@ -210,7 +210,7 @@ def case_ends(m: Site) -> None:
     for argv, text in (
         ([m.recv_path, "--base", "10.0.0.1:9", "--interface", "127.0.0.1", "."], "multicast group"),
         ([m.recv_path, "--base", BASE, "."], "--base and --interface are needed"),
-        ([m.recv_path, "--cc", "tcp"], "valid are webrc, m2c, static"),
+        ([m.recv_path, "--cc", "tcp"], "valid: webrc, m2c, static"),
         ([m.recv_path, "--base", BASE, "--interface", "::1", "."], "different families"),
         ([m.send_path, "--base", BASE, "--interface", "127.0.0.1"], "found 0 files"),
         ([m.send_path, "--base", BASE, "--interface", "127.0.0.1", "--cache", str(m.work),

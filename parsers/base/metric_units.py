@@ -226,5 +226,5 @@ def to_si(value: float, unit: str, metric: Metric) -> float:
     factors = _FACTORS[metric.unit]
     factor = factors.get(unit.strip().lower())
     if factor is None:
-        raise ValueError(f"unit {unit!r} of {metric.name}: valid are {', '.join(factors)}")
+        raise ValueError(f"unit {unit!r} of {metric.name}; valid: {', '.join(factors)}")
     return value * factor

@@ -276,5 +276,5 @@ def test_units() -> None:
     assert to_si(21.4, "Mbit/s", METRICS["nic_bandwidth"]) == pytest.approx(21.4e6)
     assert to_si(0.887, "ratio", METRICS["ffdr"]) == pytest.approx(88.7)
     assert to_si(3, "ms", METRICS["latency_p50"]) == pytest.approx(0.003)
-    with pytest.raises(ValueError, match="unit 'furlongs' of cpu: valid are"):
+    with pytest.raises(ValueError, match="unit 'furlongs' of cpu; valid: "):
         to_si(1, "furlongs", METRICS["cpu"])

@@ -116,7 +116,7 @@ def wrong(model: type[PaperValue] | type[Claim] | type[Figure], raw: dict[str, A
         ({"at": {"rate_bps": "20 Mbit"}}, "at.rate_bps: a rate above 0"),
         ({"at": {"loss": 1.5}}, "at.loss: a probability from 0 to 1"),
         ({"at": {"protocol": "LDM 8"}}, "at.protocol: the name of a protocol"),
-        ({"unit": "s"}, "unit 's' of nic_bandwidth: valid are bit/s"),
+        ({"unit": "s"}, "unit 's' of nic_bandwidth; valid: bit/s"),
         ({"value": None}, "a value or a text"),
         ({"published": 3600}, "published: Extra inputs"),
         ({"source": " "}, "source: a string that is not empty"),

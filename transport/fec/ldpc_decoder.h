@@ -12,8 +12,8 @@
 enum ldpc_state {
     LDPC_UNKNOWN,
     LDPC_ARRIVED,
-    LDPC_FOLLOWS,  /* a row gives it: by iteration, or by elimination with the inactive symbols as
-                      known */
+    /* A row gives it: by iteration, or by elimination with the inactive symbols as known. */
+    LDPC_FOLLOWS,
     LDPC_INACTIVE, /* elimination assumed it known; the dense system gives it */
 };
 

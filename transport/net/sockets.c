@@ -201,7 +201,7 @@ int tp_set_congestion_control(int fd, const char *name, struct tp_error *err)
         setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name)) == 0)
         return 0;
     return tp_fail(err,
-                   "congestion control '%s': %s; valid are the names in "
+                   "congestion control '%s': %s; valid: the names in "
                    "/proc/sys/net/ipv4/tcp_available_congestion_control",
                    name, errno == ENOENT ? "this kernel has no such name" : strerror(errno));
 }

@@ -140,7 +140,7 @@ struct sockaddr_storage parse_ip(const char *option, const char *text)
     struct sockaddr_storage a;
 
     if (tp_address_parse(text, false, &a) < 0)
-        die_usage("%s '%s': valid is an address such as 10.0.0.1, fd00::1 or fe80::1%%eth0", option,
+        die_usage("%s '%s'; valid: an address such as 10.0.0.1, fd00::1 or fe80::1%%eth0", option,
                   text);
     return a;
 }
@@ -158,7 +158,7 @@ uint64_t parse_number(const char *option, const char *text, uint64_t min, uint64
     }
     if (*text < '0' || *text > '9' || errno || *end || !factor || n > max / factor ||
         n * factor < min)
-        die_usage("%s '%s': valid are whole numbers from %llu to %llu, also with k, M or G", option,
+        die_usage("%s '%s'; valid: whole numbers from %llu to %llu, also with k, M or G", option,
                   text, (unsigned long long)min, (unsigned long long)max);
     return n * factor;
 }
