@@ -102,7 +102,7 @@ test-container: setup
 test-labs: build kernel
 	@DOWNPOUR_TEST_LABS=1 $(PY) -m pytest -q -p no:cacheprovider -m emulated labs
 docs: setup
-	@$(PY) -m tools.docs
+	@$(PY) -m tools.docs $(if $(INTO),--into "$$INTO")
 lint: setup
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && $(PY) -m tests.lab_types
 analyze: setup

@@ -286,7 +286,10 @@ TARGETS: Final[Mapping[str, Target]] = {
         DEVELOPERS, "test docker-compose.yml (10 minutes)", (), {}, "always"
     ),
     "test-labs": Target(DEVELOPERS, "test every lab in guests (20 minutes)"),
-    "docs": Target(DEVELOPERS, "build the documentation's site in build/docs"),
+    "docs": Target(
+        DEVELOPERS, "build the site in build/docs; INTO=FOLDER: by version", (),
+        {"INTO": Variable("")},
+    ),
     "lint": Target(DEVELOPERS, "run ruff and mypy"),
     "analyze": Target(DEVELOPERS, "run gcc -fanalyzer and clang-tidy on the C programs"),
     "coverage": Target(DEVELOPERS, "measure the line coverage of the C programs"),

@@ -154,6 +154,13 @@ def test_values_reach_the_program_unchanged(
 
 
 @pytest.mark.slow
+def test_the_site_goes_into_a_folder_of_versions(checkout: Path) -> None:
+    assert make(checkout, "docs")[2] == ["-m", "tools.docs"]
+    called = make(checkout, "docs", "INTO=my sites")[2]
+    assert called == ["-m", "tools.docs", "--into", "my sites"]
+
+
+@pytest.mark.slow
 def test_a_trace_whose_name_has_blanks(checkout: Path) -> None:
     trace = checkout / "it's a trace"
     trace.write_text("1 20150615000000.000\n")
