@@ -47,15 +47,16 @@ def render(sections: Sequence[Section], width: int = WIDTH) -> str:
 
 def _lines(finding: Finding, column: int, width: int) -> str:
     head = f"{finding.level:<{_LEVEL_WIDTH}}{finding.subject}"
-    wrapped = textwrap.wrap(
-        finding.text,
-        width - column,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-    first, *others = wrapped or [""]
+    first, *others = _wrapped(finding.text, width - column) or [""]
+    if max(map(len, (first, *others))) > width - column:  # a long path: below, from the left
+        first, others = "", _wrapped(finding.text, width - _LEVEL_WIDTH)
+        column = _LEVEL_WIDTH
     lines = [f"{head:<{column}}{first}".rstrip(), *(" " * column + line for line in others)]
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
 
 
 def write(text: str, stream: TextIO) -> None:

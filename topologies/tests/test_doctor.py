@@ -242,6 +242,17 @@ def test_lines_fit_80_columns() -> None:
         assert text.isascii()
 
 
+def test_a_long_path_has_its_own_line() -> None:
+    path = f"/home/{'a' * 60}/build"
+    found = [Finding(OK, "the programs of C", "built"), Finding(OK, "it", f"built {path} again")]
+    assert render([Section("Title", tuple(found))]) == (
+        "Title\n"
+        "ok      the programs of C  built\n"
+        "ok      it\n"
+        f"        built\n        {path}\n        again\n"
+    )
+
+
 def test_a_stream_that_is_not_utf8_gets_replacements() -> None:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="latin-1")
