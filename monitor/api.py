@@ -23,7 +23,7 @@ from common.version import version
 from monitor import metrics
 from monitor.news import News
 from monitor.running import Shown
-from parsers.report.board import live_page, script, style
+from parsers.report.board_page import live_page, script, style
 
 MOST_STREAMS: Final = 200
 POLICY: Final = (

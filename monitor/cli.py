@@ -378,8 +378,6 @@ def serve_command(options: ServeOptions) -> int:
     """Show the current or a finished run in a browser."""
     import socket
 
-    from common.http.server import BUSY_MAX, bounded
-    from monitor.api import make_app
     from monitor.running import FinishedRun, Shown, Waiting
     from parsers.base.jsonfiles import BadFile
 
@@ -396,5 +394,9 @@ def serve_command(options: ServeOptions) -> int:
         port = listener.getsockname()[1]
         host = f"[{options.listen}]" if ":" in options.listen else options.listen
         print(f"http://{host}:{port}/ (Ctrl-C ends it)", flush=True)
+        # Slow to import: viewers that come meanwhile wait in the listener's queue.
+        from common.http.server import BUSY_MAX, bounded
+        from monitor.api import make_app
+
         bounded(make_app(shown, token), None, BUSY_MAX, has_lifespan=True).run(sockets=[listener])
     return EXIT_OK

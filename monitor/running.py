@@ -14,12 +14,8 @@ from monitor.growing import Deliveries
 from monitor.recording import GONE, Recording
 from monitor.samples import Reader
 from parsers.base.jsonfiles import BadFile
-from parsers.measure.evaluate import evaluate
-from parsers.measure.summary import CellMetrics
 from parsers.read.ldm_log import parse_ldm_log
-from parsers.report.board import board_of, cell_json, metrics_json
-from parsers.report.document import brief_of
-from parsers.report.publish import make_report
+from parsers.report.board_page import cell_json, metrics_json
 
 MOST_BYTES: Final = 4 << 20  # of a log at one look, and of a line
 RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
@@ -51,6 +47,13 @@ class FinishedRun:
     """A run directory that is complete."""
 
     def __init__(self, run_dir: Path) -> None:
+        # Here, so that a server that waits for a run starts at once.
+        from parsers.measure.evaluate import evaluate
+        from parsers.measure.summary import CellMetrics
+        from parsers.report.board import board_of
+        from parsers.report.document import brief_of
+        from parsers.report.publish import make_report
+
         found = evaluate(run_dir)
         run = f"{found.experiment}/{run_dir.resolve().name}"
         board, _ = board_of(found, brief_of(make_report(found, run)), run, run_dir)

@@ -11,29 +11,21 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from parsers.base.factors import FACTORS
-from parsers.base.jsonfiles import BadFile
-from parsers.base.metric_units import METRICS, Value
+from parsers.base.metric_units import Value
 from parsers.measure.evaluate import Subscriptions, Transports
-from parsers.measure.run_files import read_text
 from parsers.measure.summary import CellMetrics
 from parsers.measure.sweep import Point
 from parsers.measure.sweep_json import claim_json, headline_json, point_json
 from parsers.measure.verdicts import verdict_of
 from parsers.read.cell_files import Check
-from parsers.read.counters import Counters, parse_counters
-from parsers.report.board_network import network_of
+from parsers.report.board_page import ENVIRONMENT, cell_json, metrics_json, script, style
 from parsers.report.brief import Brief
 
 BOARD_FILE: Final = "dashboard.html"  # in a run's report/
-SCRIPTS: Final = ("data.js", "charts.js", "sweep.js", "map.js", "tree.js", "app.js")
-STYLE: Final = "style.css"
 MOST_BLOBS: Final = 3_000_000  # bytes of deliveries in a page
 POLICY: Final = (
     "default-src 'none'; script-src 'sha256-{script}'; style-src 'sha256-{style}'; "
@@ -52,26 +44,6 @@ SHOWN: Final = (
     "leaf_setup_p50",
     "join_ready_p50",
 )
-_FOLDER: Final = Path(__file__).resolve().parent.parent / "board"
-_environment: Final = Environment(
-    loader=PackageLoader("parsers", "board"), autoescape=True, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
-
-
-def script() -> str:
-    """Return the page's script."""
-    return "".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
-
-
-def style() -> str:
-    """Return the page's style sheet."""
-    return (_FOLDER / STYLE).read_text(encoding="utf-8")
-
-
-def live_page() -> str:
-    """Return the page that requests everything from a server."""
-    return _environment.get_template("page.html.j2").render(live=True)
 
 
 def _digest(text: str) -> str:
@@ -87,7 +59,7 @@ def _in_script(document: object) -> str:
 def render_board(board: Mapping[str, object], blobs: Mapping[str, bytes]) -> str:
     """Return the page of a finished run. `blobs`: deliveries.bin by cell."""
     code, sheet = script(), style()
-    return _environment.get_template("page.html.j2").render(
+    return ENVIRONMENT.get_template("page.html.j2").render(
         live=False,
         policy=POLICY.format(script=_digest(code), style=_digest(sheet)),
         style=sheet,
@@ -98,15 +70,6 @@ def render_board(board: Mapping[str, object], blobs: Mapping[str, bytes]) -> str
 
 
 # -- what the page shows ---------------------------------------------------------------------------
-def metrics_json() -> dict[str, object]:
-    """Return label, unit and source of each metric."""
-    return {
-        m.name: {"label": m.label, "unit": m.unit or ("s" if m.shown_unit == "ms" else m.unit),
-                 "source": m.source}
-        for m in METRICS.values()
-    }  # fmt: skip
-
-
 def board_of(
     found: Transports | Subscriptions, brief: Brief, run: str, run_dir: Path
 ) -> tuple[dict[str, object], dict[str, bytes]]:
@@ -171,31 +134,6 @@ def _factors(points: Iterable[Point]) -> dict[str, dict[str, object]]:
 
 def _commands(run: str) -> list[str]:
     return [f"downpour {verb} runs/{run}" for verb in ("repeat", "verify", "report --full")]
-
-
-def cell_json(folder: Path, name: str, *, blob: bool, why: str) -> dict[str, object]:
-    """Return what the page knows of a cell before it has ended. Raises OSError, BadFile."""
-    readings: dict[str, Counters | None] = {}
-    for moment in ("start", "end"):
-        file = folder / f"counters-{moment}.json"
-        there = file.is_file()
-        readings[moment] = parse_counters(read_text(file), str(file)) if there else None
-    network = None
-    file = folder / "network.json"
-    with suppress(BadFile):  # a page without its picture is better than none
-        if file.is_file():
-            network = network_of(read_text(file), str(file), readings["start"], readings["end"])
-    return {
-        "name": name,
-        "blob": blob,
-        "why_no_blob": why,
-        "network": network,
-        "verdict": "running",
-        "values": {},
-        "checks": [],
-        "rtt_ms": {},
-        "events": [],
-    }
 
 
 def _values(values: Mapping[str, Value]) -> dict[str, tuple[float | None, str]]:
