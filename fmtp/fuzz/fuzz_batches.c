@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batched receive path: datagrams over the loopback, which the kernel puts into the places that
- * the core predicts, into an application that frees a product's memory as soon as it ends. Input:
- * options (bit 0 MAC level 1), then records that begin with a u16, big-endian:
- *   1 --- ---- ms        what was sent is read and delivered; a step of time in ms
+ * The batched receive path: datagrams over the loopback interface, which the kernel writes to the
+ * places that the core predicts, into an application that frees a product's memory as soon as it
+ * ends. Input: options (bit 0 MAC level 1), then records that begin with a u16, big-endian:
+ *   1 --- ---- ms        reads and delivers what was sent; then a step of time in ms
  *   0 f-- length         a datagram of this many bytes, which follow, with its MAC; f: a wrong one
  *   0 -1- length         the bytes as datagrams of 12+64 bytes in one message (GSO)
  */
@@ -48,7 +48,7 @@ static bool set_up(void)
     return fixed.verifier;
 }
 
-/* Copies a datagram and appends its MAC, if there are any; returns the length. */
+/* Copies a datagram and appends its MAC, if MACs are in use; returns the length. */
 static size_t seal(uint8_t *out, const uint8_t *bytes, size_t len, bool mac, bool forge)
 {
     struct iovec all = {out, len};

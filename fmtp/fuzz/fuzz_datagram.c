@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Datagrams, time, pieces of the stream and new connections into the receiver core. Input: options
- * (bit 0 layout, bit 1 extended session), then records that begin with a u16, big-endian:
+ * Feeds datagrams, time, pieces of the stream and new connections to the receiver core. Input:
+ * options (bit 0 layout, bit 1 extended session), then records that begin with a u16, big-endian:
  *   0 000 length         a datagram of this many bytes, which follow
- *   1 --- ---- ms        a step of time in ms, then as many bytes of output are taken
+ *   1 --- ---- ms        a step of time in ms, after which as many bytes of output are taken
  *   0 1-- length         bytes of the sender's stream
  *   0 01- ---- -i eeeeee another connection: bit 6 same session or another, next index e
  */

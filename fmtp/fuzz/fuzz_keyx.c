@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Both sides of the key exchange. Input: a byte of options (bit 0: we are the sender; bit 1: the
- * receiver offers extension 1; bit 2: the rest is encrypted as a sender would, so that what follows
- * the decryption is reached; bits 3-4: size of the pieces; bit 5: we speak as programs of Downpour;
- * bit 6: with a key), then the peer's bytes.
+ * receiver offers extension 1; bit 2: the rest is encrypted like a sender would, to reach the code
+ * after decryption; bits 3-4: size of the pieces; bit 5: we speak like programs of Downpour; bit 6:
+ * with a key), then the peer's bytes.
  */
 #include <openssl/decoder.h>
 #include <openssl/err.h>
@@ -87,7 +87,7 @@ static size_t encrypted(EVP_PKEY *key, const uint8_t *bytes, size_t len, uint8_t
 
 static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size_t piece)
 {
-    static struct fmtp_keyx *shared[8]; /* making a key pair for every input takes too long */
+    static struct fmtp_keyx *shared[8]; /* making a key pair for every input would take too long */
     static EVP_PKEY *keys[8];
     bool speaks = options & 32, has_key = speaks && options & 64;
     unsigned offered = options >> 1 & 1, offer = offered + 2u * speaks + 4u * has_key;
@@ -114,7 +114,7 @@ static void as_receiver(unsigned options, const uint8_t *bytes, size_t len, size
         abort();
     if (has_key || s.mac >= FMTP_MAC_KINDS || len != fmtp_mac_key_len_of(s.mac) ||
         (s.ours && !speaks))
-        abort(); /* nobody here could answer with the key */
+        abort(); /* the input cannot contain a proof of the key */
     fmtp_mac_free(fmtp_mac_new_verifier_of(s.mac, bytes, len));
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's stream into the receiver core while four products are in flight. Input: a byte of
- * options (bit 0 layout, bits 1-2 size of the pieces, bit 3 extended), then the stream.
+ * Feeds the sender's stream to the receiver core while four products are in flight. Input: a byte
+ * of options (bit 0 layout, bits 1-2 size of the pieces, bit 3 extended), then the stream.
  */
 #include "fuzz.h"
 #include "rx.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Receivers' streams into the sender core, during offers, timers and partial writes. Input: a byte
- * (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then records
- * {operation, argument, bytes}.
+ * Feeds receivers' streams to the sender core, during offers, timers and partial writes. Input: a
+ * byte (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then
+ * records {operation, argument, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
 
     (void)index;
     (void)why;
-    free(cookie); /* a use afterwards is seen by the sanitizer */
+    free(cookie); /* the sanitizer detects a use after this */
     if (--app->retained < 0)
         abort();
 }
@@ -46,7 +46,7 @@ static void offer(struct fmtp_sender *s, struct app *app, uint8_t argument)
         app->retained++;
 }
 
-/* Takes up to n datagrams and says that some of them left. */
+/* Takes up to n datagrams and reports some of them as sent. */
 static void multicast(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
 {
     static struct fmtp_datagram d[256];
@@ -77,7 +77,7 @@ static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
     fmtp_sender_peer_sent(s, peer, n < len ? n : len, now_ns);
 }
 
-/* The sender that the first byte asks for. */
+/* Makes the sender that the first byte selects. */
 static struct fmtp_sender *sender_of(uint8_t options, struct app *app)
 {
     struct fmtp_sender_config cfg = {.layout = options & 1 ? FMTP_LAYOUT_2021 : FMTP_LAYOUT_2017,

@@ -17,7 +17,7 @@ static void check(bool holds)
 
 /* ------------------------------------------------------------------ the application */
 
-/* After a jump too far to be reported, indices may come again: they are counted modulo 2^32. */
+/* After a jump too far to be reported, indices may recur: they are counted modulo 2^32. */
 static void hear(struct rx *rx, uint32_t index)
 {
     if (index - rx->newest > REPORTED && index - rx->newest < UINT32_MAX / 2)
@@ -86,10 +86,10 @@ static void ended(void *ctx, uint32_t index, uint32_t retx_blocks, struct timesp
 
 static void missed(void *ctx, uint32_t index)
 {
-    take(ctx, index); /* it need not have begun */
+    take(ctx, index); /* it may not have begun */
 }
 
-/* It may come again. */
+/* The index may be used again. */
 static void withdrawn(void *ctx, uint32_t index)
 {
     struct rx *rx = ctx;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An application for the receiver core that checks its promises: buffers of exactly the announced
- * size, each index begun at most once and done with exactly once, books that agree with each other,
+ * An application for the receiver core that checks the core's guarantees: buffers of exactly the
+ * announced size, each index begun at most once and completed exactly once, consistent bookkeeping,
  * memory within its bounds.
  */
 #ifndef FMTP_FUZZ_RX_H
@@ -19,22 +19,23 @@ struct rx {
     struct {
         uint32_t index;
         bool used;
-    } done[RX_DONE]; /* of the session, by the low bits */
-    uint32_t newest; /* index heard of */
+    } done[RX_DONE]; /* of the session, by the low bits of the index */
+    uint32_t newest; /* newest index seen */
 };
 
 struct fmtp_receiver *rx_new(struct rx *rx, enum fmtp_layout layout);
-/* Another connection: extended with blocks of RX_BLOCK and groups of at most 3, or ordinary. */
+/* Begins another connection: extended with blocks of RX_BLOCK and groups of at most 3, or
+ * ordinary. */
 void rx_session(struct rx *rx, struct fmtp_receiver *r, bool extended, uint32_t next_index,
                 uint64_t id);
-/* Ends the receiver; everything that was begun must have been ended or missed. */
+/* Frees the receiver; every product that began must have ended or been missed. */
 void rx_free(struct rx *rx, struct fmtp_receiver *r);
-/* Takes out up to n bytes of what goes to the sender. */
+/* Takes up to n bytes of the output for the sender. */
 void rx_drain(struct fmtp_receiver *r, size_t n);
-/* Gives a datagram, in the place predicted for it if there is one; other places are scribbled
- * on. */
+/* Delivers a datagram, in the place predicted for it if there is one; overwrites other predicted
+ * places with junk. */
 void rx_datagram(struct fmtp_receiver *r, const uint8_t *bytes, size_t len, uint64_t now_ns);
-/* Aborts if the receiver's books do not agree. */
+/* Aborts if the receiver's bookkeeping is inconsistent. */
 void rx_check(const struct fmtp_receiver *r);
 
 #endif

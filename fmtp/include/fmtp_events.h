@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The events of products that senders and receivers write (qlog.h), one table of
- * X(constant, name, importance, data, help). docs/reference/contracts.md has the same rows.
+ * The events about products that senders and receivers write (qlog.h), one table of X(constant,
+ * name, importance, data, help). docs/reference/contracts.md has the same rows.
  */
 #ifndef FMTP_EVENTS_H
 #define FMTP_EVENTS_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver's event loop: the multicast input, the connection to the sender, a timer, all
- * behind one epoll descriptor.
+ * The receiver's event loop: the multicast input, the connection to the sender and a timer, behind
+ * one epoll descriptor.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -20,17 +20,17 @@
 #include "net/sockets.h"
 
 #define SECOND_NS UINT64_C(1000000000)
-#define CONNECT_NS (120 * SECOND_NS)     /* how long we try, if not configured */
-#define RETRY_NS SECOND_NS               /* between attempts to connect at all */
-#define RECONNECT_NS (SECOND_NS / 10)    /* between attempts to connect again: at first, */
-#define RECONNECT_MAX_NS (8 * SECOND_NS) /* doubling, at most */
+#define CONNECT_NS (120 * SECOND_NS)     /* how long to try, if not configured */
+#define RETRY_NS SECOND_NS               /* between attempts to connect for the first time */
+#define RECONNECT_NS (SECOND_NS / 10)    /* between attempts to reconnect: at first, */
+#define RECONNECT_MAX_NS (8 * SECOND_NS) /* doubling up to this */
 #define HANDSHAKE_NS (30 * SECOND_NS)
 #define RTT_REFRESH_NS (SECOND_NS / 10)
 enum {
     BATCHES = 8,  /* of datagrams, per round */
     ROUNDS = 16,  /* per call of service */
-    EVENTS = 3,   /* all that is watched */
-    UNASKED = 16, /* calls that read datagrams without asking epoll */
+    EVENTS = 3,   /* the descriptors watched */
+    UNASKED = 16, /* calls that read datagrams without asking epoll first */
     CANONICAL_PDU = 1460,
     READ_BYTES = 65536
 };
@@ -52,7 +52,7 @@ struct fmtp_client {
     uint32_t tcp_events, udp_events;
     uint64_t armed, give_up_ns, handshake_ends_ns, retry_ns, retry_after_ns, rtt_read_ns;
     uint64_t connections;
-    int unasked; /* such calls since the last that asked */
+    int unasked; /* number of such calls since epoll was last asked */
     uint8_t stream[READ_BYTES];
 };
 
@@ -208,8 +208,8 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
         tp_fail(err, "cannot set up the receiver: %s", strerror(errno));
         goto fail;
     }
-    /* We join before we connect: the sender counts us once the connection is up, so nothing
-     * that it multicasts for us can pass before we listen. */
+    /* Join before connecting: the sender counts us once the connection is up, so nothing that it
+     * multicasts for us can pass before we listen. */
     if (tp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
         !(c->in = fmtp_multicast_in_open(&c->cfg, err)))
         goto fail;
@@ -288,7 +288,7 @@ static void again_later(struct fmtp_client *c, uint64_t now_ns)
         c->retry_after_ns *= 2;
 }
 
-/* A connection that was up is lost: start over, if configured. */
+/* A connection that was up is lost: starts over, if configured. */
 static void lose(struct fmtp_client *c, const char *why, int error)
 {
     uint64_t now_ns = tp_now_ns();
@@ -308,7 +308,7 @@ static void lose(struct fmtp_client *c, const char *why, int error)
         lose_for_good(c, why, error);
 }
 
-/* The attempt failed: try again in a while. */
+/* An attempt failed: schedules the next one. */
 static void retry(struct fmtp_client *c, int error, uint64_t now_ns)
 {
     tp_close_fd(&c->tcp);
@@ -328,7 +328,7 @@ static void refresh_rtt(struct fmtp_client *c, uint64_t now_ns)
         fmtp_receiver_rtt(c->core, rtt_ns);
 }
 
-/* The session is agreed (LAYOUT_2017: there is nothing to agree on). */
+/* The session is agreed on (in LAYOUT_2017 there is nothing to agree on). */
 static void up(struct fmtp_client *c, uint64_t now_ns)
 {
     if (!c->session.extended && !c->session.ours)
@@ -378,7 +378,7 @@ static void exchanged(struct fmtp_client *c, uint64_t now_ns)
         lose_for_good(c, "the sender's MAC key is invalid", 0);
     } else if (fmtp_mac_level(c->mac) < least_level(c)) {
         char why[80];
-        snprintf(why, sizeof why, "the sender is of MAC level %u; required is at least %u",
+        snprintf(why, sizeof why, "the sender has MAC level %u; valid: at least %u",
                  fmtp_mac_level(c->mac), least_level(c));
         lose_for_good(c, why, 0);
     } else {
@@ -406,7 +406,7 @@ static void lose_key_exchange(struct fmtp_client *c)
 
     snprintf(why, sizeof why, "key exchange failed: %s%s", fmtp_keyx_why(c->keyx),
              fmtp_keyx_distrust(c->keyx) ? " (fmtp.key_file, --key-file)"
-                                         : " (is the sender of layout 2021?)");
+                                         : " (does the sender use layout 2021?)");
     lose(c, why, 0);
 }
 
@@ -448,7 +448,7 @@ static void tcp_events(struct fmtp_client *c, uint32_t what, uint64_t now_ns)
     else if (n == 0)
         lose(c,
              c->state == UP ? "closed by the sender"
-                            : "closed by the sender before the key exchange was done "
+                            : "closed by the sender before the key exchange was complete "
                               "(not authorized, or another key: fmtp.key_file, --key-file?)",
              0);
     else if (errno != EAGAIN && errno != EINTR)
@@ -497,8 +497,9 @@ static void tcp_output(struct fmtp_client *c)
 
 /* ------------------------------------------------------------------ multicast */
 
-/* Before the connection is up, what arrives is not for us: the sender does not count us yet. In
- * LAYOUT_2017 it may as soon as the kernel has the connection, whether we know it or not. */
+/* Returns whether datagrams are for us: before the connection is up they are not, since the sender
+ * does not count us yet. In LAYOUT_2017 they may be as soon as the kernel has the connection, even
+ * if we have not noticed. */
 static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
 {
     if (c->state == CONNECTING && !c->keyx && tp_tcp_established(c->tcp))
@@ -506,7 +507,7 @@ static bool is_for_us(struct fmtp_client *c, uint64_t now_ns)
     return c->state == UP;
 }
 
-/* Reads datagrams; returns true when there are no more, or they have to wait. */
+/* Reads datagrams. Returns true when there are no more, or when they must wait. */
 static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
 {
     for (int batch = 0; batch < BATCHES && c->state != EXCHANGING; batch++) {
@@ -520,9 +521,9 @@ static bool udp_input(struct fmtp_client *c, uint64_t now_ns)
     return c->state == EXCHANGING;
 }
 
-/* The common case: the caller woke us for datagrams. They are read at once; asking epoll first
- * would be a second system call per datagram. False: there are none, or epoll was not asked for
- * some calls and may have other things. */
+/* The common case: the caller woke us for datagrams. Read them at once; asking epoll first would
+ * cost a second system call per datagram. Returns false if there are none, or if epoll has not been
+ * asked for several calls and may report other events. */
 static bool datagrams_only(struct fmtp_client *c)
 {
     if (c->state != UP || c->unasked >= UNASKED || !fmtp_multicast_in_read(c->in, c->core)) {
@@ -581,7 +582,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
             else if (events[i].data.ptr == &c->timer && read(c->timer, &times, sizeof times) > 0)
                 c->armed = TP_NEVER;
         }
-        /* Read what arrived in time before a timer says that it did not arrive. */
+        /* Read what arrived in time before a timer concludes that it did not arrive. */
         if (!drained)
             drained = udp_input(c, now_ns);
         timed(c, now_ns);
@@ -591,7 +592,7 @@ static int service_all(struct fmtp_client *c, struct tp_error *err)
         }
         tcp_output(c);
         set_timer(c);
-        /* Anything else wakes the caller again. */
+        /* Anything else will wake the caller again. */
         if (drained)
             break;
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receivers' TCP connections at the server: accept, key exchange, requests, retransmissions.
- * A connection is first a handshake, bounded in number and time and cheap until its first byte;
- * only after the key exchange it takes a receiver's place (places.c).
+ * The receivers' TCP connections at the server: accept, key exchange, requests, retransmissions. A
+ * connection starts as a handshake, bounded in number and time and cheap until its first byte. It
+ * takes a receiver's place only after the key exchange (places.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -54,21 +54,21 @@ static void notice(const struct fmtp_server *s, const struct conn *c, enum fmtp_
 const char *fmtp_notice_text(enum fmtp_notice what)
 {
     static const char *const text[FMTP_NOTICES] = {
-        "ended before its key exchange was done",
-        "refused: its host has the most connections allowed",
-        "refused: too many key exchanges of its host",
+        "ended before its key exchange was complete",
+        "refused: its host already has the most connections allowed",
+        "refused: too many key exchanges from its host",
         "refused: no place is free",
-        "ended: its place went to a host that has fewer",
-        "speaks no extension: it is repaired by TCP, the others by multicast",
-        "asks for more repairs than the others can bear: it is repaired by TCP alone",
-        "asks for less again: its repairs are multicast",
-        "asks again for what its connection has brought: not sent again",
+        "disconnected: its place went to a host with fewer",
+        "supports no extension: it is repaired by TCP, the others by multicast",
+        "requests more repairs than the others can bear: it is repaired by TCP alone",
+        "requests fewer repairs again: they are multicast",
+        "requested again what its connection already carried: not sent again",
         "sent an invalid request",
         "speaks the originals' protocol: datagrams go without MACs until it and all others leave",
-        ("refused: it speaks the originals' protocol, and datagrams carry MACs that it does not know "
+        ("refused: it speaks the originals' protocol, and datagrams carry MACs that it does not support "
          "(fmtp.mac_level 0 serves it)"),
         "refused: it has no key, or does not use it (fmtp.key_file)",
-        "refused: its key differs, or somebody is in between (fmtp.key_file)",
+        "refused: its key differs, or the connection is intercepted (fmtp.key_file)",
     };
 
     return text[what];
@@ -189,7 +189,7 @@ static bool take_place(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
     return true;
 }
 
-/* The handshake is done: from now on the sender counts this receiver. */
+/* The handshake is complete: from now on the sender counts this receiver. */
 static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended, uint64_t now_ns)
 {
     struct fmtp_session session = {0};
@@ -259,7 +259,7 @@ static void refuse_stranger(struct fmtp_server *s, struct conn *c, enum fmtp_not
     drop(s, c);
 }
 
-/* What it said is wrong. */
+/* Refuses a connection whose message was invalid. */
 static void distrusted(struct fmtp_server *s, struct conn *c)
 {
     switch (c->keyx ? fmtp_keyx_distrust(c->keyx) : FMTP_KEYX_TRUSTED) {
@@ -269,7 +269,8 @@ static void distrusted(struct fmtp_server *s, struct conn *c)
     }
 }
 
-/* The sender's part during the key exchange: so little that a new connection takes it at once. */
+/* The sender's challenge during the key exchange: so short that a new connection accepts it at
+ * once. */
 static bool write_challenge(struct conn *c)
 {
     size_t len;
@@ -283,7 +284,7 @@ static bool write_challenge(struct conn *c)
     return n == (ssize_t)len;
 }
 
-/* A new connection with its host; NULL: there is no memory, or it may not be. */
+/* Makes a connection with its host. Returns NULL without memory or if it is not permitted. */
 static struct conn *new_conn(struct fmtp_server *s, int fd, const struct sockaddr_storage *addr,
                              uint64_t now_ns)
 {
@@ -339,7 +340,7 @@ void fmtp_conns_accept(struct fmtp_server *s, uint64_t now_ns)
         if (errno == ECONNABORTED || errno == EINTR)
             continue;
         if (errno != EAGAIN) {
-            /* No descriptors or memory: look again in a second, not in a busy loop. */
+            /* Out of descriptors or memory: retry in a second instead of in a busy loop. */
             s->accept_again_ns = now_ns + SECOND_NS;
             tp_watch(s->epfd, s->listener, EPOLL_CTL_MOD, 0, &s->listener);
         }
@@ -399,13 +400,13 @@ static void receive(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
         c->heard_ns = now_ns;
         input(s, c, bytes, (size_t)n, now_ns);
     } else if (n == 0 && c->peer < 0 && c->keyx && fmtp_keyx_is_challenged(c->keyx)) {
-        refuse_stranger(s, c, FMTP_NOTICE_OTHER_KEY); /* it did not believe the challenge */
+        refuse_stranger(s, c, FMTP_NOTICE_OTHER_KEY); /* it did not accept our challenge */
     } else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
         drop(s, c);
     }
 }
 
-/* Writes what is left of the key exchange. True when nothing is. */
+/* Writes the rest of the key exchange. Returns true when nothing is left. */
 static bool write_keyx(struct fmtp_server *s, struct conn *c)
 {
     size_t len;
@@ -425,7 +426,7 @@ static bool write_keyx(struct fmtp_server *s, struct conn *c)
     return true;
 }
 
-/* Writes what the connection takes, with a bound so that it cannot starve the others. */
+/* Writes what the connection accepts, up to a bound so that it cannot starve the others. */
 static void transmit(struct fmtp_server *s, struct conn *c, uint64_t now_ns)
 {
     bool blocked = c->keyx && !write_keyx(s, c);

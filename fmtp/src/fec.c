@@ -7,7 +7,7 @@
 
 #include "fec/gf8.h"
 
-enum { ROWS = 6 }; /* parity rows that are made at once */
+enum { ROWS = 6 }; /* parity rows made at once */
 
 uint32_t fmtp_fec_groups(uint32_t nblocks, unsigned fec_k)
 {
@@ -29,13 +29,13 @@ struct fmtp_fec_group fmtp_fec_group(uint32_t nblocks, unsigned fec_k, uint32_t 
 
 uint32_t fmtp_fec_group_of(uint32_t nblocks, unsigned fec_k, uint32_t block)
 {
-    /* The largest g with floor(g * n / G) <= block, that is g * n < (block + 1) * G. */
+    /* The largest g with floor(g * n / G) <= block, which means g * n < (block + 1) * G. */
     uint64_t groups = fmtp_fec_groups(nblocks, fec_k);
 
     return (uint32_t)((((uint64_t)block + 1) * groups - 1) / nblocks);
 }
 
-/* Row `number` of the parity part of the generator matrix. */
+/* Computes row `number` of the parity part of the generator matrix. */
 static void parity_row(unsigned k, unsigned number, uint8_t *row)
 {
     for (unsigned j = 0; j < k; j++)
@@ -55,8 +55,8 @@ void fmtp_fec_encode(unsigned k, unsigned number, unsigned count, size_t block_b
     }
 }
 
-/* True if a group of k has these numbers of missing blocks and of parity symbols, no block
- * twice. lost[j]: block j is missing. */
+/* Returns whether these are valid numbers of missing blocks and of parity symbols for a group of k,
+ * without a repeated block. lost[j]: block j is missing. */
 static bool is_loss(unsigned k, unsigned m, const uint8_t *missing, const uint8_t *numbers,
                     bool lost[FMTP_FEC_MAX_K])
 {
@@ -94,7 +94,7 @@ int fmtp_fec_decode(unsigned k, size_t block_bytes, const uint8_t *const *blocks
         in[here + i] = parity[i];
         parity_row(k, numbers[i], made + (size_t)i * k);
     }
-    /* Part of a Cauchy matrix always has an inverse, unless a number comes twice. */
+    /* A submatrix of a Cauchy matrix always has an inverse, unless a number is repeated. */
     const struct gf8_loss loss = {k, m, present, missing, made};
     int result = gf8_recovery(&loss, rows);
     if (result == 0)

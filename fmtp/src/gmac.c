@@ -11,7 +11,7 @@
 #include <intel-ipsec-mb.h>
 
 struct mb {
-    struct gcm_key_data key; /* aligned as its type says */
+    struct gcm_key_data key; /* aligned as its type requires */
     struct gcm_context_data context;
     IMB_MGR *manager;
 };
@@ -78,7 +78,7 @@ static void mb_tag(struct mb *mb, const struct iovec *parts, int nparts, const u
 }
 #endif
 
-/* One of them is there. */
+/* Exactly one of the two is set. */
 struct gmac {
     struct mb *mb;
     EVP_CIPHER_CTX *openssl;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    REMEMBERED = 512, /* hosts and networks each, without a connection as well */
+    REMEMBERED = 512, /* most hosts, and most networks, including those without a connection */
     IPV4_HOST = 4,
     IPV4_NET = 3,
     IPV6_HOST = 8,
@@ -78,7 +78,7 @@ static bool is_used(const struct fmtp_hosts *all, const struct fmtp_host *net)
     return false;
 }
 
-/* Forgets the one that was asked for longest ago and that nothing refers to. */
+/* Forgets the least recently used entry to which nothing refers. */
 static void forget_one(struct fmtp_hosts *all, struct fmtp_host_list *list, size_t *n)
 {
     struct fmtp_host *h;

@@ -19,15 +19,15 @@
 
 enum {
     LENGTH_BYTES = 4,
-    MIN_BITS = 2048, /* the wire says 2048; what is longer costs the sender time */
+    MIN_BITS = 2048, /* the wire format specifies 2048; longer keys cost the sender time */
     MAX_BITS = 3072,
-    AGREED_LEN = 4 + 2 + 2 + 4 + 8, /* of the plaintext before the MAC key, extension 1 */
+    AGREED_LEN = 4 + 2 + 2 + 4 + 8, /* part of the plaintext before the MAC key, extension 1 */
     OURS_LEN = AGREED_LEN + 2,      /* between programs of Downpour */
     TAG_LEN = 32,
     NONCE_LEN = 32,
     CHALLENGE_LEN = 4 + NONCE_LEN + TAG_LEN,
     RSA_EXPONENT = 65537,
-    DER_MAX = MAX_BITS / 8 + 32, /* of such a key */
+    DER_MAX = MAX_BITS / 8 + 32, /* of a key of MAX_BITS */
     FEC_MAX = 255                /* blocks and parity symbols of a group */
 };
 
@@ -44,9 +44,9 @@ struct fmtp_keyx {
     EVP_PKEY *own;        /* receiver only */
     EVP_PKEY *peer;       /* sender only: the receiver's public key */
     bool offered;         /* by us (receiver) or by the peer (sender) */
-    bool speaks;          /* we are ready to */
-    bool ours;            /* also the peer */
-    bool has_key, proven; /* proven: the challenge has been sent, or answered */
+    bool speaks;          /* we can speak like programs of Downpour */
+    bool ours;            /* so can the peer */
+    bool has_key, proven; /* proven: the challenge was sent, or answered */
     uint8_t key[FMTP_KEY_BYTES];
     uint8_t hello[TAG_LEN]; /* SHA-256 of the receiver's string */
     uint8_t nonce[NONCE_LEN];
@@ -182,8 +182,8 @@ static bool is_acceptable(const EVP_PKEY *key)
     return ok;
 }
 
-/* A key that can be used, and whose only encoding these bytes are: nothing behind it, no negative
- * numbers, which OpenSSL would read as others. */
+/* Parses a usable key of which these bytes are the only encoding: no trailing bytes, and no
+ * negative numbers, which OpenSSL would read as others. */
 static EVP_PKEY *key_of_der(const unsigned char *der, long len)
 {
     const unsigned char *p = der;
@@ -217,7 +217,7 @@ static EVP_PKEY *read_public_key(const uint8_t *text, size_t len)
     return key;
 }
 
-/* RSA-OAEP with SHA-1 and MGF1-SHA-1 (OpenSSL's defaults, named anyway). */
+/* Sets up RSA-OAEP with SHA-1 and MGF1-SHA-1 (OpenSSL's defaults, set explicitly). */
 static EVP_PKEY_CTX *oaep(EVP_PKEY *key, int (*init)(EVP_PKEY_CTX *))
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new(key, NULL);
@@ -231,7 +231,7 @@ static EVP_PKEY_CTX *oaep(EVP_PKEY *key, int (*init)(EVP_PKEY_CTX *))
     return ctx;
 }
 
-/* True if this line is among those that follow the PEM. */
+/* Returns whether this line is among those after the PEM. */
 static bool has_line(const uint8_t *text, size_t len, const char *line)
 {
     const size_t end = strlen(end_line), n = strlen(line);
@@ -247,7 +247,7 @@ static bool has_line(const uint8_t *text, size_t len, const char *line)
     return false;
 }
 
-/* HMAC-SHA256 of {word, SHA-256 of the receiver's string, the random bytes, more}. */
+/* Computes HMAC-SHA256 of {word, SHA-256 of the receiver's string, the random bytes, more}. */
 static bool make_tag(const struct fmtp_keyx *k, const char *word, const uint8_t *more, size_t len,
                      uint8_t tag[TAG_LEN])
 {
@@ -284,9 +284,9 @@ static enum fmtp_keyx_status bad(struct fmtp_keyx *k, const char *why)
 }
 
 static const char no_key[] = "it has no key";
-static const char other_key[] = "its key differs, or somebody is in between";
+static const char other_key[] = "its key differs, or the connection is intercepted";
 
-/* Sender: asks the receiver to prove that it has the key. */
+/* Sender: challenges the receiver to prove that it has the key. */
 static enum fmtp_keyx_status challenge(struct fmtp_keyx *k, const uint8_t *text, size_t len)
 {
     uint8_t *out = k->out + k->out_len;
@@ -305,7 +305,7 @@ static enum fmtp_keyx_status challenge(struct fmtp_keyx *k, const uint8_t *text,
     return FMTP_KEYX_MORE;
 }
 
-/* Receiver: the sender has the key, and so do we. */
+/* Receiver: verifies that the sender has the key, and proves that we have it. */
 static enum fmtp_keyx_status prove(struct fmtp_keyx *k, const uint8_t *text, size_t len)
 {
     uint8_t *out = k->out + k->out_len;
@@ -323,7 +323,7 @@ static enum fmtp_keyx_status prove(struct fmtp_keyx *k, const uint8_t *text, siz
     return FMTP_KEYX_MORE;
 }
 
-/* Sender: a whole string of the receiver. */
+/* Sender: handles a complete string of the receiver. */
 static enum fmtp_keyx_status accept_receiver(struct fmtp_keyx *k, const uint8_t *text, size_t len)
 {
     if (k->proven)
@@ -372,7 +372,7 @@ int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
     return ok ? 0 : -1;
 }
 
-/* {"DPX2", ...}, or false. */
+/* Parses {"DPX2", ...}. Returns false if it is invalid. */
 static bool accept_ours(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
 {
     const uint8_t *end = plain + AGREED_LEN;
@@ -396,8 +396,8 @@ static bool accept_ours(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
     return true;
 }
 
-/* What the sender says, decrypted: a MAC key of one of the levels, after what was agreed if it took
- * up our offer. */
+/* Parses the sender's decrypted answer: a MAC key of one of the levels, preceded by what was agreed
+ * on if the sender accepted our offer. */
 static bool accept_plain(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
 {
     if (k->speaks && len >= OURS_LEN && memcmp(plain, ours_magic, sizeof ours_magic) == 0 &&
@@ -489,7 +489,7 @@ const uint8_t *fmtp_keyx_mac_key(const struct fmtp_keyx *k, size_t *len)
     return k->mac_key;
 }
 
-/* The next string, of *used bytes. */
+/* Handles the next string, of *used bytes. */
 static enum fmtp_keyx_status input(struct fmtp_keyx *k, const uint8_t *bytes, size_t len,
                                    size_t *used)
 {

@@ -25,12 +25,12 @@ struct fmtp_mac {
     enum fmtp_mac_kind kind;
     EVP_MAC_CTX *hmac; /* keyed */
     struct gmac *gmac;
-    uint64_t nonce; /* GMAC: of the next datagram, never used twice with a key */
+    uint64_t nonce; /* GMAC: for the next datagram, never used twice with a key */
     EVP_PKEY *pkey; /* Ed25519 */
     EVP_MD_CTX *md; /* Ed25519 */
     size_t key_len;
     uint8_t key[FMTP_MAC_KEY_MAX];
-    uint8_t *message; /* Ed25519 takes a message in one piece */
+    uint8_t *message; /* Ed25519 needs the message in one piece */
 };
 
 static const struct {
@@ -219,7 +219,7 @@ static bool sign_gmac(struct fmtp_mac *m, const struct iovec *parts, int nparts,
     return gmac_tag(m->gmac, parts, nparts, out, out + GMAC_NONCE_LEN);
 }
 
-/* The message in one piece; NULL if it is too long. */
+/* Joins the message into one piece. Returns NULL if it is too long. */
 static const uint8_t *joined(struct fmtp_mac *m, const struct iovec *parts, int nparts, size_t *len)
 {
     size_t n = 0;

@@ -10,34 +10,34 @@
 #include "net/sockets.h"
 
 enum {
-    MESSAGES = 32,   /* per recvmmsg */
-    UNPREDICTED = 8, /* of these without a prediction: a BOP among them makes
-                        one for what comes after it */
-    SLOTS = 512,     /* datagrams with a predicted place, per recvmmsg */
+    MESSAGES = 32, /* per recvmmsg */
+    /* Of these, without a prediction: a BOP among them makes one for what follows it. */
+    UNPREDICTED = 8,
+    SLOTS = 512, /* most datagrams with a predicted place per recvmmsg */
     SLOTS_PER_MESSAGE = 64,
-    SEGMENTS = 4096,   /* datagrams per recvmmsg, more are not looked at */
-    TAIL_BYTES = 65536 /* where what has no predicted place goes */
+    SEGMENTS = 4096,   /* most datagrams examined per recvmmsg */
+    TAIL_BYTES = 65536 /* receives what has no predicted place */
 };
 
 /* A datagram of the batch. */
 struct segment {
-    const uint8_t *head, *payload, *mac; /* head NULL: too short to be one, or forged */
+    const uint8_t *head, *payload, *mac; /* head NULL: too short to be a datagram, or forged */
     size_t payload_len;
 };
 
-/* Where one message of the batch was let to land: nslots times {header, place, MAC}, then tail. */
+/* Where one message of the batch was directed: nslots times {header, place, MAC}, then tail. */
 struct landing {
     unsigned first_slot, nslots;
-    size_t slot_bytes; /* of all its slots together */
+    size_t slot_bytes; /* total of all its slots */
 };
 
 struct fmtp_multicast_in {
     int fd;
     struct fmtp_mac *mac;
-    unsigned per_message; /* datagrams that a message had last */
+    unsigned per_message; /* datagrams in a message, last time */
     size_t rcvbuf_granted;
     uint64_t mac_failures, in_place;
-    unsigned count, asked;              /* messages of the batch; how many there was room for */
+    unsigned count, asked;              /* messages in the batch; how many there was room for */
     uint32_t first_index, first_seqnum; /* of the first predicted place */
     struct landing landings[MESSAGES];
     struct mmsghdr msgs[MESSAGES];
@@ -50,7 +50,7 @@ struct fmtp_multicast_in {
     uint8_t macs[SLOTS][FMTP_MAC_MAX];
     unsigned nsegments;
     struct segment segments[SEGMENTS];
-    uint8_t *gathered; /* what landed in wrong places, in one piece again */
+    uint8_t *gathered; /* datagrams from wrong places, reassembled */
     size_t gathered_room;
     uint8_t tails[MESSAGES][TAIL_BYTES];
 };
@@ -165,7 +165,7 @@ unsigned fmtp_multicast_in_read(struct fmtp_multicast_in *in, const struct fmtp_
 
 /* ------------------------------------------------------------------ delivery */
 
-/* True if a datagram of seg bytes that begins with this slot landed where it belongs. */
+/* Returns whether a datagram of seg bytes beginning with this slot landed where it belongs. */
 static bool landed(const struct fmtp_multicast_in *in, unsigned slot, size_t seg)
 {
     const struct iovec *place = &in->places[slot];
@@ -191,7 +191,7 @@ static void add_segment(struct fmtp_multicast_in *in, const uint8_t *head, const
             : (struct segment){head, payload, mac, len - FMTP_HEADER_LEN - mac_len(in)};
 }
 
-/* A datagram in one piece. */
+/* Adds a datagram in one piece. */
 static void add_whole(struct fmtp_multicast_in *in, const uint8_t *bytes, size_t len)
 {
     const uint8_t *mac = len < mac_len(in) ? bytes : bytes + len - mac_len(in);
@@ -217,7 +217,7 @@ static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t 
     return done;
 }
 
-/* Takes one message apart; what landed in wrong places goes to *room. */
+/* Splits one message into datagrams; those in wrong places are moved to *room. */
 static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
 {
     const struct landing *l = &in->landings[i];
@@ -248,7 +248,7 @@ static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
         in->per_message = number;
 }
 
-/* Room for everything that may have landed in a wrong place. */
+/* Makes room for everything that may have landed in a wrong place. */
 static bool make_room(struct fmtp_multicast_in *in)
 {
     size_t need = 0;
@@ -270,8 +270,8 @@ static bool make_room(struct fmtp_multicast_in *in)
     return true;
 }
 
-/* Takes out of the batch what has a wrong MAC. Only for as long as the core knows none of the batch
- * are all payloads in memory of products that have not ended. */
+/* Removes datagrams with a wrong MAC from the batch. This must happen before the core processes any
+ * of the batch: until then all payloads are in memory of products that have not ended. */
 static void authenticate(struct fmtp_multicast_in *in)
 {
     for (unsigned i = 0; i < in->nsegments; i++) {
@@ -291,9 +291,9 @@ void fmtp_multicast_in_deliver(struct fmtp_multicast_in *in, struct fmtp_receive
 {
     in->nsegments = 0;
     if (!make_room(in))
-        return; /* no memory: lost like any other */
+        return; /* no memory: counts as lost in the network */
     uint8_t *room = in->gathered;
-    in->per_message = 1; /* the next batch is expected to be like this one */
+    in->per_message = 1; /* the next batch will probably look like this one */
     for (unsigned i = 0; i < in->count; i++)
         take_apart(in, i, &room);
     if (in->mac)

@@ -5,7 +5,8 @@
 
 #include "net/sockets.h"
 
-#define HELD_NS UINT64_C(20000000) /* held back in this time: the pace is made use of */
+#define HELD_NS \
+    UINT64_C(20000000) /* if it held back datagrams within this time, the pace is in use */
 enum { CANONICAL_PDU = 1460, SMALLEST_PDU = 256 };
 
 static int settle_pdu(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
@@ -87,7 +88,7 @@ static size_t len_of(void *ctx, unsigned i)
     return o->batch[i].len + fmtp_mac_len(o->mac);
 }
 
-/* Parts of datagram i, MAC included; returns how many. */
+/* Fills in the parts of datagram i, including its MAC; returns how many. */
 static size_t parts_of(void *ctx, unsigned i, struct iovec *parts)
 {
     struct fmtp_multicast_out *o = ctx;
@@ -97,7 +98,7 @@ static size_t parts_of(void *ctx, unsigned i, struct iovec *parts)
     memcpy(parts, d->iov, n * sizeof *parts);
     if (!fmtp_mac_len(o->mac))
         return n;
-    /* One that could not be signed goes with zeroes: receivers drop it and ask again. */
+    /* One that could not be signed carries zeroes: receivers drop it and request it again. */
     if (fmtp_mac_sign(o->mac, parts, (int)n, o->macs[i]) < 0)
         memset(o->macs[i], 0, sizeof o->macs[i]);
     parts[n] = (struct iovec){o->macs[i], fmtp_mac_len(o->mac)};
@@ -125,8 +126,8 @@ unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sende
         o->held_ns = now_ns;
         return 0;
     }
-    /* No more is asked of the core than may go now: what is planned early comes before the repairs
-     * that are asked for in the meantime. */
+    /* Take no more from the core than may be sent now: what is planned early precedes the repairs
+     * that are requested in the meantime. */
     unsigned most = tp_batch_out_most(&o->io, o->pdu_bytes, FMTP_OUT_BATCH, now_ns);
     const struct tp_datagrams batch = {.ctx = o,
                                        .count = fmtp_sender_fill(core, o->batch, most, now_ns),

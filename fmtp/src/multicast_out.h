@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The multicast output of a server: takes datagrams from the sender core, adds MACs, and hands them
- * to the transport's paced batches.
+ * The multicast output of a server: takes datagrams from the sender core, adds MACs, and passes
+ * them to the transport's paced batches.
  */
 #ifndef FMTP_MULTICAST_OUT_H
 #define FMTP_MULTICAST_OUT_H
@@ -22,24 +22,25 @@ struct fmtp_multicast_out {
     unsigned pdu_bytes;    /* in use: header, block, MAC */
     size_t sndbuf_granted; /* bytes */
     bool adapts;           /* the pace follows the receivers' losses */
-    uint64_t held_ns;      /* the pace last held datagrams back */
+    uint64_t held_ns;      /* when the pace last held back datagrams */
     struct fmtp_rate_control adapt;
     struct fmtp_datagram batch[FMTP_OUT_BATCH];
     uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];
     struct iovec parts[FMTP_OUT_BATCH * FMTP_OUT_PARTS];
 };
 
-/* Opens socket and MAC key; pdu_bytes is settled. -1 with *err. */
+/* Opens the socket, makes the MAC key and determines pdu_bytes. Returns -1 with *err. */
 int fmtp_multicast_out_open(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
                             struct tp_error *err);
-/* The kind of MACs that a server begins with. */
+/* Returns the kind of MACs that a server starts with. */
 enum fmtp_mac_kind fmtp_multicast_out_kind(const struct fmtp_server_config *cfg);
-/* Another kind, with a fresh key, before any datagram. -1: no memory, nothing changed. */
+/* Changes the kind, with a fresh key, before any datagram. Returns -1 without memory; nothing has
+ * changed then. */
 int fmtp_multicast_out_set_kind(struct fmtp_multicast_out *o, enum fmtp_mac_kind kind);
-/* Closes the socket and frees the MAC; o itself is the caller's. */
+/* Closes the socket and frees the MAC; the caller owns o itself. */
 void fmtp_multicast_out_close(struct fmtp_multicast_out *o);
-/* Sends what may go now to that many receivers, one batch at most; returns how many datagrams
- * left. */
+/* Sends what may be sent now to that many receivers, at most one batch; returns how many datagrams
+ * were sent. */
 unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sender *core,
                                  size_t peers, uint64_t now_ns);
 

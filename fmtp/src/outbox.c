@@ -45,7 +45,7 @@ int fmtp_outbox_put(struct fmtp_outbox *o, const void *head, size_t head_len, co
         return 0;
     if (o->len + add > o->limit)
         return -1;
-    /* Bytes are moved only when at least as many have left: each moves once on average. */
+    /* Move bytes only if at least as many have been sent: each moves once on average. */
     if (o->at + o->len + add > o->capacity && o->at >= o->len) {
         if (o->len)
             memmove(o->bytes, o->bytes + o->at, o->len);

@@ -11,19 +11,20 @@
 struct fmtp_outbox {
     uint8_t *bytes; /* bytes[at..at+len) wait */
     size_t at, len, capacity;
-    size_t limit; /* of len; at most four times as much is allocated */
+    size_t limit; /* limit of len; at most four times as much is allocated */
 };
 
-/* An empty queue of at most `limit` bytes. */
+/* Makes an empty queue of at most `limit` bytes. */
 void fmtp_outbox_init(struct fmtp_outbox *o, size_t limit);
-/* Frees what waits. */
+/* Frees the queue. */
 void fmtp_outbox_free(struct fmtp_outbox *o);
-/* Forgets what waits. */
+/* Discards the content. */
 void fmtp_outbox_clear(struct fmtp_outbox *o);
-/* head and body, one after the other; -1: at the limit or no memory, then nothing was queued. */
+/* Queues head followed by body. Returns -1 at the limit or without memory; then nothing was
+ * queued. */
 int fmtp_outbox_put(struct fmtp_outbox *o, const void *head, size_t head_len, const void *body,
                     size_t body_len);
-/* The first bytes left (at most len). */
+/* Removes the first bytes (at most len), which have been sent. */
 void fmtp_outbox_sent(struct fmtp_outbox *o, size_t bytes);
 
 #endif

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets a place at the server when there are not enough: by host, so that nobody takes those of
- * the others.
+ * Which connections get a place at the server when there are not enough: decided by host, so that
+ * no host takes all places.
  */
 #include "places.h"
 
-#define STALE_NS                                                                     \
-    UINT64_C(5000000000) /* of its host's connections a silent one may be a dead one \
-                          */
+/* A connection of the same host that has been silent this long may be dead. */
+#define STALE_NS UINT64_C(5000000000)
 enum {
     EXCHANGES_MIN = 64,
-    SLACK = 4 /* a host with so many more than another has taken too many, not just some */
+    SLACK = 4 /* a host with this many more than another has taken too many */
 };
 
 static struct fmtp_grant grant_of(const struct fmtp_server *s, const struct conn *c)
@@ -20,7 +19,7 @@ static struct fmtp_grant grant_of(const struct fmtp_server *s, const struct conn
     return (struct fmtp_grant){.places = s->cfg.max_per_address};
 }
 
-/* Of a host or a network. */
+/* Returns whether the connection belongs to a host or a network. */
 static bool belongs(const struct conn *c, const struct fmtp_host *to)
 {
     return !to || c->host == to || c->host->net == to;
@@ -43,11 +42,11 @@ struct conn *fmtp_places_handshake(const struct fmtp_server *s, const struct fmt
     struct conn *c;
     TAILQ_FOREACH (c, &s->handshakes, link)
         if (belongs(c, from))
-            return c; /* it has had the longest time */
+            return c; /* it has had the most time */
     return TAILQ_FIRST(&s->handshakes);
 }
 
-/* The host's receiver that was silent for longest. */
+/* Returns the host's receiver that has been silent longest. */
 static struct conn *most_silent(const struct fmtp_server *s, const struct fmtp_host *of)
 {
     struct conn *c, *found = NULL;
@@ -58,7 +57,7 @@ static struct conn *most_silent(const struct fmtp_server *s, const struct fmtp_h
     return found;
 }
 
-/* True if a is worth less than b, which was there before. */
+/* Returns whether a is worth less than b, which connected earlier. */
 static bool is_less(const struct conn *a, const struct conn *b)
 {
     if (a->acks != b->acks)
@@ -66,9 +65,9 @@ static bool is_less(const struct conn *a, const struct conn *b)
     return a->acks || a->heard_ns < b->heard_ns;
 }
 
-/* From that host or network (NULL: from all), and not reserved: the one that acknowledged the
- * fewest products; if none, the one silent for longest; else, as a stranger can acknowledge too,
- * the latest. */
+/* Finds the least valuable receiver of that host or network (NULL: of all) that is not reserved:
+ * the one that acknowledged the fewest products; if none acknowledged any, the one silent longest;
+ * else the latest, because an attacker can acknowledge products too. */
 static struct conn *least_worth(const struct fmtp_server *s, const struct fmtp_host *of)
 {
     struct conn *c, *found = NULL;
@@ -79,7 +78,7 @@ static struct conn *least_worth(const struct fmtp_server *s, const struct fmtp_h
     return found;
 }
 
-/* One more receiver of this host would be more than the server has room for. */
+/* Returns the receiver to displace if there is no room for one more of this host, or NULL. */
 static struct conn *to_displace(const struct fmtp_server *s, const struct fmtp_host *host,
                                 const struct fmtp_grant *grant)
 {

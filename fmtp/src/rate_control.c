@@ -2,14 +2,14 @@
 #include "rate_control.h"
 
 #define LOOK_NS UINT64_C(10000000)
-#define HOLD_NS \
-    UINT64_C(1000000000) /* full receive buffers are worked off, their reports with them */
+/* Time for full receive buffers to drain, and for the reports about them to arrive. */
+#define HOLD_NS UINT64_C(1000000000)
 #define FIRST_BPS UINT64_C(300000000)
-#define LEAST_BPS UINT64_C(100000000) /* slower paths have a rate of their own configured */
+#define LEAST_BPS UINT64_C(100000000) /* slower paths need a configured rate */
 #define MOST_BPS UINT64_C(100000000000)
-#define OVERRUN 0.08 /* paths lose less; beyond it we are too fast */
+#define OVERRUN 0.08 /* paths lose less than this; above it the sender is too fast */
 #define CALM 0.06
-#define KEEP 0.8 /* of what was seen, from look to look */
+#define KEEP 0.8 /* share of the history kept at each look */
 
 void fmtp_rate_control_init(struct fmtp_rate_control *a)
 {

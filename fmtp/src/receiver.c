@@ -10,8 +10,8 @@ enum { DONE_BITS_MIN = 1024 };
 
 /* ------------------------------------------------------------------ life */
 
-/* The buffers whose size depends on the blocks', empty; what is incomplete is missed before.
- * -1: no memory, nothing changed. */
+/* Makes the buffers whose size depends on the block size; incomplete products are missed first.
+ * Returns -1 without memory; nothing has changed then. */
 static int begin_anew(struct fmtp_receiver *r, uint32_t block_bytes)
 {
     uint8_t *body = malloc(block_bytes);
@@ -187,7 +187,7 @@ void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block
     }
 }
 
-/* A block of the active product by multicast; true if it was missing. */
+/* Stores a multicast block of an active product. Returns true if it was missing. */
 static bool store(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
                   const uint8_t *payload)
 {
@@ -203,7 +203,7 @@ static bool store(struct fmtp_receiver *r, struct product *p, const struct fmtp_
     return true;
 }
 
-/* MEM_DATA, REPAIR or PARITY of an active product. True: that completed it. */
+/* Processes MEM_DATA, REPAIR or PARITY of an active product. Returns true if that completed it. */
 static bool on_active(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
                       const uint8_t *payload)
 {
@@ -304,7 +304,7 @@ void fmtp_receiver_datagram(struct fmtp_receiver *r, const uint8_t head[FMTP_HEA
         fmtp_rx_eop(r, &h);
     else if (r->cfg.layout != FMTP_LAYOUT_2021 ||
              (h.flags != FMTP_PARITY && h.flags != FMTP_REPAIR))
-        r->stats.bad_messages++; /* these two are for the extended ones of the group */
+        r->stats.bad_messages++; /* these two are only for extended receivers of the group */
 }
 
 void fmtp_receiver_bad_datagram(struct fmtp_receiver *r)
@@ -356,7 +356,7 @@ void fmtp_receiver_timeout(struct fmtp_receiver *r, uint64_t now_ns)
         if (p->tau_ns <= r->now_ns)
             fmtp_rx_tau(r, p);
         if (fmtp_rx_lookup(r, index) != p)
-            continue; /* it was announced, and not wanted */
+            continue; /* it was announced but is not wanted */
         if (p->due_ns <= r->now_ns)
             fmtp_rx_overdue(r, p);
         fmtp_rx_arm(r, p);

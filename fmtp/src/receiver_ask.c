@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Asking for blocks that did not come.
+ * Requests blocks that did not arrive.
  *
- * Ordinary: a block is asked for by RETX_REQ once, when a later one, EOP, a newer product or
- * tau_rcv says that it passed; the answer comes by TCP and cannot get lost.
+ * Ordinary sessions: a block is requested once, by RETX_REQ, when a later block, EOP, a newer
+ * product or tau_rcv shows that it should have arrived; the answer comes by TCP and cannot get
+ * lost.
  *
- * With extension 1: an FEC group that passed with blocks missing beyond the parity in hand is asked
- * for by REPAIR_REQ, and what answers it is multicast and can get lost. A symbol says how many
- * there will be when its burst ends; if the group is short then, more are asked for at once. If
- * nothing says so, patience ends after a time that follows the answers' times measured; a later
- * round says so to the sender. When rounds brought nothing and no repair comes any more, the blocks
- * are asked for by RETX_REQ.
+ * With extension 1, an FEC group that has passed and lacks more blocks than the parity received can
+ * replace is requested by REPAIR_REQ. The answer is multicast and can get lost. Each symbol says
+ * how many there will be when its burst ends; if the group is still short then, more are requested
+ * at once. If nothing shows the end, patience ends after a time derived from measured answer times;
+ * a later request tells the sender which round it is. When several rounds bring nothing and no
+ * repairs arrive any more, the blocks are requested by RETX_REQ.
  */
 #include "receiver_core.h"
 
 #define MS UINT64_C(1000000)
 #define PATIENCE_MAX_NS (5000 * MS)
-/* Silence that ends a multicast: for each block still to come, at most, plus patience. */
+/* The silence after which a multicast counts as over: at most this per block still to come, plus
+ * patience. */
 #define QUIET_BLOCK_NS (MS / 10)
 #define QUIET_MAX_NS (1000 * MS)
-/* Silence during a burst of repairs: new data may come between its symbols. */
+/* The same during a burst of repairs: new data may come between its symbols. */
 #define BURST_QUIET_NS (10 * MS)
 #define BURST_QUIET_BLOCKS 24
 enum {
-    ROUNDS = 3, /* unanswered timeouts before RETX_REQ, unless repairs come */
-    ASKS = 32   /* REPAIR_REQ of one group at most */
+    ROUNDS = 3, /* unanswered timeouts before RETX_REQ, unless repairs arrive */
+    ASKS = 32   /* most REPAIR_REQ for one group */
 };
 
 static bool is_full(const struct fmtp_receiver *r)
@@ -45,7 +47,7 @@ static void tell_expired(const struct fmtp_receiver *r, const struct product *p,
         r->cfg.expired(r->cfg.ctx, p->index, patience);
 }
 
-/* Of blocks [from, to), each run of missing ones. */
+/* Reports each run of missing blocks in [from, to) as lost. */
 static void tell_lost(const struct fmtp_receiver *r, const struct product *p, uint32_t from,
                       uint32_t to)
 {
@@ -59,8 +61,8 @@ static void tell_lost(const struct fmtp_receiver *r, const struct product *p, ui
     }
 }
 
-/* RETX_REQ for the missing ones of blocks [from, to), as far as there is room for requests if
- * bounded. Returns how far. */
+/* Sends RETX_REQ for the missing blocks in [from, to); if bounded, only while there is room for
+ * requests. Returns how far it got. */
 static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_t from, uint32_t to,
                              bool bounded)
 {
@@ -92,7 +94,7 @@ static uint32_t request_runs(struct fmtp_receiver *r, struct product *p, uint32_
 
 /* ------------------------------------------------------------------ groups */
 
-/* How long an answer to a REPAIR_REQ may take. */
+/* Returns how long an answer to a REPAIR_REQ may take. */
 static uint64_t patience_ns(const struct fmtp_receiver *r)
 {
     uint64_t more = r->answer_ns ? 5 * MS : 20 * MS;
@@ -127,7 +129,7 @@ static void ask_by_stream(struct fmtp_receiver *r, struct product *p, uint32_t g
     request_runs(r, p, at.first, at.first + at.count, false);
 }
 
-/* The group passed and is short. */
+/* Requests symbols for a group that has passed and is short. */
 static void ask_group(struct fmtp_receiver *r, struct product *p, uint32_t g)
 {
     struct fmtp_group *group = &p->groups->group[g];
@@ -170,8 +172,8 @@ void fmtp_rx_answered(struct fmtp_receiver *r, struct product *p, uint32_t g)
     if (group->answered)
         return;
     group->answered = true;
-    /* It may answer a later round. Then this is too long, but if only answers to the first counted,
-     * patience would never become as long as it has to be. */
+    /* It may answer a later round, which makes this too long. But if only answers to the first
+     * round counted, patience would never grow as long as necessary. */
     uint64_t took = r->now_ns - group->asked_ns;
     uint64_t off = took > r->answer_ns ? took - r->answer_ns : r->answer_ns - took;
     if (!r->answer_ns) {
@@ -224,7 +226,7 @@ void fmtp_rx_parity(struct fmtp_receiver *r, struct product *p, const struct fmt
         group->round = 0;
         ask_group(r, p, at.group);
     } else {
-        /* The rest of the burst comes soon, or its end is lost. */
+        /* The rest of the burst arrives soon, or its end is lost. */
         wait_for(r, p, group,
                  BURST_QUIET_NS + fmtp_scaled_tx_ns(BURST_QUIET_BLOCKS, r->block, r->cfg.r_mc_bps));
     }
@@ -237,7 +239,7 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
     bool flows = r->repair_order && r->now_ns - r->repair_ns < patience;
     bool passed_over = r->repair_order - group->order < UINT32_MAX / 2;
 
-    /* While the sender is busy with what was asked for earlier, ours is still to come. */
+    /* While the sender works on earlier requests, the answer to ours is still to come. */
     if (flows && !passed_over) {
         wait_for(r, p, group, r->repair_ns + patience - r->now_ns);
         return;
@@ -253,7 +255,7 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
     } else if (group->round == ROUNDS && !flows) {
         ask_by_stream(r, p, g);
     } else {
-        /* As long as anything is repaired by multicast, an extra copy for each of us would only
+        /* As long as anything is repaired by multicast, an extra copy for each receiver would only
          * slow that down. */
         group->round += group->round < ROUNDS;
         ask_group(r, p, g);
@@ -262,7 +264,7 @@ static void out_of_patience(struct fmtp_receiver *r, struct product *p, struct f
 
 void fmtp_rx_overdue(struct fmtp_receiver *r, struct product *p)
 {
-    /* Some before their time, so that a long list is not walked for each. */
+    /* Include some that are nearly due, so that a long list is not scanned for each of them. */
     uint64_t until_ns = r->now_ns + patience_ns(r) / 16;
 
     struct fmtp_group *group, *next;
@@ -350,7 +352,7 @@ void fmtp_rx_ask_all(struct fmtp_receiver *r, struct product *p)
         fmtp_rx_groups_passed(r, p, p->groups->count);
     else
         fmtp_rx_passed(r, p, p->nblocks);
-    /* With groups nothing depends on EOP any more once a newer product was seen. */
+    /* With groups, EOP no longer matters once a newer product was seen. */
     if (p->eop || p->eop_asked || (p->groups && p->index != r->latest))
         return;
     p->eop_asked = true;
@@ -367,9 +369,9 @@ void fmtp_rx_tau(struct fmtp_receiver *r, struct product *p)
     uint64_t left_ns = (uint64_t)(p->nblocks - p->expected) * QUIET_BLOCK_NS;
     uint64_t quiet_ns = (left_ns < QUIET_MAX_NS ? left_ns : QUIET_MAX_NS) + patience_ns(r);
 
-    /* tau_rcv takes the configured rate for granted. Where multicast continues after it, as when
-     * the sender follows its receivers' pace, asking would bring what is still to come twice.
-     * Without groups it is as published. */
+    /* tau_rcv assumes the configured rate. If the multicast continues beyond it, for example
+     * because the sender adapts to its receivers' pace, a request would bring twice what is still
+     * to come. Without groups it works as published. */
     if (p->groups && r->now_ns - p->heard_ns < quiet_ns) {
         p->tau_ns = p->heard_ns + quiet_ns;
         return;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Which products there are: the order of their indices shows which are lost, each ends in exactly
- * one way, and a new connection takes up where the old one ended.
+ * one way, and a new connection continues where the old one ended.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "receiver_core.h"
 
-enum { RESYNC_REPORT = 65536 /* skipped indices reported missed at most */ };
+enum { RESYNC_REPORT = 65536 /* most skipped indices reported as missed */ };
 
 /* ------------------------------------------------------------------ entries */
 
@@ -52,7 +52,7 @@ void fmtp_rx_miss(struct fmtp_receiver *r, uint32_t index)
     r->cfg.missed(r->cfg.ctx, index);
 }
 
-/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed
+/* gcc's analyzer believes that an object leaks if its only pointer is in a table with a computed
  * index. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
@@ -63,7 +63,7 @@ static struct product *entry(struct fmtp_receiver *r, uint32_t index)
     struct product *p = r->count < r->cfg.max_products ? calloc(1, sizeof *p) : NULL;
 
     if (!p) {
-        /* No room: FMTP is done with it here, the application pulls it otherwise. */
+        /* No room: FMTP is done with it; the application fetches it by other means. */
         fmtp_rx_emit(r, FMTP_RETX_END, index, 0, 0);
         fmtp_rx_miss(r, index);
         return NULL;
@@ -97,7 +97,8 @@ static int older_first(const void *a, const void *b, void *latest)
     return age_a < age_b ? 1 : age_a > age_b ? -1 : 0;
 }
 
-/* All entries, the oldest first, to be freed by the caller; NULL: none, or no memory. */
+/* Returns all entries, oldest first, in an array that the caller frees; NULL: none, or no
+ * memory. */
 static struct product **all_by_age(const struct fmtp_receiver *r)
 {
     struct product **all = r->count ? calloc(r->count, sizeof(struct product *)) : NULL;
@@ -138,7 +139,7 @@ void fmtp_rx_miss_all(struct fmtp_receiver *r)
 
 /* ------------------------------------------------------------------ order */
 
-/* All between the latest index and this one is given up. */
+/* Gives up everything between the latest index and this one. */
 static void skip_to(struct fmtp_receiver *r, uint32_t index)
 {
     r->skipped_from = r->latest + 1;
@@ -149,7 +150,7 @@ static void skip_to(struct fmtp_receiver *r, uint32_t index)
     fmtp_rx_set_latest(r, index - 1);
 }
 
-/* The newest product until now has passed. */
+/* The product that was newest until now has passed. */
 static void end_before(struct fmtp_receiver *r, struct product *before)
 {
     if (before && before->announced)
@@ -158,12 +159,12 @@ static void end_before(struct fmtp_receiver *r, struct product *before)
         fmtp_rx_ask_all(r, before);
 }
 
-/* All between the newest index and this one are lost, if they are. */
+/* Handles a jump from the newest index to this one: what lies between may be lost. */
 static void jump(struct fmtp_receiver *r, uint32_t index, bool confirmed, bool first_word)
 {
     struct product *before = fmtp_rx_lookup(r, r->latest);
 
-    /* Until the stream's first word, what is known may have been forged, and what comes now of
+    /* Until the stream's first word, what is known may have been forged, and what arrives now of
      * products shortly before this one was not believed. */
     uint32_t room = (uint32_t)(r->cfg.max_products - r->count), ahead = index - r->latest;
     if (ahead > r->cfg.max_products && !first_word)
@@ -183,13 +184,13 @@ static void jump(struct fmtp_receiver *r, uint32_t index, bool confirmed, bool f
     }
 }
 
-/* Joins at the index of the first message. False: a datagram named one that is not near what the
- * sender said when we connected. */
+/* Joins at the index of the first message. Returns false if a datagram named an index far from what
+ * the sender said when we connected. */
 static bool join(struct fmtp_receiver *r, uint32_t index, bool confirmed)
 {
     if (r->joined)
         return true;
-    /* The one before the next may be on its way. */
+    /* The predecessor of the next index may be in flight. */
     if (!confirmed && r->session.ours && index - r->session.next_index + 1 >= FMTP_RX_JUMP)
         return false;
     bool has_reached = r->has_reached;
@@ -255,7 +256,7 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p)
         return false;
     uint32_t index = p->index, retx_blocks = p->retx_blocks;
     struct timespec start = p->start;
-    /* With extension 1 the sender learns how much was lost on the way. */
+    /* With extension 1 the sender learns how much was lost in the network. */
     uint32_t lost = r->session.extended ? p->nblocks - p->first_time : 0;
     fmtp_rx_emit(r, FMTP_RETX_END, index, lost, 0);
     fmtp_rx_drop(r, p);
@@ -266,7 +267,7 @@ bool fmtp_rx_finish(struct fmtp_receiver *r, struct product *p)
     return true;
 }
 
-/* As for entry(). */
+/* As above. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
@@ -286,7 +287,7 @@ static bool allocate(struct fmtp_receiver *r, struct product *p)
 #pragma GCC diagnostic pop
 #endif
 
-/* The BOP of p came at at_ns, whichever way. */
+/* Begins p, whose BOP arrived at at_ns by multicast or on the stream. */
 static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop,
                   uint64_t at_ns)
 {
@@ -321,12 +322,12 @@ static void begin(struct fmtp_receiver *r, struct product *p, const struct fmtp_
     p->heard_ns = at_ns;
     p->tau_ns = at_ns + fmtp_scaled_tx_ns(r->cfg.f_rcv, p->size, r->cfg.r_mc_bps);
     fmtp_rx_arm(r, p);
-    /* Still being multicast: ask for what passed before its BOP was known. */
+    /* It is still being multicast: request what passed before its BOP was known. */
     if (fmtp_rx_replay(r, p))
         fmtp_rx_passed(r, p, seen < p->nblocks ? seen : p->nblocks);
 }
 
-/* FNV-1a of all but the time. */
+/* FNV-1a of everything but the time. */
 static uint64_t digest(const struct fmtp_bop *bop)
 {
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
@@ -354,7 +355,7 @@ void fmtp_rx_begin_announced(struct fmtp_receiver *r, struct product *p)
     free(a);
 }
 
-/* Keeps the BOP until data come. False: no memory. */
+/* Keeps the BOP until data arrive. Returns false without memory. */
 static bool announce(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
 {
     struct announced *a = malloc(sizeof *a + bop->meta_len);
@@ -374,7 +375,7 @@ static bool announce(struct fmtp_receiver *r, struct product *p, const struct fm
     return true;
 }
 
-/* By multicast: as far as datagrams are believed. */
+/* A BOP by multicast is believed only as far as datagrams are. */
 static void bop_datagram(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
 {
     bool known = p->active || p->announced;
@@ -390,7 +391,7 @@ static void bop_datagram(struct fmtp_receiver *r, struct product *p, const struc
         begin(r, p, bop, r->now_ns);
 }
 
-/* On the stream: so it is. */
+/* A BOP on the stream is authoritative. */
 static void bop_confirmed(struct fmtp_receiver *r, struct product *p, const struct fmtp_bop *bop)
 {
     if (p->active && p->digest == digest(bop)) {
@@ -416,9 +417,9 @@ static void bop_confirmed(struct fmtp_receiver *r, struct product *p, const stru
     begin(r, p, bop, r->now_ns);
 }
 
-/* The sender waits for us with a product from before the first that we know of; then it does so
- * with all since. If there are many, we ask for the later ones when it comes near them: what we
- * took for the first may have been forged. */
+/* The sender waits for us to finish a product before the first that we know of, and so with all
+ * later ones. If there are many, we request later ones when it gets close to them: what we took for
+ * the first may have been forged. */
 static struct product *begin_earlier(struct fmtp_receiver *r, uint32_t index)
 {
     uint32_t until = r->first, i = index;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's stream: messages in pieces of any size.
+ * Reads the sender's stream: messages in pieces of any size.
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ static void on_data(struct fmtp_receiver *r, const struct fmtp_header *h, const 
     fmtp_rx_finish(r, p);
 }
 
-/* A whole message. */
+/* Processes a complete message. */
 static void on_message(struct fmtp_receiver *r, const uint8_t *payload)
 {
     struct fmtp_header h = r->msg;
@@ -47,7 +47,7 @@ static void on_message(struct fmtp_receiver *r, const uint8_t *payload)
     }
 }
 
-/* -1 if a sender may not send this. */
+/* Returns -1 if a sender may not send this. */
 static int check(const struct fmtp_receiver *r, const struct fmtp_header *h)
 {
     switch (h->flags) {
@@ -75,7 +75,7 @@ static int on_head(struct fmtp_receiver *r, const uint8_t *head)
     return 0;
 }
 
-/* Takes len bytes of the payload; only one in pieces is copied. */
+/* Takes len bytes of the payload; copies it only if it arrives in pieces. */
 static void on_payload(struct fmtp_receiver *r, const uint8_t *bytes, size_t len)
 {
     size_t at = r->msg.payloadlen - r->payload_left;

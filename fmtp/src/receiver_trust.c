@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is believed. A datagram can be forged (unless it carries a MAC), the stream cannot:
+ * What the receiver believes. A datagram can be forged (unless it carries a MAC), the stream
+ * cannot:
  *   - A datagram is believed about the product that it names. That others exist before it is a
- *     reason to ask for their BOPs, FMTP_RX_JUMP of them at most until the stream has answered;
- *     about a jump beyond that the stream is asked first (a claim).
- *   - Our sender says NOT_YET of an index that it has not reached. What came under it was
- *     forged, and is withdrawn if it was asked about after that came. An index with neither entry
- *     nor end below the newest is a hole; it is asked for when a product after it is heard of.
- *   - An original says RETX_REJ both of what it no longer has and of what it has not reached. It is
- *     the former of an index that the stream confirms, or that a datagram named: if that was
- * forged, that product is lost and no other.
- *   - Datagrams that contradict one another about a product's BOP are settled by RETX_BOP.
+ *     reason to request their BOPs, at most FMTP_RX_JUMP of them until the stream has answered;
+ *     about a jump beyond that, the stream is asked first (a claim).
+ *   - Our sender says NOT_YET about an index that it has not reached. What arrived under it was
+ *     forged; it is withdrawn if the question was sent after it arrived. An index below the
+ *     newest with neither entry nor end is a hole; it is requested when a later product is heard.
+ *   - An original says RETX_REJ both about what it no longer has and about what it has not
+ *     reached. The receiver assumes the former if the stream confirms the index or a datagram
+ *     named it: if that datagram was forged, only that product is lost.
+ *   - If datagrams contradict one another about a product's BOP, RETX_BOP decides.
  */
 #include <string.h>
 
 #include "receiver_core.h"
 
 enum {
-    RUN = 32, /* datagrams that agree on an index beyond max_products before it is asked about */
-    REOPEN_REPORT = 65536 /* withdrawn at most when a connection shows them to be forged */
+    /* Datagrams that must agree on an index beyond max_products before the stream is asked. */
+    RUN = 32,
+    REOPEN_REPORT = 65536 /* most products withdrawn when a connection shows them to be forged */
 };
 
 /* ------------------------------------------------------------------ what is done */
@@ -110,7 +112,7 @@ void fmtp_rx_undoubt(struct fmtp_receiver *r, struct product *p)
 
 static void make_hole(struct fmtp_receiver *r, uint32_t index)
 {
-    /* A product that is newest and neither heard of nor done does not exist. */
+    /* A newest product that is neither heard of nor done does not exist. */
     while (r->latest != r->base && !(r->has_reached && r->latest == r->reached) &&
            !fmtp_rx_lookup(r, r->latest) && !fmtp_rx_is_done(r, r->latest))
         r->latest--;
@@ -150,8 +152,8 @@ void fmtp_rx_ask_holes(struct fmtp_receiver *r, uint32_t before)
     r->has_hole = !fmtp_rx_newer(from, r->hole_to) && !fmtp_rx_newer(from, r->latest);
 }
 
-/* An original would not say whether it has reached what it rejected; it answers about a product
- * that is on its way. */
+/* An original would not say whether it has reached what it rejected, so ask it about a product that
+ * is in flight, about which it answers. */
 static void probe(struct fmtp_receiver *r, const struct product *p)
 {
     if (!r->session.ours)
@@ -259,7 +261,7 @@ void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)
     if (gone || (p->heard && (!p->skipped || p->asked_heard))) {
         fmtp_rx_give_up(r, p);
     } else if (p->heard) {
-        /* It was asked for because it was skipped, and has come since. */
+        /* It was requested because it was skipped, and has arrived since. */
         p->asked_heard = true;
         fmtp_rx_emit(r, FMTP_BOP_REQ, index, 0, 0);
     } else {
@@ -268,7 +270,7 @@ void fmtp_rx_rejected(struct fmtp_receiver *r, uint32_t index)
     }
 }
 
-/* The stream names products that no datagram brought us near. */
+/* The stream names products that are far ahead of any datagram. */
 static void catch_up(struct fmtp_receiver *r)
 {
     if (fmtp_rx_newer(r->reached, r->latest) && r->reached - r->latest > FMTP_RX_JUMP)
@@ -329,7 +331,7 @@ void fmtp_rx_not_yet(struct fmtp_receiver *r, const struct fmtp_header *h)
         r->stats.forged++;
         r->cfg.withdrawn(r->cfg.ctx, index);
     } else if (p && h->payloadlen == FMTP_BOP_REQ && p->heard && !p->asked_heard) {
-        /* It was asked for because it was skipped, and has come since. */
+        /* It was requested because it was skipped, and has arrived since. */
         p->asked_heard = true;
         fmtp_rx_emit(r, FMTP_BOP_REQ, index, 0, 0);
     } else if (p && p->heard && !p->confirmed) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's products: offered, retained while peers are unfinished, released; and time.
+ * The sender's products: offered, retained while peers are unfinished, released; and its timers.
  */
 #include "sender.h"
 
@@ -13,7 +13,7 @@
 
 #define NUDGE_MIN_NS (100 * FMTP_MS)
 #define NUDGE_MAX_NS (5000 * FMTP_MS)
-/* The multicast may lag behind what was handed to the system: bytes that its queues may hold. */
+/* How much of what was passed to the system may still wait in its queues, in bytes. */
 #define QUEUED_BYTES (256u << 10)
 
 size_t fmtp_sender_set_words(const struct fmtp_sender *s)
@@ -139,7 +139,7 @@ bool fmtp_sender_ready(const struct fmtp_sender *s)
     return !s->current && s->retained < s->cfg.max_products;
 }
 
-/* Checks what is offered; its size, or -1. */
+/* Checks an offer. Returns its size, or -1. */
 static int64_t check(const struct fmtp_sender *s, const struct iovec *parts, int nparts,
                      uint16_t meta_len, struct tp_error *err)
 {
@@ -148,7 +148,7 @@ static int64_t check(const struct fmtp_sender *s, const struct iovec *parts, int
 
     if (!fmtp_sender_ready(s)) {
         snprintf(err->text, sizeof err->text, "not ready for another product: %s",
-                 s->current ? "the product before is still being multicast"
+                 s->current ? "the previous product is still being multicast"
                             : "max_products are retained");
         return -1;
     }
@@ -228,7 +228,7 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uin
     return 0;
 }
 
-/* The end of a released product, as soon as the caller has no datagram of it. */
+/* Frees a released product as soon as the caller has no datagram of it. */
 void fmtp_sender_free_product(struct fmtp_sender *s, struct product *p)
 {
     uint32_t index = p->index;
@@ -351,7 +351,7 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
     fmtp_sender_release_if_done(s, p);
 }
 
-/* A peer that lost the end of a product, or all of it, may not know: tell it. */
+/* A peer that lost the end of a product, or all of it, may not know: reminds it. */
 static void nudge(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
 {
     if (!p->busy)
@@ -374,7 +374,7 @@ uint64_t fmtp_sender_deadline(const struct fmtp_sender *s)
     return min64(at, min64(fmtp_repair_deadline(s), fmtp_peers_deadline(s)));
 }
 
-/* The unsolicited RETX_EOP of a timeout. */
+/* Sends the unsolicited RETX_EOP of a timeout. */
 static void force_eop(struct fmtp_sender *s, struct product *p)
 {
     size_t max = s->cfg.max_peers;
@@ -396,8 +396,8 @@ void fmtp_sender_timeout(struct fmtp_sender *s, uint64_t now_ns)
             s->stats.timeouts++;
         if (s->cfg.expired)
             s->cfg.expired(s->cfg.ctx, p->index);
-        /* To ours this is a call to ask for all they lack, and what waits in the system they
-         * lack. */
+        /* Our receivers take this as a call to request everything they lack, which includes what
+         * still waits in the system. */
         if (now_ns >= p->queued_ns)
             force_eop(s, p);
         fmtp_sender_release(s, p, FMTP_RELEASE_TIMEOUT);

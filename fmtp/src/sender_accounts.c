@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the group bears for one host: a part of what is multicast anyway. A host that asks for more,
- * because it loses that much or says so, is repaired on its own streams; the others do not wait for
- * its repairs. It is multicast to again when it asks for less. A host keeps its account when it
- * connects again.
+ * How much multicast repair the group bears for one host: a share of what is multicast anyway. A
+ * host that requests more, because it loses or claims to lose that much, is repaired on its own
+ * streams; the others do not wait for its repairs. When it requests less, its repairs are multicast
+ * again. A host keeps its account when it reconnects.
  *
- * All hosts together are borne more the more the median host loses: a minority cannot raise that.
- * When they ask for more, each has the same part of it, so that a host that asks for little is
- * still served by multicast.
+ * The limit for all hosts together grows with the loss of the median host, which a minority cannot
+ * raise. When they request more than that, each gets the same share of it, so that a host that
+ * requests little is still served by multicast.
  */
 #include <stdlib.h>
 
 #include "sender_state.h"
 
 #define SHARE 0.25        /* symbols multicast for one host, per block of data */
-#define MOST 256.0        /* and so many before that counts */
-#define TOGETHER 64.0     /* owing less than that it is multicast to again */
-#define LEAST_OF_ALL 0.04 /* for all hosts, */
-#define PER_LOSS 3.0      /* and for what the median host loses; largest of many, lost again */
-#define SHARE_OF_ALL 0.25 /* never more */
-#define MOST_OF_ALL 256.0 /* then each has its part of it, and may owe no more than FEW */
+#define MOST 256.0        /* debt allowed before that limit applies */
+#define TOGETHER 64.0     /* with a debt below this, repairs are multicast again */
+#define LEAST_OF_ALL 0.04 /* limit for all hosts, */
+/* ... plus this times the median host's loss: the worst of many loses more, and repairs get lost.
+ */
+#define PER_LOSS 3.0
+#define SHARE_OF_ALL 0.25 /* but at most this */
+/* With a debt of all hosts above this, each is limited to its share and to a debt of FEW. */
+#define MOST_OF_ALL 256.0
 #define FEW 8.0
-#define WINDOW_BLOCKS 1600.0 /* what a host lost before is forgotten */
-#define LOOK_BLOCKS 64       /* how often the median is looked for */
+#define WINDOW_BLOCKS 1600.0 /* a host's earlier losses are forgotten */
+#define LOOK_BLOCKS 64       /* interval at which the median is computed */
 enum { STEPS = 256 };        /* of loss, up to 1 */
-#define RELAPSES 6           /* each halves what a host is forgiven per block, */
-#define FORGET_BLOCKS 100000 /* for so long */
+#define RELAPSES 6           /* relapses that count; each halves how fast a debt is forgiven, */
+#define FORGET_BLOCKS 100000 /* for this many blocks */
 
 int fmtp_accounts_init(struct fmtp_sender *s)
 {
@@ -46,7 +49,7 @@ int fmtp_accounts_enter(struct fmtp_sender *s, uint64_t host)
             oldest = i;
     }
     if (at == SIZE_MAX) {
-        at = oldest; /* half of them at least have no peer */
+        at = oldest; /* at least half of them have no peer */
         s->accounts[at] = (struct account){.host = host, .blocks = s->stats.blocks};
         if (s->worst == (int)at)
             s->worst = -1;
@@ -70,7 +73,7 @@ void fmtp_accounts_heard(struct fmtp_sender *s, int account, unsigned symbols, u
     a->lost = a->lost * keep + (lost < symbols ? lost : symbols);
 }
 
-/* What the median host loses, of those that said it; negative: none has. */
+/* Returns what the median host loses, among those that reported it; negative: none has. */
 static double median_loss(const struct fmtp_sender *s)
 {
     size_t count[STEPS + 1] = {0}, hosts = 0, below = 0;
@@ -88,7 +91,7 @@ static double median_loss(const struct fmtp_sender *s)
     return -1;
 }
 
-/* The part of the blocks that all hosts are borne. */
+/* Returns the share of the blocks that all hosts together may cause. */
 static double share_of_all(struct fmtp_sender *s)
 {
     if (!s->share_of_all || s->stats.blocks >= s->looked_blocks + LOOK_BLOCKS) {
@@ -120,10 +123,10 @@ static double share_of(const struct account *a)
 
 static double at_most(double debt, double most)
 {
-    return debt < most ? debt : most; /* what it does now counts, not what it did */
+    return debt < most ? debt : most; /* only what it does now counts */
 }
 
-/* This many of the requested ones are multicast, or (for it alone) none. */
+/* Charges this many requested symbols, of which this many are multicast (none if it is alone). */
 static void charge(struct fmtp_sender *s, int account, unsigned symbols, unsigned multicast)
 {
     struct account *a = &s->accounts[account];
@@ -156,14 +159,14 @@ void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned sym
     charge(s, account, symbols, 0);
 }
 
-/* True if all together ask for more than the group can bear. */
+/* Returns whether all hosts together request more than the group can bear. */
 static bool crowded(struct fmtp_sender *s)
 {
     settle(s, &s->total, share_of_all(s));
     return s->total.debt > MOST_OF_ALL;
 }
 
-/* What each may owe then: the less, the more they owe. */
+/* Returns the debt that each is then allowed: the more they owe, the smaller. */
 static double few(const struct fmtp_sender *s)
 {
     return FEW * (2 - s->total.debt / MOST_OF_ALL);
@@ -182,7 +185,7 @@ bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols)
 
     settle(s, a, share_of(a));
     bool alone = s->naccounts > 1 && a->debt + symbols > (a->alone ? TOGETHER : MOST);
-    /* What it taught about loss was for it alone. */
+    /* The loss learned from it concerned only this host. */
     if (alone && !a->alone && s->worst == account)
         s->lost = 0;
     if (alone && !a->alone && a->relapses < RELAPSES) {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What peers hold back, and their counters: products that were multicast and wait for their
+ * What peers hold back, and their counters: products that were multicast and wait for an
  * acknowledgement.
  */
 #include <string.h>
 
 #include "sender_state.h"
 
-#define GRACE_NS (200 * FMTP_MS) /* of a product that has just left nobody can be behind */
+#define GRACE_NS (200 * FMTP_MS) /* no peer can be behind on a product sent this recently */
 #define LOOK_NS (1000 * FMTP_MS)
 
-/* True if a peer may be over a bound. Cheap; checks the bound of time once a second. */
+/* Returns whether a peer may exceed a bound. Cheap; checks the time bound once a second. */
 static bool may_exceed(struct fmtp_sender *s, uint64_t now_ns)
 {
     const struct fmtp_held_bounds *b = &s->cfg.held;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's multicast: a ring of planned datagrams. fill() plans and renders them, sent() takes
- * them out. Planning alternates between the product being multicast and repairs of older groups.
+ * The sender's multicast: a ring of planned datagrams. fill() plans and renders them, sent()
+ * removes them. Planning alternates between the product being multicast and repairs of older
+ * groups.
  */
 #include "sender.h"
 #include "sender_repair.h"
@@ -52,13 +53,13 @@ bool fmtp_multicast_forget(struct fmtp_sender *s, const struct product *p)
 
 /* ------------------------------------------------------------------ planning */
 
-/* True if part of the current product is not planned yet. */
+/* Returns whether part of the current product is not planned yet. */
 static bool more_of_current(const struct fmtp_sender *s)
 {
     return s->current && s->cursor <= s->current->nblocks + UINT64_C(1);
 }
 
-/* Plans BOP, a block or EOP. */
+/* Plans a BOP, a block or an EOP. */
 static void plan_current(struct fmtp_sender *s)
 {
     struct product *p = s->current;
@@ -82,12 +83,12 @@ static void plan_current(struct fmtp_sender *s)
     }
 }
 
-/* Plans at least one datagram if there is one and memory for it. */
+/* Plans at least one datagram, if there is one and memory for it. */
 static bool plan(struct fmtp_sender *s)
 {
     if (s->appending)
         return fmtp_repair_plan_appended(s, PARITY_BATCH) > 0 || !s->appending;
-    /* One for one: neither new data nor repairs starve. */
+    /* Alternate, so that neither new data nor repairs starve. */
     if (!TAILQ_EMPTY(&s->ready) && (!s->repairs_ahead || !more_of_current(s))) {
         unsigned n = fmtp_repair_plan(s, PARITY_BATCH);
         s->repairs_ahead = more_of_current(s) ? s->repairs_ahead + n : 0;
@@ -207,7 +208,7 @@ static void left(struct fmtp_sender *s, const struct item *item, uint64_t now_ns
     }
 }
 
-/* Each run of repairs of one product among the first n datagrams. */
+/* Reports each run of repairs of one product among the first n datagrams. */
 static void tell_sent(struct fmtp_sender *s, unsigned n)
 {
     uint32_t index = 0, blocks = 0;

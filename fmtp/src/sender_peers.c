@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's peers: they come and go, and what goes to their streams.
+ * The sender's peers: how they are added and removed, and what goes to their streams.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,8 @@
 #define BYTE_NS UINT64_C(8000000000) /* at 1 bit/s */
 
 enum {
-    NUDGE_SCAN = 64, /* a longer queue is not searched: the peer knows enough from it */
-    UC_BURST_MS = 5  /* r_uc tokens that idle time saves up */
+    NUDGE_SCAN = 64, /* a longer queue is not searched: it tells the peer enough */
+    UC_BURST_MS = 5  /* r_uc tokens that can accumulate while idle */
 };
 
 static uint16_t block_bytes(const struct fmtp_sender *s)
@@ -22,7 +22,7 @@ static uint16_t block_bytes(const struct fmtp_sender *s)
 
 /* ------------------------------------------------------------------ messages */
 
-/* Length on the wire of the message that answers r next. */
+/* Returns the length on the wire of the message that answers r next. */
 static size_t message_len(const struct fmtp_sender *s, const struct fmtp_request *r)
 {
     size_t len = FMTP_HEADER_LEN;
@@ -34,7 +34,7 @@ static size_t message_len(const struct fmtp_sender *s, const struct fmtp_request
     return len;
 }
 
-/* That message as a header and iovecs after it; returns their number. */
+/* Makes that message as a header and iovecs; returns their number. */
 static int message(const struct fmtp_sender *s, const struct fmtp_request *r,
                    uint8_t head[FMTP_HEADER_LEN], struct iovec *iov)
 {
@@ -59,7 +59,7 @@ static void pop(struct peer *peer)
     peer->popped++;
 }
 
-/* The head message is half sent and its product goes: keep a copy of the other half. */
+/* The head message is half sent and its product is released: keeps a copy of the rest. */
 static void save_rest(const struct fmtp_sender *s, struct peer *peer)
 {
     struct iovec iov[1 + FMTP_MAX_PARTS];
@@ -103,7 +103,7 @@ void fmtp_sender_peer_blocked(struct fmtp_sender *s, int peer, bool blocked)
     update_active(s, (size_t)peer);
 }
 
-/* Forgets one peer's outstanding requests for the product. */
+/* Discards one peer's outstanding requests for the product. */
 static size_t purge(struct fmtp_sender *s, size_t number, uint32_t index, bool reject)
 {
     struct peer *peer = s->peers[number];
@@ -134,7 +134,7 @@ void fmtp_peers_forget(struct fmtp_sender *s, int number, uint32_t index)
     purge(s, (size_t)number, index, false);
 }
 
-/* The queue is full: the peer does without the product, as if its requests came too late. */
+/* The queue is full: rejects the product for this peer, as if its requests came too late. */
 static bool do_without(struct fmtp_sender *s, int number, uint32_t index)
 {
     struct product *p = fmtp_sender_lookup(s, index);
@@ -158,7 +158,7 @@ int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_reque
         struct fmtp_request last = *fmtp_requests_at(&peer->queue, peer->queue.count - 1);
         if (r->flags != FMTP_RETX_REJ && do_without(s, number, r->index))
             return 0;
-        /* A message about another product: room is made at the expense of the latest. */
+        /* A message about another product: make room by rejecting the latest. */
         if (!do_without(s, number, last.index) ||
             fmtp_requests_push(&peer->queue, r, peer->head_sent ? 1 : 0) < 0) {
             peer->broken = true;
@@ -189,7 +189,7 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
 
 /* ------------------------------------------------------------------ come and go */
 
-/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed
+/* gcc's analyzer believes that an object leaks if its only pointer is in a table with a computed
  * index. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
@@ -297,8 +297,8 @@ static bool may_send(const struct fmtp_sender *s, const struct peer *peer)
     return !s->cfg.r_uc_bps || peer->allowance > 0;
 }
 
-/* Shares the tokens among those that have something queued, one block at a time in turn. What a
- * peer cannot use at once is bounded, so that a stuck one does not hoard. */
+/* Distributes the tokens among peers with queued messages, one block at a time in turn. Unused
+ * tokens of a peer are bounded, so that a stuck one does not hoard them. */
 void fmtp_peers_refill(struct fmtp_sender *s, uint64_t now_ns)
 {
     size_t n = s->cfg.max_peers, idle = 0;

@@ -6,14 +6,14 @@
 
 #define HOLD_MIN_NS FMTP_MS
 #define HOLD_MAX_NS (10 * FMTP_MS)
-#define SETTLE_NS (50 * FMTP_MS) /* beyond two round trips: no receiver asked */
-#define PARITY_BYTES (1u << 20)  /* memory for parity on its way out */
+#define SETTLE_NS (50 * FMTP_MS) /* beyond two round trips: no receiver has requested */
+#define PARITY_BYTES (1u << 20)  /* memory for parity waiting to be sent */
 #define CODE_BYTES_PER_NS 4      /* speed of the code, for its cost */
-#define PACKET_MIN_NS 1000       /* per datagram, however fast the link is */
+#define PACKET_MIN_NS 1000       /* per datagram, however fast the link */
 #define LONG_PRODUCT 4           /* groups */
-#define WINDOW_BLOCKS 1600.0     /* the estimate of loss forgets what is older */
-/* A group that no receiver asked for lost no more than the parity that was sent with it. How much
- * less is unknown: this part of what was expected. */
+#define WINDOW_BLOCKS 1600.0     /* memory of the loss estimate, in blocks */
+/* A group that no receiver requested lost at most the parity that was sent with it. How much less
+ * is unknown: assume this share of the expected loss. */
 #define UNASKED 0.75
 
 void fmtp_repair_relist(struct fmtp_sender *s)
@@ -103,7 +103,7 @@ static int first_bit(const struct fmtp_bits *b)
 
 /* ------------------------------------------------------------------ what is lost on the way */
 
-/* A group of k blocks needed `lost` more symbols at the receiver that lost most. */
+/* Learns that a group of k blocks needed `lost` more symbols at the receiver that lost the most. */
 static void learn(struct fmtp_sender *s, double k, double lost)
 {
     double keep = WINDOW_BLOCKS / (WINDOW_BLOCKS + k);
@@ -117,7 +117,7 @@ uint64_t fmtp_sender_asked(const struct fmtp_sender *s)
     return s->asked;
 }
 
-/* The part of what is multicast that the receiver with most losses loses. */
+/* Returns the share of the multicast that the receiver with the most losses loses. */
 static double loss(const struct fmtp_sender *s)
 {
     return s->observed > 0 ? s->lost / s->observed : 0;
@@ -132,7 +132,7 @@ static void settle(struct fmtp_sender *s, struct group *g, double lost)
     }
 }
 
-/* No receiver asked for the group in time, or the product is done with. */
+/* No receiver requested the group in time, or the product is done. */
 static void settle_unasked(struct fmtp_sender *s, struct group *g)
 {
     const struct product *p = g->product;
@@ -143,8 +143,8 @@ static void settle_unasked(struct fmtp_sender *s, struct group *g)
     settle(s, g, lost < g->parity ? lost : g->parity);
 }
 
-/* How long after its last block left a group was asked for: round trip, and what waits in
- * queues. */
+/* Learns how long after a group's last block was sent it was requested: the round trip plus
+ * queueing. */
 static void learn_loop(struct fmtp_sender *s, const struct group *g, uint64_t now_ns)
 {
     uint64_t ns = now_ns > g->left_ns ? now_ns - g->left_ns : 0;
@@ -160,7 +160,7 @@ static uint64_t packet_ns(const struct fmtp_sender *s)
     return ns > PACKET_MIN_NS ? ns : PACKET_MIN_NS;
 }
 
-/* Making one symbol of k blocks, or using it. */
+/* Returns the time to make or use one symbol of k blocks. */
 static uint64_t code_ns(const struct fmtp_sender *s, unsigned k)
 {
     return (uint64_t)k * s->cfg.block_bytes / CODE_BYTES_PER_NS;
@@ -171,11 +171,12 @@ static uint64_t hold_ns(struct fmtp_sender *s)
     uint64_t ns = fmtp_peers_rtt_max(s) / 4;
 
     if (s->npeers < s->nordinary + 2)
-        return 0; /* no receiver to wait for */
+        return 0; /* no other receiver to wait for */
     return ns < HOLD_MIN_NS ? HOLD_MIN_NS : ns > HOLD_MAX_NS ? HOLD_MAX_NS : ns;
 }
 
-/* True if a request about what is planned next will come after the product's last data left. */
+/* Returns whether a request about what is planned next would arrive after the product's last data
+ * was sent. */
 static bool near_end(struct fmtp_sender *s, const struct product *p)
 {
     uint64_t planned = p == s->current && s->cursor ? s->cursor - 1 : p->nblocks;
@@ -194,9 +195,9 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
         return;
     unsigned n;
     if (near_end(s, g->product)) {
-        /* Near the end a request would delay the product by a round trip: some parity in reserve
-         * costs less. The largest loss among many receivers very rarely exceeds what is expected of
-         * it by 2.5 times its root; a small product, all of it near its end, has but half a root to
+        /* Near the end a request would delay the product by a round trip, so some parity in reserve
+         * is cheaper. The largest loss among many receivers very rarely exceeds its expected value
+         * by 2.5 times its root. A small product is always near its end and has only half a root to
          * spare. */
         double spread = (g->product->ngroups < LONG_PRODUCT ? 0.25 : 6.25) * expected;
         for (n = 0; expected >= 0.25 && n * n < spread; n++)
@@ -208,7 +209,7 @@ void fmtp_repair_append(struct fmtp_sender *s, struct group *g)
     n = (unsigned)(expected + 0.25);
     if (n > max)
         n = max;
-    /* A receiver that took the group for passed may have asked for more already. */
+    /* A receiver that considered the group passed may already have requested more. */
     if (n > g->target)
         g->target = (uint8_t)n;
     if (g->target > g->parity)
@@ -224,7 +225,7 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
                          const struct peer *peer, uint64_t now_ns)
 {
     unsigned k = blocks_of(s, g), max = fmtp_fec_max_parity(k), need = req->need;
-    /* The request was made before what left lately arrived there. */
+    /* The request was made before the latest repairs reached its receiver. */
     bool crossed = g->last_ns && now_ns < g->last_ns + peer->rtt_ns;
     struct fmtp_bits lost = {0};
 
@@ -250,9 +251,10 @@ void fmtp_repair_request(struct fmtp_sender *s, struct group *g, const struct fm
     else
         target = g->parity + need;
     if (target <= g->parity)
-        return; /* enough of it is on its way */
+        return; /* enough of it is in flight */
     if (target > max || s->cfg.no_parity) {
-        /* Numbers run out, or there are none: only the blocks themselves help every receiver. */
+        /* Parity numbers run out, or there are none: only the blocks themselves help every
+         * receiver. */
         g->originals = true;
         target = target < max ? target : max;
     }
@@ -288,33 +290,33 @@ void fmtp_repair_request_early(struct fmtp_sender *s, struct group *g,
     g->account = peer->account;
 }
 
-/* The hold-off is over: chooses between parity for all and the blocks that were lost. */
+/* The hold-off is over: chooses between parity for all and the lost blocks themselves. */
 static void begin_burst(struct fmtp_sender *s, struct group *g, uint64_t now_ns)
 {
     unsigned k = blocks_of(s, g), n = g->target - g->parity;
     uint64_t packet = packet_ns(s);
-    /* A lone repair that is lost costs a round trip and patience: much, at the end of a long
-     * product, against a symbol more. In a small product that symbol counts. */
+    /* Losing a lone repair costs a round trip plus patience: at the end of a long product much more
+     * than an extra symbol. In a small product that symbol matters. */
     double least = g->product->ngroups < LONG_PRODUCT ? 0.1 : 0.005;
 
     if (g->settles_ns)
         s->worst = g->account;
     settle(s, g, g->target);
     if (!n && !g->originals) {
-        rest(s, g); /* what was appended meanwhile is enough */
+        rest(s, g); /* what was appended meanwhile suffices */
         return;
     }
     if (g->last_ns + fmtp_peers_rtt_max(s) < now_ns)
         g->resent = (struct fmtp_bits){0};
     if (n && n * loss(s) >= least && near_end(s, g->product)) {
-        /* Something of the burst may be lost again. */
+        /* Part of the burst may get lost again. */
         unsigned target = g->target + 1 + (unsigned)(n * loss(s));
         unsigned max = fmtp_fec_max_parity(k);
         g->target = (uint8_t)(target < max ? target : max);
         n = g->target - g->parity;
     }
-    /* The code costs here and, at the same time everywhere, at the receivers. But only parity
-     * shows when a burst is over and too short: near the end that saves a timer. */
+    /* Coding costs time here and, simultaneously everywhere, at the receivers. But only parity
+     * shows when a burst is over and was too short: near the end that avoids a timeout. */
     if (bits(&g->wanted) * packet <= n * (packet + 2 * code_ns(s, k)) &&
         (n < 2 || !near_end(s, g->product) || 2 * code_ns(s, k) * n > fmtp_peers_rtt_max(s)))
         g->originals = true;
@@ -342,7 +344,8 @@ uint64_t fmtp_repair_deadline(const struct fmtp_sender *s)
 
 /* ------------------------------------------------------------------ bursts */
 
-/* The group's blocks as symbols: in the product where they are in one piece, else copied. */
+/* Gives the group's blocks as symbols: in place if they are contiguous in the product, else
+ * copied. */
 static void symbols(struct fmtp_sender *s, const struct group *g, unsigned k,
                     const uint8_t *blocks[FMTP_FEC_MAX_K])
 {
@@ -360,7 +363,7 @@ static void symbols(struct fmtp_sender *s, const struct group *g, unsigned k,
             blocks[i] = iov[0].iov_base;
             continue;
         }
-        /* At most one block per border between parts, and the last one. */
+        /* At most one block per boundary between parts, and the last one. */
         blocks[i] = scratch;
         memset(scratch + len, 0, block_bytes - len);
         for (int j = 0; j < n; j++) {

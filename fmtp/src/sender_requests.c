@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What peers ask for on their streams, and what one of them may ask for.
+ * What peers request on their streams, and the limits of that.
  *
- * The stream is reliable: a block that it brought once is there. A connection gets each block at
- * most twice, and each BOP a few times, so it carries no more than what its receiver can have lost.
+ * The stream is reliable: a block that it carried once has arrived. A connection carries each block
+ * at most twice, and each BOP a few times, so no more than its receiver can have lost.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 
 enum { BLOCK_TIMES = 2, BOP_TIMES = 4 };
 
-/* What a peer's stream had of a product. */
+/* What a peer's stream carried of a product. */
 struct served {
     uint8_t bops;
-    uint64_t once[]; /* a bit per block; then those that it had twice */
+    uint64_t once[]; /* one bit per block, then those carried twice */
 };
 
 static uint16_t block_bytes(const struct fmtp_sender *s)
@@ -31,13 +31,13 @@ static size_t words_of(const struct product *p)
     return ((size_t)p->nblocks + 63) / 64;
 }
 
-/* gcc's analyzer takes an object for lost whose only pointer is in a table with a computed
+/* gcc's analyzer believes that an object leaks if its only pointer is in a table with a computed
  * index. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wanalyzer-malloc-leak"
 #endif
-/* NULL: no memory, then nothing is bounded. */
+/* Returns NULL without memory; then nothing is bounded. */
 static struct served *served_to(const struct fmtp_sender *s, struct product *p, int number)
 {
     if (!p->served)
@@ -67,7 +67,7 @@ void fmtp_requests_forget(const struct fmtp_sender *s, struct product *p)
     p->served = NULL;
 }
 
-/* True if the block may go to the peer, for the first or the second time. */
+/* Returns whether the block may be sent to the peer, for the first or the second time. */
 static bool take_block(struct fmtp_sender *s, struct product *p, int number, uint32_t block)
 {
     struct served *had = served_to(s, p, number);
@@ -96,7 +96,7 @@ static bool take_bop(struct fmtp_sender *s, struct product *p, int number)
     return false;
 }
 
-/* Queues the blocks that contain bytes [from, to) of the product and may go to the peer. */
+/* Queues the blocks that contain bytes [from, to) of the product and may be sent to the peer. */
 static int send_blocks(struct fmtp_sender *s, int number, struct product *p, uint32_t from,
                        uint32_t to)
 {
@@ -109,7 +109,7 @@ static int send_blocks(struct fmtp_sender *s, int number, struct product *p, uin
         struct fmtp_request r = {p->index, at, to - at < len ? to : at + len, FMTP_RETX_DATA};
         if (take_block(s, p, number, block) && fmtp_peers_answer(s, number, &r) < 0)
             return -1;
-        /* Its queue may have overflowed: then the peer does without the product. */
+        /* Its queue may have overflowed: then it gets nothing more of the product. */
         if (!was_done && in_set(p->done_set, (size_t)number))
             return 0;
     }
@@ -118,8 +118,8 @@ static int send_blocks(struct fmtp_sender *s, int number, struct product *p, uin
 
 /* ------------------------------------------------------------------ requests */
 
-/* Answers a repair request by the blocks themselves on the stream, unless these are still queued
- * for an earlier one. */
+/* Answers a repair request with the blocks themselves on the stream, unless these are still queued
+ * for an earlier request. */
 static int retransmit(struct fmtp_sender *s, int number, struct product *p, uint32_t group,
                       unsigned k, const struct fmtp_repair_req *req)
 {
@@ -139,7 +139,7 @@ static int retransmit(struct fmtp_sender *s, int number, struct product *p, uint
     return 0;
 }
 
-/* The peer wants something of a product that did not wait for it: it does now. */
+/* The peer requests part of a product that did not wait for it: now it does. */
 static void count_peer(struct product *p, int number)
 {
     if (!in_set(p->unfinished_set, (size_t)number) && !in_set(p->done_set, (size_t)number)) {
@@ -157,8 +157,8 @@ static int reject(struct fmtp_sender *s, int number, uint32_t index)
     return fmtp_peers_answer(s, number, &r);
 }
 
-/* There is no product of that index: it was released, or has not been offered yet, which no honest
- * receiver can know of unless datagrams are forged. */
+/* There is no product with that index: it was released, or has not been offered yet. No honest
+ * receiver can know of the latter unless datagrams are forged. */
 static int no_product(struct fmtp_sender *s, int number, const struct fmtp_header *h)
 {
     const struct peer *peer = s->peers[number];
@@ -189,7 +189,7 @@ static unsigned missing(const struct fmtp_repair_req *req, unsigned k)
     return n;
 }
 
-/* True if blocks of the group will still be multicast. */
+/* Returns whether blocks of the group are still to be multicast. */
 static bool is_coming(const struct fmtp_sender *s, const struct product *p, uint32_t group)
 {
     struct fmtp_fec_group range = fmtp_fec_group(p->nblocks, s->cfg.fec_k, group);
@@ -253,8 +253,8 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
     set_put(p->done_set, (size_t)number, true);
     if (!p->acked_ns)
         p->acked_ns = now_ns;
-    /* An extended peer reports how many blocks it lacked; more than half is not loss but an
-     * outage, or it joined late. */
+    /* An extended peer reports how many blocks it lacked; more than half is not loss but an outage,
+     * or it joined late. */
     if (peer->extended && lost <= p->nblocks)
         peer->counts.lost_blocks += lost;
     if (peer->extended && lost <= p->nblocks / 2) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sender's event loop: multicast output, a listening socket, a connection per receiver, a
- * timer, all behind one epoll descriptor.
+ * The sender's event loop: multicast output, a listening socket, one connection per receiver and a
+ * timer, behind one epoll descriptor.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -135,7 +135,7 @@ bool fmtp_server_suits(struct fmtp_server *s, bool ours)
         wanted = FMTP_MAC_NONE;
     if (kind == wanted)
         return ours || kind == FMTP_MAC_NONE;
-    /* Nobody is there who would lose by it. */
+    /* No receiver is connected that would be affected. */
     struct fmtp_server_stats stats;
     fmtp_sender_get_stats(s->core, &stats);
     if (!s->receivers && !stats.retained && getrandom(&id, sizeof id, 0) == sizeof id &&
@@ -258,7 +258,7 @@ void fmtp_server_get_stats(const struct fmtp_server *s, struct fmtp_server_stats
 
 /* ------------------------------------------------------------------ the loop */
 
-/* Wakes the caller when the next datagram can go: by EPOLLOUT, else returns the time. */
+/* Wakes the caller when the next datagram can be sent: by EPOLLOUT, otherwise returns the time. */
 static uint64_t watch_out(struct fmtp_server *s, uint64_t now_ns)
 {
     bool waits = fmtp_sender_has_output(s->core, now_ns);
@@ -300,7 +300,7 @@ static uint64_t min64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* True if a stream takes more: its turn was over, which causes no event. */
+/* Returns true if a stream accepts more: its turn was over, which causes no event. */
 static bool housekeeping(struct fmtp_server *s, uint64_t now_ns)
 {
     if (now_ns >= s->bound_ns) {

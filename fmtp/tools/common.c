@@ -89,7 +89,7 @@ void take_common_option(struct common_options *o, int option, const char *usage)
     case OPTION_VERSION:
         printf("%s (Downpour) " DOWNPOUR_VERSION "\n", program);
         exit(EXIT_SUCCESS);
-    default: break; /* none: next_option() knows them all */
+    default: break; /* unreachable: next_option() knows all options */
     }
 }
 

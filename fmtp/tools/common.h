@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Command-line values of fmtp-send and fmtp-recv. Every function quotes the offending text and
- * what would be valid, and exits with 2 (bad usage).
+ * Command-line values of fmtp-send and fmtp-recv. A function that finds a bad value quotes it, says
+ * what would be valid, and exits with code 2 (bad usage).
  */
 #ifndef FMTP_TOOLS_COMMON_H
 #define FMTP_TOOLS_COMMON_H
@@ -9,20 +9,20 @@
 #include "fmtp.h"
 #include "tool/command.h"
 
-/* Where a rate is needed and none is set: faster than what the machine will do. */
+/* Used where a rate is needed and none is set: faster than any machine sends. */
 #define FMTP_UNLIMITED_BPS UINT64_C(10000000000)
 enum { FEEDS_MAX = 64 };
 
 struct sockaddr_storage parse_endpoint(const char *option, const char *text); /* IP:PORT */
-/* Bit/s, or 0 for "unlimited". */
+/* Parses bit/s; 0 for "unlimited". */
 uint64_t parse_rate(const char *option, const char *text);
-/* "unicast" is true, "multicast" false. */
-/* A number above 0. */
+/* Parses "unicast" (true) or "multicast" (false). */
+/* Parses a number above 0. */
 double parse_factor(const char *option, const char *text);
-/* 2017 or 2021. */
+/* Parses 2017 or 2021. */
 enum fmtp_layout parse_layout(const char *text);
 
-/* Options that both programs have. A program's own begin at OPTION_OWN. */
+/* Options of both programs. A program's own begin at OPTION_OWN. */
 struct common_options {
     enum fmtp_layout layout;
     unsigned mac_level; /* FMTP_MAC_AUTO: the default */
@@ -58,7 +58,8 @@ enum {
     {                                                          \
         .layout = FMTP_LAYOUT_2021, .mac_level = FMTP_MAC_AUTO \
     }
-/* Puts what `o` says into a configuration; those of servers and of clients name it alike. */
+/* Copies the options to a configuration; servers' and clients' configurations use the same
+ * names. */
 #define COMMON_OPTIONS_TO(cfg, o)                          \
     do {                                                   \
         (cfg).layout = (o).layout;                         \
@@ -70,17 +71,17 @@ enum {
         (cfg).congestion_control = (o).congestion_control; \
     } while (0)
 /* Takes one of COMMON_OPTIONS with its value in optarg. --help and --version end the program with
- * 0. */
+ * exit code 0. */
 void take_common_option(struct common_options *o, int option, const char *usage);
 
-/* The product index that comes next, kept in a file of one line "next_index N"; 0 if there is none.
- * Exit with 2 if it is something else, with 1 if it cannot be written. */
+/* Reads the next product index from a file with one line "next_index N"; 0 if there is no file.
+ * Exits with code 2 if it has other content. */
 uint32_t read_state(const char *path);
-/* Replaces the file, by a temporary one and rename. */
+/* Replaces the file, by a temporary one and rename. Exits with code 1 if that fails. */
 void write_state(const char *path, uint32_t next_index);
 
-/* A file name made of what the sender called the product: the last path component, without
- * control characters, not hidden, not empty. out has room for 256 bytes. */
+/* Makes a file name from the sender's name of the product: the last path component, without control
+ * characters, not hidden, not empty. out has room for 256 bytes. */
 void safe_name(const void *meta, size_t meta_len, uint32_t index, char *out);
 
 #endif

@@ -37,7 +37,7 @@ struct run {
     bool sha256;
     struct qlog *qlog;
     struct feed feeds[FEEDS_MAX];
-    int nservers, ngroups, ninterfaces; /* as the options named them, in order */
+    int nservers, ngroups, ninterfaces; /* as named by the options, in order */
     unsigned nfeeds;
     uint64_t count; /* end after this many files; 0: when every sender has closed */
     uint64_t received, missed, failed, bytes;
@@ -65,7 +65,7 @@ static const char usage[] =
     "  --rcvbuf BYTES     UDP receive buffer, k/M/G allowed (default 4M)\n"
     "  --reconnect S      when the connection is lost, retry for S seconds and\n"
     "                     continue where it stopped (default 0)\n"
-    "  --congestion-control NAME  of the TCP connection (default: the system's)\n"
+    "  --congestion-control NAME  for the TCP connection (default: the system's)\n"
     "  --count N          end after N files (default: when every sender has closed)\n"
     "  --sha256           print the digest of every file\n"
     "  --qlog DIR         write events of files to a file in DIR\n"
@@ -153,7 +153,7 @@ static void missed(void *ctx, uint32_t index)
         stored_discard(&run->store, f);
 }
 
-/* What came was not the sender's. */
+/* What arrived was not the sender's. */
 static void withdrawn(void *ctx, uint32_t index)
 {
     struct feed *feed = ctx;
@@ -202,7 +202,8 @@ static void queue_full(void *ctx, uint32_t index)
     qlog_event(feed->run->qlog, FMTP_EVENT_FULL, "\"index\":%u,\"feed\":%d", index, feed->number);
 }
 
-/* The feeds that the options named: as many groups as senders, an interface each or one for all. */
+/* Makes the feeds that the options name: as many groups as senders, and one interface for each or
+ * one for all. */
 static unsigned settle_feeds(struct run *run, const struct fmtp_client_config *common)
 {
     int n = run->nservers;
@@ -234,7 +235,7 @@ static struct fmtp_client_config *next_feed(struct run *run, int *count, const c
     return &run->feeds[(*count)++].cfg;
 }
 
-/* For all feeds together. */
+/* Adds up all feeds. */
 static struct fmtp_client_stats total(const struct run *run, unsigned nfeeds)
 {
     struct fmtp_client_stats all = {0};
@@ -276,7 +277,7 @@ static void show_progress(const struct run *run, unsigned nfeeds)
              (unsigned long long)run->missed);
 }
 
-/* Once a connection: datagrams without MACs, not asked for by name. */
+/* Warns once per connection about datagrams without MACs, unless requested explicitly. */
 static void tell_level(struct feed *f)
 {
     struct fmtp_session session;
@@ -290,10 +291,10 @@ static void tell_level(struct feed *f)
         return;
     progress("%s", "");
     fprintf(stderr, "fmtp-recv: warning: the sender's datagrams carry no MACs, so they can be "
-                    "forged (--mac 0 says that it is so on purpose)\n");
+                    "forged (--mac 0 silences this warning)\n");
 }
 
-/* Waits for any of the feeds; returns how many are still there. */
+/* Waits for any of the feeds; returns how many are still connected. */
 static int service(struct run *run, unsigned nfeeds)
 {
     int left = 0;
@@ -422,7 +423,7 @@ static void open_feeds(struct run *run)
     }
 }
 
-/* A product without room ends alone, and its sender is informed. */
+/* Reserves space; a product without room is abandoned alone, and its sender is informed. */
 static void reserve_more(struct feed *feed)
 {
     bool some = false;
@@ -440,7 +441,7 @@ static void reserve_more(struct feed *feed)
         feed->lost = fmtp_client_service(feed->client, &feed->err) < 0;
 }
 
-/* Until all is here, no sender is left, or a signal comes. */
+/* Receives until everything has arrived, no sender is left, or a signal arrives. */
 static void receive_all(struct run *run)
 {
     double shown_s = 0;
@@ -458,13 +459,14 @@ static void receive_all(struct run *run)
     }
 }
 
-/* True if its sender left without saying that it was done. Those without extension never say it. */
+/* Returns whether its sender left without announcing its end. Senders without extension never
+ * announce it. */
 static bool is_cut_off(const struct feed *f)
 {
     return f->lost && f->was_connected && f->was_extended && !f->finished;
 }
 
-/* True if everything was received. Logs which senders were lost before that. */
+/* Returns whether everything was received. Logs which senders were lost before that. */
 static bool is_complete(const struct run *run)
 {
     bool ok = run->missed == 0 && run->failed == 0 && (!run->count || run->received >= run->count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fmtp-send: multicasts files to receivers (fmtp-recv) and repairs what they lost.
+ * fmtp-send: multicasts files to receivers (fmtp-recv) and repairs their losses.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -22,7 +22,7 @@
 enum { PER_ADDRESS = 32 };
 #define JOIN_S 0.5
 #define NS_PER_S UINT64_C(1000000000)
-#define LOOK_S 0.1 /* how often it checks whether files have changed */
+#define LOOK_S 0.1 /* how often to check whether files have changed */
 
 struct run;
 
@@ -45,14 +45,14 @@ struct run {
     struct source **files;
     size_t nfiles, capacity;
     struct feed feeds[FEEDS_MAX];
-    unsigned ngroups, naddresses, nports, nfeeds; /* the first three as options named them */
+    unsigned ngroups, naddresses, nports, nfeeds; /* the first three as named by options */
     uint16_t ports[FEEDS_MAX];
-    double looked_s;   /* at the files */
+    double looked_s;   /* when files were last checked */
     struct qlog *qlog; /* NULL: none */
     const char *state; /* file that keeps the product index; NULL: none */
     uint32_t next_index;
     bool open;               /* standard input may still name files */
-    char line[PATH_MAX + 1]; /* of standard input, not yet complete */
+    char line[PATH_MAX + 1]; /* incomplete line of standard input */
     size_t line_len;
 };
 
@@ -89,7 +89,7 @@ static const char usage[] =
     "  --held-seconds N   3600; 0: no limit)\n"
     "  --ttl N            time to live, or hop limit, of the datagrams (default 1)\n"
     "  --no-gso           pass datagrams to the system one by one\n"
-    "  --congestion-control NAME  of the TCP connections (default: the system's)\n"
+    "  --congestion-control NAME  for the TCP connections (default: the system's)\n"
     "  --first-index N    product index of the first file (default 0)\n"
     "  --state FILE       keep the product index in FILE: a restarted sender continues\n"
     "                     with the index after the last\n"
@@ -109,7 +109,7 @@ static void released(void *ctx, uint32_t index, void *cookie, enum fmtp_release 
     struct feed *feed = ctx;
 
     if (why == FMTP_RELEASE_WITHDRAWN)
-        f->cut = 1; /* without SIGBUS where the system reads it */
+        f->cut = 1; /* no SIGBUS if the system reads it */
     if (!source_is_intact(f))
         why = FMTP_RELEASE_WITHDRAWN;
     feed->released++;
@@ -185,7 +185,7 @@ static void expired(void *ctx, uint32_t index)
                (size_t)(feed - feed->run->feeds));
 }
 
-/* Takes a file into the list; wrong ones end the program before or while it sends. */
+/* Adds a file to the list; an invalid one ends the program, before or while it sends. */
 static void add_file(struct run *run, const char *path)
 {
     if (run->nfiles == run->capacity) {
@@ -195,7 +195,7 @@ static void add_file(struct run *run, const char *path)
     run->files[run->nfiles++] = source_new(path);
 }
 
-/* What standard input has to say now: complete lines are files. */
+/* Reads what standard input has to offer now: complete lines are files. */
 static void read_names(struct run *run)
 {
     ssize_t n = read(STDIN_FILENO, run->line + run->line_len, sizeof run->line - 1 - run->line_len);
@@ -224,7 +224,7 @@ static void read_names(struct run *run)
                   run->line_len);
 }
 
-/* Files that are no longer what was announced are withdrawn; the others continue. */
+/* Withdraws files that are no longer what was announced; the others continue. */
 static void look_at_files(struct run *run)
 {
     for (struct source *f = source_first_open(), *next; f; f = next) {
@@ -233,7 +233,7 @@ static void look_at_files(struct run *run)
             continue;
         for (unsigned i = 0; i < run->nfeeds; i++) {
             bool last = f->users == 1;
-            /* With the last one it is freed. */
+            /* The last withdrawal frees it. */
             if (fmtp_server_withdraw(run->feeds[i].server, f->indices[i]) && last)
                 break;
         }
@@ -252,14 +252,14 @@ static void offer(struct run *run, struct feed *feed)
     struct source *f = run->files[feed->offered++];
 
     if (!f->users)
-        source_open(f, run->nfeeds); /* every feed has to release it */
+        source_open(f, run->nfeeds); /* every feed must release it */
     if (f->unreadable) {
         leave_out(feed, f);
         return;
     }
     struct offered *o = xcalloc(1, sizeof *o);
     *o = (struct offered){.run = run, .feed = feed, .file = f, .at_s = now_s()};
-    /* Before the product is seen: an index is not used twice whenever this program ends. */
+    /* Before the product is visible: no index is used twice, whenever this program ends. */
     if (feed == run->feeds && run->state)
         write_state(run->state, ++run->next_index);
     struct iovec part = {f->data, f->size};
@@ -278,7 +278,7 @@ static void offer(struct run *run, struct feed *feed)
 
 static void service(struct run *run, int timeout_ms, bool *quiet)
 {
-    /* A negative descriptor is not looked at. */
+    /* poll() ignores a negative descriptor. */
     struct pollfd p[FEEDS_MAX + 1] = {{.fd = run->open ? STDIN_FILENO : -1, .events = POLLIN}};
 
     for (unsigned i = 0; i < run->nfeeds; i++)
@@ -298,7 +298,7 @@ static void service(struct run *run, int timeout_ms, bool *quiet)
     }
 }
 
-/* For all feeds together; what deserves a line at once gets it. */
+/* Adds up all feeds; reports at once what deserves a line. */
 static struct fmtp_server_stats total(struct run *run)
 {
     struct fmtp_server_stats all = {0};
@@ -343,7 +343,7 @@ static void wait_for_receivers(struct run *run, size_t wanted)
         service(run, 100, NULL);
 }
 
-/* Offers what can be; false when all is served. */
+/* Offers what can be offered; returns false when everything is served. */
 static bool go_on(struct run *run)
 {
     bool more = run->open;
@@ -373,14 +373,14 @@ static void send_all(struct run *run)
             run->feeds[0].released, run->nfiles, run->feeds[0].offered, st.receivers,
             (double)st.datagram_bytes / 1e6, (double)st.retx_bytes / 1e6, shown_s - begun_s);
     }
-    /* The receivers still have to learn what was rejected at the end. */
+    /* The receivers must still learn what was rejected at the end. */
     for (bool quiet = stop_requested; !quiet;)
         service(run, 200, &quiet);
     for (unsigned i = 0; i < run->nfeeds && !stop_requested; i++)
         fmtp_server_finish(run->feeds[i].server);
 }
 
-/* The feeds that the options named: an address for each group or one for all, no port or as
+/* Makes the feeds that the options name: one address per group or one for all, and no ports or as
  * many. */
 static void settle_feeds(struct run *run, const struct fmtp_server_config *common)
 {
@@ -468,7 +468,7 @@ static const struct option options[] = {
 struct arguments {
     struct common_options common;
     struct fmtp_server_config cfg;
-    size_t receivers; /* to wait for */
+    size_t receivers; /* how many to wait for */
     bool first_index;
 };
 
@@ -516,7 +516,7 @@ static void take_option(struct run *run, struct arguments *a, int option)
     }
 }
 
-/* Fills the run's feeds and files; returns how many receivers to wait for. */
+/* Fills in the run's feeds and files; returns how many receivers to wait for. */
 static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sandbox)
 {
     struct arguments a = {.common = COMMON_OPTIONS_DEFAULT,
@@ -558,8 +558,8 @@ static size_t take_arguments(struct run *run, int argc, char **argv, bool *no_sa
     return a.receivers;
 }
 
-/* What the program may still do: read the files (whatever standard input may name), keep its state,
- * listen. */
+/* Restricts the program to what it still needs: read the files (whatever standard input may name),
+ * keep its state, listen. */
 static void enter_sandbox(const struct run *run, bool off)
 {
     char *dirs[SANDBOX_PATHS_MAX] = {0};
@@ -595,7 +595,7 @@ static void enter_sandbox(const struct run *run, bool off)
         free(dirs[--n]);
 }
 
-/* Closes the feeds and forgets the files; true if every receiver has everything. */
+/* Closes the feeds and frees the files; returns whether every receiver has everything. */
 static bool close_feeds(struct run *run)
 {
     bool ok = true;
@@ -606,7 +606,7 @@ static bool close_feeds(struct run *run)
         fmtp_server_close(f->server);
         ok = ok && f->released == run->nfiles && !f->not_done;
     }
-    /* Files that some feed never took up; the others are gone with their last release. */
+    /* Files that some feed never began; the others were freed with their last release. */
     for (unsigned i = 0; i < run->nfeeds; i++)
         begun = run->feeds[i].offered < begun ? run->feeds[i].offered : begun;
     for (size_t i = begun; i < run->nfiles; i++)

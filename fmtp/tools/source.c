@@ -13,8 +13,8 @@
 static struct source *open_sources;
 static volatile sig_atomic_t some_cut;
 
-/* A mapped file became shorter, or its disk fails: zeros take the place of what is gone, so that
- * the program survives to report it. Any other SIGBUS ends it. */
+/* A mapped file became shorter, or its disk fails: zeros replace the lost content, so that the
+ * program survives to report it. Any other SIGBUS ends the program. */
 static void on_bus_error(int number, siginfo_t *info, void *context)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)info->si_addr / page * page;
@@ -94,7 +94,7 @@ void source_open(struct source *s, unsigned users)
         s->data = NULL;
         s->size = 0;
         progress("%s", "");
-        fprintf(stderr, "%s: '%s': %s; it is left out\n", program, s->path, strerror(error));
+        fprintf(stderr, "%s: '%s': %s; skipped\n", program, s->path, strerror(error));
         return;
     }
     if (s->size)

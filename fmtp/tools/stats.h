@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fmtp-send counted: the sum over its feeds, and the line at its end.
+ * fmtp-send's counters: the sum over its feeds, and the line at its end.
  */
 #ifndef FMTP_TOOLS_STATS_H
 #define FMTP_TOOLS_STATS_H
@@ -9,9 +9,9 @@
 
 #include "fmtp.h"
 
-/* Adds a feed's counts to those of all. */
+/* Adds a feed's counters to the total. */
 void stats_add(struct fmtp_server_stats *all, const struct fmtp_server_stats *s);
-/* The line on standard output. */
+/* Prints the line on standard output. */
 void stats_print(const struct fmtp_server_stats *s, double seconds, bool ok);
 
 #endif

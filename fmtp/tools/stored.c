@@ -51,7 +51,7 @@ bool stored_reserve(struct store *store, struct stored *f)
     return true;
 }
 
-/* A new file of a name that no other program uses, now or before. */
+/* Makes a new file under a name that no other program uses or has used. */
 static int open_temporary(struct store *store, int feed, struct stored *f)
 {
     enum { TRIES = 100 };
@@ -68,7 +68,7 @@ static int open_temporary(struct store *store, int feed, struct stored *f)
     return fd;
 }
 
-/* 0, or why the file cannot be kept. What earlier files were promised is not there any more. */
+/* Returns 0, or why the file cannot be kept. Space promised to earlier files is not available. */
 static int check_place(const struct store *store, const struct stored *f, int fd)
 {
     struct statvfs space;
@@ -81,11 +81,11 @@ static int check_place(const struct store *store, const struct stored *f, int fd
     return (store->promised + f->size) / space.f_frsize >= space.f_bavail ? ENOSPC : 0;
 }
 
-/* Its place in memory and on the disk; 0, or why it has none. */
+/* Allocates its memory and disk space. Returns 0, or why that failed. */
 static int lay_out(struct store *store, struct stored *f)
 {
-    /* Report a full disk now. What is there is reserved bit by bit while data arrive: a large
-     * file in memory at once takes so long that datagrams are lost meanwhile. */
+    /* Report a full disk now. The space itself is reserved bit by bit while data arrive: reserving
+     * a large file in memory at once takes so long that datagrams get lost. */
     int error = check_place(store, f, f->fd);
 
     if (!error && ftruncate(f->fd, (off_t)f->size) < 0)

@@ -14,8 +14,8 @@ struct fcast_receiver;
 
 struct m2c_receiver_config {
     enum m2c_cc_kind kind;
-    struct m2c_wave_config
-        wave;                  /* the session's; layers 0: derived from the base channel's number */
+    /* The session's; layers 0: derived from the base channel's number. */
+    struct m2c_wave_config wave;
     double most_packets_per_s; /* 0: unlimited */
 };
 

@@ -35,8 +35,8 @@ struct m2c_wave_config {
 struct m2c_wave {
     struct m2c_wave_config cfg; /* with the defaults filled in */
     unsigned quiescent;         /* Q: slots for which a channel rests; static: 0 */
-    unsigned
-        channels; /* T: number of channels without the base, and the base's number; static: N */
+    /* T: number of channels without the base, and the base's number; static: N. */
+    unsigned channels;
     unsigned base_per_slot; /* L: packets of the base channel per slot */
     unsigned slots;         /* slots before CTSI starts over: T; static: 256 */
 };
