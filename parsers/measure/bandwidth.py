@@ -188,7 +188,7 @@ def delivery_values(
     counters: tuple[Counters | None, Counters | None],
 ) -> dict[str, Value]:
     """Return how many products are missing, of all receivers together, and what the sender's NICs
-    sent for each byte that reached a receiver, times m."""
+    sent for each byte that reached a receiver, times m, without what went to a monitor."""
     arrived = [p.size_bytes for r in receivers.values() for p in r.arrivals]
     if not sent.order or not receivers:
         reason = sent.reason or "no receiver's log mentions products"
@@ -200,6 +200,7 @@ def delivery_values(
     if start is not None and end is not None:
         places = [f"{cell.publisher}/{name}" for name in nics(cell)]
         total = sum(sent_bytes(place, start, end) or 0 for place in places)
+        total -= monitor_bytes(start, end) if len(places) > 1 else 0
         found["wire_per_delivered"] = (
             Value(total * cell.m / sum(arrived), "") if sum(arrived) else absent("", "none arrived")
         )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from common.contracts import MONITOR_COMMENT
-from parsers.measure.bandwidth import PARTS, bandwidth_values, parts
+from parsers.measure.bandwidth import PARTS, bandwidth_values, delivery_values, parts
 from parsers.measure.deliveries import Arrival, Receiver, Sent
 from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters
@@ -88,6 +88,11 @@ def test_what_went_to_the_monitor_is_left_out() -> None:
         }
     )
     assert found["nic_bandwidth"].note.endswith("without 5560 bytes to the monitor")
+    one = Product(1_000_000, 1, "NGRID", 1, "a")
+    receivers = {"q": Receiver({one: Arrival(5, "fmtp")}, 1, 0, None)}
+    delivered = delivery_values(cell(), Sent((one,), ""), receivers, (start, end))
+    # 12.5 MB by NIC1 and 1 MB by NIC2, for 1 MB at each receiver.
+    assert delivered["wire_per_delivered"].value == pytest.approx(13.5 - 0.00556)
 
 
 def test_what_cannot_be_told_says_why() -> None:

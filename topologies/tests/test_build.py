@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -73,6 +74,20 @@ def test_router_forwards() -> None:
     script = build.router_script([("r-p1", "10.8.1.1/30")])
     assert "address add 10.8.1.1/30 dev r-p1" in ip_lines(script)
     assert "echo 1 > /proc/sys/net/ipv4/ip_forward || exit 1\n" in script
+
+
+def test_neighbours_of_the_control_network_are_asked_for_once() -> None:
+    """A run's bandwidth there then holds no question of the kernel's. The path's NIC keeps them."""
+    monitor = load(find("geni5"), monitored=True).monitor
+    assert monitor is not None
+    for script, names in (
+        (build.host_script(NETWORK, NETWORK.host("q"), facts()), {"q-nic2"}),
+        (build.router_script([("r-p1", "10.8.1.1/30"), ("r-p2", "10.8.2.1/30")]), {"r-p1", "r-p2"}),
+        (build.monitor_script(monitor), {"monitor-nic1"}),
+    ):
+        found = re.findall(r"echo (\d+) > \S+/neigh/(\S+)/base_reachable_time_ms", script)
+        assert {name for _, name in found} == names
+        assert {int(ms) for ms, _ in found} == {24 * 3600 * 1000}
 
 
 def test_pairs_are_made_in_their_namespaces() -> None:
