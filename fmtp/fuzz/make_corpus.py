@@ -142,6 +142,7 @@ def batched_inputs() -> dict[str, bytes]:
         "overtaken": [(0, first), *((0, s) for s in symbols), 0, *one_by_one, 10],
         "run": [(0, first), (RUN, b"".join(symbols)), 0, (RUN, b"".join(blocks)), 10],
         "forged": [(0, first), (RUN, b"".join(symbols)), 0, (FORGED, blocks[0]), *one_by_one, 10],
+        "empty": [(0, first), 0, (0, blocks[0]), 0, (0, b""), 10],
     }
     return {f"{name}-{mac}": batches(bool(mac), r) for name, r in inputs.items() for mac in (0, 1)}
 

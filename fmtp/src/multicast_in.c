@@ -191,12 +191,13 @@ static void add_segment(struct fmtp_multicast_in *in, const uint8_t *head, const
             : (struct segment){head, payload, mac, len - FMTP_HEADER_LEN - mac_len(in)};
 }
 
-/* Adds a datagram in one piece. */
+/* Adds a datagram in one piece. `bytes` may be NULL if it is empty. */
 static void add_whole(struct fmtp_multicast_in *in, const uint8_t *bytes, size_t len)
 {
-    const uint8_t *mac = len < mac_len(in) ? bytes : bytes + len - mac_len(in);
-
-    add_segment(in, bytes, bytes + FMTP_HEADER_LEN, len, mac);
+    if (len < FMTP_HEADER_LEN + mac_len(in))
+        add_segment(in, NULL, NULL, 0, NULL);
+    else
+        add_segment(in, bytes, bytes + FMTP_HEADER_LEN, len, bytes + len - mac_len(in));
 }
 
 static size_t copy_out(const struct msghdr *h, size_t from, size_t len, uint8_t *out)
