@@ -5,9 +5,9 @@ An experiment's factors are expanded to *cells*. A cell is one combination of th
 repeat: one network, one replay of a trace, one set of logs. A *run* is all cells of an experiment,
 below runs/EXPERIMENT/STAMP. A *verdict* says whether you can trust a cell's figures.
 
-How a cell is made: `design` says what it is, `runs` starts it in a process of its own (`workers`:
-on another machine), `cells` is that process, `verdict` judges it. `bounds` holds a run's metrics
-against accepted bands.
+A cell's life: `design` says what it is, `runs` starts it in its own process (`workers`: on another
+machine), `cells` is that process, and `verdict` judges it. `bounds` compares a run's metrics with
+accepted bands.
 
 design/: what an experiment is. Pure: starts nothing.
 
@@ -15,7 +15,7 @@ design/: what an experiment is. Pure: starts nothing.
 |---|---|
 | spec, spec_reports | read an experiment file; report its mistakes with their places |
 | spec_rules | what the parts of a file must have in common |
-| overrides, spec_options | what the command line may say instead of a file |
+| overrides, spec_options | what the command line may set instead of a file |
 | file_lines | the line of a value that only the plan finds wrong |
 | levels | names of lists and settings as levels |
 | parameters, ldmd_settings | what may vary or be fixed; the settings of ldmd.conf |
@@ -30,9 +30,9 @@ design/: what an experiment is. Pure: starts nothing.
 | carousel | one file instead of a trace; command lines of a carousel |
 | layers | options of m2c-send and m2c-recv; competing traffic |
 | peer_products | a trace's products as files |
-| borrowing | several feeds under one HTB on one NIC: the tree, what a feed gets |
+| borrowing | several feeds under one HTB on one NIC: the tree, and each feed's share |
 | clock_offset | programs whose clock is off: their environment, reading it back |
-| conditions | queues, marks, TCP and a first receiver that is worse off |
+| conditions | queues, marks, TCP and a handicap of the first receiver |
 | shaping, loss_model, burst_loss | commands for rates and losses, and reading them back |
 | configs | configuration files of ldmd |
 
@@ -44,9 +44,9 @@ verdict/: whether a cell's emulation did what was asked. Pure but for `collect`.
 | checks | what a check and a verdict are |
 | network, loss, accounts | settings, losses, delays; where each datagram went |
 | machine, cpu_load, host_lag | whether the machine kept up |
-| queues, queue_watch | how full queues became |
+| queues, queue_watch | how full queues and socket buffers became |
 | as_planned | whether everything was set as planned, all the time |
-| one_way, in_flight | what a way is asked to be; how packets fared on it |
+| one_way, in_flight | what is asked of each way; what happened to the packets on it |
 | replay, join_leave | whether the trace was replayed; whether subscriptions are complete |
 | carousel | whether a carousel turned at its rate, and where its datagrams went |
 | layers | whether layered multicast kept its rates and its programs got what arrived |
@@ -67,13 +67,13 @@ cells/: one cell, in its own process and network namespace.
 | peer_cell, peer_setup, product_log | a cell whose protocol sends files; its setup, its logs |
 | surveillance | watch settings and packets from before the replay to after it |
 | cell_logs, samplers, fidelity, captures | read logs, sample programs, collect evidence, capture |
-| disk_throttle | slow a disk down by control groups |
-| sysstat | binary records of sysstat, programs by pidstat |
+| disk_throttle | slow down a disk with control groups |
+| sysstat | sysstat's binary records, and pidstat's records of each program |
 | counters_page, counters_log | read the counters pages of programs; record them each second |
 | background_traffic | competing TCP flows |
 | rivals, short_flows | a competing session; short TCP connections |
-| pauses | a receiver that cannot keep up: its programs stand still now and then |
-| queue_place | where product queues lie: in memory or on disk |
+| pauses | a receiver that cannot keep up: its programs stop now and then |
+| queue_place | where product queues are: in memory or on disk |
 | run_directory | directories of runs and cells: complete or absent |
 
 runs/: the cells of an experiment, one after the other or several at once.
@@ -86,7 +86,7 @@ runs/: the cells of an experiment, one after the other or several at once.
 | cell_process | a cell's process, native or in a guest |
 | until_decided | add repeats of the cells whose claims are open |
 | estimates, progress | how long cells take; what is shown meanwhile |
-| records, manifest, digests | what a run writes of itself |
+| records, manifest, digests | what a run records about itself |
 | resume, repeat | continue with an interrupted run; run one again from its manifest |
 | compare, verify | set runs side by side; check that files and figures are unchanged |
 
@@ -95,7 +95,7 @@ workers/: cells on other machines.
 | module | what it does |
 |---|---|
 | address, options | where workers are; options of `downpour workers` |
-| parcel, environment | what travels to a worker and back; what a worker is made of |
+| parcel, environment | what is sent to a worker and back; a worker's packages |
 | worker_cell | the program that a worker runs: one cell |
 | remote, choice | what engines have in common; the clock that `--at` asks for |
 | dask_clock, dask_task | workers of a Dask scheduler: the runner's side, the worker's |

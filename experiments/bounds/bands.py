@@ -40,8 +40,8 @@ SHOWN_DIGITS: Final = 7
 
 
 class Band(Block):
-    """The values that one metric may have, at every cell that it covers. Without `unit`, the ends
-    are in the metric's SI unit (parsers/base/metric_units.py)."""
+    """The values that one metric may have, in every cell that the band covers. Without `unit`, the
+    ends are in the metric's SI unit (parsers/base/metric_units.py)."""
 
     metric: MetricName
     protocol: Protocol | Literal["all"] = "all"
@@ -69,7 +69,7 @@ class Band(Block):
         return value / _factor(METRICS[self.name], self.unit)
 
     def holds(self, value: float) -> bool:
-        """`value` is in SI units."""
+        """Return whether `value`, in SI units, is within the band."""
         factor = _factor(METRICS[self.name], self.unit)
         low = -math.inf if self.low is None else self.low * factor
         high = math.inf if self.high is None else self.high * factor
@@ -145,12 +145,12 @@ def path_of(experiment: str) -> Path:
 
 
 def load(path: Path) -> BandsFile:
-    """Raises SpecErrors with every mistake."""
+    """Read a bands file. Raises SpecErrors, which lists every mistake."""
     return check_file(read_document(path, "bands: keys experiment, bands"))
 
 
 def check_file(document: Document) -> BandsFile:
-    """Raises SpecErrors with every mistake."""
+    """Check a bands file. Raises SpecErrors, which lists every mistake."""
     reports = Reports(document, None, keys_by_block(BandsFile, {"bands": Band}))
     found = reports.read(BandsFile, document.data)
     for index, band in enumerate(found.bands if found is not None else ()):
@@ -223,10 +223,10 @@ def _finding(cell: str, band: Band, data: Mapping[str, Any]) -> Finding:
 def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share: float) -> str:
     """Return the text of a bands file with the measured values of `findings` in it.
 
-    A band with both ends becomes the measured values (of all cells it covers) widened by `share`
-    of them on either side; a band whose ends are equal stays so, if the measured values are equal.
-    A band with one end, or without a measured value, stays as it is. So do reasons and comments:
-    they are the author's to correct.
+    A band with both ends becomes the range of the measured values (of all cells it covers), widened
+    by `share` of them on either side. A band whose ends are equal stays so if the measured values
+    are equal. A band with one end, or without a measured value, stays as it is. Reasons and
+    comments stay, too: the author corrects them.
     """
     measured: dict[int, list[float]] = {}
     places = {id(band): index for index, band in enumerate(bands)}
@@ -252,6 +252,6 @@ def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share
 
 
 def _scalar(value: float) -> int | float | ScalarFloat:
-    """Return as few digits as show the value to SHOWN_DIGITS."""
+    """Return the value with as few digits as show it to SHOWN_DIGITS."""
     short = float(number(value))
     return int(short) if short.is_integer() else short

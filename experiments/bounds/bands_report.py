@@ -19,7 +19,7 @@ MARKS: Final[Mapping[Status, str]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run, or the reason that it is missing, beside its bands."""
+    """The findings of a run's bands, or the reason why there is no run."""
 
     experiment: str
     findings: tuple[Finding, ...] = ()

@@ -2,8 +2,8 @@
 """`downpour regression [NAME]`: a run held against the accepted bands of its metrics.
 
 Exit codes: 0 every metric is within its band; 1 one is not, or the run failed; 2 bad usage or
-input; 3 only verdicts are outside, and others took this machine's processors. Files for CI systems
-are written completely or not at all.
+input; 3 only verdicts are outside, and other programs used this machine's processors. Files for CI
+systems are written completely or not at all.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from virtual.kernel_build import KernelError, find_kernel
 
 METRICS: Final = "metrics.json"
 FAILED_LOGS: Final = "logs of failed cells"
-# Checks of the verdict that fail when other programs compute. What one process of the run takes,
-# settings, counts and contents are not among them.
+# Checks of the verdict that fail when other programs use the processors. Not among them: the
+# processor time of one of the run's processes, settings, counts and contents.
 LATE: Final = frozenset(
     {
         *("CPU", "CPU steal", "run queue", "scheduling lag"),
         *("delay lateness, median", "delay lateness, 1 %", "order of packets", DELAYS),
     }
 )
-# Shares of all processors. Measured with two: others 0 to 2 % when quiet, 11 to 16 % where a
-# hypervisor shared them, 47 to 87 % beside builds; the run itself 13 to 37 %.
+# Share of all processors. Measured on two: others took 0 to 2 % when quiet, 11 to 16 % where a
+# hypervisor shared the processors, 47 to 87 % beside builds; the run itself took 13 to 37 %.
 OTHERS_SHARE: Final = 0.10
 OWN_SHARE: Final = 0.60
 
@@ -103,8 +103,8 @@ def main(options: RegressionOptions) -> int:
 
 
 def undecided(run: Path, failed: Iterable[str]) -> str:
-    """Return why a run cannot give bands: cells that failed or have an invalid verdict, whatever
-    the bands say about them. Empty: it can. Raises RunError."""
+    """Return why bands cannot be proposed from a run: cells that failed or have an invalid verdict,
+    whatever the bands say about them. Empty if they can. Raises RunError."""
     found = [f"{cell} failed" for cell in sorted(failed)]
     for cell, measured in sorted(_metrics(run)["cells"].items()):
         if measured.get("values", {}).get("verdict_invalid", {}).get("value") == 1:
@@ -113,8 +113,8 @@ def undecided(run: Path, failed: Iterable[str]) -> str:
 
 
 def taken_by_others(run: Path, outcome: Outcome) -> list[str]:
-    """Return what took the processors, a sentence per invalid cell; none if a band other than the
-    verdict's does not hold, or if a cell is invalid without such a reason."""
+    """Return a sentence per invalid cell about who took the processors. Return none if a band other
+    than the verdict's does not hold, or if a cell is invalid for another reason."""
     reasons = []
     for finding in outcome.offending:
         reason = ""
@@ -127,8 +127,8 @@ def taken_by_others(run: Path, outcome: Outcome) -> list[str]:
 
 
 def _taken(cell: Path) -> str:
-    """Return what others took during a cell; empty if that does not explain its verdict: a check
-    failed that no load makes fail, others took little, or the run itself took most."""
+    """Return what others took of the processors during a cell. Empty if that does not explain its
+    verdict: load cannot fail the check that failed, others took little, or the run took most."""
     try:
         verdict = json.loads((cell / "verdict.json").read_text(encoding="utf-8"))
         failed = {c["name"]: c["text"] for c in verdict["checks"] if c["status"] == "fail"}

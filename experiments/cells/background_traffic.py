@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Competing traffic: long TCP flows of iperf3 over the links that the path crosses.
 
-They have their own path without a guarantee, on the second lane: NICs and access links of
-their own at the publisher's and the subscribers' sites, the same links beyond the edge switches.
-So what they share with the path under test is the network, not a host's interface. Each flow's
-sender runs cubic, whatever the hosts' default is.
+The flows have their own best-effort path on the second lane. It uses separate NICs and access links
+at the publisher's and the subscribers' sites, and the same links beyond the edge switches. So the
+flows compete with the path under test for the network, not for a host's interface. Each flow's
+sender runs CUBIC, whatever the hosts' default is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class BackgroundError(Exception):
 
 
 def shares(flows: int, hosts: Sequence[str]) -> dict[str, int]:
-    """Return the flows of each host that has some, dealt out in turn."""
+    """Return the number of flows of each host that has some, dealt out in turn."""
     counts = dict.fromkeys(hosts, 0)
     for number in range(flows):
         counts[hosts[number % len(hosts)]] += 1
@@ -73,7 +73,9 @@ def make_path(
             for name in sorted(segments):
                 service.add_leaf(PATH, leaves[name])
     except PathClientError as error:
-        raise BackgroundError(f"the path service refused the others' path: {error}") from None
+        raise BackgroundError(
+            f"the path service refused the competing flows' path: {error}"
+        ) from None
 
 
 class Background:
@@ -100,8 +102,8 @@ class Background:
         self._logs: Path | None = None
 
     def start(self, logs: Path, seconds: float) -> None:
-        """Create their path and start them; return when slow start is over. Raises BackgroundError,
-        NetworkError."""
+        """Create the flows' path and start the flows; return when slow start is over. Raises
+        BackgroundError, NetworkError."""
         self._logs = logs
         make_path(self._emulation, self._network, self._shares)
         for host in self._shares:
@@ -136,7 +138,7 @@ class Background:
         self.stop()
 
     def stop(self) -> None:
-        """End what still runs. Idempotent."""
+        """End the programs that still run. Idempotent."""
         for process in (*self._clients.values(), *self._servers.values()):
             if process.poll() is None:
                 process.terminate()
@@ -146,7 +148,7 @@ class Background:
         return self._network.host(host).path_nic(BACKGROUND_LANE).ip
 
     def _resolve(self, address: str) -> None:
-        """Resolve addresses before anything is measured."""
+        """Wait until `address` answers, so that no address is resolved during the measurement."""
         publisher = self._network.publisher.name
         deadline = time.monotonic() + START_S
         ping = ["ping", "-n", "-q", "-c", "1", "-W", "1", address]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # it imports Mininet, which a plan does not need
 
 
 class CapturesJson(TypedDict):
-    """`Captures` as JSON has them."""
+    """`Captures` as JSON."""
 
     links: list[str]
     limit_bytes: int
@@ -37,8 +37,8 @@ class CapturesJson(TypedDict):
 
 @dataclass(frozen=True)
 class Captures:
-    """`snap_bytes`: of each frame (0: all). `samples`: what sysstat records besides the publisher's
-    sar (sysstat.py). They do not determine a cell."""
+    """`snap_bytes`: kept of each frame (0: all). `samples`: what sysstat records besides the
+    publisher's sar (sysstat.py). They are no part of a cell's specification."""
 
     links: tuple[str, ...] = ()
     limit_bytes: int = DEFAULT_LIMIT_BYTES
@@ -98,7 +98,7 @@ class Capturing:
         self._absent: list[dict[str, str]] = []
 
     def start(self) -> None:
-        """Start, and return when all capture. Raises NetworkError."""
+        """Start the captures, and return when all of them run. Raises NetworkError."""
         for name in dict.fromkeys(self._asked.links):
             try:
                 tap_of(self._emulation.network, name)
@@ -117,7 +117,8 @@ class Capturing:
         await_listening(self._running)
 
     def stop(self) -> None:
-        """End them and write captures.json; do nothing if nothing was requested. Idempotent."""
+        """End the captures and write captures.json; do nothing if nothing was requested.
+        Idempotent."""
         running, self._running = self._running, []
         if not running and not self._absent:
             return

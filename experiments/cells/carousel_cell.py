@@ -25,7 +25,7 @@ from experiments.design.shaping import Setting
 from protocols.adapter import Setup
 
 JOIN_S: Final = 1.0  # until receivers that tune in before the first symbol have reported
-TURN_POLL_S: Final = 0.02  # how long the sender continues after the last receiver has left
+TURN_POLL_S: Final = 0.02  # between looks at which receivers have ended
 SETTLE_S: Final = 1.0  # beyond the longest round trip: frames in transit
 
 
@@ -58,7 +58,7 @@ class CarouselRun(FilesRun):
         with self._file(self.publisher).open("wb") as file:
             file.writelines(carousel.content(self.cell.seed, size))
         self.tune_in_at = carousel.tune_ins(self.cell.carousel, self.subscribers, self.cell.seed)
-        self.tuned_in: dict[str, float] = {}  # when they did, epoch seconds
+        self.tuned_in: dict[str, float] = {}  # host -> when it tuned in, epoch seconds
         self.throttle = self._slow_down()
 
     def _slow_down(self) -> Throttle | None:
@@ -101,7 +101,7 @@ class CarouselRun(FilesRun):
         time.sleep(SETTLE_S + self.max_rtt_ms / 1000)
 
     def _turn(self, begin: float, waiting: list[str]) -> None:
-        """Let later receivers tune in, until all have the file or the time is over."""
+        """Let later receivers tune in, until all have the file or time is up."""
         most_s = self.cell.duration_s + self.cell.drain_timeout_s
         told = 0.0
         while (now_s := time.time() - begin) <= most_s:
@@ -174,7 +174,7 @@ class CarouselRun(FilesRun):
             raise CellError(f"{name} ended with {code}:\n{tail(self.logs / f'{name}.log')}")
 
     def end_daemons(self) -> None:
-        """End the sender first: it tells receivers that still listen."""
+        """End the sender first: it tells the receivers that are still listening."""
         running: dict[str, subprocess.Popen[bytes]] = dict(self.daemons)
         if (sender := running.pop(self.publisher, None)) is not None:
             self.end(sender, signal.SIGTERM)

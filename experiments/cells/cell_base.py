@@ -169,10 +169,10 @@ class CellBase:
         self.fidelity.probe_links("before")
 
     def expect_of_queues(self) -> None:
-        """Leave settings of queues that guarantee rates to the controllers."""
+        """Free the settings that the controllers make on queues that guarantee rates."""
         if self.cell.guarantee == "queues":
             self.fidelity.asked.free |= self.emulation.outlet_places()
-        if self.cell.conditions.aqm == "fq-codel":  # it shows a class for each waiting flow
+        if self.cell.conditions.aqm == "fq-codel":  # the kernel shows a class for each waiting flow
             self.fidelity.asked.free |= self.emulation.flow_classes()
 
     def look_again(self, lanes: Mapping[str, int]) -> None:
@@ -182,8 +182,8 @@ class CellBase:
         self.rtt_after_ms = self.measure_round_trips(lanes)
 
     def measure_round_trips(self, lanes: Mapping[str, int]) -> dict[str, float]:
-        """Return the minimum of a few pings over the path, from each subscriber on its lane. It
-        shows that the path works, and is evidence that its delays are as asked."""
+        """Return the minimum of a few pings over the path, from each subscriber on its lane. They
+        show that the path works and that its delays are as asked."""
         publisher = self.network.publisher
         pings = ["ping", "-n", "-q", "-c", str(PINGS), "-i", "0.2", "-W", "2"]
         running = {
@@ -215,8 +215,8 @@ class CellBase:
     # -- shaping ------------------------------------------------------------------------------
     def shape_feed(self, feed: Feed) -> list[list[str]]:
         """Set the publisher's two queues of a feed, on the NIC of its lane; return the commands.
-        What the kernel then has goes to `settings`. ldmd's queues are checked once it has
-        started."""
+        What the kernel then reports goes to `settings`. Queues that ldmd makes are checked once it
+        has started."""
         nic = self.emulation.nic1_of(self.publisher, feed.lane)
         self.fidelity.asked.things |= shaping.htb_things(f"{self.publisher}/{nic}")
         if self.cell.ldmd_shapes:
@@ -237,7 +237,7 @@ class CellBase:
         }
 
     def read_queues(self, feed: Feed) -> None:
-        """Note what the kernel has of `shape_feed`'s queues, now and after the replay."""
+        """Note what the kernel reports of `shape_feed`'s queues, now and after the replay."""
         nic = self.emulation.nic1_of(self.publisher, feed.lane)
         group = self.network.group_of(feed.lane)
         self.note_settings(
@@ -252,7 +252,7 @@ class CellBase:
         )
 
     def note_settings(self, read: Callable[[], Iterable[Setting]], label: str = "") -> None:
-        """Add what `read` finds of the publisher's settings to `settings`; call it again after the
+        """Add the publisher's settings that `read` finds to `settings`; call `read` again after the
         replay."""
         where = f"{self.publisher} {label}".strip()
 
@@ -278,7 +278,7 @@ class CellBase:
             raise CellError(f"{name}: {' '.join(argv)}: {done.stderr.strip()}")
 
     def start_daemon(self, name: str, host: str, conf: str, port: int = configs.LDM_PORT) -> None:
-        """Start ldmd at `host`. `name`: of its queue, log and configuration file."""
+        """Start ldmd at `host`. `name`: names its queue, log and configuration file."""
         path = self.work / f"{name}.ldmd.conf"
         write_text(path, conf)
         shutil.copyfile(path, self.logs / path.name)
@@ -288,7 +288,7 @@ class CellBase:
         if events is not None:
             events.mkdir(parents=True, exist_ok=True)
         argv = ldm.ldmd_argv(self.job.build, self.queue(name), address, port, log, path, events)
-        # Keep output outside the log, such as a missing library's or a sanitizer's.
+        # Keep what is not in the log, such as the messages of the loader or of a sanitizer.
         with log.with_suffix(".stderr").open("ab") as errors:
             self.daemons[name] = self.emulation.popen(
                 host, argv, stdout=errors, stderr=errors, env=self.clock_of(host)
@@ -300,7 +300,7 @@ class CellBase:
         return clock_offset.environment(offset_ms, self.job.build) if offset_ms else {}
 
     def read_back_clocks(self) -> list[Setting]:
-        """Ask a program at each host whose clock is off for the time of day."""
+        """Ask a program for the time of day at each host whose clock is off."""
         found = []
         for host, offset_ms in self.clock_offsets_ms.items():
             argv = [*clock_offset.arguments(self.clock_of(host)), *clock_offset.DATE]
@@ -312,7 +312,7 @@ class CellBase:
         return found
 
     def check_daemons(self) -> None:
-        """Check that nothing that must run has ended."""
+        """Check that every program that must run still does."""
         if problems := self.emulation.health():
             raise CellError("; ".join(problems))
         for name, process in self.followers.items():
@@ -346,7 +346,7 @@ class CellBase:
     # -- samples ------------------------------------------------------------------------------
     def sample(self, stack: ExitStack, every: int, shapers: Mapping[str, tuple[str, str]]) -> None:
         """Sample sysstat's programs, ps and the shapers at the publisher, and the emulation itself,
-        until `stack` ends. `shapers`: by log's name, interface and class ("": the root qdisc)."""
+        until `stack` ends. `shapers`: log name -> (interface, class or "" for the root qdisc)."""
         most = self.cell.duration_s * 1.5 + self.cell.drain_timeout_s + 60
         sysstat = Sysstat(self.emulation, self.logs, self.job.samples, self._daemon_pids, self.end)
         stack.callback(sysstat.stop)
@@ -369,7 +369,7 @@ class CellBase:
         )
 
     def ended_programs(self) -> Sequence[Ended]:
-        """Return programs of the cell that have ended while it is watched: none."""
+        """Return programs of the cell that ended while it was watched: none here."""
         return ()
 
     def _daemon_pids(self) -> dict[str, int]:

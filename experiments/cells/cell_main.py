@@ -39,7 +39,7 @@ from topologies.emulate.emulation import NetworkError, open_emulation
 from topologies.emulate.lifecycle import enter
 from topologies.model.network import Network
 
-# The class of a cell whose path is its protocol's own kind.
+# The class of a cell whose protocol needs its own kind of path.
 OWN_RUNS: Final[Mapping[str, type[CellRun]]] = {"m2c": LayersRun}
 # The class of any other cell with one feed, by how its protocol learns of products.
 RUNS: Final[Mapping[Feed, type[CellRun]]] = {
@@ -87,7 +87,7 @@ def run_cell(job: Job, out: Path) -> Event:
             capturing.stop()
             run.save_description(entered.state_dir)
         verdict, identical = run.finish()
-        # A cell that judges missing products reports none.
+        # A cell whose verdict judges missing products does not report them as well.
         lacking = identical and not run.drained
         return {"event": "done", "verdict": verdict, "identical": identical, "lacking": lacking}
 

@@ -3,8 +3,8 @@
 
 A line is a JSON object. A series is announced once, by `series` (its number), `name`, `kind`,
 `decimals`, `labels` and `help`. A sample has `time_us` (since 1970, by the cell's clock) and
-`values`: [series, value] of all that changed since the sample before. `gone` lists series whose
-process, or receiver, is no longer there. Values are integers in units of 10^-decimals.
+`values`: [series, value] of each series that changed since the sample before. `gone` lists series
+whose process, or receiver, is no longer there. Values are integers in units of 10^-decimals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def series_of(page: Page, host: str) -> Iterator[tuple[Key, Column, int]]:
 
 
 class CountersLog:
-    """The log's state so far. `queues`: the folder of the product queues, HOST.pq each."""
+    """The log's state so far. `queues`: the folder of the product queues, one HOST.pq each."""
 
     def __init__(self, queues: Path) -> None:
         self._queues = queues

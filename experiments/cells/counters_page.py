@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse the counters pages of ldmd's processes (`common/c/stats_page.h`) into `Page`.
 
-A page describes itself. It is checked like any input; a `PageError` is one line.
+A page describes its own layout. It is checked like any input; a `PageError` has one line.
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def _table(data: bytes, before: bytes, at: int, of_page: dict[str, str]) -> Tabl
 def parse(data: bytes, before: bytes | None = None) -> Page:
     """Parse the bytes of a page. Raises PageError.
 
-    `before`: what was read just before. A row that is the same in both is whole: the kernel may
-    copy the octets of one reading in any order, its two marks notwithstanding."""
+    `before`: what was read just before. A row that is equal in both is whole. One reading is not
+    enough: the kernel may copy its bytes in any order, so that a row's two marks can be equal in a
+    torn row."""
     if not _HEADER.size <= len(data) <= MOST_BYTES:
         raise PageError(f"found {len(data)} bytes; valid: {_HEADER.size} to {MOST_BYTES}")
     magic, version, order, size, tables, pid, _, start_us, _, program, *labels = (
@@ -126,7 +127,7 @@ def parse(data: bytes, before: bytes | None = None) -> Page:
         raise PageError(f"found version {version}; valid: {VERSION}")
     if size != len(data) or not 0 < tables <= _MOST_TABLES:
         raise PageError(
-            f"found {len(data)} bytes and {counted(tables, 'table')}; it says {size} bytes"
+            f"found {len(data)} bytes and {counted(tables, 'table')}; its header says {size} bytes"
         )
     if _HEADER.size + tables * _TABLE.size > size:
         raise PageError("the tables lie beyond the end")

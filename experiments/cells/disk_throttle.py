@@ -2,7 +2,7 @@
 """Simulate a slow disk: a control group of the kernel limits the writes a second of some programs.
 
 cgroup v1 (`blkio`) or v2 (`io`). Each direct write counts as one, whatever its size and place, so
-the limit models a disk whose time goes into seeks.
+the limit models a disk that spends its time on seeks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Throttle:
             ) from None
 
     def found(self) -> float | None:
-        """Return the limit that the kernel has; None: it has none."""
+        """Return the limit that the kernel reports; None if there is none."""
         for line in (self.group / self.file).read_text().splitlines():
             device, *values = line.split()
             for value in values if device == self.device else ():
@@ -67,7 +67,7 @@ def find(
 ) -> Throttle:
     """Return the throttle `name` for the disk of `where`; create nothing yet.
 
-    `mounts`: as /proc/mounts has them, which is read if it is None. Raises DiskError."""
+    `mounts`: the text of /proc/mounts; None: read the file. Raises DiskError."""
     device = disk_of(where, devices)
     for mount in (MOUNTS.read_text() if mounts is None else mounts).splitlines():
         _, place, kind, options, *_ = mount.split()

@@ -27,20 +27,20 @@ from topologies.model import wire_plan
 from topologies.model.wire_plan import WIRE
 
 HOSTLAG: Final = PROGRAMS["hostlag"]  # below the build directory
-# Between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late timer
-# would be the worst hundredth of a cell of 10 s.
+# Time between a host's samples. Ten a second cost 24 hosts 1 % of a core. With fewer, one late
+# timer would be the worst hundredth of a cell of 10 s.
 LAG_INTERVAL_US: Final = 100_000
 HOSTLAG_END_S: Final = 15.0
 
 
 class Fidelity:
-    """Evidence about the network `lab`, left in the directory `out`."""
+    """Evidence about a network, left in the directory `out`."""
 
     def __init__(self, emulation: Emulation, out: Path, build: Path) -> None:
         self._emulation, self._out, self._build = emulation, out, build
         self._readers: list[Callable[[], Iterable[Setting]]] = []
         self._probes: dict[str, list[dict[str, object]]] = {}
-        self.asked = Asked()  # of the inventory and of packets on their way
+        self.asked = Asked()  # the experiment's own settings, for the inventory and flights
 
     def read(self, reader: Callable[[], Iterable[Setting]]) -> list[Setting]:
         """Return what `reader` finds of the experiment's settings; call it again after the
@@ -88,7 +88,7 @@ class Fidelity:
             )
         self._watch_queues(stack, long_run=long_run)
         surveillance.watch(stack, self._emulation, self._out, self.asked, at_s)
-        # Starting to watch makes timers late, and of few timers one would be the worst 1 %.
+        # Make hostlag forget the lags of this start: among few timers, one would be the worst 1 %.
         for process in lags.values():
             process.send_signal(signal.SIGUSR1)
 

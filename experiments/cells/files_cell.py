@@ -27,23 +27,23 @@ class FilesRun(CellRun):
         the end."""
         rivals: tuple[Step, ...] = ()
         if self.cell.has_rivals:
-            rivals = (("starting what competes", self.start_rivals),)
+            rivals = (("starting the competing traffic", self.start_rivals),)
         return (
             ("probing the links", self.probe_links),
             ("creating the path", self.make_path),
-            ("looking at the path", self.check_path),
+            ("checking the path", self.check_path),
             ("measuring round trips", self.measure),
             ("shaping the sender, injecting loss", self.shape),
             prepare,
             *rivals,
             (REPLAYING, self.replay),
-            ("looking at the network again", self.look_back),
+            ("checking the network again", self.look_back),
             compare,
         )
 
     # -- what competes --------------------------------------------------------------------------
     def start_rivals(self) -> None:
-        """Start what shares the network's links; it runs until the replay is over."""
+        """Start the competing traffic; it runs until the replay is over."""
         cell = self.cell
         try:
             if cell.background_flows:
@@ -69,12 +69,12 @@ class FilesRun(CellRun):
             rival.stop()
 
     def replay(self) -> None:
-        """Sample, replay and wait; then end what competes."""
+        """Sample, replay and wait; then end the competing traffic."""
         super().replay()
         self._stop_rivals()
 
     def end_all(self) -> None:
-        """End whatever still runs, what competes included."""
+        """End the programs that still run, competing traffic included."""
         self._stop_rivals()
         super().end_all()
 

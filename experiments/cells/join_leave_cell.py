@@ -45,7 +45,7 @@ from protocols import ldm
 from topologies.emulate.emulation import Emulation
 from topologies.model.network import Network
 
-READY_S: Final = 60.0  # until a path is up, or those who stay are connected
+READY_S: Final = 60.0  # until a path is up, or the permanent subscribers are connected
 SETTLE_S: Final = 5.0  # after the last product: repairs, and branches to be pruned
 
 
@@ -99,18 +99,18 @@ class JoinLeaveRun(CellBase):
             ("shaping the sender", self.shape),
             ("creating the product queues", self.make_queues),
             ("starting the publisher, which makes the paths", self.start_publisher),
-            ("subscribing those who stay", self.subscribe_stayers),
+            ("starting the subscriptions that stay", self.subscribe_stayers),
             ("measuring round trips", self.measure),
             (REPLAYING, self.replay),
-            # The script decides who has a branch, so paths-end.json shows it and no ping can.
-            ("looking at the network again", lambda: self.look_again({})),
+            # The script decides which hosts have a branch: paths-end.json shows it, pings cannot.
+            ("checking the network again", lambda: self.look_again({})),
             ("ending the LDM servers", self.end_daemons),
             ("comparing the products", self.list_products),
         )
 
     def queue(self, name: str) -> Path:
-        """Return its queue's file, in its own directory: beside it ldmd keeps what it remembers
-        about its sessions."""
+        """Return the subscription's queue file. It has its own directory, as ldmd keeps what it
+        remembers about its sessions beside it."""
         return self.queues / name / "products.pq"
 
     # -- set-up -------------------------------------------------------------------------------
@@ -155,8 +155,8 @@ class JoinLeaveRun(CellBase):
         return commands
 
     def _shapers(self) -> dict[str, tuple[str, str]]:
-        """Return by log's name the interface and class, of each feed's multicast and of a shared
-        NIC."""
+        """Return log name -> (interface, class), for each feed's multicast and for a NIC that feeds
+        share."""
         if self.plan.lanes == "nics":
             return {
                 f"shaper.{feed.name}.log": (
@@ -206,7 +206,7 @@ class JoinLeaveRun(CellBase):
         self.save_paths("paths-start.json")
 
     def measure(self) -> None:
-        """Measure over the branches of those who stay; the others' come and go."""
+        """Measure over the branches of subscriptions that stay; the others come and go."""
         lanes = {f.name: f.lane for f in self.plan.feeds}
         self.rtt_measured_ms = self.measure_round_trips(
             {e.subscriber: lanes[e.feed] for e in self.plan.script if e.at_s == 0}
@@ -364,7 +364,7 @@ class JoinLeaveRun(CellBase):
 
     # -- results ------------------------------------------------------------------------------
     def end_daemons(self) -> None:
-        """End every ldmd, and wait for those that leave."""
+        """End every ldmd, once those that are leaving have ended."""
         self._await_ended()
         super().end_daemons()
 

@@ -99,7 +99,7 @@ class MinuteRecords:
             )
 
     def follow(self, host: str, log: Path, environment: Mapping[str, str]) -> None:
-        """Start rtstats at a server, in its clock."""
+        """Start rtstats at a server, with the server's clock."""
         monitor = self._network.monitor
         server = monitor.nic2.ip if monitor is not None else self._network.host(host).gateway2
         argv = rtstats_argv(self._build, self._queues / f"{host}.pq", host, log, server)

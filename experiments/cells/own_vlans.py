@@ -25,15 +25,15 @@ def address_assigned(log: str) -> str:
 
 
 def made(log: str, interface: str) -> str:
-    """Return the addresses with which ldmd says it had vlanutil make an interface, each once; else
-    "none"."""
+    """Return the addresses, each once, with which ldmd's log says that vlanutil made an interface;
+    else "none"."""
     lines = re.findall(rf" Interface {re.escape(interface)} made: (.*)", log)
     found = [word for line in lines for word in line.split() if re.fullmatch(r"[\d.]+/\d+", word)]
     return " ".join(dict.fromkeys(found)) or NONE
 
 
 def removals(log: str, interface: str) -> str:
-    """Return how often ldmd says it had vlanutil remove an interface."""
+    """Return how often ldmd's log says that vlanutil removed an interface."""
     count = len(re.findall(rf" Interface {re.escape(interface)} removed", log))
     return counted(count, "time")
 
@@ -46,7 +46,7 @@ class OwnVlans:
         self._cell, self._hosts = cell, hosts
 
     def leave(self) -> None:
-        """Remove the network's own interfaces. All subscribers', as an address that one of them
+        """Remove the network's own interfaces, at all subscribers: an address that one of them
         still had could be assigned to another."""
         emulation = self._cell.emulation
         emulation.leave_interfaces([h.name for h in self._cell.network.subscribers])
@@ -55,7 +55,7 @@ class OwnVlans:
             self._note(Setting(f"{host} interface before its subscription", NONE, kind or NONE))
 
     def check_made(self) -> None:
-        """Compare the interfaces with what the publisher assigned and what ldmd says it made.
+        """Compare the interfaces with what the publisher assigned and what ldmd's log says it made.
         Raises CellError."""
         before = len(self._cell.settings)
         for host in self._hosts:
@@ -65,12 +65,12 @@ class OwnVlans:
             self._cell.settings += self._cell.fidelity.read(partial(self._as_asked, host, address))
         self._cell.save_settings(before)
         if wrong := shaping.mismatches(self._cell.settings):
-            raise CellError("interfaces by ldmd are not as asked: " + "; ".join(wrong))
+            raise CellError("the interfaces that ldmd made are not as asked: " + "; ".join(wrong))
         for host in self._hosts:
             self._cell.emulation.accept_interface(host, address_assigned(self._log(host)))
 
     def check_gone(self) -> None:
-        """Note whether the interfaces went with their programs."""
+        """Note whether the interfaces were removed when their programs ended."""
         before = len(self._cell.settings)
         for host in self._hosts:
             removed = removals(self._log(host), self._cell.emulation.nic1_of(host))

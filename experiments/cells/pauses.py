@@ -44,7 +44,7 @@ def send_all(pids: list[int], number: signal.Signals) -> list[int]:
 
 
 class Stop:
-    """Stops the programs below `ancestor` once, for `length_s`, `at_s` after its making."""
+    """Stops the programs below `ancestor` once, for `length_s`, `at_s` after its creation."""
 
     def __init__(self, ancestor: int, at_s: float, length_s: float) -> None:
         self._ancestor, self._at_s, self._length_s = ancestor, at_s, length_s
@@ -75,7 +75,7 @@ class Stop:
 
 
 class Pauses:
-    """Stops the programs below `ancestor` for `pause_ms` of each second, from its making until
+    """Stops the programs below `ancestor` for `pause_ms` of each second, from its creation until
     `stop`, after which they run."""
 
     def __init__(self, ancestor: int, pause_ms: float) -> None:

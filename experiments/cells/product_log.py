@@ -38,7 +38,7 @@ class ProductLog:
     def replayed(
         self, products: int, size_bytes: int, spent_s: float, lateness_ms: Sequence[float]
     ) -> None:
-        """Sum up: how many milliseconds each product was handed over after its time."""
+        """Write the summary. `lateness_ms`: by how much each product was handed over late."""
         self._write(
             time.time(),
             "replayed",

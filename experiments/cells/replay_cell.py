@@ -95,24 +95,24 @@ class CellRun(CellBase):
         )
         end: tuple[Step, ...] = (("ending the LDM servers", self.end_daemons),)
         if self.vlans is not None:
-            leave = ("leaving interfaces to the subscribers", self.vlans.leave)
-            look = ("looking at the subscribers' interfaces", self.vlans.check_made)
+            leave = ("removing the interfaces that the subscribers make", self.vlans.leave)
+            look = ("checking the subscribers' interfaces", self.vlans.check_made)
             prepare = (leave, *prepare, look)
-            end = (*end, ("looking for interfaces left over", self.vlans.check_gone))
+            end = (*end, ("checking for leftover interfaces", self.vlans.check_gone))
         if self.cell.ldmd_shapes:
-            prepare = (*prepare, ("looking at the sender's queues", self.check_queues))
+            prepare = (*prepare, ("checking the sender's queues", self.check_queues))
         if not self.cell.makes_path:
             # The publisher's ldmd makes the path, and subscriptions make its tree grow.
             prepare = (
                 *prepare,
-                ("looking at the path", self.check_path),
+                ("checking the path", self.check_path),
                 ("measuring round trips", self.measure),
             )
         else:
             # The loss injected for LDM6 would also hit pings.
             prepare = (
                 ("creating the path", self.make_path),
-                ("looking at the path", self.check_path),
+                ("checking the path", self.check_path),
                 ("measuring round trips", self.measure),
                 *prepare,
             )
@@ -125,7 +125,7 @@ class CellRun(CellBase):
             *prepare,
             (REPLAYING, self.replay),
             *((("ending the monitor", self.monitor.finish),) if self.monitor is not None else ()),
-            ("looking at the network again", self.look_back),
+            ("checking the network again", self.look_back),
             *end,
             ("comparing the products", self.list_products),
         )
@@ -169,7 +169,7 @@ class CellRun(CellBase):
         """Read settings, delays and round trips again, after the replay."""
         if self._cut is not None:
             self.emulation.mend(self._cut.name)
-        # The loss injected for LDM6 also hits pings, and no path moves back to a mended link.
+        # The loss injected for LDM6 also hits pings, and no path returns to a repaired link.
         lossless = self.cell.is_multicast or self.cell.loss == 0
         hosts = self.multicast if lossless and self._cut is None else []
         self.look_again(dict.fromkeys(hosts, 1))
@@ -210,12 +210,12 @@ class CellRun(CellBase):
             raise CellError("shaping is not as asked: " + "; ".join(wrong))
 
     def check_queues(self) -> None:
-        """Compare the queues that ldmd made with the plan, as `shape` does with its own."""
+        """Compare the queues that ldmd made with the plan, as `shape` does with the cell's own."""
         before = len(self.settings)
         self.read_queues(self.feed)
         self.save_settings(before)
         if wrong := shaping.mismatches(self.settings):
-            raise CellError("shaping by ldmd is not as asked: " + "; ".join(wrong))
+            raise CellError("the shaping that ldmd set up is not as asked: " + "; ".join(wrong))
 
     def _inject_loss(self, host: str) -> list[str]:
         """Inject the loss at one subscriber and read it back; return the commands."""
@@ -267,7 +267,7 @@ class CellRun(CellBase):
         return command, None
 
     def _read_back_loss(self, host: str, nic: str, udp_only: bool, program: str | None) -> None:
-        """Note what the kernel has of the loss at one subscriber."""
+        """Note the loss rules that the kernel reports at one subscriber."""
         self.settings += self.fidelity.read(
             lambda: shaping.read_back_loss(
                 self.run(host, shaping.IPTABLES_SHOW),
@@ -452,7 +452,7 @@ class CellRun(CellBase):
             asked.things[f"{host} programs"] = f"1 x bash, 1 x hostlag, 1 x ldmd{preload}"
             if self.monitor is not None and host in self.multicast:
                 asked.things[f"{host} programs"] += ", 1 x rtstats"
-        if cell.pauses_first:  # a look may find them stopped
+        if cell.pauses_first:  # an inventory may find them stopped
             asked.free.add(f"{self.subscribers[0]} scheduling")
 
     def _insert_with_pauses(self) -> None:
@@ -532,7 +532,8 @@ class CellRun(CellBase):
         self.end_followers(self.job.trace_info["products"])
 
     def finish(self) -> tuple[str, bool]:
-        """cell.json and verdict.json; (verdict, all products identical)."""
+        """Write cell.json and verdict.json; return the verdict, and whether all products are
+        identical."""
         write_json(self.out / "cell.json", self._cell_json())
         seen = Observed(
             publisher_nic1=self.nic1,

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.design.expansion import CellSpec, congestion_window_packets
 
 
-def parameters(  # the last three are what the cell found or worked out
+def parameters(  # the last three are what the cell found or computed
     cell: CellSpec,
     source: Any,
     rtt_ms: Mapping[str, float],
@@ -59,13 +59,13 @@ def parameters(  # the last three are what the cell found or worked out
         **_of_rivals(cell),
         "guarantee": cell.guarantee,
         "cut": cell.cut,
-        # f_cwnd is CTCP's; another algorithm in force sizes its window itself.
+        # f_cwnd is for CTCP; any other algorithm sizes its window itself.
         "tcp_congestion_control": tcp_found,
     }
 
 
 def _of_rivals(cell: CellSpec) -> dict[str, object]:
-    """Return what the cell's file has for layered multicast and for what competes."""
+    """Return cell.json's entries for layered multicast and for competitors."""
     found: dict[str, object] = {}
     if cell.bottleneck.rate_bps:
         found["bottleneck_bps"] = cell.bottleneck.rate_bps

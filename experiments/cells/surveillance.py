@@ -42,8 +42,8 @@ def moments(seed: int, duration_s: float) -> list[float]:
 
 
 def _tapped(emulation: Emulation, host: str) -> str:
-    """Return the interface after which nothing waits or changes: with VLANs under one HTB the NIC
-    itself; also where no host tags, as a macvlan's frames get their checksum behind it."""
+    """Return the interface behind which nothing delays or changes a frame. It is the NIC itself if
+    VLANs share one HTB, or if hosts do not tag: a macvlan's frames get their checksum behind it."""
     if shares_nics(emulation.network) or emulation.facts.edge_tags:
         return emulation.network.host(host).nic1.interface
     return emulation.nic1_of(host)
@@ -51,7 +51,8 @@ def _tapped(emulation: Emulation, host: str) -> str:
 
 @dataclass
 class Asked:
-    """The experiment's own settings: things of the inventory, and the places left to others."""
+    """The experiment's own settings. `things`: what the inventory must find besides the network's
+    own; `free`: places that others may change."""
 
     things: dict[str, str] = field(default_factory=dict)
     free: set[str] = field(default_factory=set)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # it imports Mininet, which a plan does not need
 Sample = Literal["hosts", "pidstat", "counters", "minutes", "events"]
 SAMPLES: Final[tuple[Sample, ...]] = get_args(Sample)
 ENVIRONMENT: Final = {"LC_ALL": "C", "S_TIME_FORMAT": "ISO", "TZ": "UTC"}
-# The programs of a cell by their commands' names; lines of other runs' programs are removed at the
+# A cell's programs by their commands' names. Lines of other runs' programs are removed at the
 # end.
 PROGRAMS: Final = "ldmd|mldm|up6|up7|down6|down7|pqact|pqinsert|rtstats"
 End = Callable[[subprocess.Popen[bytes], signal.Signals], None]

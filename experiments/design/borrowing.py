@@ -8,8 +8,8 @@ reading it back, and what a feed gets. Pure.
     1:12         feed of lane 1, everything else: rate r_uc, ceil
     1:21         feed of lane 2, multicast ...
 
-A class sends at its rate whatever the others do. With a higher ceil, it also borrows what the
-others leave of the total; `quantum` shares that out in proportion to the rates.
+A class always sends at up to its rate, whatever the others do. With a higher ceil, it also borrows
+what the others leave of the total; `quantum` shares that out in proportion to the rates.
 """
 
 from __future__ import annotations

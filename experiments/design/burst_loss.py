@@ -5,9 +5,10 @@ The channel has two states; in the bad one every packet is lost. Its path is dra
 a seed, on a circle of 65,536 packets: lost packets and bursts in exactly the requested numbers,
 with bursts and gaps otherwise random. Both have geometric lengths, like the states of a Markov
 chain conditioned on its stationary shares. A packet's place on the circle is the identification of
-its IPv4 header, which Linux counts up by one for each packet of a connected socket: the datagrams
-of FMTP's sender, and the segments of a TCP connection, retransmissions included. So nothing in the
-kernel holds a state, and bursts hit consecutive packets of a flow, whatever it carries. The kernel
+chain conditioned on its stationary shares. A packet's place on the circle is the identification of
+its IPv4 header, which Linux increments for each packet of a connected socket: the datagrams of
+FMTP's sender, and the segments of a TCP connection, retransmissions included. So the kernel keeps
+no state for it, and bursts hit consecutive packets of a flow, whatever it carries. The kernel
 chooses at random where a flow begins on the circle. In virtual time the choice repeats; natively
 the same bursts hit other packets.
 
@@ -227,16 +228,16 @@ def rules(found: Pattern, interface: str, udp_only: bool) -> str:
 
 
 def firewall(asked: str) -> str:
-    """Return the firewall as the inventory of a host with the rules `asked` shows it, which leaves
-    chain INPUT out."""
+    """Return the firewall of a host with the rules `asked`, as an inventory shows it: without chain
+    INPUT."""
     chains = (BURST_CHAIN, LOST_CHAIN)
     counts = [sum(line.startswith(f"-A {c} ") for line in asked.splitlines()) for c in chains]
     return ", ".join(f"{n} x ip filter {c}" for n, c in zip(counts, chains, strict=True))
 
 
 def read_back(text: str, host: str, asked: str, p: float, burst_packets: float) -> list[Setting]:
-    """Compare what the kernel has (`iptables-save`) with the rules `asked`: every rule in its
-    order, and the shares of its programs."""
+    """Compare the kernel's rules (`iptables-save`) with the rules `asked`: every rule in its order,
+    and the shares of its programs."""
     found = [_Rule.of(line) for line in text.splitlines() if line.startswith("-A ")]
     wanted = [_Rule.of(line) for line in asked.splitlines() if line.startswith("-A ")]
     kept = [rule for rule in found if rule.chain in {w.chain for w in wanted}]

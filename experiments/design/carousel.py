@@ -18,7 +18,7 @@ TTL: Final = 16
 TSI: Final = 1  # the session's: a random one would change which packets are lost
 DEFAULT_OVERHEAD, MOST_OVERHEAD = 50, 700  # percent, of fcast-send
 RS_K, RS_SYMBOLS = 200, 255  # of a block
-PIECE_BYTES: Final = 1 << 20  # of whole words of the generator, so that pieces equal one draw
+PIECE_BYTES: Final = 1 << 20  # a multiple of the generator's words, so that pieces equal one draw
 NAME: Final = "file"  # of the file, at the sender and at receivers
 
 
@@ -40,8 +40,8 @@ class Carousel:
 
 
 def overhead_of(carousel: Carousel) -> int:
-    """Return how many repair symbols there are for 100 source symbols. A Reed-Solomon carousel
-    without any left would start over with symbols that receivers have."""
+    """Return how many repair symbols there are for 100 source symbols. Reed-Solomon has as many as
+    fit: with none left, the carousel would repeat symbols that receivers already have."""
     if carousel.overhead_percent or carousel.fec != "rs":
         return carousel.overhead_percent or DEFAULT_OVERHEAD
     k = carousel.k or RS_K

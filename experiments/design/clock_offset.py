@@ -30,7 +30,7 @@ def arguments(variables: Mapping[str, str]) -> list[str]:
 
 
 def read_back(shown: str, host: str, offset_ms: float, between_ns: tuple[int, int]) -> Setting:
-    """Compare the time of day that DATE shows at a host with the machine's before and after."""
+    """Compare DATE's time of day at a host with the machine's, read before and after it."""
     name, before_ns, after_ns = f"{host} clock offset, ms", *between_ns
     if not shown.strip().isascii() or not shown.strip().isdigit():
         return Setting(name, offset_ms, None)

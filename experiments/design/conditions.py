@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditions of a cell: managed queues, marks instead of losses, TCP's congestion control, a
-first receiver that is worse off than the others, and a monitor. Pure."""
+handicap of the first receiver, and a monitor. Pure."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Conditions:
     ecn: str = "drop"
     tcp: str = ""  # the only congestion control; empty: the first of tcp_congestion_control
     first_receiver: str = AS_OTHERS
-    b_rcv_i_bytes: tuple[int, ...] | None = None  # by receiver; None: b_rcv at all
+    b_rcv_i_bytes: tuple[int, ...] | None = None  # by receiver; None: b_rcv for all
     monitor: str = "off"  # off, on
 
     @property
@@ -73,7 +73,7 @@ class Conditions:
         return handicap(self.first_receiver)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the unusual conditions."""
+        """Return the conditions that differ from the defaults."""
         usual = asdict(Conditions())
         return {name: value for name, value in asdict(self).items() if value != usual[name]}
 

@@ -22,14 +22,14 @@ TTL: Final = 16
 
 
 def ldm_address(host: Host, cell: CellSpec) -> str:
-    """Return the address at which the host's ldmd listens: NIC2 where it asks for its path, else
-    NIC1."""
+    """Return the address at which the host's ldmd listens: NIC1 if the cell makes the path, else
+    NIC2."""
     return host.nic1.ip if cell.makes_path else host.nic2.ip
 
 
 def _settings(cell: CellSpec, service: Path | None, b_rcv_bytes: int | None = None) -> list[str]:
     if cell.protocol == "ldm6":
-        # Nothing may be skipped as too old: a replay's products are as old as the queue delays.
+        # Skip nothing as too old: at the end of a replay, products are as old as it is long.
         latency = max(3600, round(2 * cell.duration_s + cell.drain_timeout_s))
         return _with([f"SET ldm6.max_latency_s {latency}"], cell.settings)
     settings = [

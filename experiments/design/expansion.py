@@ -80,12 +80,12 @@ class Feed:
 
 @dataclass(frozen=True)
 class CellSpec:
-    """Everything that decides what a cell does; `to_dict` goes to the cell's process."""
+    """Everything that determines what a cell does; `to_dict` goes to the cell's process."""
 
     cell: str
     experiment: str
     level: str | None
-    factors: Mapping[str, Scalar]  # name -> level, of those that the experiment varies
+    factors: Mapping[str, Scalar]  # name -> level, of the factors that the experiment varies
     topology: str
     protocol: str
     m: int
@@ -125,7 +125,7 @@ class CellSpec:
     mac_level: str
     feed: str  # LDM's feed type, of a cell with one feed
     trace: str  # the trace's name among the levels of its factor; "": no factor
-    p_i: tuple[float, ...] | None  # by receiver; None: `loss` at all
+    p_i: tuple[float, ...] | None  # by receiver; None: `loss` for all
     rtt_i_ms: tuple[float, ...] | None
     rate_i_bps: tuple[int, ...] | None
     without_multicast: int  # the last of the m receivers
@@ -146,7 +146,7 @@ class CellSpec:
 
     @property
     def has_rivals(self) -> bool:
-        """Return whether others send over the links that the path crosses."""
+        """Return whether other traffic shares the links that the path crosses."""
         rivals = self.rivals
         return bool(self.background_flows or rivals.sessions or rivals.short_flows_per_min)
 
@@ -189,8 +189,8 @@ class CellSpec:
 
     @property
     def makes_path(self) -> bool:
-        """Return whether the cell makes the path, not the publisher's ldmd: LDM6 knows of no path,
-        and subscribers over the path need one first."""
+        """Return whether the cell makes the path, not the publisher's ldmd: LDM6 knows nothing of
+        paths, and receivers that subscribe over the path need it beforehand."""
         return self.protocol != "ldm7" or self.pull_path == "nic1"
 
     @property
@@ -207,7 +207,7 @@ class CellSpec:
 
     def by_receiver(self, hosts: Sequence[str], what: str) -> dict[str, float]:
         """Return `p_i`, `rtt_i_ms`, `rate_i_bps` or `clock_offset_i_ms` by host; {} if all
-        receivers are alike. `hosts`: those that take part, in order."""
+        receivers have the same. `hosts`: the receivers that take part, in order."""
         own: dict[str, float] = dict(zip(hosts, getattr(self, what) or (), strict=False))
         first = self.conditions.first
         mine = {"p_i": first.loss, "rate_i_bps": first.rate_bps}
@@ -227,7 +227,7 @@ class CellSpec:
         return dict(zip(hosts, given, strict=False))
 
     def clock_offsets_ms(self, hosts: Sequence[str]) -> dict[str, float]:
-        """Return by how much the clocks of receivers' programs are off, for those that are."""
+        """Return how far the clocks of receivers' programs are off, for the clocks that are."""
         own = self.by_receiver(hosts, "clock_offset_i_ms")
         offsets = {host: own.get(host, self.clock_offset_ms) for host in hosts}
         return {host: offset for host, offset in offsets.items() if offset}
@@ -237,7 +237,8 @@ class CellSpec:
         return list(hosts[: len(hosts) - self.without_multicast])
 
     def upstreams(self, hosts: Sequence[str]) -> dict[str, str | None]:
-        """Return which host each receiver without multicast asks over LDM6; None: the publisher."""
+        """Return the host that each receiver without multicast asks over LDM6; None: the
+        publisher."""
         served = self.multicast_of(hosts)
         rest = hosts[len(served) :]
         if self.ldm6_from == "publisher":
@@ -266,7 +267,7 @@ class CellSpec:
         return self.m
 
     def to_dict(self) -> dict[str, object]:
-        """Return the cell as JSON has it, for its process, its manifest and its digest."""
+        """Return the cell as JSON, for its process, its manifest and its digest."""
         return asdict(self)
 
     @classmethod
@@ -295,14 +296,14 @@ class CellSpec:
         }
 
     def digest(self, trace_text: str) -> str:
-        """Return a digest of what runs: a finished cell with the same digest need not run again."""
+        """Return a digest of what runs: a finished cell with this digest need not run again."""
         text = json.dumps(self.to_dict(), sort_keys=True) + trace_text
         return hashlib.sha256(text.encode()).hexdigest()
 
 
 def cell_name(factors: Mapping[str, Scalar], repeat: int, repeats: int) -> str:
-    """Return a name like ldm7-m8-r20-p1: rate in Mbit/s, loss in percent; then what else varies,
-    e.g. -fsnd500-rtt10; -n2 for the second of several repeats."""
+    """Return a name like ldm7-m8-r20-p1 (rate in Mbit/s, loss in percent). What else varies
+    follows, e.g. -fsnd500-rtt10, then -n2 for the second of several repeats."""
     base = (
         f"{factors['protocol']}-m{factors['receivers']}"
         f"-r{float(factors['rate_bps']) / 1e6:.10g}-p{float(factors['loss']) * 100:.10g}"
@@ -322,8 +323,8 @@ def _short(name: str, level: Scalar) -> str:
 
 
 def _in_names(level: str) -> str:
-    """Return a list's or settings' name as names of cells have it: as directories, different for
-    different levels."""
+    """Return how names of cells write the name of a list or settings: fit for directories, and
+    different for different levels."""
     text = level.translate({ord("-"): "neg", ord("_"): None, **dict.fromkeys(map(ord, "/=+"), "-")})
     safe = re.sub(r"[^A-Za-z0-9.-]", "", text)
     if safe == text and len(safe) <= LONGEST_LEVEL:
@@ -332,8 +333,8 @@ def _in_names(level: str) -> str:
 
 
 def levels_of(spec: ExperimentSpec) -> list[dict[str, Scalar]]:
-    """Return the levels of all factors for each combination; one in two blocks appears once. A
-    factor that one block varies has its parameter's level in the others."""
+    """Return the levels of all factors for each combination; a combination in two blocks appears
+    once. A factor that only one block varies has its parameter's value in the others."""
     varied = [n for n in PARAMETER_FACTORS if any(getattr(b, n) for b in spec.factors)]
     found: dict[str, dict[str, Scalar]] = {}
     for block in spec.factors:
@@ -360,7 +361,7 @@ def _levels(spec: ExperimentSpec, block: Factors, name: str) -> tuple[Scalar, ..
 
 
 def _named_values(spec: ExperimentSpec) -> dict[tuple[str, Scalar], object]:
-    """Return the lists and settings among the levels, by factor and name."""
+    """Return the lists and settings that are levels, by factor and name."""
     return {
         (name, level_of(name, value)): value
         for block in spec.factors
@@ -412,8 +413,8 @@ class Rates:
 def build_cell(
     spec: Spec, level: str | None, chosen: Combination, fixed: Parameters, rates: Rates
 ) -> CellSpec:
-    """Return the cell of a combination. `level`: that of `spec`. `fixed`: the parameters, with the
-    combination's factors in their place."""
+    """Return the cell of a combination. `level`: the level of `spec`. `fixed`: the parameters, with
+    the combination's factors in their place."""
     return CellSpec(
         cell=chosen.cell,
         experiment=spec.name,
@@ -491,7 +492,7 @@ def rates_of(fixed: Parameters, protocol: str, m: int, r_bps: int) -> Rates:
 def expand(spec: ExperimentSpec, level: str | None = None) -> tuple[CellSpec, ...]:
     """Return the cells in the order of the file: repeat by repeat, protocols next to each other. A
     seed depends only on the repeat, so that all levels are compared on the same trace and losses.
-    `level`: that of `spec`."""
+    `level`: the level of `spec`."""
     hosts = spec.parameters.subscribers
     named = _named_values(spec)
     cells = []
@@ -517,18 +518,18 @@ def receiver_queue_bytes(trace_bytes: int, q_rcv_bytes: int = 0) -> int:
 
 def holds_the_replay(queue_bytes: int, trace_bytes: int) -> bool:
     """Return whether all products are still in a queue of this size when the replay is over.
-    Regions of products that do not arrive may take some of it for a while."""
+    Regions for products that never complete may occupy some of it for a while."""
     return queue_bytes >= QUEUE_FACTOR * trace_bytes
 
 
 def receiver_queue_slots(trace_products: int) -> int:
-    """Return how many products a receiver's queue holds: more than the trace has."""
+    """Return how many products a receiver's queue can hold: more than the trace has."""
     return math.ceil(QUEUE_FACTOR * trace_products) + SLOT_MARGIN
 
 
 def disk_needed_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Return the space that the cell's queues reserve, and a margin."""
-    # With several feeds each queue holds its own: together as much as one that holds all.
+    # With several feeds each has its own queue: together they need as much as one queue for all.
     receivers = cell.m * (receiver_queue_bytes(trace_bytes, cell.q_rcv_bytes) - QUEUE_MARGIN_BYTES)
     return cell.q_snd_bytes + receivers + cell.queue_count * QUEUE_MARGIN_BYTES + DISK_MARGIN_BYTES
 
@@ -546,8 +547,8 @@ def seconds_estimated(cell: CellSpec) -> float:
 
 
 def seconds_limit(cell: CellSpec) -> float:
-    """Return the time after which the cell's process is ended: nothing that it waits for takes
-    longer."""
+    """Return the time after which the cell's process is ended: longer than anything that it waits
+    for."""
     return 180.0 + 10.0 * cell.m + cell.duration_s * 1.5 + cell.drain_timeout_s
 
 
@@ -572,22 +573,22 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
 
 
 def virtual_seconds_limit(cell: CellSpec, trace_bytes: int) -> float:
-    """Return the real time after which a cell's guest is ended: enough for a machine of a tenth of
-    the speed."""
+    """Return the real time after which a cell's guest is ended: enough for a machine ten times
+    slower."""
     return 300.0 + 10.0 * virtual_seconds_estimated(cell, trace_bytes)
 
 
 def tbf_limit_bytes(rate_bps: int, max_rtt_ms: float, m: int) -> int:
     """Return the limit of LDM6's token bucket filter: m x 2 x r x max RTT, for a rate of m x r
-    (MPUP16 V-B); at least two minimum windows of each receiver, since what does not fit is
-    dropped."""
+    (MPUP16 V-B). It is at least two minimum windows of each receiver, since the filter drops what
+    does not fit."""
     least = 2 * m * LEAST_WINDOW_PACKETS * SEGMENT_FRAME_BYTES
     return max(least, round(2 * rate_bps * max_rtt_ms / 1000 / 8))
 
 
 def congestion_window_bytes(factor: float, r_uc_bps: int, max_rtt_ms: float) -> int:
-    """f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2. At least TCP's initial window: with
-    fewer than two segments in flight, each waits for a delayed acknowledgement."""
+    """Return f_cwnd = factor x r_uc x max RTT; Table II: factor 1.2. It is at least TCP's initial
+    window: with fewer than two segments in flight, each waits for a delayed acknowledgement."""
     least = LEAST_WINDOW_PACKETS * TCP_PAYLOAD_BYTES
     return max(least, round(factor * r_uc_bps * max_rtt_ms / 1000 / 8))
 

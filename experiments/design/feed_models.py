@@ -16,12 +16,12 @@ Nothing else is published, so the rest is assumed:
 * IDD17's "M byte" is 10^6 bytes.
 * conduit: sizes and gaps have the shape, and the dependence, of the NGRID hour of `trace_model`,
   because both feeds carry output of numerical models.
-* nexrad2, nexrad3: gaps are exponential, because about 160 radars send independently; sizes are
-  exponential too, which assumes least where only a mean is known; the order is random.
-* ngrid-2020: up to the third quartile, sizes and gaps are those of `trace_model` about their
-  median, in logarithms stretched until the published interquartile range is met. Above it, sizes
-  keep their ratio to the third quartile, and gaps are stretched until the products fill the hour.
-  So its volume is a guess. Dependence as in `trace_model`.
+* nexrad2, nexrad3: gaps are exponential, because about 160 radars send independently. Sizes are
+exponential too, which assumes least where only a mean is known. The order is random.
+* ngrid-2020: up to the third quartile, sizes and gaps are those of `trace_model`, with their
+logarithms stretched about the median until the published interquartile range is met. Above it,
+sizes keep their ratio to the third quartile, and gaps are stretched until the products fill the
+hour. So the volume is a guess. Dependence as in `trace_model`.
 
 As there, every seed has the same sizes and gaps in another order.
 """
@@ -120,7 +120,7 @@ class Quartiles:
 
 @dataclass(frozen=True)
 class FeedModel:
-    """A feed's hours: `draw` makes sizes (bytes) and the gap before each (ms) from a seed."""
+    """A feed's hours: from a seed, `draw` makes sizes (bytes) and the gap before each (ms)."""
 
     title: str
     facts: MeanHour | Quartiles
@@ -177,8 +177,8 @@ def _independent(facts: MeanHour) -> Callable[[int], tuple[Floats, Floats]]:
 
 
 def _body(values: Floats, median: float, spread: float) -> Floats:
-    """Return values about `median`, in logarithms stretched until their interquartile range is
-    `spread`; above the third quartile their ratio to it is kept."""
+    """Return values whose logarithms are stretched about `median` until their interquartile range
+    is `spread`; values above the third quartile keep their ratio to it."""
     low, middle, high = (float(q) for q in np.quantile(values, QUARTILES))
 
     def excess(power: float) -> float:

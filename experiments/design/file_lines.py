@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a value is in an experiment file that only the plan finds wrong."""
+"""Find the line of a value in an experiment file that only the plan finds wrong."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 from topologies.model.document import Document, Place, TopologyErrors, read_document
 
 _KEY = re.compile(r"([a-z][a-z_]*): ")
-_ABOVE = {"duration": "duration_s"}  # keys of messages that the file names otherwise
+_ABOVE = {"duration": "duration_s"}  # keys that messages and the file name differently
 
 
 def with_lines(text: str, file: Path, level: str | None, by_option: Collection[str]) -> str:
-    """Return an error's lines `KEY: ...` as `FILE:LINE: KEY: ...`. `by_option`: the keys that the
-    command line sets, whose lines stay as they are."""
+    """Return an error's lines `KEY: ...` as `FILE:LINE: KEY: ...`. `by_option`: keys that the
+    command line sets; their lines stay as they are."""
     try:
         document = read_document(file)
     except TopologyErrors:
@@ -36,6 +36,6 @@ def _with_line(text: str, document: Document, level: str | None, by_option: Coll
     ]
     if not places:
         return text
-    # A level's value takes the place of the file's, a factor that of a parameter.
+    # A level's value replaces the file's, and a factor's replaces a parameter's.
     place = min(places, key=lambda p: (p[0] != "levels", "factors" not in p))
     return f"{document.file}:{document.line(place)}: {text}"

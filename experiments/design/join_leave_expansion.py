@@ -51,7 +51,7 @@ class JoinLeaveCell(CellSpec):
     @property
     def backlog_s(self) -> float | None:
         """Return 0: a subscription begins with what is sent from then on."""
-        return 0.0  # a subscription begins with what is sent from then on
+        return 0.0
 
     @property
     def session_count(self) -> int:
@@ -77,8 +77,8 @@ class JoinLeaveCell(CellSpec):
 
 
 def feeds_of(spec: JoinLeaveSpec) -> tuple[Feed, ...]:
-    """Return the feeds, with a lane for each. r_vn as in the papers' cells: headroom x (r_mc +
-    r_uc), or what a feed may borrow."""
+    """Return the feeds, each with its lane. r_vn is that of the papers' cells, headroom x (r_mc +
+    r_uc), or what the feed may borrow."""
     fixed = spec.parameters
     found = []
     for lane, feed in enumerate(spec.feeds, start=1):
@@ -95,7 +95,7 @@ def expand(
     spec: JoinLeaveSpec, subscribers: Sequence[str], level: str | None = None
 ) -> tuple[JoinLeaveCell, ...]:
     """Return a cell for each combination of the factors' levels and each repeat, with its own
-    script. `level`: that of `spec`."""
+    script. `level`: the level of `spec`."""
     varied = {n: v for n in SUBSCRIPTION_FACTORS if (v := getattr(spec.factors, n)) is not None}
     # A leaver's products must stay in its queue until it is judged.
     fixed = spec.parameters.model_copy(update={"q_rcv": None})
@@ -125,7 +125,7 @@ def _rates(feeds: Sequence[Feed]) -> Rates:
 def _combination(
     spec: JoinLeaveSpec, m: int, changed: Mapping[str, Scalar], repeat: int
 ) -> Combination:
-    """Return what distinguishes a cell; `changed`: the levels of its factors."""
+    """Return what distinguishes a cell. `changed`: the levels of its factors."""
     changed = {n: v if not isinstance(v, bool) else str(v).lower() for n, v in changed.items()}
     name = [
         f"{JOIN_LEAVE}-m{m}-f{len(spec.feeds)}",
@@ -161,10 +161,10 @@ def _script(
 
 
 def prepare(spec: JoinLeaveSpec, cell: JoinLeaveCell) -> ReplayTrace:
-    """Return the traces of all feeds in one text, each behind a line of `SECTION` and its name.
-    Each feed has its own generated hour, or all have the given file. Raises UsageError if the
-    publisher's queue does not hold them, since it is compared with the subscribers' products at the
-    end."""
+    """Return the traces of all feeds in one text, each after a line of `SECTION` and its name. Each
+    feed has its own generated hour, or all have the given file. Raises UsageError if the
+    publisher's queue does not hold all products: at the end, it is compared with the subscribers'
+    queues."""
     parts = [
         _scaled(trace_input.prepare(spec.trace, cell.duration_s, _seed(cell, feed)), feed)
         for feed in cell.feeds
@@ -200,7 +200,7 @@ def _seed(cell: JoinLeaveCell, feed: Feed) -> int:
 
 
 def _scaled(trace: ReplayTrace, feed: Feed) -> ReplayTrace:
-    """Return sizes times the feed's factor, at least a byte."""
+    """Multiply the sizes by the feed's factor; each is at least a byte."""
     rows = [line.split(" ", 1) for line in trace.text.splitlines()]
     sizes = [max(1, round(int(size) * feed.size_factor)) for size, _ in rows]
     return ReplayTrace(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A script of who joins and leaves which feed when, from a seed. Pure.
+"""Script which subscribers join and leave which feed when, from a seed. Pure.
 
 One subscriber of each feed stays from before the first product to the end. Every other subscriber
-is a visitor of every feed: alternately away and subscribed, for times that are exponentially
-distributed above a minimum. Some visitors are subscribed when the run ends.
+visits every feed: it is alternately away and subscribed, for times that are exponentially
+distributed above a minimum. Some visitors are still subscribed when the run ends.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ class Event:
 
 
 def stayers(subscribers: Sequence[str], feeds: Sequence[str]) -> dict[str, str]:
-    """Return by feed the subscriber who stays: a different one for each feed, as far as there are
-    enough."""
+    """Return the subscriber that stays, by feed: a different one for each, if there are enough."""
     return {feed: subscribers[i % len(subscribers)] for i, feed in enumerate(feeds)}
 
 
@@ -51,8 +50,8 @@ def make_script(
     visitors: bool = True,
 ) -> tuple[Event, ...]:
     """Return all events in order of time, the joins of subscribers that stay first. `stay_s`,
-    `away_s`: means in a run of `FULL_S`; `killed`: share of the sessions' ends that are kills.
-    Without `visitors` everyone stays with every feed."""
+    `away_s`: means in a run of `FULL_S`; `killed`: share of sessions that end by a kill. Without
+    `visitors`, every subscriber stays with every feed."""
     if not visitors:
         return tuple(Event(0.0, "join", s, f) for f in feeds for s in subscribers)
     share = min(1.0, max(LEAST_SHARE, duration_s / FULL_S))
@@ -82,7 +81,7 @@ def _time(rng: random.Random, least_s: float, mean_s: float) -> float:
 
 
 def _with_kills(events: Sequence[Event], killed: float) -> tuple[Event, ...]:
-    """Make kills of the leaves: in order of time, the first and then every (1 / killed)-th."""
+    """Turn leaves into kills: in order of time, the first and then every (1 / killed)-th."""
     found: list[Event] = []
     leaves = 0
     for event in events:

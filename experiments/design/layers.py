@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layered multicast (protocol m2c) and what competes with a path: settings, the groups of a session
-and command lines. Pure."""
+"""Layered multicast (protocol m2c) and the traffic that competes with a path: settings, a session's
+groups and command lines. Pure."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Rivals:
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """The core links' rate and queue instead of the topology's; then paths reserve nothing."""
+    """The core links' rate and queue, which replace the topology's; paths then reserve nothing."""
 
     rate_bps: int = 0  # 0: as the topology has it
     packets: int = 25
@@ -92,14 +92,14 @@ def listen_argv(layers: Layers, setup: Setup, receiver: int) -> list[str]:
 
 
 def rival_group(group: str) -> str:
-    """Return the base channel's group of a session beside that of `group`."""
+    """Return the group of the base channel of a session that competes with that of `group`."""
     return str(IPv4Address(group) + RIVAL_GROUPS)
 
 
 def phase_s(repeat: int, seed: int) -> float:
-    """Return how long a transfer waits, in seconds, when what competes has started; the first
-    repeat does not. Guests are deterministic: without it, all repeats would meet a long stream at
-    nearly the same moment."""
+    """Return how many seconds a transfer waits after the competing traffic has started; the first
+    repeat does not wait. Guests are deterministic: without this, all repeats would meet a long
+    stream at nearly the same moment."""
     dice = random.Random(f"downpour phase {seed}")
     return round(dice.uniform(0.0, PHASE_S), 3) if repeat else 0.0
 
@@ -126,7 +126,7 @@ def short_flows(per_min: float, seconds: float, seed: int) -> list[tuple[float, 
 
 
 def problems(fixed: Parameters, block: Factors) -> list[tuple[str, str, str]]:
-    """Return what cannot be in a block of factors: (key, found, valid)."""
+    """Return what a block of factors must not contain: (key, found, valid)."""
     found = []
     if "m2c" in block.protocol:
         if not (block.file_bytes or fixed.file_bytes):

@@ -25,7 +25,7 @@ class Setting:
     least: float = 0.0
     most: float = math.inf
     words: tuple[str, ...] = ()
-    instead: str = ""  # what decides it in an experiment; "": `set` may
+    instead: str = ""  # the experiment's key that sets it; "": `set` may
 
 
 def _whole(least: float, most: float, valid: str, instead: str = "") -> Setting:
@@ -115,7 +115,7 @@ FREE: Final = tuple(name for name, s in SETTINGS.items() if not s.instead)
 
 
 def checked(name: str, value: object) -> str:
-    """Return a value as ldmd.conf has it. Raises ValueError, which says what would be valid."""
+    """Return a value as ldmd.conf writes it. Raises ValueError, which says what would be valid."""
     setting = SETTINGS[name]
     text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
     if isinstance(value, bool) or not _fits(name, setting, text):

@@ -16,7 +16,7 @@ NAMED: Final = (*LISTS, "set")
 
 
 def level_of(name: str, value: Any) -> Scalar:
-    """Return a factor's value as a level: of a trace, a list or settings its name."""
+    """Return a factor's value as a level: the name of a trace, a list or settings."""
     if name == "trace":
         return trace_label(str(value))
     level: Scalar = FACTORS[name].read(value) if name in NAMED and value is not None else value

@@ -3,9 +3,9 @@
 
 A rule `iptables -m bpf` runs a classic BPF program over each packet. The program computes a 32-bit
 hash of the words that identify the packet and of the receiver's seed, and the packet is lost if the
-hash is below p x 2^32. It needs no state and no die: the same packet is lost whenever and wherever
-the run is repeated, and a greater p loses the same packets and more. `is_lost` is the same function
-in Python, which computes the packets that a run loses.
+hash is below p x 2^32. It needs neither state nor a random generator: a repetition of the run loses
+the same packets, on any machine, and a greater p loses the same packets and more. `is_lost` is the
+same function in Python, which computes the packets that a run loses.
 
 What identifies a packet (offsets from the IPv4 header, big-endian words):
 - always the first word, which holds the total length;
@@ -13,15 +13,15 @@ What identifies a packet (offsets from the IPv4 header, big-endian words):
   byte offset, payload length, flags. Addresses, ports, checksums and IP's identification are left
   out, so that a block of a product is lost or not whatever network carries it;
 - other protocols, 32 bytes or more after the IPv4 header (TCP with time stamps): IP's
-  identification, time to live and checksum, sequence and acknowledgement number, and the words at
-  24 and 28 of the TCP header, which hold the time stamps. So each retransmission is decided
-  separately. TCP's initial numbers are random: its losses repeat only where these do (virtual
-  time);
-- all else (short packets, IPv4 options): the first three words of the IPv4 header.
+identification, time to live and checksum, sequence and acknowledgement number, and the words at
+24 and 28 of the TCP header, which hold the time stamps. So each retransmission is decided
+separately. TCP's initial numbers are random: its losses repeat only where the numbers do (virtual
+time);
+- all others (short packets, IPv4 options): the first three words of the IPv4 header.
 
-The words are combined as the polynomial h = (h xor w) x C and mixed as murmur3's finaliser does
-(A. Appleby), with the second half of the seed in between and without its last step, which only
-concerns the lowest bits.
+The words are combined as the polynomial h = (h xor w) x C. The result is mixed as murmur3's
+finaliser does (A. Appleby), with the second half of the seed in between. The finaliser's last step
+is left out, as it only concerns the lowest bits.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ JEQ: Final = 0x15
 JGE: Final = 0x35
 RET: Final = 0x06
 TAX: Final = 0x07
-# A jump depends on how many instructions follow its label; the names below stand for places.
+# A jump depends on how many instructions follow its label; the names below are labels.
 ALIKE: Final = "random (a hash would take every repeat of a datagram: they begin alike)"
 _JUMPS: Final = (JEQ, JGE, JA)
 
@@ -175,7 +175,7 @@ def instructions(p: float, seed: int) -> tuple[Instruction, ...]:
 
 
 def program(p: float, seed: int) -> str:
-    """Return the program as `iptables -m bpf --bytecode` takes it."""
+    """Return the program in the format of `iptables -m bpf --bytecode`."""
     return program_text(instructions(p, seed))
 
 
@@ -193,7 +193,7 @@ def parse_program(text: str) -> tuple[Instruction, ...] | None:
 
 
 def probability_of(found: Sequence[Instruction]) -> float | None:
-    """Return the p of a program of `program`, from its last comparison; None without one."""
+    """Return the p of a program made by `program`, from its last comparison; None without one."""
     thresholds = [i.k for i in found if i.code == JGE]
     return thresholds[-1] / 2**32 if thresholds else None
 
@@ -231,7 +231,7 @@ def is_lost(packet: bytes, p: float, seed: int) -> bool:
 
 def udp_is_lost(payload: bytes, p: float, seed: int) -> bool:
     """Return the same for a UDP datagram (IPv4, type of service 0) by its payload of 12 bytes or
-    more: for FMTP, the message from its header on, whose length and first 12 bytes count."""
+    more. For FMTP, the payload is the whole message; its length and first 12 bytes count."""
     if len(payload) < 12:
         raise ValueError(f"found {len(payload)} bytes of payload; valid: at least 12")
     first = 0x4500_0000 | 28 + len(payload)
@@ -245,5 +245,5 @@ def not_replayable(refusal: str) -> str:
 
 
 def used_models(models: Mapping[str, str]) -> str:
-    """Return the models in force at the receivers, as one text."""
+    """Return all models in force at the receivers, as one text."""
     return " and ".join(sorted(set(models.values()))) or "none"

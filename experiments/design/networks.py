@@ -39,8 +39,8 @@ class Networks:
         self._changed: dict[tuple[object, ...], Network] = {}
 
     def of(self, cell: CellSpec) -> Network:
-        """Return the network with the cell's round trip, and a lane for competing flows if it has
-        some. Raises TopologyErrors, or UsageError if the topology does not allow it."""
+        """Return the network with the cell's round trip, and with a lane for competing flows if the
+        cell has some. Raises TopologyErrors, or UsageError if the topology does not allow it."""
         lanes = BACKGROUND_LANE if cell.has_rivals else 1
         monitored = cell.conditions.monitor == "on"
         key = (cell.topology, cell.m, cell.subscribers, lanes, monitored)
@@ -145,9 +145,9 @@ def _fixed(network: Network, m: int, wanted: Sequence[str] | None) -> Network:
 
 
 def _generated(load_as: Callable[[int], Network], m: int, wanted: Sequence[str] | None) -> Network:
-    """Return the network with m receivers, or with as few more as include the wanted ones.
+    """Return the network with m receivers, or with the fewest more that include the wanted ones.
 
-    More receivers always include fewer ones, so this is a binary search.
+    Each network includes the receivers of a smaller one, so this is a binary search.
     """
     smallest = load_as(m)
     if wanted is None or set(wanted) <= set(_names(smallest)):

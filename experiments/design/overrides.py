@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line may change in an experiment, separate from the files' models, which take
-long to import."""
+"""What the command line may change in an experiment. Separate from the models of the files, whose
+import takes long."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypedDict
 
 
 class Overrides(TypedDict, total=False):
-    """Values from the command line instead of the file; None: as in the file."""
+    """Values from the command line that replace the file's; None: keep the file's."""
 
     duration_s: float | None
     receivers: int | None

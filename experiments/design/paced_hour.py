@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generate an NGRID-like hour whose source has a maximum rate, like the real one's.
+"""Generate an NGRID-like hour whose source has a maximum rate, as the real one had.
 
 The real hour came from a paced upstream: products of 0.5 MB and more are 8 x size / gap = 26.9
 Mbit/s apart in the median, and no minute exceeds 26.7 Mbit/s. `trace_model` draws gaps and sizes
-without it; its minutes reach 31 to 59 Mbit/s, and a queue at 60 Mbit/s gives its products 14
-instead of 21 Mbit/s.
+without such a limit: its minutes reach 31 to 59 Mbit/s, and a queue at 60 Mbit/s gives its products
+14 instead of 21 Mbit/s.
 
-Here what `trace_model` draws is offered to a first-in, first-out server, and a product is created
-when the server is done with it. The hour is a circle: what is left at its end waits at its
-beginning, so that it ends after an hour. The constants were chosen on seeds 1 to 17, 2053, 2099 and
-7 so that every statistic of `STATISTICS` is within two standard deviations of the real hour.
+Here a first-in, first-out server takes what `trace_model` draws, and a product is created when the
+server is done with it. The hour is a circle: what is left at its end waits at its beginning, so
+that the output also lasts an hour. The constants were chosen on seeds 1 to 17, 2053, 2099 and 7
+so that every statistic of `STATISTICS` is within two standard deviations of the real hour.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 LARGE_BYTES: Final = 100_000
 LARGE_BPS: Final = 26.2e6  # the source's rate
-SMALL_BPS: Final = 150e6  # small products come in one window of the upstream's connection
+SMALL_BPS: Final = 150e6  # small products arrive within one window of the upstream's connection
 TAIL: Final = TailModulation(gain=1.2, tau_products=900.0)
 
 FILE_SET_BYTES: Final = 200_000_000  # G of MPUP16 V-C
@@ -55,7 +55,7 @@ def generate_paced_hour(seed: int) -> list[Arrival]:
 
 
 def _served(offered_s: Floats, service_s: Floats, busy_until_s: float) -> Floats:
-    """Return when a server is done with each, one after another."""
+    """Return when the server is done with each product, one after another."""
     free, done = busy_until_s, np.empty_like(offered_s)
     for i, (at, takes) in enumerate(zip(offered_s.tolist(), service_s.tolist(), strict=True)):
         free = max(free, at) + takes
@@ -65,8 +65,8 @@ def _served(offered_s: Floats, service_s: Floats, busy_until_s: float) -> Floats
 
 @dataclass(frozen=True)
 class Statistic:
-    """One property of an hour. `real`: of the papers' hour, which `statistics` computed from its
-    trace. `spread`: the standard deviation over its six windows of ten minutes."""
+    """One property of an hour. `real`: its value in the papers' hour, computed by `statistics` from
+    the trace. `spread`: the standard deviation over that hour's six windows of ten minutes."""
 
     name: str
     unit: str
@@ -116,7 +116,7 @@ def statistics(sizes: Floats, times_s: Floats) -> list[float]:
 
 
 def rates_mbps(sizes: Floats, times_s: Floats, seconds: float) -> Floats:
-    """Return the offered load in each piece of the hour, of `seconds` each."""
+    """Return the offered load in each piece of the hour, `seconds` long."""
     count = int(HOUR_S / seconds)
     at = np.minimum((times_s / seconds).astype(np.int64), count - 1)
     return np.bincount(at, weights=sizes, minlength=count) * 8 / seconds / 1e6
@@ -132,8 +132,8 @@ def hurst(rates: Floats) -> float:
 
 
 def queue_throughput_mbps(sizes: Floats, times_s: Floats, rate_bps: float) -> float:
-    """Return the mean over file-sets of G of sum of sizes / sum of latencies, if products leave one
-    after another at a rate: what an experiment measures, without what protocols add."""
+    """Return sum of sizes / sum of latencies, as the mean over file-sets of G, if products leave
+    one after another at a rate: what an experiment measures, without the protocols' own delays."""
     done = _served(times_s, HEADERS * 8 * sizes / rate_bps, 0.0)
     latency = done - times_s + ONE_WAY_S
     sets: list[float] = []
@@ -170,8 +170,8 @@ def paced_check(arrivals: Sequence[Arrival]) -> list[ModelRow]:
 
 
 def beyond(found: Sequence[float]) -> list[str]:
-    """Return a text for each statistic further from the real hour's than two standard deviations
-    of its windows."""
+    """Return a text for each statistic that differs from the real hour's by more than two standard
+    deviations of its windows."""
     return [
         f"{s.name}: {value:.3g} {s.unit}, real {s.real:g} ± {ALLOWED_SPREADS:g} x {s.spread:g}"
         for s, value in zip(STATISTICS, found, strict=True)

@@ -20,7 +20,7 @@ from topologies.model.spec import NAME_PATTERN, Loss, RateBps, SizeBytes, Text
 
 
 def _known_protocol(value: object) -> object:
-    """The name of a known protocol, from this project or an installed package."""
+    """Check that the protocol comes with Downpour or an installed package."""
     try:
         valid = registry.names()
     except registry.ProtocolError as error:
@@ -41,7 +41,7 @@ NO_TRUTH: Final = BeforeValidator(_no_truth)  # pydantic alone accepts true as 1
 
 Protocol = Annotated[str, BeforeValidator(_known_protocol)]
 MODEL: Final = "model"  # the trace that Downpour generates
-PACED: Final = "paced"  # another, whose source has a ceiling
+PACED: Final = "paced"  # the same with a source that has a maximum rate
 FEED_MODELS: Final = tuple(  # other feeds and hours: see `feed_models`
     f"{MODEL}:{name}" for name in ("conduit", "nexrad2", "nexrad3", "ngrid-2020")
 )
@@ -105,12 +105,12 @@ Offsets = Annotated[tuple[OffsetMs, ...], Field(min_length=1)]
 
 
 def _mac_level(value: object) -> object:
-    """0, 1 and 2 may be numbers."""
+    """Accept 0, 1 and 2 as numbers, too."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 def _handicap(value: object) -> object:
-    """A condition that only the first receiver has."""
+    """Check a condition of the first receiver."""
     try:
         conditions.handicap(str(value))
     except ValueError as error:
@@ -119,7 +119,7 @@ def _handicap(value: object) -> object:
 
 
 def _feed(value: object) -> object:
-    """A name of LDM's feed types, in capitals."""
+    """Check the name of an LDM feed type; return it in capitals."""
     if isinstance(value, str) and value not in FEED_NAMES:
         hint = did_you_mean(value.upper(), sorted(FEED_NAMES))
         raise _wrong(f"a feed type of LDM, e.g. NGRID, CONDUIT or EXP{hint}")
@@ -132,7 +132,7 @@ MacLevel = Annotated[Literal["auto", "0", "1", "2"], BeforeValidator(_mac_level)
 
 
 def _lists(value: object) -> object:
-    """Lists, one for each level."""
+    """Check a list of lists, one for each level."""
     if isinstance(value, list) and value and not any(isinstance(v, (list, tuple)) for v in value):
         raise _wrong("a list for each level, e.g. [[a, b], [c, d]]")
     return value
@@ -142,7 +142,7 @@ LISTS: Final = BeforeValidator(_lists)
 
 
 def _trace(value: object) -> object:
-    """A trace's name. A missing file shows when the trace is read."""
+    """Check a trace's name. A missing file shows only when the trace is read."""
     if isinstance(value, str) and value.startswith(f"{MODEL}:") and value not in GENERATED:
         raise _wrong(valid_traces(value))
     return value
@@ -157,7 +157,7 @@ def valid_traces(found: str) -> str:
 
 
 def _settings(value: object) -> object:
-    """Settings of ldmd.conf by name, checked against the table of all."""
+    """Check settings of ldmd.conf by name, against the table of all."""
     if not isinstance(value, Mapping):
         raise _wrong("a mapping of settings of ldmd.conf(5), e.g. {fmtp.held_s: 60}")
     return {str(name): _setting(str(name), given) for name, given in value.items()}
@@ -176,7 +176,7 @@ def _setting(name: str, value: object) -> str:
 
 
 def _wrong(valid: str, found: str | None = None) -> PydanticCustomError:
-    """Return the error. `found`: what is wrong in the value, by default all of it."""
+    """Return the error. `found`: what is wrong in the value; by default the whole value."""
     context = {"valid": valid} if found is None else {"valid": valid, "found": found}
     return PydanticCustomError("experiment", "{valid}", context)
 
@@ -185,14 +185,14 @@ Settings = Annotated[dict[str, str | int | float], BeforeValidator(_settings)]
 
 
 def trace_label(trace: str) -> str:
-    """Return a trace's name among the levels of the factor: a file's is its stem."""
+    """Return a trace's name as a level of its factor: a file's name is its stem."""
     label = re.sub(r"[^a-z0-9-]+", "-", Path(trace).stem.lower()).strip("-")
-    label = label.removeprefix("trace-")  # of a run's copy
+    label = label.removeprefix("trace-")  # of a copy that a run made
     return (label if label[:1].isalpha() else f"t-{label}".rstrip("-"))[:32]
 
 
 class Block(BaseModel):
-    """A block of the file: unknown keys are refused."""
+    """A block of the file. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

@@ -28,6 +28,6 @@ def products_of(trace: str, feed: str) -> tuple[PeerProduct, ...]:
 
 
 def content(seed: int, product: PeerProduct) -> bytes:
-    """Return the product's bytes, the same for all protocols of a seed."""
+    """Return the product's bytes: the same for all protocols with this seed."""
     dice = random.Random(f"downpour product {seed} {product.number}")
     return dice.randbytes(product.size_bytes)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour rate-for`: report the least rate for a trace, or a given rate, and what it achieves."""
+"""`downpour rate-for`: report what the least rate for a trace achieves, or a given rate."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BESIDE: Final = (0.5, 0.8, 1.25, 2.0)  # other rates to show, as multiples
 
 @dataclass(frozen=True)
 class Asked:
-    """The command line's request, as text where it has units. `rate_bps`: this rate instead of the
+    """The command line's request, as text where it has units. `rate_bps`: use this rate, not the
     least. `loss`: also report the share of files that FMTP delivers."""
 
     latency: str | None = None

@@ -97,8 +97,8 @@ def _read(name: str, text: str, known: Sequence[Scalar], expression: str) -> Sca
 
 
 def ordered(items: Sequence[T], order: Order, seed: int) -> list[T]:
-    """Return the cells in the order to run. random: drifts during a sweep (a machine that warms up,
-    a neighbour that becomes busy) then do not coincide with a factor. The same seed gives the same
+    """Return the cells in the order to run. With `random`, drifts during a sweep (a machine that
+    warms up, another user of it) do not coincide with a factor. The same seed gives the same
     order."""
     found = list(items)
     if order == "random":

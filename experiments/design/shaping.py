@@ -63,8 +63,8 @@ def htb_commands(
     b_mc_bytes: int,
     b_uc_bytes: int,
 ) -> list[list[str]]:
-    """Return the commands of LDM7's two queues. `quantum` only silences a warning: it shares out
-    borrowed rate."""
+    """Return the commands of LDM7's two queues. `quantum` only silences a warning: it divides
+    borrowed rate, and nothing is borrowed."""
     dev = ["dev", interface]
     commands = [["tc", "qdisc", "add", *dev, "root", "handle", "1:", "htb", "default", "2"]]
     for classid, rate, handle, limit in (
@@ -91,7 +91,7 @@ def tbf_commands(interface: str, rate_bps: int, limit_bytes: int) -> list[list[s
 
 
 def arrival_command(interface: str, udp_only: bool) -> list[str]:
-    """Return the command that adds a rule to count what arrives on NIC1, before the rule of
+    """Return the command that adds a rule to count what arrives on NIC1. It goes before the rule of
     `loss_command`."""
     return [
         *["iptables", "-w", "-A", "INPUT", *selection(interface, udp_only)],
@@ -101,7 +101,7 @@ def arrival_command(interface: str, udp_only: bool) -> list[str]:
 
 def monitor_command(publisher: str) -> list[str]:
     """Return the command that adds a rule to the monitor to count what the publisher's address
-    sends it: that is not the experiment's traffic."""
+    sends it. The experiment's traffic does not include that."""
     return [
         *["iptables", "-w", "-A", "INPUT", "-s", publisher],
         *["-m", "comment", "--comment", MONITOR_COMMENT],
@@ -109,9 +109,9 @@ def monitor_command(publisher: str) -> list[str]:
 
 
 def loss_command(interface: str, loss: float, udp_only: bool, program: str | None) -> list[str]:
-    """Return the command that adds a rule to drop `loss` of what arrives on NIC1: what `program`
-    (experiments/design/loss_model.py) matches or, without one, what the kernel draws. For LDM7 only
-    UDP, as in the authors' scripts: their loss hits the multicast, not the retransmissions."""
+    """Return the command that adds a rule to drop the share `loss` of what arrives on NIC1: what
+    `program` (experiments/design/loss_model.py) matches or, without one, what the kernel draws.
+    LDM7 loses only UDP, as in the authors' scripts: the multicast, not the retransmissions."""
     if program is not None:
         match = ["-m", "bpf", "--bytecode", program]
     else:
@@ -132,14 +132,14 @@ def period_command(interface: str, period: int) -> list[str]:
 
 
 def read_back_period(text: str, host: str, period: int) -> list[Setting]:
-    """Compare what iptables has with `period_command`."""
+    """Compare what iptables reports with `period_command`."""
     line = next((line for line in text.splitlines() if LOSS_COMMENT in line), "")
     every = _argument(line, "--every")
     return [Setting(f"{host} loss, every", period, None if every is None else int(every))]
 
 
 def selection(interface: str, udp_only: bool) -> list[str]:
-    """Return iptables' match of the packets that loss is injected into."""
+    """Return iptables' match for the packets that can be lost."""
     return ["-i", interface, *(["-p", "udp"] if udp_only else [])]
 
 
@@ -220,7 +220,7 @@ def read_back_htb(
     b_mc_bytes: int,
     b_uc_bytes: int,
 ) -> list[Setting]:
-    """Compare what the kernel has with `htb_commands`."""
+    """Compare what the kernel reports with `htb_commands`."""
     qdiscs = _qdiscs(qdisc_text)
     root = next((q for q in qdiscs if q.get("root")), {})
     classes = parse_classes(class_text)
@@ -260,8 +260,8 @@ def _filter_group(text: str) -> str | None:
 
 
 def read_back_tbf(qdisc_text: str, *, rate_bps: int, limit_bytes: int) -> list[Setting]:
-    """Compare what the kernel has with `tbf_commands`. tc reports the limit as the time the part of
-    it above the burst takes at the rate."""
+    """Compare what the kernel reports with `tbf_commands`. tc reports the limit as a time: how long
+    the part of it above the burst takes at the rate."""
     root = next((q for q in _qdiscs(qdisc_text) if q.get("root")), {})
     options = root.get("options", {})
     rate = _bytes_to_bits(options.get("rate"))
@@ -281,7 +281,7 @@ def read_back_tbf(qdisc_text: str, *, rate_bps: int, limit_bytes: int) -> list[S
 
 @dataclass(frozen=True)
 class LossRule:
-    """The loss at one receiver as iptables shows it."""
+    """The loss rules at one receiver, as iptables reports them."""
 
     probability: float
     interface: str | None
@@ -324,7 +324,7 @@ def _argument(line: str, option: str) -> str | None:
 def read_back_loss(
     text: str, host: str, *, interface: str, loss: float, udp_only: bool, program: str | None
 ) -> list[Setting]:
-    """Compare what iptables has with the loss asked for at one receiver. `program`: as given to
+    """Compare what iptables reports with the loss asked for at one receiver. `program`: as given to
     `loss_command`."""
     rule = parse_loss_rules(text)
     if loss == 0:
@@ -341,7 +341,7 @@ def read_back_loss(
 
 
 def _name(program: str | None) -> str:
-    """Return a program in short: it has about 900 characters."""
+    """Return a short form of a program, which has about 900 characters."""
     if program is None:
         return "none"
     digest = hashlib.sha256(program.encode()).hexdigest()

@@ -87,12 +87,12 @@ SpecErrors = TopologyErrors  # one line per mistake: `file:line: found ...; vali
 
 
 def _blocks(value: object) -> object:
-    """`factors` as a list of blocks; one block need not be in a list."""
+    """Make `factors` a list of blocks; a single block need not be in a list."""
     return [value] if isinstance(value, (Mapping, Factors)) else value
 
 
 def _some_of(model: type[BaseModel]) -> WithJsonSchema:
-    """The schema of some of a block's keys, for editors."""
+    """Return the schema of some of a block's keys, for editors."""
     schema = model.model_json_schema()
     schema.pop("required", None)
     return WithJsonSchema({**schema, "description": "some of them, instead of the file's"})
@@ -160,7 +160,7 @@ class ExperimentSpec(Spec):
     """An experiment file of Downpour: a cell for each combination of the factors' levels."""
 
     factors: Annotated[tuple[Factors, ...], BeforeValidator(_blocks)] = Field(
-        min_length=1, description="one block, or a list of blocks whose cells are put together"
+        min_length=1, description="one block, or a list of blocks whose cells are combined"
     )
     windows: Truth = Field(
         False,
@@ -360,8 +360,8 @@ def _mapping(data: Mapping[str, object], key: str) -> Mapping[str, Any]:
 
 
 def _varied(data: Mapping[str, object]) -> list[tuple[str, dict[str, object]]]:
-    """Return by block of the file the first level of each required key that all blocks of factors
-    vary: it need not be given."""
+    """Return, by block of the file, the first level of each required key that all blocks of factors
+    vary: the file need not give the key itself."""
     factors = data.get("factors")
     blocks: list[Any] = factors if isinstance(factors, list) else [factors]
     if not blocks or not all(isinstance(block, Mapping) for block in blocks):
@@ -385,7 +385,7 @@ def _model_of(data: Mapping[str, object]) -> type[ExperimentSpec] | type[JoinLea
 
 
 def _keys_of(whole: type[BaseModel]) -> Callable[[Place], list[str]]:
-    """Return the keys that are valid at a place of the file."""
+    """Return a function that gives the keys that are valid at a place of the file."""
     blocks: dict[str, type[BaseModel]] = {
         "factors": JoinLeaveFactors if whole is JoinLeaveSpec else Factors,
         "parameters": Parameters,
@@ -480,7 +480,7 @@ def at_level(spec: S, level: str | None) -> S:
 
 
 def level_of(spec: Spec, level: str | None) -> str | None:
-    """Return the level that `at_level` gives. Raises UsageError."""
+    """Return the level that `at_level` uses. Raises UsageError."""
     if level is not None and level not in LEVEL_NAMES:
         raise UsageError(option_error("--level", level, " or ".join(LEVEL_NAMES)))
     if spec.levels is None and level is not None:
@@ -489,7 +489,7 @@ def level_of(spec: Spec, level: str | None) -> str | None:
 
 
 def _merged(spec: Spec, level: str) -> dict[str, Any]:
-    """Return the experiment's data with the level's in place."""
+    """Return the experiment's data with the level's values in place."""
     chosen: Level = getattr(spec.levels, level)
     data = spec.model_dump(mode="json", exclude={"levels"}, exclude_none=True)
     given = chosen.model_dump(mode="json", exclude_none=True)

@@ -37,9 +37,9 @@ VALID: Final = {
 
 @dataclass(frozen=True)
 class Reports:
-    """Records mistakes of a checked file in its document. `level`: the file was checked as it is at
-    this level; a mistake in the level is reported at the level's place. `keys`: the valid keys at a
-    place."""
+    """Records the mistakes of a checked file in its document. `level`: the file was checked with
+    this level's values, and a mistake in one of them is reported in the level. `keys`: the valid
+    keys at a place."""
 
     document: Document
     level: str | None
@@ -50,8 +50,8 @@ class Reports:
         self.document.report(self._written(place), found, valid)
 
     def read(self, model: type[B], data: object, not_written: Set[Place] = frozenset()) -> B | None:
-        """Return `data` as `model`; None if it is not valid, with every mistake recorded, except
-        those of values at the places that are not in the file."""
+        """Return `data` as `model`; None if it is not valid. Record every mistake, except those at
+        places that are not in the file."""
         try:
             return model.model_validate(data)
         except ValidationError as error:
@@ -59,7 +59,7 @@ class Reports:
         for detail in details:
             if tuple(detail["loc"])[:2] in not_written:
                 continue
-            # Do not report twice a list that is too short only because its items are wrong.
+            # A list may be too short only because its items are wrong: do not report that as well.
             if detail["type"] == "too_short" and any(
                 d is not detail and d["loc"][: len(detail["loc"])] == detail["loc"] for d in details
             ):
@@ -68,7 +68,7 @@ class Reports:
         return None
 
     def is_written(self, place: Place) -> bool:
-        """Return whether this place is in the file: of a level, in the level itself."""
+        """Return whether this place is in the file or, for a level, in the level itself."""
         if self.level is None:
             return place in self.document.lines
         return self._written(place)[:1] == ("levels",)
@@ -85,8 +85,8 @@ class Reports:
         return found
 
     def _written(self, place: Place) -> Place:
-        """Return the place in the file: at the level, and for a single block of factors without the
-        model's list."""
+        """Return where the file has this place: in the level, and, for a single block of factors,
+        without the list that the model puts around it."""
         variants = [place]
         if len(place) > 1 and place[0] == "factors" and isinstance(place[1], int):
             variants.append(("factors", *place[2:]))

@@ -15,18 +15,18 @@ from experiments.design.parameters import Factors, Parameters
 from experiments.design.spec_reports import Reports
 from topologies.model.document import Place
 
-# Where a value may be that a factor of the same name would replace.
+# Where the file may have a value that a factor of the same name would replace.
 FIXED: Final = (("parameters",), ("subscriptions",), ())
 
 
 def check_varied(reports: Reports, given: BaseModel | Sequence[BaseModel]) -> None:
-    """Report values that no cell uses, since a factor of the same name varies in all of them."""
+    """Report values that no cell uses, because a factor of the same name varies in every cell."""
     blocks = list(given) if isinstance(given, Sequence) else [given]
     others = [] if reports.level is not None else reports.levels_factors()
     for name in type(blocks[0]).model_fields:
         everywhere = all(getattr(block, name) is not None for block in blocks)
         if not everywhere or any("protocol" in block and name not in block for block in others):
-            continue  # a whole block of a level needs the value
+            continue  # an added block of a level needs the value
         for above in FIXED:
             if reports.is_written(place := (*above, name)):
                 found = f"{name} beside factors.{name}"
@@ -34,7 +34,7 @@ def check_varied(reports: Reports, given: BaseModel | Sequence[BaseModel]) -> No
 
 
 def _given(fixed: Parameters, number: int, block: Factors, name: str) -> list[tuple[Place, Any]]:
-    """Return a parameter's values in a block, each with its place; none where there is none."""
+    """Return a parameter's values for a block, each with its place; nothing if there are none."""
     if (levels := getattr(block, name)) is not None:
         return [(("factors", number, name, index), level) for index, level in enumerate(levels)]
     value = getattr(fixed, name)
@@ -81,13 +81,13 @@ def _check_file(reports: Reports, fixed: Parameters, number: int, block: Factors
 
 
 def _check_layers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check what layered multicast can do, and what may compete with it."""
+    """Check what layered multicast supports, and what may compete with it."""
     for key, found, valid in layers.problems(fixed, block):
         reports.add(("factors", number, key), found, valid)
 
 
 def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check the schemes of MSR-TR-99-14: they sort groups of Reed-Solomon, and two buckets need one
+    """Check the schemes of MSR-TR-99-14: they sort Reed-Solomon groups, and crowd-bucket needs one
     order."""
     storages = set(block.storage or (fixed.storage,))
     place: Place = ("factors", number, "storage") if block.storage else ("parameters", "storage")
@@ -101,7 +101,7 @@ def _check_storage(reports: Reports, fixed: Parameters, number: int, block: Fact
 
 
 def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check that ldmd's two queues are alike."""
+    """Check that ldmd's two queues have the same rate and buffer."""
     if fixed.shaped_by == "cell":
         return
     for one, other in (("r_mc", "r_uc"), ("b_mc", "b_uc")):
@@ -114,7 +114,7 @@ def _check_shapers(reports: Reports, fixed: Parameters, number: int, block: Fact
 def _check_lists(
     reports: Reports, fixed: Parameters, blocks: Sequence[Factors], number: int
 ) -> None:
-    """Check lists by receiver, and what only some receivers or protocols may have."""
+    """Check lists by receiver, and parameters that only some receivers or protocols may have."""
     block = blocks[number]
     _check_lengths(reports, fixed, blocks, number)
     without = max(block.without_multicast or (fixed.without_multicast,))
@@ -151,8 +151,8 @@ def _check_lists(
 def _check_lengths(
     reports: Reports, fixed: Parameters, blocks: Sequence[Factors], number: int
 ) -> None:
-    """Check that each list has a value for each receiver of the block's largest m, and no more. A
-    list of the whole file may be for a level's m."""
+    """Check that each list has a value for each receiver of its block. It may have more if another
+    block, or a level, has a larger m."""
     block = blocks[number]
     own = max(block.receivers)
     others = [m for b in blocks for m in b.receivers]
@@ -187,7 +187,7 @@ def _check_first(reports: Reports, fixed: Parameters, number: int, block: Factor
 
 
 def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check what only LDM6, and what only LDM7, may have."""
+    """Check parameters that only LDM6 may have, and those that only LDM7 may have."""
     place: Place = ("factors", number, "protocol")
     if (block.sender_bps or fixed.sender_bps) and set(block.protocol) != {"ldm6"}:
         reports.add(place, f"{', '.join(block.protocol)} with sender_bps", "[ldm6]")
@@ -204,7 +204,7 @@ def _check_sender(reports: Reports, fixed: Parameters, number: int, block: Facto
 
 
 def _check_offsets(reports: Reports, fixed: Parameters, number: int, block: Factors) -> None:
-    """Check that clocks are off by one level or by a list, at receivers that run ldmd."""
+    """Check that clocks are off by one level or by a list, and only where ldmd runs."""
     offset = any(block.clock_offset_ms or (fixed.clock_offset_ms,))
     lists = _given(fixed, number, block, "clock_offset_i_ms")
     if offset and lists:

@@ -44,11 +44,11 @@ class Arrival(Protocol):
 
     @property
     def size_bytes(self) -> int:
-        """Return its size."""
+        """Return the product's size."""
 
     @property
     def time_us(self) -> int:
-        """Return its creation time after the hour's start."""
+        """Return the creation time, counted from the hour's start."""
 
 
 A = TypeVar("A", bound=Arrival)
@@ -106,7 +106,8 @@ class Hours:
 
 
 def prepare(trace: str, duration_s: float | None, seed: int) -> ReplayTrace:
-    """`trace`: one of `GENERATED` or a path; `duration_s` None: all of a file, of a model an hour.
+    """Return what pqinsert replays. `trace`: one of `GENERATED` or a path. `duration_s` None: all
+    of a file, or an hour of a model.
 
     Raises SpecErrors with every broken line (file:line), UsageError if the trace is too short.
     """
@@ -141,8 +142,8 @@ def _generated(
     duration_s: float,
     seed: int,
 ) -> Hours:
-    """Generate as many hours as the duration takes. Each has its own seed, so the first is that of
-    a shorter run. Each begins an hour after the one before."""
+    """Generate as many hours as the duration takes, each an hour after the one before. Each has its
+    own seed; the first is the hour of a shorter run."""
     count = max(1, math.ceil(duration_s / trace_model.HOUR_S))
     hours = [generate(seed + HOUR_SEEDS * number) for number in range(count)]
     start_us = int(trace_model.START.timestamp()) * MICROSECONDS
@@ -162,8 +163,8 @@ def _generated(
 
 def window_order(count: int, first: int) -> list[int]:
     """Return which of `count` windows of a trace the `first` repeats take. Every prefix of the list
-    is spread over the trace (van der Corput's sequence), so that any number of repeats can be
-    added."""
+    is spread over the trace (van der Corput's sequence), so that you can add any number of
+    repeats."""
     found: dict[int, None] = {}
     number = 0
     while len(found) < min(count, first):
@@ -179,8 +180,8 @@ def window_count(hours: Hours, duration_s: float) -> int:
 
 
 def window(hours: Hours, duration_s: float, repeat: int) -> ReplayTrace:
-    """Return the window of a trace that a repeat replays: the first repeat its beginning. Further
-    repeats than it has windows take them again, with other losses."""
+    """Return the window of a trace that a repeat replays. The first repeat replays its beginning.
+    After as many repeats as there are windows, the windows start over, with other losses."""
     count = window_count(hours, duration_s) if repeat else 1
     place = window_order(count, repeat % count + 1)[-1]
     if place == 0:
@@ -228,14 +229,14 @@ def from_file(path: Path, duration_s: float | None) -> Hours:
 
 
 def of_file(size_bytes: int) -> ReplayTrace:
-    """Return one product of this size instead of a trace."""
+    """Return a trace of one product of this size."""
     text = f"{size_bytes} {trace_model.stamp(int(trace_model.START.timestamp()) * MICROSECONDS)}\n"
     source = f"one file of {size_bytes} bytes"
     return ReplayTrace(f"file-{size_bytes}.txt", source, text, 1, size_bytes, size_bytes)
 
 
 def _text_of(path: Path) -> str:
-    """Read a regular file within the bound; anything else might never end. Raises SpecErrors."""
+    """Read a regular file of limited size; other kinds might never end. Raises SpecErrors."""
     found = ""
     try:
         mode = path.stat().st_mode
@@ -255,7 +256,7 @@ def _text_of(path: Path) -> str:
 
 def cut(hours: Hours, duration_s: float) -> ReplayTrace:
     """Return the products of the first `duration_s` seconds, counted from the first product. Raises
-    UsageError if that is below the resolution of times in traces."""
+    UsageError if the duration is below the resolution of times in traces."""
     products = hours.trace.products
     end_us = products[0].time_us + duration_s * MICROSECONDS
     kept = [p for p in products if p.time_us < end_us]

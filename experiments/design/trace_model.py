@@ -3,7 +3,7 @@
 
 The papers replay one hour of the NGRID feed (15 June 2015, 00:00-01:00 UTC: 28,166 products, 5.55
 GB; MPUP16 Table II and V-F). Its metadata may be unavailable, so this module makes hours that
-behave like it. Three things are taken from the real hour, as numbers only:
+behave like it. Four things are taken from the real hour, as numbers only:
 
 * the marginal distributions of size and gap, as quantile tables (`QUANTILES`);
 * the autocorrelation of both series and their cross-correlation, in normal scores, over lags of
@@ -131,7 +131,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class ModelRow:
-    """One statistic of the published hour beside the generated one's."""
+    """One statistic: the published hour's value, and the generated hour's."""
 
     name: str
     unit: str
@@ -144,7 +144,7 @@ class ModelRow:
         return self.model / self.published - 1.0
 
     def to_dict(self) -> dict[str, float | str]:
-        """Return the row as cell.json has it."""
+        """Return the row for cell.json."""
         return {
             "statistic": f"{self.name} ({self.unit})" if self.unit else self.name,
             "published": self.published,
@@ -192,7 +192,7 @@ def generate_hour(seed: int) -> list[Arrival]:
 
 
 def draw(seed: int, modulation: TailModulation) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw sizes in bytes and the gap before each in ms."""
+    """Draw the sizes in bytes, and the gap before each product in ms."""
     return arranged(seed, modulation, *_marginals(PRODUCTS))
 
 
@@ -202,7 +202,7 @@ def arranged(
     sizes: NDArray[np.float64],
     gaps: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return as many ascending sizes as gaps in an order with the real hour's dependence."""
+    """Return as many ascending sizes as gaps, in an order that has the real hour's dependence."""
     rng = np.random.default_rng(seed)
     count = len(sizes)
     size_score = np.zeros(count)

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute the rate that a stream of files needs, from a first-come, first-served queue that one
-rate empties, and the share of the files that FMTP delivers from it.
+"""Compute the rate that a stream of files needs, from a first-come, first-served queue that is
+emptied at one rate, and the share of the files that FMTP delivers from it.
 
 Each file of S bytes enters at its time in the trace and takes 8 S x OVERHEAD / r to send, after all
-files before it. Its wait and its sending are its latency; what is in the queue when it has entered
-is the buffer's content (MPUP16 II: the Control Module selects a rate from the traffic). Loss,
-retransmissions and propagation are not in these latencies: they are extra.
+files before it. Its latency is its wait plus its sending time. The buffer must hold what is in the
+queue just after it entered (MPUP16 II: the Control Module selects a rate from the traffic). Loss,
+retransmissions and propagation come on top of these latencies.
 
-`delivery_ratio` adds loss where files wait in traffic control, as in the papers (b_snd): FMTP has
-handed a file over when it enters, so tau_snd (MPUP16 eq. 1) runs while it waits. FMTP does not
-deliver a file if it loses a block that left too late to be requested in time.
+`delivery_ratio` adds loss where files wait in traffic control, as in the papers (b_snd). FMTP has
+handed over a file as soon as it enters, so tau_snd (MPUP16 eq. 1) runs while the file waits. FMTP
+does not deliver a file that loses a block sent too late to be requested in time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRECISION: Final = 1e-4
 
 @dataclass(frozen=True)
 class Arrival:
-    """A file that enters the queue; times count from the first."""
+    """A file that enters the queue; times count from the first file."""
 
     time_s: float
     size_bytes: int
@@ -36,7 +36,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Served:
-    """The result of a rate: latencies of all files in order of arrival, and the fullest queue."""
+    """What a rate achieves: latencies of all files in order of arrival, and the fullest queue."""
 
     rate_bps: float
     latencies_s: tuple[float, ...]
@@ -54,13 +54,13 @@ class Served:
 
 
 def serve(arrivals: Sequence[Arrival], rate_bps: float) -> Served:
-    """Empty the queue at one rate; `arrivals` in order of time, at least one."""
+    """Empty the queue at one rate. `arrivals`: in order of time, at least one."""
     free_s, latencies, fullest = 0.0, [], 0.0
     for arrival in arrivals:
         begin_s = max(free_s, arrival.time_s)
         free_s = begin_s + 8 * OVERHEAD * arrival.size_bytes / rate_bps
         latencies.append(free_s - arrival.time_s)
-        # What is left of the earlier files, and this one.
+        # What is left of the files before, and this file.
         fullest = max(fullest, (free_s - arrival.time_s) * rate_bps / 8)
     return Served(rate_bps, tuple(latencies), fullest)
 
@@ -69,7 +69,7 @@ def rate_for(
     arrivals: Sequence[Arrival], latency_s: float | None, buffer_bytes: float | None
 ) -> Served | None:
     """Return the result of the least rate at which no file takes longer than `latency_s` and the
-    queue never holds more than `buffer_bytes`; None: no rate does (a file is larger)."""
+    queue never holds more than `buffer_bytes`. None if no rate does, as a file is larger."""
 
     def holds(served: Served) -> bool:
         return (latency_s is None or served.latency_s <= latency_s) and (
@@ -91,7 +91,7 @@ def rate_for(
 
 @dataclass(frozen=True)
 class Repairs:
-    """What decides whether FMTP repairs a block. `loss`: of each packet, at each receiver."""
+    """What determines whether FMTP repairs a block. `loss`: of each packet, at each receiver."""
 
     loss: float
     f_snd: float
@@ -110,7 +110,7 @@ def delivery_ratio(arrivals: Sequence[Arrival], rate_bps: float, repairs: Repair
 def _delivered(
     arrivals: Sequence[Arrival], rate_bps: float, repairs: Repairs, round_trip_s: float
 ) -> float:
-    """Return the expected number of files at a receiver: those that lost no block too late."""
+    """Return the expected number of files at a receiver whose blocks were all sent in time."""
     longest_s = max(repairs.round_trips_s)
     free_s, found = 0.0, []
     for arrival in arrivals:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The process of a cell, by its clock: on this kernel, or in a guest whose clock is virtual. The
-runner starts, polls and stops both alike; the cell itself is the same program."""
+"""The process of a cell, by its clock: on this kernel, or in a guest whose clock is virtual. Both
+run the same program, and the runner starts, polls and stops them alike."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ from virtual.turns import Turns
 STOP_S: Final = 20.0  # for a cell's process to take its network down
 GUEST_OUT: Final = Path("/guest/cell")
 GUEST_WORK: Final = Path("/guest/work")  # on disk with `keep_work`, or if memory is too small
-PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of its memory
+PAGE_BYTES, PAGE_RECORD_BYTES = 4096, 64  # the kernel's own record of each page of memory
 GUEST_MEMORY_BYTES: Final = 500_000_000  # kernel, programs, their files
-# A guest with queues on disk: too small for queues in memory, so that the rest caches their files.
+# A guest with queues on disk: it is too small for queues in memory, and caches their files.
 DISK_GUEST_BYTES: Final = MEMORY_RESERVE_BYTES + 2 * GUEST_MEMORY_BYTES
 
 
@@ -79,10 +79,10 @@ class CellProcess(Protocol):
 
     @property
     def times(self) -> Times | None:
-        """Return the guest's clock; None: the cell runs natively."""
+        """Return the guest's times; None for a cell that runs natively."""
 
     def stop(self) -> None:
-        """End the cell and remove all it made. Idempotent."""
+        """End the cell and remove everything it made. Idempotent."""
 
 
 class Clock(Protocol):
@@ -92,7 +92,7 @@ class Clock(Protocol):
     jobs: int
 
     def turns(self) -> Turns | None:
-        """Return the turns that cells wait for; None: they begin at once."""
+        """Return the turns that cells wait for; None: they start at once."""
 
     def start(self, job: Job, out: Path) -> CellProcess:
         """Start a cell that writes to `out`. Raises CellProblem."""
@@ -117,7 +117,7 @@ def parse_events(lines: Sequence[str]) -> list[Event]:
 
 # -- native -----------------------------------------------------------------------------------
 class NativeProcess:
-    """The cell as a process of this machine; `stop` ends it and removes all it made."""
+    """The cell as a process of this machine; `stop` ends it and removes everything it made."""
 
     times = None
 
@@ -127,7 +127,7 @@ class NativeProcess:
         write_text(path, job.to_json())
         self._errors = (out / "logs/cell.stderr").open("wb")
         argv = [sys.executable, "-m", "experiments", "cell", str(path), str(out)]
-        # Its own session: Ctrl-C reaches this process only, which then ends the cell.
+        # In its own session: Ctrl-C reaches only this process, which then ends the cell.
         self._process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -168,8 +168,8 @@ class NativeProcess:
         return self._process.wait(timeout=STOP_S) if self._ended else None
 
     def stop(self) -> None:
-        """End the cell. Idempotent. A second Ctrl-C, or another signal to end, does not interrupt
-        it."""
+        """End the cell. Idempotent. A second Ctrl-C, or another signal that ends programs, does not
+        interrupt this."""
         held = threading.current_thread() is threading.main_thread()
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if held else ()
         old = {n: signal.signal(n, lambda _number, _frame: None) for n in numbers}
@@ -222,8 +222,8 @@ def guest_path(path: Path) -> Path:
 
 def guest_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
     """Return the memory of a cell's guest: its queues as `queue_place` asks for them, what waits in
-    the sender's traffic control, and its programs. Only written pages take memory of the
-    machine."""
+    the sender's traffic control, and its programs. Pages take memory of the machine only once
+    they are written."""
     waiting = PACKET_MEMORY_FACTOR * cell.b_snd_bytes
     needed = disk_needed_bytes(cell, trace_bytes) + waiting
     usable = needed + MEMORY_RESERVE_BYTES + GUEST_MEMORY_BYTES
@@ -237,8 +237,8 @@ def host_memory_bytes(cell: CellSpec, trace_bytes: int) -> int:
 
 
 class VirtualProcess:
-    """The cell in its own guest, with the same paths on every machine, since they appear in
-    logs."""
+    """The cell in its own guest. Its paths are the same on every machine, since logs contain
+    them."""
 
     def __init__(
         self,
@@ -298,7 +298,7 @@ class VirtualProcess:
 
     @property
     def times(self) -> Times:
-        """Return the guest's clock; None: the cell runs natively."""
+        """Return the guest's times."""
         return self._guest.times
 
     def poll(self) -> list[Event]:
@@ -383,9 +383,9 @@ class VirtualClock:
         return Turns()
 
     def fit(self, cells: Sequence[tuple[CellSpec, int]], free: int | None = None) -> None:
-        """Lower `jobs` to what memory (`free` bytes; default: what is free) holds at once, with the
-        queues of the largest cells on disk. `cells`: with the bytes of their traces. Raises
-        CellProblem if it does not hold one."""
+        """Lower `jobs` to the number of guests that fit into memory at once, with the queues of the
+        largest cells on disk. `free`: bytes, by default what is free; `cells`: with the bytes of
+        their traces. Raises CellProblem if not even one fits."""
         if free is None:
             free = memory_free_bytes()
         most = max(host_memory_bytes(cell, size) for cell, size in cells)

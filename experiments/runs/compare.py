@@ -2,9 +2,9 @@
 """`downpour report RUN RUN ...`: runs side by side.
 
 Points (combinations of factor levels) appear side by side with their error bars. Cells under the
-same conditions (topology, factors, duration) are compared wherever they ran: those of one clock as
-repeats, to the last digit; those of different clocks as native against virtual. Only the records of
-cells under the same conditions are in memory at a time.
+same conditions (topology, factors, duration) are compared wherever they ran: cells of one clock as
+repeats, to the last digit, and cells of different clocks as native against virtual. Memory holds
+only the records of cells under the same conditions at a time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ FIGURES: Final = ("lines", "bars")  # kinds that can have a line of each run
 @dataclass(frozen=True)
 class Run:
     """One run directory. `letter` is its short name in tables. `cells`: each cell's name in tables,
-    directory and description; none for a run whose subscribers come and go."""
+    directory and description; none for a run whose subscribers join and leave."""
 
     letter: str
     name: str
@@ -127,8 +127,8 @@ def _find(path: Path, letter: str) -> Run:
 
 
 def _named(letter: str, cells: Sequence[tuple[Path, Cell]]) -> Iterator[tuple[str, Path, Cell]]:
-    """Return names of cells: a run with several cells under one condition (repeats) numbers them:
-    A1, A2."""
+    """Yield the names of cells. If a run has several cells under one condition (repeats), they are
+    numbered: A1, A2."""
     many = Counter((conditions_of(cell), cell.clock) for _, cell in cells)
     numbers: Counter[tuple[Conditions, str]] = Counter()
     for directory, cell in cells:
@@ -174,7 +174,7 @@ def _facts(path: Path) -> Mapping[str, Any]:
 # -- comparing --------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Compared:
-    """All findings; the columns no longer have their deliveries."""
+    """All findings. The columns no longer contain their deliveries."""
 
     runs: tuple[Run, ...]
     columns: tuple[Column, ...]
@@ -183,7 +183,7 @@ class Compared:
 
 
 def compare_runs(runs: Sequence[Run]) -> Compared:
-    """Read the cells, those under the same conditions at a time."""
+    """Read and compare the cells, one group with the same conditions at a time."""
     metrics: dict[str, list[CellMetrics]] = {run.letter: [] for run in runs}
     comparisons = []
     for conditions, group in _together(runs).items():
@@ -205,7 +205,7 @@ def compare_runs(runs: Sequence[Run]) -> Compared:
 
 def _together(runs: Sequence[Run]) -> dict[Conditions, list[tuple[Run, str, Path]]]:
     """Return the cells (run, name, directory) to compare. If two or more runs have several repeats,
-    repeats of the same number are compared: they have the same seed."""
+    repeats with the same number are compared: they have the same seed."""
     several = Counter(
         conditions
         for run in runs

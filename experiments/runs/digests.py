@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record the SHA-256 of every file of a run, so that `verify` can detect later changes.
 
-A cell's directory gets a `digests.json` when the cell is complete, and the run's directory when the
-run is. The run's covers the top-level files and each cell's digests.json, hence everything.
-metrics.json and report/ can be regenerated and are left out, and so is work/ (kept product queues).
+A cell's directory gets its `digests.json` when the cell is complete, and a run's directory when the
+run is. A run's file covers the top-level files and each cell's digests.json, and so everything.
+metrics.json and report/ are left out because they can be made again, and so is work/ (kept queues).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def digest_of(path: Path) -> Digest:
 
 
 def _files(directory: Path) -> Iterator[Path]:
-    """Return files and links below, by name; vanished ones are not an error."""
+    """Yield the files and links below a directory, by name; ignore those that vanish."""
     for path in sorted(directory.iterdir()):
         if path.is_dir() and not path.is_symlink():
             yield from _files(path)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimate how long cells will take: from earlier runs on this machine, else by formula.
 
-An earlier cell corrects the formula, which scales to another duration, m and number of bytes.
+The formula scales to another duration, m and number of bytes; earlier cells correct it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from experiments.runs.records import Machine
 from experiments.runs.resume import run_of
 
 MOST_RUNS: Final = 30  # the newest
-MOST_CELLS: Final = 20  # that an estimate rests on
+MOST_CELLS: Final = 20  # on which an estimate is based
 
 
 @dataclass(frozen=True)
 class Measured:
-    """An earlier cell. `ratio`: its real time over what the formula says."""
+    """An earlier cell. `ratio`: its real time divided by the formula's."""
 
     run: str
     kind: str
@@ -39,32 +39,32 @@ class Measured:
 
 
 def kind_of(cell: CellSpec) -> str:
-    """Return what cells must share for their times to be compared."""
+    """Return what cells must have in common for their times to be compared."""
     return "join-leave" if isinstance(cell, JoinLeaveCell) else cell.protocol
 
 
 class Estimates:
-    """`measured`: cells of this machine and clock, the newest first."""
+    """`measured`: cells that this machine ran with this clock, the newest first."""
 
     def __init__(self, clock: Clock, measured: Sequence[Measured] = ()) -> None:
         self._clock, self._measured = clock, measured
         self._rests_on: set[Measured] = set()
 
     def of(self, planned: Planned) -> float:
-        """Return the seconds of real time."""
+        """Return the estimate in seconds of real time."""
         formula = self._clock.estimate_s(planned.cell, planned.trace.size_bytes)
         found = self._like(planned.cell)
         self._rests_on |= set(found)
         return formula * (statistics.median(m.ratio for m in found) if found else 1.0)
 
     def _like(self, cell: CellSpec) -> list[Measured]:
-        """Return the same cell's runs, else those of its kind."""
+        """Return earlier runs of the same cell, else those of its kind."""
         kind = [m for m in self._measured if m.kind == kind_of(cell)]
         return ([m for m in kind if m.cell == cell.cell] or kind)[:MOST_CELLS]
 
     def rest_of(self, planned: Planned) -> dict[str, float]:
-        """Return by phase what share of a cell's time is left when the phase begins, as the median
-        of earlier cells of the same duration. Empty: none reported its phases."""
+        """Return by phase what share of a cell's time is left when the phase begins: the median of
+        earlier cells of the same duration. Empty if none reported its phases."""
         shares: dict[str, list[float]] = {}
         for measured in self._like(planned.cell):
             if measured.duration_s == planned.cell.duration_s:
@@ -98,7 +98,7 @@ def _rest(cell: Path) -> dict[str, float]:
 
 
 def read(runs: Path, clock: Clock, machine: Machine) -> Estimates:
-    """Learn from the newest complete runs below `runs`; leave out runs that say too little."""
+    """Learn from the newest complete runs below `runs`; leave out incomplete manifests."""
     newest = sorted(
         (p for p in runs.glob("*/[!.]*/manifest.json") if not p.parent.is_symlink()),
         key=lambda p: p.parent.name,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write manifest.json: all that is needed to repeat a run, and what it ran on."""
+"""Write manifest.json: all that is needed to repeat a run, and the machine it ran on."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def machine() -> Machine:
 
 
 def environment(build: Path) -> Environment:
-    """Describe what else may change a digit: libraries, and our own programs as built."""
+    """Describe what else may change a digit: libraries, and Downpour's programs as built."""
     try:
         distribution = platform.freedesktop_os_release().get("PRETTY_NAME", "")
     except OSError:

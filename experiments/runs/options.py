@@ -26,7 +26,7 @@ def _experiments() -> list[str]:
 
 @dataclass(kw_only=True)
 class GuestOptions:
-    """For guests in virtual time."""
+    """Options for guests in virtual time."""
 
     jobs: Annotated[
         int | None,
@@ -54,7 +54,7 @@ class GuestOptions:
 
 @dataclass(kw_only=True)
 class BuildOptions(GuestOptions):
-    """The same, with the directory of the C programs."""
+    """The same options, and the directory of the C programs."""
 
     build: Annotated[
         Path, typer.Option(metavar="DIR", help="Directory of the C programs.", show_default=False)
@@ -63,7 +63,7 @@ class BuildOptions(GuestOptions):
 
 @dataclass(kw_only=True)
 class Overrides(BuildOptions):
-    """Options that replace values of the experiment's file."""
+    """Options that replace values of the experiment file."""
 
     level: Annotated[
         str | None,

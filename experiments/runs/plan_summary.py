@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe what a run would do: its cells, the time and the disk space that they take."""
+"""Describe what a run would do: its cells, and the time and disk space that they need."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def until_line(until: Until, most: int) -> str:
 
 
 def _varied(planned: Sequence[Planned]) -> list[tuple[str, str]]:
-    """Return the levels by factor, of factors with several."""
+    """Return the levels by factor, of the factors that have several."""
     levels: dict[str, dict[Scalar, None]] = {}
     for item in planned:
         for name, level in item.cell.factors.items():
@@ -89,7 +89,7 @@ def _few_sources(source: str) -> str:
 
 
 def cell_lines(planned: Sequence[Planned], estimates: Estimates) -> list[str]:
-    """Return a line for each cell with its own trace, in the order in which they run."""
+    """Return a line for each cell that has its own trace, in the order in which cells run."""
     width = max(len(item.cell.cell) for item in planned)
     lines = [
         f"  {number:4} {item.cell.cell:{width}}  {counted(item.trace.products, 'product')}, "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn an experiment into cells with all that they need, checked before anything starts."""
+"""Turn an experiment into cells with everything they need, checked before anything starts."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class RunError(Exception):
 
 
 class DoesNotFit(RunError, UsageError):
-    """The request of the command line or the file does not fit on this machine."""
+    """What the command line or the file asks for does not fit on this machine."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A cell with all it needs, checked. `borrowed`: the trace is that of another seed, close
-    enough for a plan that is only shown."""
+    """A cell with everything it needs, checked. `borrowed`: the trace is another seed's, which is
+    close enough for a plan that is only shown."""
 
     cell: CellSpec
     network: Network
@@ -64,12 +64,12 @@ class Planned:
     borrowed: bool = False
 
     def digest(self, clock: str) -> str:
-        """Return the digest of all that decides what the cell does, the clock included."""
+        """Return the digest of everything that determines what the cell does, clock included."""
         return self.cell.digest(self.trace.sha256 + self.network.to_json() + clock)
 
     @property
     def disk_bytes(self) -> int:
-        """Return the space that the cell takes."""
+        """Return the disk space that the cell needs."""
         return disk_needed_bytes(self.cell, self.trace.size_bytes)
 
 
@@ -80,7 +80,7 @@ def plan(
     most_traces: int | None = None,
 ) -> tuple[Planned, ...]:
     """Expand the experiment at `level`, with its traces and networks, in the order of the file.
-    `only`: expressions that cells must meet. `most_traces`: how many traces to prepare; cells of
+    `only`: expressions that cells must match. `most_traces`: how many traces to prepare; cells of
     further seeds borrow one of them. Raises SpecErrors, TopologyErrors or UsageError."""
     if isinstance(spec, JoinLeaveSpec):
         return _plan_join_leave(spec, level, only, most_traces)
@@ -106,8 +106,8 @@ class Traces:
         self._seeds: dict[str, list[int]] = {name: [] for name in self._given}
 
     def of(self, cell: CellSpec) -> tuple[ReplayTrace, bool]:
-        """Return the cell's trace, and whether it is that of another seed (`Planned.borrowed`).
-        Raises SpecErrors or UsageError."""
+        """Return the cell's trace, and whether it is another seed's (`Planned.borrowed`). Raises
+        SpecErrors or UsageError."""
         if size := cell.carousel.file_bytes:
             return trace_input.of_file(size), False
         seed, borrowed = self._seed(cell)
@@ -120,8 +120,8 @@ class Traces:
         return self._made[key], borrowed
 
     def _seed(self, cell: CellSpec) -> tuple[int, bool]:
-        """Return the seed of a cell's trace (0 for a file), and whether it stands in for another
-        one."""
+        """Return the seed of a cell's trace (0 for a file), and whether another seed's trace is
+        used instead."""
         spec = self._spec
         if self._given[cell.trace] not in GENERATED:  # a file is the same for all seeds
             return 0, False
@@ -173,7 +173,7 @@ def _plan_join_leave(
     cells = select(join_leave.expand(spec, subscribers, level), only)
     network = with_handoff_loss(network, spec.parameters.handoff_loss)
     if most_traces is not None:
-        most_traces = max(1, most_traces // len(spec.feeds))  # a cell has one of each feed
+        most_traces = max(1, most_traces // len(spec.feeds))  # a cell has one trace for each feed
     traces: dict[int, ReplayTrace] = {}
     planned = []
     for cell in cells:
@@ -205,7 +205,7 @@ def check_machine(
 
 
 def check_slow_disk(planned: Sequence[Planned], runs: Path, clock: str) -> None:
-    """Refuse a slow disk where it cannot be simulated. Raises RunError."""
+    """Raise RunError if a slow disk cannot be simulated here."""
     slow = [p.cell for p in planned if p.cell.carousel.disk_iops]
     if not slow:
         return
@@ -226,7 +226,7 @@ def nearest_directory(place: Path) -> Path:
 
 
 def check_queues(planned: Sequence[Planned]) -> None:
-    """Refuse queues that cannot hold two of the largest product. Raises RunError."""
+    """Raise RunError if a queue cannot hold two of the largest product."""
     for item in planned:
         cell, largest = item.cell, item.trace.largest_bytes
         for whose, size in (("sender", cell.q_snd_bytes), ("receiver", cell.q_rcv_bytes)):

@@ -28,15 +28,15 @@ from virtual.guest import Times
 PLAIN_EVERY_S: Final = 10.0
 PACE_FROM: Final = 0.1
 FINISH_S: Final = 5.0  # counters, digests, teardown
-PACES: Final = (0.5, 4.0)  # how much slower than expected a cell may be and still be believed
+PACES: Final = (0.5, 4.0)  # how much slower than expected a cell may seem, for its pace to be used
 NO_REST: Final[Mapping[str, float]] = {}
 OVERDUE: Final = "longer than usual"
 
 
 class Reporter(Protocol):
     """Gets the runner's events. `estimate_s`: the real time that the cell, or all cells, will take.
-    `rest`: what share of it is left when a phase begins, where known. `part`: how much of its
-    replay a cell has done (above 1 while it drains)."""
+    `rest`: what share of it is left when a phase begins, if known. `part`: how much of its replay a
+    cell has done (above 1 while it drains)."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -88,14 +88,14 @@ def virtual_text(times: Times | None) -> str:
 
 
 def left_text(seconds: float) -> str:
-    """Return how long it will still take, in words."""
+    """Return the remaining time, in words."""
     return f"about {duration_text(seconds)} left" if seconds >= 1 else OVERDUE
 
 
 @dataclass
 class CellTimes:
-    """One cell's time. The times of earlier cells from each phase on replace the estimate, and the
-    cell's own pace replaces both once a tenth of the replay is done."""
+    """One cell's time. From each phase on, the times of earlier cells replace the estimate. Once a
+    tenth of the replay is done, the cell's own pace replaces both."""
 
     number: int
     estimate_s: float
@@ -151,7 +151,7 @@ class CellTimes:
 
 
 class RunTimes:
-    """Elapsed and remaining time of the running cells and of all."""
+    """Elapsed and remaining time, of each running cell and of all cells."""
 
     def __init__(self) -> None:
         self.begin = time.monotonic()
@@ -179,7 +179,7 @@ class RunTimes:
     ) -> None:
         """Record that a cell begins."""
         self.running[name] = CellTimes(number, estimate_s, time.monotonic(), rest)
-        if number not in self._numbers:  # not a cell that is run again
+        if number not in self._numbers:  # this is not a cell that runs again
             self._numbers.add(number)
             self._waiting_s = max(0.0, self._waiting_s - estimate_s)
 
@@ -202,7 +202,7 @@ class RunTimes:
 
     @property
     def counts(self) -> str:
-        """12 of 48 done, 1 failed"""
+        """Return, for example, "12 of 48 done, 1 failed"."""
         failed = f", {self.failed_count} FAILED" if self.failed_count else ""
         return f"{self.done_count} of {self.cells} done{failed}"
 
@@ -213,12 +213,12 @@ class RunTimes:
 
     @property
     def left_text(self) -> str:
-        """Return how long all cells will still take, in words."""
+        """Return the remaining time of all cells, in words."""
         return left_text(self.remaining_s())
 
     def remaining_s(self) -> float:
-        """Return the seconds left for all cells: waiting cells are shared out, and the slowest
-        running cell must end. 0: the estimate is exceeded."""
+        """Return the seconds left for all cells. Waiting cells are divided among the jobs, and the
+        slowest running cell must end. 0: the estimate is exceeded."""
         now = time.monotonic()
         rest = [cell.remaining_s(now) for cell in self.running.values()]
         return max([(self._waiting_s + sum(rest)) / max(1, self.jobs), *rest])
@@ -292,8 +292,8 @@ class PlainReporter:
 
 
 class TerminalReporter:
-    """Draws a bar for each running cell and one for all; they are estimates, hence capped below
-    their ends."""
+    """Draws a bar for each running cell and one for all. The bars are estimates, so they stop short
+    of their ends."""
 
     def __init__(self, console: Console) -> None:
         self._times = RunTimes()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's records of itself: manifest.json, and run.json of each cell."""
+"""What a run records about itself: manifest.json, and run.json of each cell."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.design.selection import Order
 
 
 class GitState(TypedDict):
-    """The checkout. None where there is no repository."""
+    """The checkout. None if there is no repository."""
 
     commit: str | None
     dirty: bool | None
@@ -48,7 +48,7 @@ class KernelRecord(TypedDict):
     """The guest's kernel."""
 
     version: str
-    digest: str  # of what goes into it besides the source
+    digest: str  # of what was built into it besides the source
     mode: str  # seccomp, ptrace
     source_sha256: str
     sha256: str  # of the kernel itself

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repeat a run from its manifest alone, and report whether the result is the same.
 
-What decides the outcome must be the same: the cells with their parameters and seeds, the networks,
-the traces, the system's programs and, in virtual time, the guest's kernel. Otherwise the command
-refuses. It only reports other package versions, another kernel or changed code.
+What determines the outcome must be the same: the cells with their parameters and seeds, the
+networks, the traces, the system's programs and, in virtual time, the guest's kernel. Otherwise the
+command refuses to run. It only reports other package versions, another kernel or changed code.
 
 In virtual time, on the same software, the figures must be the same to the last digit; else they
 must agree within their error bars (`parsers.measure.agreement`).
@@ -121,7 +121,7 @@ def _with_trace_copies(original: Original) -> AnySpec:
     def there(trace: str) -> str:
         if trace in GENERATED or Path(trace).is_file():
             return trace
-        own = f"trace-{trace_label(trace)}.txt"  # of a level of the factor
+        own = f"trace-{trace_label(trace)}.txt"  # of a level of the factor `trace`
         return str(original.path / (own if own in copies else min(copies)))
 
     changes: dict[str, object] = {"trace": there(spec.trace)}
@@ -136,14 +136,14 @@ def _with_trace_copies(original: Original) -> AnySpec:
 
 
 def plan(original: Original) -> list[Planned]:
-    """Return the same cells, with the same trace and topology; if a file of these is gone, the
-    run's copy takes its place. Raises UsageError as `read`, and what planning raises."""
+    """Return the same cells, with the same traces and topology. The run's copy replaces a file that
+    is gone. Raises UsageError as `read` does, and what planning raises."""
     spec = _with_trace_copies(original)
     copy = _topology_copy(original)
     if copy is not None:
         spec = spec.model_copy(update={"topology": str(copy)})
     planned = {p.cell.cell: p for p in runner.plan(spec, original.level)}
-    if copy is not None:  # the network is the same, but its file had another name
+    if copy is not None:  # the network is the same, but the file had another name
         name = original.spec.topology
         planned = {n: replace(p, cell=replace(p.cell, topology=name)) for n, p in planned.items()}
     if absent := [name for name in original.cells if name not in planned]:
@@ -178,7 +178,7 @@ def refusals(original: Original, planned: Sequence[Planned]) -> list[str]:
 
 
 def programs_of(raw: Manifest) -> dict[str, Scalar | None]:
-    """Return the programs, and the guest's kernel, that must be the same for the same outcome."""
+    """Return the programs, and the guest's kernel, that must match for the outcome to match."""
     found: dict[str, Scalar | None] = dict(raw.get("programs") or {})
     kernel = raw.get("virtual_kernel")
     if isinstance(kernel, Mapping):
@@ -220,7 +220,7 @@ def _changes(found: Mapping[str, tuple[Scalar | None, Scalar | None]]) -> list[s
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome. `identities`: the comparison to the digit, where that applies; else None."""
+    """The outcome. `identities`: the comparison to the last digit; None if it does not apply."""
 
     identities: tuple[Identity, ...] | None
     agreement: Agreement
@@ -237,7 +237,7 @@ Measured = Transports | Subscriptions
 
 
 def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
-    """Compare two runs, to the digit or by their error bars."""
+    """Compare two runs, to the last digit or by their error bars."""
     found = agreement(then.points, now.points)
     if not to_the_digit:
         return Outcome(None, found)
@@ -246,7 +246,7 @@ def compare(then: Measured, now: Measured, *, to_the_digit: bool) -> Outcome:
 
 
 def report(original: str, again: str, outcome: Outcome, notes: Sequence[str]) -> str:
-    """Return tables and verdict as text."""
+    """Return the tables and the verdict as text."""
     rows = []
     for c in outcome.agreement.compared:
         if c.metric in DECISIVE:

@@ -35,7 +35,7 @@ def _digest_of(cell: Path) -> str | None:
 
 
 def run_of(cell: Path) -> RunRecord:
-    """Read a cell's run.json, which says when and by what it ran. Empty if it has none."""
+    """Read a cell's run.json: when it ran, and which version ran it. Empty if it has none."""
     try:
         found: RunRecord = json.loads((cell / "run.json").read_text())
     except (OSError, json.JSONDecodeError):
@@ -46,9 +46,9 @@ def run_of(cell: Path) -> RunRecord:
 def take_over(
     run: RunDirectory, root: Path, experiment: str, wanted: Mapping[str, str]
 ) -> list[str]:
-    """Move sound cells with the wanted digests (by cell) from partial runs into `run`, with what
-    failed wanted cells left. Remove the partial runs that then have no cell. Return the cells
-    taken."""
+    """Move sound cells that have the wanted digests (by cell) from partial runs into `run`,
+    together with what failed attempts at wanted cells left. Remove the partial runs that have no
+    cell left. Return the cells that were moved."""
     taken: list[str] = []
     for partial in partial_runs(root, experiment):
         for cell, digest in wanted.items():

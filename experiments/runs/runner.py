@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run an experiment: check everything first, then run the cells in their own processes, then write
-the report. Whatever happens, nothing of a cell's network remains, and complete cells are kept."""
+the report. Whatever happens, no part of a cell's network remains, and complete cells are kept."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def run_experiment(
 
 
 def _tell_abandoned(run: RunDirectory, reporter: Reporter) -> None:
-    """Clean up after an interruption, and say what is kept."""
+    """Clean up after an interruption, and report what is kept."""
     if run.abandon():
         reporter.note(f"complete cells are kept in {run.path}: --resume (RESUME=1) uses them")
     if (run.path / FAILED).is_dir():
@@ -215,7 +215,7 @@ def _sweep(
     options: RunOptions,
     reporter: Reporter,
 ) -> Sweep:
-    """Return what runs the cells that were not taken over."""
+    """Return the sweep that runs the cells that were not taken over."""
     sweep = Sweep(
         run,
         clock,
@@ -256,7 +256,7 @@ def _grown(
     supply: UntilDecided,
     options: RunOptions,
 ) -> Manifest:
-    """Return what the manifest says about the cells that ran, and why there are no more."""
+    """Return what the manifest says about the cells that ran, and why no more cells ran."""
     assert options.until is not None
     there = {*outcome.results, *outcome.problems}
     ran = [p for p in planned if p.cell.cell in there]
@@ -271,7 +271,7 @@ def _grown(
 
 
 def there_in_order(outcome: Outcome) -> list[str]:
-    """Return the names of the cells that ended, in that order."""
+    """Return the names of the cells that ended, in the order in which they did."""
     return list(dict.fromkeys([*outcome.results, *outcome.problems]))
 
 
@@ -284,7 +284,9 @@ def _tell_resumed(
     reporter.note(f"resumed: {', '.join(taken)}")
     other = [name for name in taken if run_of(run.cells / name).get("git") != git]
     if other:
-        reporter.note(f"*** of these, run by a different version of the code: {', '.join(other)}")
+        reporter.note(
+            f"*** some of these were run by a different version of the code: {', '.join(other)}"
+        )
 
 
 def _ended(
@@ -318,7 +320,7 @@ def _report(run: RunDirectory, outcome: Outcome, reporter: Reporter, include_inv
 def report(
     path: Path, *, quiet: bool = False, include_invalid: bool = False, full: bool = False
 ) -> int:
-    """Write the report of a run directory (the parsers' work) and print its result, or all of it.
+    """Let the parsers write the report of a run directory; print the result, or all of the report.
 
     `quiet`: print nothing unless it fails. Return the exit code of `python -m parsers report`.
     """

@@ -41,8 +41,8 @@ class Failed:
 
 
 class RunningCell:
-    """`step` advances it without waiting, `stop` ends it and cleans up. `described`: what else its
-    run.json says."""
+    """`step` advances the cell without waiting; `stop` ends it and cleans up. `described`: what
+    else its run.json says."""
 
     def __init__(
         self,
@@ -96,12 +96,12 @@ class RunningCell:
 
     @property
     def times(self) -> Times | None:
-        """Return how far the guest's clock is; None: the cell runs natively."""
+        """Return the guest's times; None: the cell runs natively."""
         return self._process.times if self._process is not None else None
 
     def step(self, report: Callable[[Event], None]) -> Finished | Failed | None:
-        """Report what is new; return the result once the cell has ended. What a failed cell wrote
-        is then in the run's folder of failed cells."""
+        """Report what is new; return the result once the cell has ended. The files of a failed cell
+        are then in the run's folder of failed cells."""
         if self._process is None:
             return self._fail(1)
         try:
@@ -148,14 +148,14 @@ class RunningCell:
             text = self._errors.read_text(errors="replace") if self._errors.exists() else ""
             problem = f"its process ended with {code}: " + "\n".join(text.strip().splitlines()[-5:])
         kept = self._run.keep_failed(self.name)
-        # A path in the problem's text must exist when somebody reads it: after the run.
+        # A path in the problem's text must exist when the user reads it: after the run.
         last = self._run.final / kept.relative_to(self._run.path)
         problem = problem.replace(str(self._out), str(last))
         write_text(kept / "problem.txt", problem + "\n")
         return Failed(problem, time.monotonic() - self._begin)
 
     def stop(self) -> None:
-        """Idempotent."""
+        """End the cell and clean up. Idempotent."""
         if self._process is not None:
             self._process.stop()
         self._turn.end()

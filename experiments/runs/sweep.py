@@ -41,7 +41,7 @@ class CellResult:
 
 @dataclass
 class Outcome:
-    """The outcome of the cells: each has a result, or also failed at its last run."""
+    """The outcome of the cells: each has a result, or problems, or both."""
 
     results: dict[str, CellResult] = field(default_factory=dict)
     problems: dict[str, list[str]] = field(default_factory=dict)  # of each run that failed
@@ -61,14 +61,14 @@ class Supply:
         return False
 
     def more(self, _outcome: Outcome) -> Sequence[Planned]:
-        """Return further cells, depending on the others' outcome. Called when a processor is free,
+        """Return further cells, depending on the outcome so far. Called when a processor is free,
         and again only when another cell has ended."""
         return ()
 
 
 class Sweep:
-    """The cells still to run, in their order. `described`: what the cells' run.json say about this
-    run."""
+    """The cells still to run, in their order. `described`: what each cell's run.json says about
+    this run."""
 
     def __init__(
         self,
@@ -93,7 +93,8 @@ class Sweep:
         self.outcome = Outcome()
 
     def cells(self, items: Sequence[Planned], supply: Supply | None = None) -> None:
-        """Run them, and then what `supply` has. Whatever is raised, no cell is left running."""
+        """Run these cells, and then those of `supply`. On any exception, no cell is left
+        running."""
         supply = supply or Supply()
         waiting = list(items) or list(supply.more(self.outcome))
         if not waiting:
@@ -116,7 +117,7 @@ class Sweep:
         """Keep the processors busy until nothing waits, nothing runs and nothing is supplied."""
         jobs, ended = self._clock.jobs, 0
         while waiting or self._running:
-            if supply.is_over:  # a cell that has begun may run again
+            if supply.is_over:  # cells that have begun may still run again
                 waiting[:] = [item for item in waiting if item.cell.cell in self._runs]
             while waiting and len(self._running) < jobs and (turn := self._turn()) is not None:
                 self._start(waiting.pop(0), turn)
@@ -154,7 +155,7 @@ class Sweep:
         return items
 
     def _turn(self) -> Turn | None:
-        """Return a turn; None: guests of other users go first, which is reported now and then."""
+        """Return a turn; None: guests of other users go first, as the user is told now and then."""
         if self._turns is None:
             return Turn()
         turn = self._turns.take()
@@ -192,9 +193,8 @@ class Sweep:
         return report
 
     def _settle(self, name: str, ended: Finished | Failed) -> bool:
-        """Record how a cell ended. Return whether it must run again, because it failed or the
-        emulation's evidence shows that its figures cannot be trusted. Measured values do not
-        matter."""
+        """Record how a cell ended. Return whether it must run again: it failed, or the emulation's
+        evidence shows that its figures cannot be trusted. The measured values play no part."""
         again = self._runs[name] < MOST_RUNS
         note = self._reporter.note
         if isinstance(ended, Failed):

@@ -2,9 +2,9 @@
 """Fill the cores with further repeats of the cells whose claims are open, until they are decided, a
 budget of real time ends, or no repeats are left.
 
-Looking at intervals repeatedly, and stopping when one excludes a limit, is wrong more often than
-the interval says. So there are few looks, each after 50 % more repeats, and a claim counts as
-decided here only if its 99 % intervals decide it; reports have 95 %.
+A rule that keeps testing intervals until one excludes a limit is wrong more often than the
+intervals' level says. So there are few tests, each after 50 % more repeats, and a claim counts as
+decided here only if its 99 % intervals decide it; reports use 95 %.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MOST_REPEATS: Final = 32  # unless the command line gives another number
 LEAST_REPEATS: Final = 2  # a single one has no interval
-GROWTH: Final = 1.5  # growth of the repeats from one look to the next
+GROWTH: Final = 1.5  # factor of the repeats from one test to the next
 CONFIDENCE: Final = 0.99
 BUDGET_S: Final = 7200.0  # unless the command line gives another time
 
@@ -40,32 +40,32 @@ Judge = Callable[[Collection[str]], Sequence["ClaimResult"]]
 
 @dataclass(frozen=True)
 class Until:
-    """`budget_s`: real time after which no cell begins; `repeats`: of each cell at first."""
+    """`budget_s`: real time after which no cell begins; `repeats`: of each cell, at first."""
 
     budget_s: float
     repeats: int = LEAST_REPEATS
 
 
 def first_of(planned: Sequence[Planned], until: Until) -> list[Planned]:
-    """Return the cells that run before the first look."""
+    """Return the cells that run before the first test."""
     return [p for p in planned if p.cell.repeat < max(until.repeats, LEAST_REPEATS)]
 
 
 def repeat_by_repeat(planned: Sequence[Planned]) -> list[Planned]:
-    """Return the cells with those of a repeat together, so that a budget that ends leaves whole,
-    comparable repeats."""
+    """Return the cells ordered by repeat, so that a budget that ends leaves whole, comparable
+    repeats."""
     return sorted(planned, key=lambda item: item.cell.repeat)
 
 
 def is_about(levels: Mapping[str, Scalar], item: Planned) -> bool:
-    """Return whether a cell has these levels, for the factors that it has."""
+    """Return whether a cell has these levels, of the factors that it has."""
     own = item.cell.factors
     return all(same(own[name], level) for name, level in levels.items() if name in own)
 
 
 class UntilDecided(Supply):
     """Chooses what runs next. `planned`: every cell of every repeat that may run; `judge`: returns
-    the claims by the cells of these names."""
+    the claims, judged by the cells with these names."""
 
     def __init__(
         self,
@@ -93,7 +93,7 @@ class UntilDecided(Supply):
         return over
 
     def more(self, outcome: Outcome) -> list[Planned]:
-        """Return further cells of the claims that are open by the results so far."""
+        """Return further cells for the claims that the results so far leave open."""
         if self.is_over or not outcome.results:
             return []
         found = self._judge(sorted(outcome.results))

@@ -2,8 +2,8 @@
 """Check that a run is unchanged, and that its logs give the figures in metrics.json.
 
 Every file is checked against the digests that were written when its cell was complete; then every
-metric is computed from the raw logs again. Counts and texts must be equal, other numbers to a
-relative 1e-9 (another version of a library may sum in another order).
+metric is computed from the raw logs again. Counts and texts must be equal, and other numbers within
+a relative 1e-9 (another version of a library may sum in another order).
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def check_files(directory: Path, files: list[Path]) -> list[str]:
 
 
 def same_value(a: Any, b: Any) -> bool:
-    """Compare numbers to RELATIVE and whole ones exactly; all else must be equal and of the same
-    type."""
+    """Compare numbers to RELATIVE, and whole numbers exactly; everything else must be equal and of
+    the same type."""
     numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in (a, b))
     if not numbers:
         return type(a) is type(b) and bool(a == b)

@@ -107,7 +107,7 @@ def test_a_buffer_overflows_on_purpose_where_its_programs_stand_still() -> None:
     found = checks(slow)
     assert judge(slow).verdict == "faithful"
     text = found["drops of FMTP's UDP sockets"].text
-    assert text == f"{HOSTS[0]}, which stands still on purpose: 400; others: none"
+    assert text == f"{HOSTS[0]}, which is paused on purpose: 400; others: none"
     assert found["uninjected drops"].status == "pass"
 
 
@@ -117,7 +117,7 @@ def test_blocks_come_twice_where_programs_stand_still() -> None:
     twice = dataclasses.replace(GOOD, receivers=received)
     found = checks(dataclasses.replace(twice, paused=HOSTS[0]))["blocks received twice"]
     assert (found.status, found.found) == ("pass", 0)
-    assert f"{HOSTS[0]}, which stands still on purpose, 500" in found.text
+    assert f"{HOSTS[0]}, which is paused on purpose, 500" in found.text
     other = checks(dataclasses.replace(twice, paused=HOSTS[1]))["blocks received twice"]
     assert other.status == "fail"
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The fidelity verdict of a cell: did the emulated network do what was asked, and nothing else?
 
-Pure: `Evidence` in, checks out. A failed check makes the run invalid (its figures are not to be
-trusted), a warning makes it degraded (read the warning before using them), one that does not apply
+Pure: `Evidence` in, checks out. A failed check makes the run invalid (do not trust its figures). A
+warning makes it degraded (read the warning before you use them). A check that does not apply
 ("n/a") says why and changes nothing. Each limit is beside its checks, with its reason.
 
 In virtual time no computation takes time. So checks that only a slow processor could fail do not
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def judge(evidence: Evidence) -> Verdict:
-    """Make all checks; the worst is the verdict."""
+    """Make all checks; the worst result is the verdict."""
     checks = (
         *network_checks(evidence),
         *injected_loss(evidence),
@@ -114,7 +114,7 @@ CHANGED_BY_A_CUT: Final = frozenset(
 
 
 def _with_cut(check: Check) -> Check:
-    """Return how the check counts if the cell breaks a link."""
+    """Return how the check counts in a cell that breaks a link."""
     if check.name not in CHANGED_BY_A_CUT or check.status == "pass":
         return check
     text = f"does not apply: the cell breaks a link on purpose: {check.text}"

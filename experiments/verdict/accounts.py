@@ -26,8 +26,8 @@ class Account:
 
     sent: int | None  # by the sender's program
     shaped: int | None  # left the sender's multicast queue
-    arrived: int | None  # at the receiver's NIC1, counted by a rule that takes none
-    injected: int | None  # taken by the rule that injects loss
+    arrived: int | None  # at the receiver's NIC1, counted by a rule that drops nothing
+    injected: int | None  # dropped by the rule that injects loss
     received: int | None  # by the receiver's program, or dropped by its socket
 
     @property

@@ -30,12 +30,12 @@ THROTTLED: Final = Limits(0, 10, "times; each is a tenth of a second or less wit
 
 
 def not_taken() -> list[Check]:
-    """Return the text for a cell without inventory.json."""
+    """Return the check for a cell without inventory.json."""
     return [Check(NAMES[0], "fail", "an inventory", None, "none was taken")]
 
 
 def under_way() -> Check:
-    """Return the text for counters read while frames crossed links."""
+    """Return the check for counters that were read while frames crossed links."""
     text = "does not apply: frames were in transit when the counters were read"
     return Check(NAMES[3], "n/a", None, None, text)
 
@@ -100,7 +100,7 @@ def _listed(name: str, wrong: Sequence[str], good: str) -> Check:
 
 
 def foreign_rules(counters: Sequence[Counters], bursts: bool) -> Check:
-    """Check that hosts have the experiment's firewall rules and no others, whatever they do."""
+    """Check that hosts have the experiment's firewall rules and no others, even unused ones."""
     if bursts:
         text = "does not apply: the rules of losses in bursts are read back as a whole"
         return Check(NAMES[2], "n/a", None, None, text)

@@ -20,12 +20,12 @@ from parsers.read.fcast_log import CarouselReceiver
 
 EDGE: Final = 64  # datagrams lost before the first or after the last that came, or left unread
 RATE_ERROR: Final = Limits(0.02, 0.05, "starting and ending take a few hundredths of a second")
-RATE_DECIDABLE_S: Final = 0.5  # below, a datagram more or less is 1 % of it
+RATE_DECIDABLE_S: Final = 0.5  # below this, a datagram more or less is 1 % of the rate
 GOODBYE_S: Final = 0.06  # the sender's last three datagrams, 20 ms each
 
 
 def carousel_checks(evidence: Evidence, data: CarouselData) -> tuple[Check, ...]:
-    """Make the checks that a carousel has instead of a replay's."""
+    """Make the checks that a carousel has instead of those of a replay."""
     return (_accounts(evidence, data), _rate(evidence, data))
 
 
@@ -67,7 +67,7 @@ def _held(evidence: Evidence, data: CarouselData) -> int:
 
 
 def _problem(stats: CarouselReceiver, arrived: int, dropped: int, most_unread: int) -> str:
-    """Return what does not add up at a receiver; empty: all does."""
+    """Return what does not add up at a receiver; empty if everything does."""
     if stats.malformed or stats.forged or stats.stray:
         return (
             f"{counted(stats.stray, 'datagram')} of strangers, {stats.malformed} malformed, "
@@ -77,7 +77,7 @@ def _problem(stats: CarouselReceiver, arrived: int, dropped: int, most_unread: i
     if not 0 <= unread <= most_unread:
         return f"{unread} between NIC and program, beyond the injected loss"
     beyond = stats.lost - dropped - stats.socket_drops
-    if not -most_unread <= beyond <= 0:  # no number of an unread datagram is missing yet
+    if not -most_unread <= beyond <= 0:  # an unread datagram's number does not count as missing yet
         return f"{stats.lost} sequence numbers missing, {dropped} taken by the injected loss"
     return ""
 

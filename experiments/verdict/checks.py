@@ -14,7 +14,7 @@ Status = Literal["pass", "warn", "fail", "n/a"]
 
 @dataclass(frozen=True)
 class Limits:
-    """Up to `warn` a check passes, up to `fail` it warns, above it fails."""
+    """Up to `warn` a check passes, up to `fail` it warns, and above it fails."""
 
     warn: float
     fail: float
@@ -74,12 +74,12 @@ class Verdict:
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Return the status of a check that looks at several things."""
+    """Return the status of a check that covers several things."""
     found = set(statuses)
     return "fail" if "fail" in found else "warn" if "warn" in found else "pass"
 
 
 def summary(checks: Iterable[Check]) -> VerdictWord:
-    """Return the verdict that these checks add up to."""
+    """Return the verdict that results from these checks."""
     statuses = {c.status for c in checks}
     return INVALID if "fail" in statuses else DEGRADED if "warn" in statuses else FAITHFUL

@@ -65,7 +65,9 @@ class Observed:
 def collect(out: Path, cell: CellSpec, network: Network, seen: Observed) -> Evidence:
     """Return the evidence of a cell, from what was seen and the files in its directory `out`."""
     everyone = cell.subscribing(h.name for h in network.subscribers)
-    subscribers = cell.multicast_of(everyone)  # the others repair by TCP
+    subscribers = cell.multicast_of(
+        everyone
+    )  # the others receive by TCP, which repairs losses itself
     wrong_links, links = link_mismatches(out / "links.json")
     start, end = (_counters(out / f"counters-{at}.json") for at in ("start", "end"))
     return Evidence(
@@ -135,7 +137,7 @@ def _feeder(cell: CellSpec) -> str:
 
 
 class QueuesToBe(TypedDict):
-    """Return how queues are meant to behave."""
+    """How queues are meant to behave."""
 
     congested: frozenset[str]
     marks_asked: bool
@@ -152,7 +154,7 @@ def _queues_to_be(cell: CellSpec, network: Network) -> QueuesToBe:
 
 
 def congested(network: Network) -> frozenset[str]:
-    """Return where competing flows fill queues: "<node>/<interface>" at both ends of each part of
+    """Return where competing flows fill queues: "<node>/<interface>", at both ends of each part of
     a link with a rate."""
     found = set()
     for link in wire_plan.plan(network, "netem").links:
@@ -165,7 +167,7 @@ def congested(network: Network) -> frozenset[str]:
 def _bursts(
     cell: CellSpec, start: Counters, end: Counters, subscribers: Iterable[str]
 ) -> dict[str, BurstCount]:
-    """Leave out a receiver without a counter, as `arrived` does."""
+    """Return the burst counts by receiver. Leave out receivers without counters, as `arrived`."""
     found = {}
     subscribers = list(subscribers)
     p_i = cell.by_receiver(subscribers, "p_i")
@@ -191,8 +193,8 @@ def _bursts(
 
 
 def link_mismatches(path: Path) -> tuple[list[str], int]:
-    """Return a text for each direction of a link that differs from the request, and how many it
-    read back."""
+    """Return a text for each direction of a link that differs from the request, and the number of
+    directions read back."""
     links = json.loads(path.read_text())
     wrong = [
         f"{link['link']} {link['direction']}: asked {link['asked']}, found {link['found']} "
@@ -204,8 +206,8 @@ def link_mismatches(path: Path) -> tuple[list[str], int]:
 
 
 def shaping_mismatches(path: Path) -> tuple[list[str], int]:
-    """Return a text for each setting of the experiment that differs from the request, and how many
-    it read back."""
+    """Return a text for each setting of the experiment that differs from the request, and the
+    number of settings read back."""
     settings = [
         Setting(s["name"], s["asked"], s["found"], s["tolerance"])
         for s in json.loads(path.read_text())["settings"]
@@ -219,7 +221,7 @@ def link_probes(path: Path) -> dict[str, list[LinkProbe]]:
 
 
 class Watched(TypedDict):
-    """Return the fields of Evidence that come from what was watched during the replay."""
+    """The fields of Evidence that come from what was watched during the replay."""
 
     lags: dict[str, HostLag]
     load: Load | None
@@ -231,8 +233,8 @@ class Watched(TypedDict):
 
 
 def watched(out: Path) -> Watched:
-    """host-lag.json, load.json (not there in virtual time), queues.json, inventory.json and
-    flights.json of a cell."""
+    """Read a cell's host-lag.json, load.json (missing in virtual time), queues.json, inventory.json
+    and flights.json."""
     lags = json.loads((out / "host-lag.json").read_text())
     seen = json.loads((out / "queues.json").read_text())
     load = out / "load.json"
@@ -274,7 +276,7 @@ def delays(network: Network) -> dict[str, float]:
 
 
 def cpu_samples(path: Path, times: Mapping[str, float]) -> list[CpuSample]:
-    """Read the machine's CPU samples while products were on their way."""
+    """Read the machine's CPU samples taken while products were in transit."""
     begin, end = times["insertion_started"], times["drained"]
     log = shift_to(parse_sar_log(_text(path), path.name), begin)
     return [s for s in log.cpus if s.time_s > begin and s.time_s - s.interval_s < end]
@@ -286,7 +288,7 @@ def _replayed(path: Path) -> Replayed | None:
 
 
 def _statistics(path: Path, words: str) -> LdmLog:
-    """Return the lines of a log with these words; a log of an hour has a few, at its end."""
+    """Return the lines of a log that have these words: a few, at the end of a log of an hour."""
     try:
         with path.open(encoding="utf-8", errors="replace") as lines:
             return parse_ldm_log("".join(line for line in lines if words in line), path.name)
@@ -295,7 +297,7 @@ def _statistics(path: Path, words: str) -> LdmLog:
 
 
 def _receiver_stats(path: Path) -> ReceiverStats | None:
-    """Return what the FMTP receivers of a subscriber counted; None if it wrote nothing (always for
+    """Return what a subscriber's FMTP receivers counted; None if there are no counts (never any for
     LDM6)."""
     return receiver_stats(_statistics(path, "FMTP receiver:"))
 
@@ -314,7 +316,7 @@ def arrivals(
     loss_of: Mapping[str, float] | None = None,
 ) -> dict[str, tuple[int, int]]:
     """Return for each subscriber (packets that reached the loss rule, packets it dropped). A
-    receiver without loss, by `loss_of` or `loss`, has no such rule."""
+    receiver that is to lose nothing, by `loss_of` or `loss`, has no such rule."""
     found = {}
     for host in subscribers:
         injected = injected_loss(host, start, end)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure what the processors and processes of a run did in a span of time, from the kernel's
-accounts: two readings and their difference."""
+"""Measure what a run's processors and processes did in a period, from two readings of the kernel's
+accounts."""
 
 from __future__ import annotations
 
@@ -82,8 +82,7 @@ class Load:
     elapsed_s: float
     cores: tuple[CoreLoad, ...]
     processes: tuple[ProcessLoad, ...]
-    # The programs that drive and watch: this process and what it started and saw end, hostlag,
-    # sysstat.
+    # The programs that drive and watch: this process and its children that ended, hostlag, sysstat.
     sampling_cpu_s: float
     clocksource: str
 
@@ -104,7 +103,7 @@ class Load:
 
 
 class Shares(NamedTuple):
-    """The shares of all processors that each took, from 0 to 1."""
+    """Shares of the time of all processors, from 0 to 1."""
 
     own: float  # the run's processes, and what drives and watches it
     stolen: float  # by the hypervisor
@@ -112,7 +111,7 @@ class Shares(NamedTuple):
 
 
 def shares(load: Load) -> Shares:
-    """Return who took the processors. Processes that ended in between count as others'."""
+    """Return the shares. Processes that ended between the readings count as others'."""
     available_s = len(load.cores) * load.elapsed_s
     own = (sum(p.cpu_s for p in load.processes) + load.sampling_cpu_s) / available_s
     busy = sum(core.busy for core in load.cores) / len(load.cores)
@@ -127,12 +126,12 @@ class Ended:
     place: str
     name: str
     pid: int
-    cpu_s: float  # of its whole life, with what it waited for
+    cpu_s: float  # of its whole life, including the programs that it waited for
 
 
 @dataclass(frozen=True)
 class LoadReading:
-    """All of it at one instant."""
+    """All of these at one instant."""
 
     time_s: float  # CLOCK_MONOTONIC
     cores: Mapping[str, CoreTimes]
@@ -144,7 +143,7 @@ WATCHERS: Final = ("hostlag", "sar", "sadc", "pidstat")
 
 
 def parse_cores(stat: str) -> dict[str, CoreTimes]:
-    """/proc/stat -> core -> its times. Guests' time is in `user` already."""
+    """Return core -> times, from /proc/stat. Guests' time is already part of `user`."""
     found = {}
     for line in stat.splitlines():
         words = line.split()
@@ -157,7 +156,7 @@ def parse_cores(stat: str) -> dict[str, CoreTimes]:
 
 
 def scheduled(pid: int, proc: Path = Path("/proc")) -> Scheduled | None:
-    """Return None if it ended or the kernel does not say."""
+    """Return a process's times; None if it ended or the kernel does not report them."""
     run = wait = times = 0
     seen = False
     try:
@@ -174,12 +173,12 @@ def scheduled(pid: int, proc: Path = Path("/proc")) -> Scheduled | None:
 
 
 def place_names(pids: Mapping[str, int], proc: Path = Path("/proc")) -> dict[int, str]:
-    """Inode of a network namespace -> the node that it is."""
+    """Return inode of a network namespace -> name of the node."""
     return {(proc / f"{pid}/ns/net").stat().st_ino: node for node, pid in pids.items()}
 
 
 def read(pids: set[int], places: Mapping[int, str], proc: Path = Path("/proc")) -> LoadReading:
-    """`pids`: the run's processes. `places`: of `place_names`."""
+    """Read everything now. `pids`: the run's processes. `places`: of `place_names`."""
     processes = {}
     for pid in sorted(pids):
         try:
@@ -203,8 +202,8 @@ def between(
     start: LoadReading, end: LoadReading, clocksource: str, ended: Iterable[Ended] = ()
 ) -> Load:
     """Return the difference of two readings, without processes that ended meanwhile or whose times
-    this kernel does not report. `ended`: programs of the cell that ended meanwhile; the kernel
-    counts them with what this process waited for, but they do not watch."""
+    this kernel does not report. `ended`: programs of the cell that ended meanwhile. The kernel
+    counts them as children of this process, but they are not among the programs that watch."""
     cores = []
     for name, after in end.cores.items():
         before = start.cores.get(name, CoreTimes(0, 0, 0))

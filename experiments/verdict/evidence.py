@@ -66,7 +66,7 @@ class Evidence:
     shaping_after: tuple[Sequence[str], int]
     start: Counters
     end: Counters
-    loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` at all
+    loss_of: Mapping[str, float] = field(default_factory=dict)  # p_i; empty: `loss` for all
     f_rcv: float = 20.0
     repair: str = "unicast"
     without_multicast: int = 0  # further receivers, by LDM6 over the routed network
@@ -101,7 +101,7 @@ class Evidence:
     load: Load | None = None  # None in virtual time
     queues: Sequence[Queue] = ()
     sockets: Mapping[str, int] = field(default_factory=dict)  # peak bytes of UDP sockets by host
-    inventory: InventorySeen | None = None  # what everything was set to, all the time
+    inventory: InventorySeen | None = None  # the settings of everything, all the time
     flights: Sequence[FlightSeen] = ()  # packets in transit
     flights_unseen: int = 0  # packets of the sample that the watcher missed
     network: Network | None = None
@@ -109,12 +109,12 @@ class Evidence:
     clock: Clock = "native"
     loss_period: int = 0  # every nth datagram is lost; 0: `loss`
     carousel: CarouselData | None = None  # of protocol fcast
-    disk_iops: int = 0  # writes a second that the receivers' disk takes; 0: not limited
+    disk_iops: int = 0  # writes a second that the receivers' disk accepts; 0: no limit
     layers: LayersData | None = None  # of protocol m2c
 
 
 def parse_shaper_log(text: str) -> list[ShaperSample]:
-    """logs/shaper.log: `epoch_s sent_bytes backlog_bytes` per line."""
+    """Read logs/shaper.log: `epoch_s sent_bytes backlog_bytes` per line."""
     samples = []
     for line in text.splitlines():
         words = line.split()

@@ -47,7 +47,7 @@ class HostLag:
     max_ms: float
     max_at_s: float  # CLOCK_REALTIME
     resolution_ns: int  # of CLOCK_MONOTONIC
-    look_ns: int  # least difference of two looks at it
+    look_ns: int  # least difference between two readings of it
     elapsed_s: float
     drift_ppm: float  # CLOCK_MONOTONIC against CLOCK_MONOTONIC_RAW
     shift_ms: float  # CLOCK_REALTIME against CLOCK_MONOTONIC, beginning to end
@@ -57,7 +57,7 @@ class HostLag:
 
 
 def parse(raw: HostLagJson) -> HostLag:
-    """Read what hostlag prints. KeyError, TypeError for anything else."""
+    """Read what hostlag prints. Raises KeyError or TypeError for anything else."""
     late, clock = raw["late_ns"], raw["clock"]
     elapsed_ns, raw_ns = clock["elapsed_ns"], clock["raw_elapsed_ns"]
     return HostLag(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the network treated packets as asked, all the time: how long they took, in which order
-and how often they arrived, and whether they changed."""
+"""Check that the network treated packets as asked, all the time: their delays and order, how often
+they arrived, and whether they changed."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DISORDER: Final[Mapping[Clock, Limits]] = {
 COPIES: Final = Limits(0.0, 1e-4, "no link and no switch repeats a packet")
 LOST: Final = Limits(0.0, 1e-3, "as uninjected drops")
 DELAYS: Final = "delays during the replay"
-EARLY: Final = "the fastest"  # of a packet that came too early; no load makes one
+EARLY: Final = "the fastest"  # of a packet that came too early, which no load can cause
 CERTAINTY: Final = 0.99  # so that one or two packets do not decide a sample's share
 
 
@@ -71,7 +71,7 @@ class FlightSeen:
 
 
 def parse(raw: Mapping[str, Any]) -> list[FlightSeen]:
-    """flights.json. Raises KeyError, TypeError."""
+    """Read flights.json. Raises KeyError, TypeError."""
     found = []
     for one in raw["flights"]:
         way = one["asked"]
@@ -83,7 +83,7 @@ def parse(raw: Mapping[str, Any]) -> list[FlightSeen]:
 
 @dataclass(frozen=True)
 class _Delay:
-    """One judged delay; `excess`: in parts of what makes a run invalid."""
+    """One judged delay. `excess`: as a fraction of what makes a run invalid."""
 
     excess: float
     text: str
@@ -92,7 +92,7 @@ class _Delay:
 
 @dataclass(frozen=True)
 class InFlight:
-    """What was seen of packets in transit, and what excuses some of it."""
+    """What was seen of packets in transit, and what may excuse a finding."""
 
     flights: Sequence[FlightSeen]
     unseen: int  # packets of the sample that the watcher missed
@@ -233,9 +233,9 @@ class InFlight:
 
 
 def is_certain(count: int, packets: int, share: float) -> bool:
-    """Return whether `count` of a sample of `packets` are more than a run with that share would
-    show in 99 of 100 cases (binomial distribution; share above 0 and below 1)."""
-    if count > packets:  # lost packets are not among those that arrived
+    """Return whether `count` packets of a sample are more than 99 of 100 samples would show if the
+    share were `share` (binomial distribution; `share` above 0 and below 1)."""
+    if count > packets:  # `packets` are those that arrived; lost ones are extra
         packets += count
 
     def logarithm(n: int) -> float:

@@ -127,7 +127,7 @@ def _samples(log: Path) -> list[ShaperSample]:
 
 
 def content_checks(found: JoinLeaveMetrics) -> list[Check]:
-    """Check what subscribers hold, and the trees, against who was subscribed."""
+    """Check subscribers' products, and the trees, against who was subscribed when."""
     return [_identical(found), _recovered(found), _trees(found)]
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The verdict of a cell of layered multicast: the sender kept its rates, a receiver's program
-got what reached its host.
+"""The verdict of a cell of layered multicast: the sender kept its rates, and each receiver's
+program got what reached its host.
 
-The experiment asks what full queues drop, and channels come and go. So the verdict
-judges only what is between a receiver's NIC and its program.
+Queues overflow here because the experiment asks for it, and channels come and go. So the verdict
+judges only what happens between a receiver's NIC and its program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from parsers.read.m2c_log import LayersReceiver
 
 
 def layers_checks(evidence: Evidence, data: LayersData) -> tuple[Check, ...]:
-    """Make the checks that layered multicast has instead of a replay's."""
+    """Make the checks that layered multicast has instead of those of a replay."""
     return (_accounts(evidence, data), _rate(data))
 
 
@@ -44,7 +44,7 @@ def _accounts(evidence: Evidence, data: LayersData) -> Check:
 
 
 def _problem(stats: LayersReceiver, arrived: int) -> str:
-    """Return what does not add up at a receiver; empty: all does."""
+    """Return what does not add up at a receiver; empty if everything does."""
     if stats.stray or stats.malformed or stats.forged or stats.strange:
         return (
             f"{counted(stats.stray, 'datagram')} of strangers, "
@@ -59,7 +59,7 @@ def _problem(stats: LayersReceiver, arrived: int) -> str:
 
 
 def _rate(data: LayersData) -> Check:
-    """Check that the sender never fell behind the moments of its packets."""
+    """Check that the sender was never late with its packets."""
     if data.sender is None:
         return Check("sender rate", "fail", None, None, "no statistics of the sender")
     late = data.sender.late

@@ -19,7 +19,7 @@ TWICE: Final = Limits(
     "a receiver asks once for what it misses; packets that overtake others make it ask for what is "
     "on its way, and MPLR counts only the blocks that were of use",
 )
-LOSS_CERTAIN: Final = 0.9999999  # outside this one the loss is not the one asked for
+LOSS_CERTAIN: Final = 0.9999999  # outside this interval, the loss is not the loss asked for
 
 
 def binomial_interval(trials: int, probability: float, confidence: float) -> tuple[float, float]:
@@ -97,7 +97,7 @@ def injected_loss(evidence: Evidence) -> list[Check]:
 
 
 def _periodic(evidence: Evidence) -> Check:
-    """Check that every nth datagram of those that arrived was taken, at each receiver."""
+    """Check that each receiver's rule dropped exactly every nth datagram that arrived."""
     name, period = "injected loss", evidence.loss_period
     wrong = [
         f"{host} {dropped} of {arrived}"
@@ -141,8 +141,8 @@ def _loss_of_each(evidence: Evidence) -> Check:
 
 
 def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
-    """Losses in bursts follow a known pattern, so each receiver's counts have exact bounds; beyond
-    them, packets of another flow than the one that was measured were among those that arrived."""
+    """Check losses in bursts. They follow a known pattern, so each receiver's counts have exact
+    bounds. Counts beyond them mean that packets of another flow were among those that arrived."""
     counts = evidence.bursts
     dropped = sum(c.dropped for c in counts.values())
     begun = sum(c.begun for c in counts.values())
@@ -155,7 +155,7 @@ def _burst_loss(evidence: Evidence, arrived: int) -> list[Check]:
         for host, c in counts.items()
         if not (_inside(c.dropped, c.may_drop) and _inside(c.begun, c.may_begin))
     }
-    # The count of a chain whose states last: its losses are correlated over 2 b - 1 packets.
+    # The count in a chain whose states last: losses are correlated over 2 b - 1 packets.
     z = NormalDist().inv_cdf(0.5 + LOSS_CERTAIN / 2)
     correlated = arrived * evidence.loss * (1 - evidence.loss) * (2 * evidence.loss_burst_packets)
     far = abs(dropped - arrived * evidence.loss) > z * math.sqrt(correlated) + 1
@@ -194,23 +194,23 @@ def _within(count: int, trials: int, probability: float) -> Status:
 
 
 def duplicate_blocks(evidence: Evidence) -> list[Check]:
-    """Check the blocks that FMTP receivers received twice: requested again although they were in
-    transit."""
+    """Check the blocks that FMTP receivers received twice: they were in transit when the receiver
+    asked for them again."""
     known = {h: s for h, s in evidence.receivers.items() if s is not None}
     if evidence.protocol != "ldm7" or not known:
         return []
     name = "blocks received twice"
     twice = {h: s.duplicate_blocks for h, s in known.items() if s.duplicate_blocks}
-    # When it runs again, it may ask for blocks that are in its buffer.
+    # A receiver that resumes may ask for blocks that are in its buffer.
     on_purpose = twice.pop(evidence.paused, 0) if evidence.paused else 0
     blocks = sum(s.blocks for s in known.values())
     total = sum(twice.values())
     share = total / max(1, blocks)
     text = f"{total} of {blocks}" + "".join(f"; {h} {n}" for h, n in list(twice.items())[:8])
     if on_purpose:
-        text += f"; {evidence.paused}, which stands still on purpose, {on_purpose}"
-    if evidence.repair in ("blocks", "multicast"):  # with parity too, where blocks cost less
-        text += "; a block that one lacks may come to all again"
+        text += f"; {evidence.paused}, which is paused on purpose, {on_purpose}"
+    if evidence.repair in ("blocks", "multicast"):  # also with parity, if blocks cost less
+        text += "; a block that one receiver lacks may be sent to all again"
         return [Check(name, "pass", None, total, text)]
     if evidence.f_rcv < 1:  # equation 2: tau_rcv ends before the product does
         text += f"; f_rcv {evidence.f_rcv:g} asks for blocks that are on their way"

@@ -36,7 +36,7 @@ RUN_QUEUE_SHARE: Final = Limits(
     0.50,
     "of the replay: one that stands in the queue for half of the time works at half its speed",
 )
-RUN_QUEUE_TIMES: Final = 100  # a process that ran less often has no mean worth judging
+RUN_QUEUE_TIMES: Final = 100  # fewer, and the mean is not worth judging
 LAG_P50_MS: Final[Mapping[Clock, Limits]] = {
     "native": Limits(
         0.5, 5.0, "late is late for each timer and each frame; measured 0.1 ms on a busy machine"
@@ -72,7 +72,7 @@ CLOCK_DRIFT_PPM: Final = Limits(
 CLOCK_RESOLUTION_NS: Final = Limits(
     1.0, 1000.0, "without high-resolution timers everything waits for ticks of 1 to 10 ms"
 )
-VIRTUAL_LOOK_NS: Final = 256  # each look at the clock moves virtual time by so much
+VIRTUAL_LOOK_NS: Final = 256  # each reading of the clock advances virtual time by this much
 SLOW_CLOCKSOURCES: Final = ("jiffies", "refined-jiffies")
 SAMPLING_SHARE: Final = Limits(
     0.25,
@@ -89,7 +89,7 @@ CPU_CHECKS: Final = ("CPU", "CPU steal", "CPU of single processes", "run queue",
 
 
 def cpu(evidence: Evidence) -> list[Check]:
-    """Check processors and processes; in virtual time there is nothing to judge."""
+    """Check processors and processes; in virtual time, nothing needs judging."""
     if evidence.clock == "virtual":
         return [Check(name, "n/a", None, None, NO_CPU_IN_VIRTUAL_TIME) for name in CPU_CHECKS]
     return [*_saturation(evidence), *_processes(evidence)]
@@ -159,12 +159,12 @@ def _processes(evidence: Evidence) -> list[Check]:
 
 
 def _run_queue(load: Load) -> Check:
-    """Check how long processes waited for a processor: each time, and in total."""
+    """Check how long processes waited for a processor, each time and in total."""
     often = [p for p in load.processes if p.times >= RUN_QUEUE_TIMES]
     each = max(often, key=lambda p: p.mean_wait_ms, default=None)
     most = max(load.processes, key=lambda p: p.wait_s)
-    # Nothing waits for a processor that is idle, but Linux (seen with 6.18) may count a
-    # whole sleep as waiting: 9.99 s of a process that ran once, with both cores 60 % idle.
+    # No process waits while a processor is idle, but Linux (seen with 6.18) may count a whole sleep
+    # as waiting: 9.99 s for a process that ran once, with both cores 60 % idle.
     busiest = max((core.busy + core.steal for core in load.cores), default=1.0)
     waited_s = min(most.wait_s, busiest * load.elapsed_s)
     share = waited_s / load.elapsed_s
@@ -185,7 +185,7 @@ def _process(load: ProcessLoad) -> str:
 
 
 def lag_check(evidence: Evidence) -> Check:
-    """Check how late a program in each host runs after its timer; the worst host decides."""
+    """Check how late a program in each host runs after its timer; the worst host counts."""
     name = "scheduling lag"
     lags = {host: lag for host, lag in evidence.lags.items() if lag.samples > 0}
     if not lags or len(lags) < len(evidence.lags):
@@ -209,8 +209,8 @@ def lag_check(evidence: Evidence) -> Check:
 
 
 def clock_check(evidence: Evidence) -> Check:
-    """Check the one clock of all hosts, which must never be set and hardly ever corrected; in
-    virtual time, the guest's own."""
+    """Check the clock that all hosts share: it must never be set and hardly ever be corrected. In
+    virtual time, check the guest's own clock."""
     name = "clock"
     if not evidence.lags:
         return Check(name, "warn", None, None, "not watched")

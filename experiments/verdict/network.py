@@ -25,8 +25,10 @@ RELAY_LATE_P50: Final = Limits(
     0.05, 0.25, "of the link's delay: 5 % of 18 ms is what the kernel's 250 Hz tick could add"
 )
 RELAY_LATE_P99: Final = 0.25  # of the link's delay: it moves the mean by less than 1 %
-RELAY_LATE_P99_US: Final = 200_000.0  # TCP's least retransmission timeout: beyond, TCP acts on it
-RELAY_FRAMES_MIN: Final = {"half": 10, "1 %": 1000}  # fewer frames have no such quantile
+RELAY_LATE_P99_US: Final = (
+    200_000.0  # TCP's least retransmission timeout: a frame this late makes TCP retransmit
+)
+RELAY_FRAMES_MIN: Final = {"half": 10, "1 %": 1000}  # with fewer frames there is no such quantile
 RELAY_LATE_FLOOR_US: Final = 1000.0  # below this, lateness never matters
 RELAY_LATE_VIRTUAL_US: Final = Limits(
     100.0, 1000.0, "wire-relay sleeps until a frame is due; nothing but a timer's slack is left"
@@ -52,7 +54,7 @@ RTT_ERROR_SHARE: Final = Limits(
 
 
 def settings(name: str, wrong: Sequence[str], checked: int) -> Check:
-    """Check that every value read back is the one asked for. `wrong`: one text per other value."""
+    """Check that every value read back is as asked. `wrong`: one text for each that is not."""
     if checked == 0:
         return Check(name, "fail", "read back", "nothing", "no value was read back")
     if wrong:
@@ -66,7 +68,7 @@ def drops(evidence: Evidence) -> list[Check]:
     lost = [
         d
         for d in drops_between(evidence.start, evidence.end, evidence.lossy_links)
-        # A send buffer that is full makes the sender wait: nothing is lost.
+        # A full send buffer only makes the sender wait: nothing is lost.
         if not d.injected and d.what != "UDP sndbuf_errors"
     ]
     own = f"{evidence.publisher}/{evidence.publisher_nic1}"
@@ -132,13 +134,13 @@ def _socket_drops(evidence: Evidence, packets: int) -> Check:
     )
     if not on_purpose:
         return check
-    own = f"{evidence.paused}, which stands still on purpose: {on_purpose}"
+    own = f"{evidence.paused}, which is paused on purpose: {on_purpose}"
     return replace(check, text=f"{own}; others: {check.text}")
 
 
 def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> Check:
-    """Return the check of drops at a buffer. If the experiment varies the buffer's size, its drops
-    are a finding."""
+    """Return the check of drops at a buffer. If the experiment varies the buffer's size, the drops
+    are a result, not a fault."""
     varied = [name for name in buffers if name in evidence.varied]
     if not varied or check.status == "pass":
         return check
@@ -147,13 +149,13 @@ def _unless_varied(evidence: Evidence, buffers: Sequence[str], check: Check) -> 
 
 
 def _interface(drop: Drop) -> str:
-    """ "<node>/<interface>" of a drop at a queue or an interface."""
+    """Return "<node>/<interface>" of a drop at a queue or an interface."""
     return "/".join(drop.place.split("/")[:2])
 
 
 def _expected_packets(evidence: Evidence) -> int:
-    """Return the packets that left the sender's NIC1, times the copies that the network makes of
-    them."""
+    """Return the packets that left the sender's NIC1, times the number of copies that the network
+    makes of each."""
     key = f"{evidence.publisher}/{evidence.publisher_nic1}"
     after = evidence.end.interfaces.get(key)
     before = evidence.start.interfaces.get(key)
@@ -211,7 +213,7 @@ def _link_delays(when: str, evidence: Evidence) -> Check:
 
 
 def _delay_found(probe: LinkProbe) -> float:
-    """Return the shortest of several, which is the link's unless it varies on purpose."""
+    """Return the shortest of several probes: the link's delay, unless it varies on purpose."""
     found = probe.median_ms if probe.jitter_ms > 0 else probe.least_ms
     assert found is not None
     return found
@@ -222,8 +224,8 @@ def _delay_error(probe: LinkProbe) -> float:
 
 
 def round_trips(evidence: Evidence) -> list[Check]:
-    """Check the smallest ping of each subscriber over the path against the topology, before the
-    replay and, where pings could be sent, after it."""
+    """Check each subscriber's smallest ping over the path against the topology, before the replay
+    and, if pings could be sent, after it."""
     asked, after = evidence.rtt_asked_ms, evidence.rtt_after_ms
     checks = [_round_trips("round-trip times", asked, evidence.rtt_measured_ms, evidence.clock)]
     if after:
@@ -245,7 +247,7 @@ def _round_trips(
     worst = max(errors, key=lambda host: abs(errors[host]))
     digits = 3 if clock == "virtual" else 2
     text = f"worst: {worst}, {found[worst]:.{digits}f} ms instead of {asked[worst]:g} ms"
-    # Ping prints microseconds; the difference of two such numbers must not exceed by its last bit.
+    # Ping prints microseconds: do not exceed a limit by the last bit of a difference.
     status = RTT_ERROR_MS[clock].status(round(abs(errors[worst]), 6))
     far = max(errors, key=lambda host: abs(errors[host]) / asked[host])
     share = abs(errors[far]) / asked[far]
@@ -256,12 +258,11 @@ def _round_trips(
 
 
 def relay_lateness(evidence: Evidence) -> list[Check]:
-    """Check the lateness of delayed frames, where wire-relay delays them: of half of them, and of 1
-    %.
+    """Check how late wire-relay delivers frames: the median, and the worst 1 %.
 
-    Stalls of about 20 ms now and then (a virtual machine's disk can cause them) make the worst
-    hundredth late and leave the median alone: that deserves a warning, but the figures stand.
-    Virtual time knows no stalls: there, both are held to the same narrow limit.
+    Stalls of about 20 ms now and then (a virtual machine's disk can cause them) make the worst 1 %
+    late and leave the median alone: that deserves a warning, but the figures stand. Virtual time
+    has no stalls: there, both have the same narrow limit.
     """
     checks = []
     for share, name in (("half", "delay lateness, median"), ("1 %", "delay lateness, 1 %")):

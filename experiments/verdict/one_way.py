@@ -13,12 +13,12 @@ from topologies.model.wire_plan import burst_bytes, queue_bytes
 from topologies.watch.flights import CONTROL, PATH, Station
 
 BURST_BYTES: Final = 65_536  # that a sender's queue releases at once, and TCP in a window
-HEADROOM: Final = 1.02  # a link this much faster than all that is sent never has a queue
+HEADROOM: Final = 1.02  # a link this much faster than everything sent over it never has a queue
 
 
 @dataclass(frozen=True)
 class Way:
-    """A way from one host to another. `room_ms`: what its queues may add."""
+    """A way from one host to another. `room_ms`: what its queues may add to the delay."""
 
     delay_ms: float
     jitter_ms: float
@@ -36,7 +36,7 @@ class Way:
 def stations(
     network: Network, nic1_of: Callable[[str], str], address_of: Callable[[str], str]
 ) -> list[Station]:
-    """Return NIC1 and NIC2 of every host; NIC2 alone where no address is on the path."""
+    """Return NIC1 and NIC2 of every host, or NIC2 alone if no address is on the path."""
     found = []
     for host in network.hosts:
         if address := address_of(host.name):
@@ -47,7 +47,7 @@ def stations(
 
 def ways(network: Network, rate_bps: float) -> dict[tuple[str, str, str], Way]:
     """Return (source, target, network) -> the way, between the publisher and each subscriber.
-    `rate_bps`: all that leaves the publisher's NIC1."""
+    `rate_bps`: of everything that leaves the publisher's NIC1."""
     publisher = network.publisher.name
     found = {}
     for host in network.subscribers:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watch how full the queues of a network become: every queueing discipline of a few namespaces,
-read over netlink several times a second (starting `tc` as often would itself be a load)."""
+read over netlink several times a second (starting `tc` that often would be a load of its own)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class Reading(NamedTuple):
 
 @dataclass
 class Queue:
-    """The record of one queue. `place`: "<node>/<interface>/<handle>". Limits: of the queue
-    itself; None: it has none of the kind, or (rate) does not shape."""
+    """The record of one queue. `place`: "<node>/<interface>/<handle>". Limits are the queue's own;
+    None: it has no such limit, or (rate) does not shape."""
 
     place: str
     kind: str
@@ -74,8 +74,8 @@ class Queue:
 
 
 def parse_messages(data: bytes) -> tuple[list[Reading], bool]:
-    """Return the queues in a piece of the kernel's answer, and whether that was the last one.
-    ValueError if it is malformed, OSError if the kernel refuses."""
+    """Return the queues in a piece of the kernel's answer, and whether it was the last piece.
+    Raises ValueError if it is malformed, OSError if the kernel refuses."""
     found: list[Reading] = []
     for kind, body in netlink.messages(data):
         if kind == netlink.NLMSG_DONE:
@@ -101,8 +101,7 @@ def _reading(body: bytes) -> Reading:
 
 
 def parse_limits(text: str) -> dict[tuple[str, str], Queue]:
-    """`tc -r -j qdisc show` -> (interface, handle) -> the queue with its limits, of those that have
-    one."""
+    """Read `tc -r -j qdisc show`: (interface, handle) -> queue, of the queues that have a limit."""
     found = {}
     for entry in json.loads(text or "[]"):
         kind, options = str(entry.get("kind")), entry.get("options", {})
@@ -145,7 +144,7 @@ class QueueWatch:
         return one, queues
 
     def look(self) -> None:
-        """OSError, ValueError: the kernel did not answer as it should."""
+        """Take a sample. Raises OSError, ValueError if the kernel's answer is not as expected."""
         for one, queues in self._nodes:
             now = time.time()
             flags = netlink.NLM_F_REQUEST | netlink.NLM_F_DUMP
@@ -186,16 +185,18 @@ class SocketWatch:
 
     def __init__(self, pids: Mapping[str, int], hosts: Sequence[str]) -> None:
         self._files = {host: Path(f"/proc/{pids[host]}/net/udp") for host in hosts}
-        self.peak_bytes = dict.fromkeys(hosts, 0)  # of a socket's memory, frames with overhead
+        self.peak_bytes = dict.fromkeys(
+            hosts, 0
+        )  # of a socket's memory, including overhead per frame
 
     def look(self) -> None:
-        """Take a sample of every queue."""
+        """Take a sample of every socket."""
         for host, path in self._files.items():
             waiting = udp_receive_queues(path.read_text(encoding="ascii"))
             self.peak_bytes[host] = max(self.peak_bytes[host], *waiting, 0)
 
 
 def udp_receive_queues(text: str) -> list[int]:
-    """/proc/PID/net/udp -> bytes of memory that each socket's received datagrams take."""
+    """Read /proc/PID/net/udp: bytes of memory that each socket's received datagrams take."""
     rows = (line.split() for line in text.splitlines()[1:])
     return [int(row[4].partition(":")[2], 16) for row in rows if len(row) > 4]

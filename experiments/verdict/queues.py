@@ -18,7 +18,7 @@ NEARLY_FULL: Final = Limits(
     "of the limit: a burst a tenth larger would have been cut, and between two looks one may have "
     "been; counters judge drops",
 )
-RMEM_PER_RCVBUF: Final = 2  # the kernel's limit is twice what was asked for, for frames' overhead
+RMEM_PER_RCVBUF: Final = 2  # the kernel doubles the request, for the overhead of frames
 
 
 def queue_checks(evidence: Evidence) -> list[Check]:
@@ -43,7 +43,7 @@ def _name(queue: Queue) -> str:
 def _backlog(evidence: Evidence) -> Check:
     name = "queue backlog"
     own = f"{evidence.publisher}/{evidence.publisher_nic1}/"
-    # TCP fills its shaper until it drops: that is how it finds its rate; so do competing flows.
+    # TCP finds its rate by filling its shaper until it drops; competing flows do the same.
     judged = [
         q
         for q in evidence.queues
@@ -94,7 +94,7 @@ def _excess(queue: Queue) -> float:
 
 def _sockets(evidence: Evidence) -> Check:
     name = "fill of the receivers' UDP buffers"
-    granted: dict[str, int] = {}  # the least of a host's
+    granted: dict[str, int] = {}  # the smallest of a host's buffers
     for receiver, stats in evidence.receivers.items():
         if stats is not None and stats.rcvbuf_granted_bytes > 0:
             limit, host = RMEM_PER_RCVBUF * stats.rcvbuf_granted_bytes, host_of(receiver)

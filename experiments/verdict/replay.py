@@ -33,7 +33,7 @@ RATE_ERROR: Final[Mapping[Clock, Limits]] = {
         0.005, 0.02, "a frame more or less in each second is 0.1 % of 20 Mbit/s; no scheduling"
     ),
 }
-RATE_DECIDABLE_S: Final = 3.0  # backlogged time below which a rate is not worth judging
+RATE_DECIDABLE_S: Final = 3.0  # with less time of backlog, a rate is not worth judging
 
 
 def replay_checks(
@@ -73,8 +73,8 @@ def replay_checks(
 
 
 def backlogged_rate(samples: Sequence[ShaperSample], rate_bps: float) -> tuple[float, float, bool]:
-    """(bit/s, seconds, certain) over the intervals at whose both ends the shaper was backlogged.
-    Certain: each began with more than the interval can send, so it cannot have run empty."""
+    """Return (bit/s, seconds, certain) over the intervals at whose ends the shaper had a backlog.
+    Certain: each began with more than it can send, so the queue cannot have run empty."""
     sent, seconds, certain = 0, 0.0, True
     for before, after in zip(samples, samples[1:], strict=False):
         if before.backlog_bytes > 0 and after.backlog_bytes > 0:
@@ -106,7 +106,7 @@ def borrowed_rate_check(
     samples: Sequence[ShaperSample], rate_bps: int, ceil_bps: int, clock: Clock, feed: str
 ) -> Check:
     """Check that a shaper that may borrow sends at its rate or more, up to its ceil, while it has a
-    backlog: the rate depends on what the others leave."""
+    backlog. Its rate depends on what the others leave."""
     name = f"sender rate of {feed}"
     asked = f"{rate_bps / 1e6:g} to {ceil_bps / 1e6:g} Mbit/s"
     rate, seconds, certain = backlogged_rate(samples, ceil_bps)
@@ -135,8 +135,8 @@ def total_check(samples: Sequence[ShaperSample], total_bps: int, clock: Clock) -
 
 
 def congestion_control(evidence: Evidence) -> Check:
-    """Check that the first algorithm asked for is in force: the papers' CTCP keeps its window
-    despite losses; a substitute may send less, and different rates to different receivers."""
+    """Check that the first algorithm asked for is in use. The papers' CTCP keeps its window despite
+    losses; a substitute may send less, and to each receiver at another rate."""
     asked = " or ".join(evidence.tcp_asked)
     name = evidence.tcp_found.partition(" ")[0]
     text = f"{evidence.tcp_found or 'unknown'} at every host"

@@ -19,7 +19,7 @@ RemoteClock = DaskClock | SlurmClock
 
 
 def check_options(options: RunOptions) -> None:
-    """Refuse what cells at workers cannot do. Raises UsageError."""
+    """Check that the options suit cells at workers. Raises UsageError."""
     assert options.at is not None
     parse(options.at)
     if options.clock != "virtual":
@@ -36,7 +36,7 @@ def check_options(options: RunOptions) -> None:
 
 
 def clock_at(options: RunOptions, planned: Sequence[Planned]) -> RemoteClock:
-    """Return the clock of the engine at `options.at`; `close` it. Raises UsageError, RunError."""
+    """Return the clock of the engine at `options.at`. Call `close`. Raises UsageError, RunError."""
     assert options.at is not None
     check_queues(planned)
     address = parse(options.at)

@@ -43,7 +43,7 @@ class DaskProcess:
 
     @property
     def times(self) -> Times | None:
-        """Return the guest's clock."""
+        """Return the guest's times."""
         return self._so_far.times
 
     @property
@@ -71,7 +71,7 @@ class DaskProcess:
             parcel.unpack(result["files"], self._out)
         except (ParcelError, OSError) as error:
             raise CellProblem(str(error)) from None
-        except Exception as error:  # whatever happened at, or to, the worker
+        except Exception as error:  # whatever went wrong at the worker, or with it
             raise CellProblem(f"{type(error).__name__}: {error}") from None
         events = self._so_far.events(result["attempt"], 0, result["lines"])
         self._workers.check(ended, self._out)
@@ -123,7 +123,7 @@ class DaskClock:
         self.jobs = cores if jobs is None else jobs
 
     def _known(self, *, mixed: bool) -> dict[str, str]:
-        """Return what the workers are made of. Raises RunError where they differ."""
+        """Return the workers' environment. Raises RunError if they differ."""
         made_of = dict(self._client.run(dask_task.made_of))
         (first, one), *others = made_of.items()
         one = dict[str, str](one)
@@ -169,24 +169,24 @@ class DaskClock:
         return estimate_s(cell, trace_bytes)
 
     def turns(self) -> None:
-        """Return the turns that cells wait for: none, the engine has its own queue."""
+        """Return None: cells wait in the engine's own queue, not for turns."""
 
     def describe(self) -> ClockRecord:
         """Return what the manifest says about the clock."""
         return self._workers.describe()
 
     def close(self) -> None:
-        """Leave the scheduler; what still runs there for this run ends."""
+        """Leave the scheduler; cells that still run there for this run end."""
         self._client.close()
 
 
 def _declared(infos: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return which of our resources all workers declare; others are not asked for."""
+    """Return which of RESOURCES all workers declare; the others are not requested."""
     return tuple(n for n in RESOURCES if infos and all(n in i["resources"] for i in infos.values()))
 
 
 def _cores(infos: Mapping[str, Mapping[str, Any]], declared: tuple[str, ...]) -> int:
-    """Return how many cells run at once. Raises RunError where there is no worker."""
+    """Return how many cells run at once. Raises RunError if there is no worker."""
     if not infos:
         raise RunError(
             "--at: the scheduler has no worker; valid: start some with `downpour workers --join`"

@@ -28,7 +28,7 @@ NOT_WANTED: Final = ("cancelled", "released", "forgotten", "resumed")
 
 
 def made_of() -> dict[str, str]:
-    """Describe the worker that this runs on."""
+    """Describe this worker's environment."""
     from experiments.workers import environment
 
     return environment.describe()

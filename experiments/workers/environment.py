@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A worker's environment: a guest runs its host's programs, so with other packages it is another
+"""A worker's environment. A guest runs its host's programs, so different packages make a different
 machine, whose figures may differ. Cells of one run go to workers with the same environment."""
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ def _system_packages() -> dict[str, str]:
 
 
 def digest(environment: Environment) -> str:
-    """Return the digest of an environment, by which workers are compared."""
+    """Return the digest of an environment. Workers are compared by it."""
     return _digest(json.dumps(dict(environment), sort_keys=True))
 
 
 def difference(one: Environment, other: Environment) -> str:
-    """Say how two environments differ; "" where they do not."""
+    """Return how two environments differ; "" if they do not."""
     names = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     if not names:
         return ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels: a cell with all it needs to a worker, and its files with their digests back."""
+"""What is sent: a cell with all it needs, to a worker; its files with their digests, back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class ParcelError(Exception):
 
 @dataclass(frozen=True)
 class Terms:
-    """How a worker runs a cell. `memory_bytes`: for its guest, None: the free memory there.
-    `environment`: that the worker must have, None: any. `out`: directory of its files, None:
-    beside the parcel. `lease`: a file that the runner renews; None: standard input ends with the
-    runner."""
+    """How a worker runs a cell. `memory_bytes`: for its guest; None: the free memory there.
+    `environment`: what the worker's must be; None: any. `out`: the directory of its files; None:
+    beside the parcel. `lease`: a file that the runner renews; None: the worker's standard input
+    ends with the runner."""
 
     limit_s: float | None
     stall_s: float
@@ -45,7 +45,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Parcel:
-    """A cell on its way to a worker, as texts."""
+    """A cell to be sent to a worker, as texts."""
 
     job: str
     network: str
@@ -58,16 +58,16 @@ class Parcel:
         return cls(job.to_json(), job.network.read_text(), job.trace.read_text(), terms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` takes, of plain types."""
+        """Return what `from_dict` takes, in plain types."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Parcel:
-        """Return the parcel of a dictionary of `to_dict`."""
+        """Return the parcel that `to_dict` described."""
         return cls(**{**raw, "terms": Terms(**raw["terms"])})
 
     def unpack(self, place: Path) -> None:
-        """Write it into an existing directory. Raises OSError."""
+        """Write the parcel into an existing directory. Raises OSError."""
         write_text(place / JOB, self.job)
         write_text(place / NETWORK, self.network)
         write_text(place / TRACE, self.trace)
@@ -106,12 +106,12 @@ class Ended:
     files: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, place: Path) -> None:
-        """Write it beside the parcel. Raises OSError."""
+        """Write this beside the parcel. Raises OSError."""
         write_json(place / ENDED, dataclasses.asdict(self))
 
     @classmethod
     def from_text(cls, text: str) -> Ended:
-        """Raises ParcelError."""
+        """Read what `write` wrote. Raises ParcelError."""
         try:
             return cls(**json.loads(text))
         except (ValueError, TypeError) as error:
@@ -124,7 +124,7 @@ def sums(out: Path) -> dict[str, str]:
 
 
 def check(out: Path, files: Mapping[str, str]) -> None:
-    """Compare a directory with what its worker wrote. Raises ParcelError."""
+    """Compare a directory with the files that its worker wrote. Raises ParcelError."""
     there = sums(out)
     wrong = sorted(name for name in {**files, **there} if files.get(name) != there.get(name))
     if wrong:

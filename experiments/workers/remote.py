@@ -36,8 +36,8 @@ class Told:
         self._said = ""
 
     def events(self, attempt: str, first: int, lines: Sequence[str]) -> list[Event]:
-        """Return the events among lines of an attempt that begin at line `first`, without those
-        that were there before."""
+        """Return the events among the lines of an attempt, which begin at line `first`, without
+        events that were returned before."""
         if attempt != self._attempt:
             self._attempt, self._seen = attempt, 0
             self.times = Times(0.0, 0.0)
@@ -50,7 +50,7 @@ class Told:
         return parse_events(new)
 
     def waits(self, text: str) -> list[Event]:
-        """Return that the cell waits, unless that was the last thing said."""
+        """Return the event that the cell waits, unless it was the last event."""
         if text == self._said:
             return []
         self._said = text
@@ -58,7 +58,7 @@ class Told:
 
 
 class Workers:
-    """The environment of a run's workers: the first that ends a cell sets it for all, unless
+    """The environment of a run's workers. The first worker that ends a cell sets it for all, unless
     `mixed` accepts others."""
 
     def __init__(self, at: object, *, mixed: bool, known: Mapping[str, str] | None = None) -> None:
@@ -67,11 +67,11 @@ class Workers:
 
     @property
     def demanded(self) -> Mapping[str, str] | None:
-        """Return the environment that a worker must have; None: open, or any."""
+        """Return the environment that a worker must have; None: not set yet, or any."""
         return None if self._mixed else self._known
 
     def check(self, ended: Ended, out: Path) -> None:
-        """Check how a cell ended and what arrived of it. Raises CellProblem."""
+        """Check how a cell ended, and the files that arrived. Raises CellProblem."""
         if ended.problem:
             raise CellProblem(ended.problem)
         self._known = self._known or ended.environment
@@ -88,7 +88,7 @@ class Workers:
             raise CellProblem(f"worker {ended.host}: {error}") from None
 
     def describe(self) -> ClockRecord:
-        """Return what the manifest says about them."""
+        """Return what the manifest says about the workers."""
         known = dict(self._known or {})
         return {
             "clock": "virtual",

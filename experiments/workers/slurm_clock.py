@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells as jobs of a Slurm partition. What is started within one tick becomes one job array.
-Parcels and results are in the run's directory, which the nodes must see under the same path, as
-they must this checkout."""
+"""Cells as jobs of a Slurm partition. The cells that start within one tick become one job array.
+Parcels and results are in the run's directory. The nodes must see it, and this checkout, under the
+same paths as this machine."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from virtual.guest import Times
 
 LOOK_S: Final = 3.0  # between two queries of Slurm's queue
 RENEW_S: Final = 30.0
-GONE_S: Final = 60.0  # a job that Slurm no longer has, before its cell counts as lost
+GONE_S: Final = 60.0  # after a job disappears from Slurm's queue, before its cell counts as lost
 COMMAND_S: Final = 60.0
 PROGRAMS: Final = ("sbatch", "squeue", "scancel", "sinfo")
-# How a command of Slurm finds its cluster; all else a job sets is of that job alone.
+# The variables by which Slurm's commands find their cluster; a job's others concern only itself.
 CLUSTER: Final = ("SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT")
 
 
@@ -65,14 +65,15 @@ def _slurm(*argv: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class State:
-    """What squeue says about a task. `state`: PENDING, RUNNING ...; `reason`: why it waits."""
+    """What squeue says about a task. `state`: PENDING, RUNNING ...; `reason`: why the task
+    waits."""
 
     state: str
     reason: str
 
 
 def parse_queue(text: str) -> dict[str, State]:
-    """Return task (JOB_INDEX) -> state, of lines `JOB|INDEX|STATE|REASON`."""
+    """Return task (JOB_INDEX) -> state, from lines `JOB|INDEX|STATE|REASON`."""
     found = {}
     for line in text.splitlines():
         parts = line.split("|", 3)
@@ -107,7 +108,7 @@ class SlurmProcess:
     def __init__(self, clock: SlurmClock, place: Path, out: Path, memory: int) -> None:
         self._clock, self.place, self._out, self.memory = clock, place, out, memory
         self.task = ""  # JOB_INDEX, once it is submitted
-        self.problem = ""  # why it could not be
+        self.problem = ""  # why it could not be submitted
         self._told, self._tails = Told(), dict[str, Tail]()
         self._lines: dict[str, int] = {}
         self._code: int | None = None
@@ -115,7 +116,7 @@ class SlurmProcess:
 
     @property
     def times(self) -> Times | None:
-        """Return the guest's clock."""
+        """Return the guest's times."""
         return self._told.times
 
     @property
@@ -214,8 +215,8 @@ class SlurmClock:
         return int(total)
 
     def start(self, job: Job, out: Path) -> SlurmProcess:
-        """Prepare a cell that writes to `out`; what is prepared is submitted together at the next
-        look. Raises CellProblem."""
+        """Prepare a cell that writes to `out`. The next look submits everything prepared so far
+        together. Raises CellProblem."""
         place = job.work / "parcel"
         place.mkdir()
         if self._lease is None:
@@ -234,7 +235,7 @@ class SlurmClock:
         return process
 
     def attend(self) -> None:
-        """Submit what waits, renew the lease, and look at the queue when it is time."""
+        """Submit what is prepared, renew the lease, and query the queue when it is time."""
         if self._waiting:
             self._submit()
         now = time.monotonic()
@@ -243,7 +244,7 @@ class SlurmClock:
             self._renewed = now
         if now - self._looked >= LOOK_S:
             self._looked = now
-            with contextlib.suppress(CellProblem):  # a controller that restarts answers again
+            with contextlib.suppress(CellProblem):  # a controller that restarts will answer again
                 self._queue = parse_queue(
                     _slurm(
                         *("squeue", "--noheader", "--array", f"--name={self._name}"),
@@ -269,11 +270,11 @@ class SlurmClock:
         self._looked = 0.0
 
     def state_of(self, task: str) -> State | None:
-        """Return what the queue said of a task when it was last looked at; None: nothing."""
+        """Return what the last look at the queue said about a task; None: nothing."""
         return self._queue.get(task)
 
     def forget(self, process: SlurmProcess) -> None:
-        """Do not submit a cell that nobody waits for."""
+        """Do not submit a cell that the run no longer waits for."""
         if process in self._waiting:
             self._waiting.remove(process)
 
@@ -282,7 +283,7 @@ class SlurmClock:
         return estimate_s(cell, trace_bytes)
 
     def turns(self) -> None:
-        """Return the turns that cells wait for: none, the engine has its own queue."""
+        """Return None: cells wait in the engine's own queue, not for turns."""
 
     def describe(self) -> ClockRecord:
         """Return what the manifest says about the clock."""

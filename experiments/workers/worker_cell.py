@@ -30,12 +30,12 @@ from experiments.workers.parcel import Ended
 from virtual.kernel_build import KernelError, find_kernel
 
 TICK_S: Final = 0.2
-LEASE_S: Final = 300.0  # without a sign of the runner
-TIMES_S: Final = 2.0  # between two words on how far the guest's clock is
+LEASE_S: Final = 300.0  # without a sign of life from the runner
+TIMES_S: Final = 2.0  # between two reports of the guest's times
 
 
 class RunnerGone(Exception):
-    """Nobody waits for this cell any more."""
+    """The run no longer waits for this cell."""
 
 
 def main(place: Path) -> int:
@@ -63,7 +63,7 @@ def main(place: Path) -> int:
 
 
 def _empty(out: Path) -> None:
-    """What an attempt that was cut off left is not this one's."""
+    """Remove what an interrupted attempt left."""
     out.mkdir(exist_ok=True)
     for path in out.iterdir():
         if path.is_dir():
@@ -118,7 +118,7 @@ def _follow(process: CellProcess, events: IO[str], check_runner: Callable[[], No
 
 
 def _watch(terms: parcel.Terms) -> Callable[[], None]:
-    """Return what raises RunnerGone once nobody waits for the cell."""
+    """Return a function that raises RunnerGone once the run no longer waits for the cell."""
     if terms.lease is None:
         return _watch_input
     lease, seen, since = Path(terms.lease), -1.0, time.monotonic()
@@ -129,7 +129,9 @@ def _watch(terms: parcel.Terms) -> Callable[[], None]:
         with contextlib.suppress(OSError):
             renewed = lease.stat().st_mtime
         now = time.monotonic()
-        if renewed != seen:  # the file system's clock need not be this machine's
+        if (
+            renewed != seen
+        ):  # any change counts: the file system's clock may differ from this machine's
             seen, since = renewed, now
         elif now - since > LEASE_S:
             raise RunnerGone
