@@ -7,11 +7,11 @@ Where to look:
            (`expand`, `network`), finds paths in it (`paths`), plans impaired links (`wire_plan`)
 `emulate`  builds a network in namespaces and runs it: `emulation` (the whole), `build` (nodes,
            links), `shaping` (delay, loss, rate), `processes` (wire-relay, controller), `faults`
-           (cut links), `switch_power`, `counter_reading`, `inventory_reading` and `census` (what is
-           set, what runs), `lifecycle` (runs and their traces), `up_down` (a network in the
-           background), `facts` and `doctor` (what the kernel offers)
+           (cut links), `switch_power`, `counter_reading`, `inventory_reading` and `census`
+           (settings and programs), `lifecycle` (runs and what they leave), `up_down` (a network in
+           the background), `facts` and `doctor` (what the kernel offers)
 `watch`    measures a running network: `counters`, `capture` (tcpdump), `link_probes` (delay),
-           `taps` and `flights` (packets on their way), `inventory` and `journal` (what is set)
+           `taps` and `flights` (packets in transit), `inventory` and `journal` (settings)
 `wire`     wire-relay, in C: delays and loses frames where the kernel has no netem
 `ctcp`     Circuit TCP, in C: a BPF program and its loader
 `cli`      the commands; `*.yaml`: the bundled topologies

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from topologies.model.network import Network
     from topologies.verify.nodes import Nodes
 
-# The formats of topologies.export, which a help text need not import.
+# The formats of topologies.export. Listed here, as a help text need not import that module.
 EXPORT_FORMATS = ("json", "dot", "graphml", "mininet", "containerlab", "containerlab-script")
 
 app = group("Bring emulated networks up and look at them.")
@@ -105,7 +105,7 @@ class TopologyOptions:
 
 
 def parameters(receivers: int | None, assignments: Sequence[str]) -> dict[str, int | str]:
-    """Return the topology's parameters on a command line. Raises Failure for one without a
+    """Return the topology parameters of a command line. Raises Failure for one without a
     value."""
     found: dict[str, int | str] = {}
     for text in assignments:
@@ -184,7 +184,7 @@ def up_command(options: UpOptions) -> int:
 
 
 def _foreign_controller(options: UpOptions) -> ControllerAddress | None:
-    """Return the address that `--controller` names. Raises Failure for any other text, and for
+    """Return the address that `--controller` names. Raises Failure if it names none, and for
     options that need the path service."""
     from topologies.emulate.foreign_controller import ControllerAddress
 
@@ -348,7 +348,7 @@ def multicast_command(options: MulticastOptions) -> int:
 
 
 def _running(run_id: str) -> tuple[Network, dict[str, Path]]:
-    """A running network, and the sockets of its controllers."""
+    """Return a running network, and the sockets of its controllers."""
     from topologies.emulate import up_down
     from topologies.emulate.emulation_state import controllers_of
 
@@ -371,7 +371,7 @@ class VerifyNetworkOptions:
 
 
 def verify_network(name: str | None, options: VerifyNetworkOptions) -> int:
-    """Measure a network: the one that is up, or the topology `name`, brought up for the
+    """Measure the network that is up, or the topology `name`, which is brought up for the
     measurement."""
     from topologies.emulate import lifecycle, up_down
     from topologies.emulate.emulation import open_emulation

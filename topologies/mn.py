@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offer the bundled topologies to Mininet's own program, `mn`, whose option --custom reads this
-file.
+"""Offer the bundled topologies to Mininet's own program, `mn`, which reads this file with its
+option --custom.
 
     sudo mn --custom topologies/mn.py --topo geni5,receivers=4 --switch ovsbr,stp=1 \\
         --controller none
 
 `--topo downpour,FILE.yaml` takes a topology file. Names, ports, datapath ids, addresses and the
 routed control network are those of `downpour up`. Rates, delays and losses are parameters of the
-links: `--link tc` sets them where the kernel has netem, other kinds of link ignore them. VLAN
-segments are not installed: --switch and --controller decide what the switches do.
+links: `--link tc` sets them if the kernel has netem, and other kinds of link ignore them. VLAN
+segments are not installed: --switch and --controller determine what the switches do.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-# Mininet reads this file with the system's Python, and does not say where it is.
+# Mininet reads this file with the system's Python, without a path to it.
 _HERE = Path(inspect.currentframe().f_code.co_filename).resolve()  # type: ignore[union-attr]
 for _place in (_HERE.parent.parent, *_HERE.parent.parent.glob(".venv/lib/python3*/site-packages")):
     if str(_place) not in sys.path:
@@ -81,8 +81,8 @@ def _address(host: Host) -> str:
 
 
 def _options(link: Link, addresses: dict[str, str]) -> dict[str, object]:
-    """Return the arguments of Mininet's addLink. `params1` describes the first end and what leaves
-    there."""
+    """Return the arguments of Mininet's addLink. `params1` describes the first end and the frames
+    that leave it."""
     from topologies.export.mininet_script import shaping
 
     options: dict[str, object] = {}
@@ -103,5 +103,5 @@ def _bundled() -> list[str]:
     return sorted(path.stem for path in _HERE.parent.glob("*.yaml"))
 
 
-# What mn looks for: by name, the function that makes the Topo from the words after the name.
+# What mn reads: name -> function that makes the Topo from the words after the name.
 topos = {name: partial(DownpourTopo, name) for name in _bundled()} | {"downpour": DownpourTopo}

@@ -82,8 +82,8 @@ class Prompt(CLI):  # type: ignore[misc]
         self._say("found switch; valid: link NODE NODE up|down")
 
     def default(self, line: str) -> None:
-        """Run a command in a node; HOST stands for its routed address, HOST.path for the one on
-        the path service."""
+        """Run a command in a node. HOST stands for its address on the routed network, HOST.path for
+        its address on the path service."""
         first, *rest = line.split(" ")
         words = [self._path_address(word) for word in rest]
         super().default(" ".join([first, *words]))

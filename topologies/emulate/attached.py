@@ -2,8 +2,8 @@
 """Show a running network as Mininet objects in another process, for Mininet's prompt and for
 scripts.
 
-It creates nothing: nodes are shells in existing namespaces, and interfaces are known by name. A
-host's address is that of NIC2, on the routed network, which needs no path.
+This creates nothing: nodes are shells in existing namespaces, and interfaces are known by name. A
+host's address is that of NIC2, on the routed network, which works without a path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class AttachedIntf(Intf):  # type: ignore[misc]
         return self.ip  # type: ignore[no-any-return]
 
     def status(self) -> str:
-        """Return OK or MISSING. Links between switches may be ports without an interface."""
+        """Return OK or MISSING. A link between switches may consist of ports without interfaces."""
         if not isinstance(self.node, AttachedSwitch):
             return str(super().status())
         found = self.node.cmd(f"ovs-vsctl --if-exists get Interface {self.name} ofport")
@@ -57,7 +57,7 @@ class AttachedNode(Node):  # type: ignore[misc]
         Node.__init__(self, name, **{**parameters, "inNamespace": False})
 
     def startShell(self, mnopts: str | None = None) -> None:  # noqa: ARG002, N802
-        """Start the shell where the node is."""
+        """Start the shell in the node's namespaces."""
         Node.startShell(self, mnopts=f"-cda{self.of_pid}")
 
     def config(self, **_parameters: object) -> dict[str, object]:
@@ -88,7 +88,7 @@ class AttachedSwitch(AttachedNode):
         return str(self.cmd("ovs-ofctl", "-O", "OpenFlow13", command, self.name, *rest))
 
     def connected(self) -> bool:
-        """Return whether it forwards: `up` waits for that."""
+        """Return True: `up` waited until the switch forwarded."""
         return True
 
     def defaultIntf(self) -> Intf | None:  # noqa: N802

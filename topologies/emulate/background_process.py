@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that holds something (a network) in the background. It reports its progress on a pipe,
-in lines of JSON, [kind, text], and its starter waits until it is ready."""
+"""A process that holds something (a network) in the background. It reports its progress over a
+pipe, in lines of JSON, [kind, text], and the process that starts it waits until it is ready."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Report = Callable[[str, str], None]  # kind, text
 
 
 def reporter(fd: int) -> Report:
-    """Return what writes reports to the pipe `fd`. If the starter is gone, reports are dropped."""
+    """Return a function that writes reports to the pipe `fd`, or drops them if nothing reads it."""
 
     def report(kind: str, text: str) -> None:
         with contextlib.suppress(OSError):
@@ -31,8 +31,8 @@ def reporter(fd: int) -> Report:
 
 
 def follow(fd: int, progress: Callable[[str], None]) -> str | None:
-    """Pass the progress on. Return None when the process is ready, else why it failed ("" if it did
-    not say)."""
+    """Pass the progress on. Return None when the process is ready, else why it failed ("" if it
+    gave no reason)."""
     with os.fdopen(os.dup(fd), encoding="utf-8") as lines:
         for line in lines:
             kind, text = json.loads(line)
@@ -60,9 +60,9 @@ def start(
     cwd: Path,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Start the process in its own session. The pipe's descriptor is its last argument, and its
-    output goes to `log`. Return None when it is ready, else why it is not. If it fails to become
-    ready (or an exception or Ctrl-C comes first), `end` ends it. Raises OSError if `log` cannot be
+    """Start the process in its own session. Its last argument is the pipe's descriptor, and its
+    output goes to `log`. Return None when it is ready, else why it is not. If it does not become
+    ready, or an exception or Ctrl-C comes first, `end` ends it. Raises OSError if `log` cannot be
     written."""
     with log.open("wb") as output:
         read_fd, write_fd = os.pipe()

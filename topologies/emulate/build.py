@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Build a network's nodes, links and switches with Mininet, in this process's network namespace.
 
-Mininet makes the nodes (a namespace each), the switches and their ports; interfaces of veth links
-are made and configured in a few batches instead, because one process per small command would take
-tens of seconds with 25 hosts. Mininet's global side effects are disabled: it may not set system
-limits (`Mininet.inited`), and nothing calls its clean-up (`mn -c`).
+Mininet makes the nodes (a namespace each), the switches and their ports. It does not make the veth
+interfaces: one process per small command would take tens of seconds with 25 hosts, so a few batches
+create and configure them. Mininet's global side effects are disabled: it may not set system limits
+(`Mininet.inited`), and nothing calls its clean-up (`mn -c`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
         from mininet.log import setLogLevel
         from mininet.net import Mininet
         from mininet.node import Node, OVSSwitch
-    except ModuleNotFoundError:  # plans, reports and checks of files work without it
+    except ModuleNotFoundError:  # plans, reports and file checks work without it
         Intf = Link = OVSLink = Mininet = Node = OVSSwitch = object
         setLogLevel = None  # noqa: N816
 
@@ -46,20 +46,20 @@ from topologies.watch.counters import Record
 
 __all__ = ["Built", "Intf", "Link", "Mininet", "Node", "build", "new_mininet"]
 
-# Mininet makes its own class the class of all later loggers, and that class drops messages.
+# Mininet makes its own class the class of all later loggers. That class drops messages.
 logging.setLoggerClass(logging.Logger)
 
 MULTICAST_PREFIX = "239.0.0.0/8"  # administratively scoped (RFC 2365)
-DESCRIPTORS_OF_NODE = 6  # a node of Mininet takes four of this process's
+DESCRIPTORS_OF_NODE = 6  # a Mininet node takes four of this process's descriptors
 SPARE_DESCRIPTORS = 32
-# The kernel reports a lost carrier at once, but after up to 1 s if both ends of a veth pair happen
-# to have the same index, each in its namespace (linkwatch). So both are given.
+# The kernel reports a lost carrier at once, but up to 1 s late if both ends of a veth pair happen
+# to have the same index, each in its namespace (linkwatch). So this module sets both indices.
 A_INDEX_FIRST, B_INDEX_FIRST = 10_000, 1_000_000
 OFFLOADS_OFF = ("tx-checksumming", "tcp-segmentation-offload")
 
 
 class ReadyIntf(Intf):  # type: ignore[misc]
-    """An interface that our batches create and configure. Mininet only has to know it."""
+    """An interface that this module's batches create and configure. Mininet only has to know it."""
 
     def ifconfig(self, *_arguments: str) -> str:
         return ""
@@ -87,7 +87,7 @@ class Built:
 
 @dataclass(frozen=True)
 class Pair:
-    """A veth pair to create: interface, MAC (None: any) and node of both ends."""
+    """A veth pair to create: interface, MAC (None: any) and node of each end."""
 
     a: str
     a_mac: str | None
@@ -167,8 +167,8 @@ def _add_nodes(
 
 @contextmanager
 def _few_descriptors(nodes: int) -> Iterator[None]:
-    """Lower the limit of descriptors. A program that closes every descriptor below the limit, one
-    system call each, starts Mininet's shells: often 1024, on some machines a million."""
+    """Lower the limit of descriptors. Mininet starts its shells by a program that closes every
+    descriptor below the limit, with one system call each: often 1024, sometimes a million."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     in_use = max(int(entry.name) for entry in Path("/proc/self/fd").iterdir())
     needed = in_use + DESCRIPTORS_OF_NODE * nodes + SPARE_DESCRIPTORS

@@ -49,7 +49,7 @@ def capture(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # The run's mark makes it end with the network, however the network ends.
+            # With the run's mark, the capture ends with the network, however the network ends.
             env={**os.environ, "LC_ALL": "C", marks.MARK: chosen},
             start_new_session=True,
         )

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List the programs that run in a network's nodes, and the share of the processors that they may
-have."""
+"""List the programs that run in a network's nodes, and what determines their share of the
+processors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 
 from common.files import contents
 
-# Programs that only look at a network, the programs that start them, and programs that end during a
+# Programs that only observe a network, programs that start these, and programs that end during a
 # run.
 PASSING: Final = frozenset(
     {
@@ -76,7 +76,7 @@ def _described(inside: Mapping[int, str], proc: Path) -> Iterator[Program]:
 
 
 def _name(pid: int, proc: Path) -> str:
-    """Return a program's name, and whether another library's functions come before the system's."""
+    """Return a program's name, and whether a preloaded library replaces the system's functions."""
     name = contents(proc / f"{pid}/comm").strip()
     variables = contents(proc / f"{pid}/environ").split("\0")
     preloaded = any(v.startswith("LD_PRELOAD=") and len(v) > 11 for v in variables)
@@ -90,7 +90,7 @@ def _own_clock(pid: int, proc: Path) -> bool:
 
 
 def scheduling(pid: int, proc: Path = Path("/proc")) -> str:
-    """Return what decides a process's share of the processors. Raises OSError if it is gone."""
+    """Return what determines a process's share of the processors. Raises OSError if it is gone."""
     fields = contents(proc / f"{pid}/stat").rpartition(")")[2].split()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(pid))))
     groups = contents(proc / f"{pid}/cgroup").split()
@@ -106,8 +106,8 @@ def _shares_processors(line: str) -> bool:
 
 
 def summary(found: list[Program]) -> dict[str, str]:
-    """Return by "<node> programs" and "<node> scheduling" what runs there and how. Short-lived
-    programs are left out."""
+    """Return by "<node> programs" and "<node> scheduling" what runs there and how, without
+    short-lived programs."""
     lasting = [p for p in found if p.name not in PASSING]
     texts = {}
     for node in dict.fromkeys(p.node for p in lasting):

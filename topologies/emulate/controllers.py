@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start a network's controllers and tell the switches where they listen: one for each controller
-domain, with its standby, or one controller that is not ours for all."""
+"""Start a network's controllers and tell the switches where they listen: one controller for each
+controller domain, with its standby, or one external controller for all domains."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PROBE_S = 10.0  # until a silent controller counts as dead
 
 
 class Controllers:
-    """`queues`: the value of `--queues`, or ""; `lease_s`: 0 where no domain has a standby;
-    not `wanted`: no domain has one; `foreign`: one that is not ours has the switches of all."""
+    """`queues`: the value of `--queues`, or ""; `lease_s`: 0 if no domain has a standby; not
+    `wanted`: no domain has a controller; `foreign`: an external one that has all switches."""
 
     def __init__(
         self,
@@ -87,9 +87,9 @@ class Controllers:
             self.foreign.wait_connected(self._controlled())
 
     def start_again(self, domain: str, *, without: Collection[str] = ()) -> None:
-        """Start the domain's controller again after its end, with the store it had. Return when the
-        domain's switches (`without` those that are off) are connected and hold what they should.
-        Raises NetworkError."""
+        """Start the domain's controller again after it ended, with the store it had. Return when
+        the domain's switches (except `without`, those that are off) are connected and have the
+        entries they should have. Raises NetworkError."""
         controller = self.of(domain)
         if controller.alive:
             raise NetworkError(f"the controller of {domain} is already running")
@@ -135,12 +135,12 @@ class Controllers:
             check(argv)
 
     def tell_to_stop(self) -> None:
-        """Ask all to end; do not wait."""
+        """Ask all controllers to end; do not wait."""
         for controller in self._ends():
             controller.tell_to_stop()
 
     def stop(self) -> None:
-        """End all and wait for their end."""
+        """End all controllers and wait until they have ended."""
         for controller in self._ends():
             controller.stop()
 
@@ -180,7 +180,8 @@ class Controllers:
         return options
 
     def _peer_sockets(self, domain: str) -> str:
-        """Return a YAML list: the first controller's socket, then where a standby's would be."""
+        """Return a YAML list: the first controller's socket, then the socket that a standby would
+        have."""
         roles = ("", "standby")
         sockets = (make_controller(domain, 0, self._state_dir, role=role).socket for role in roles)
         return f"[{', '.join(f'unix:{socket}' for socket in sockets)}]"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Circuit TCP in a run: how it gets into the kernel, and the hosts that use it.
 
-The kernel's list of congestion controls is the one thing that all namespaces share, so each run
-registers its own under its own name: `ctcp_name`. If the kernel has it built in (as the guest in
-virtual time, where no other run exists), only the window is set.
+All namespaces share the kernel's list of congestion controls, so each run registers its own under
+its own name: `ctcp_name`. If the kernel has ctcp built in (as the guest in virtual time, where no
+other run exists), this module only sets the window.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ from topologies.emulate import marks
 BTF = Path("/sys/kernel/btf/vmlinux")
 AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
 BUILT_IN = "ctcp"
-WINDOW = Path("/sys/module/tcp_ctcp/parameters/cwnd")  # new connections'; where it is built in
+WINDOW = Path(
+    "/sys/module/tcp_ctcp/parameters/cwnd"
+)  # of new connections; exists if ctcp is built in
 START_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 3.0
-# Room for a window in flight and as much out of order, at the kernel's cost of a segment (2.3 kB
-# and up to a page), which buffers are counted in.
+# Room for a window in flight and as much out of order, at what a segment costs the kernel (2.3 kB,
+# up to a page): buffers are counted in that.
 BUFFER_BYTES_PER_SEGMENT = 12_000
 BUFFERS = ("tcp_wmem", "tcp_rmem")
 
@@ -73,7 +75,7 @@ def what_is_missing() -> str:
 
 
 def registered(text: str | None = None) -> frozenset[str]:
-    """Return the runs' congestion controls in `text` (default: what the kernel has now)."""
+    """Return the runs' congestion controls in `text` (default: the kernel's list now)."""
     if text is None:
         with contextlib.suppress(OSError):
             text = AVAILABLE.read_text(encoding="utf-8")
@@ -81,7 +83,7 @@ def registered(text: str | None = None) -> frozenset[str]:
 
 
 def remove_leftover(run_id: str) -> str:
-    """Unregister what a killed loader left on a kernel without links; "" or the complaint."""
+    """Unregister what a killed loader left on a kernel without BPF links; return "" or why not."""
     name = ctcp_name(run_id)
     if name not in registered():
         return ""
@@ -100,7 +102,7 @@ def remove_leftover(run_id: str) -> str:
 
 
 class CircuitTcp:
-    """A run's congestion control: the kernel's own, or the one that ctcp-load holds."""
+    """A run's congestion control: the kernel's own, or the one that ctcp-load registers."""
 
     def __init__(self, run_id: str, log: Path, *, options: tuple[str, ...] = ()) -> None:
         self._built_in = is_built_in()
@@ -111,8 +113,8 @@ class CircuitTcp:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, cwnd_packets: int) -> None:
-        """Wait until it exists with this window. Raises NetworkError, which says why it does
-        not."""
+        """Wait until the congestion control exists with this window. Raises NetworkError, which
+        says why it does not."""
         if self._built_in:
             set_window(cwnd_packets)
             return
@@ -128,7 +130,7 @@ class CircuitTcp:
                 stderr=log,
                 env={**os.environ, marks.MARK: self._run_id},
                 start_new_session=True,
-                # Not SIGKILL: on kernels without links, the program must unregister by itself.
+                # Not SIGKILL: on kernels without BPF links, the program must unregister by itself.
                 preexec_fn=die_with_parent(signal.SIGTERM),
             )
         assert self._process.stdout is not None
@@ -151,7 +153,7 @@ class CircuitTcp:
         return self._process is not None and self._process.poll() is None
 
     def stop(self) -> None:
-        """Unregister what was registered. Connections that use it continue with it."""
+        """Unregister what was registered. Connections that use it keep it."""
         if self._process is None:
             return
         self._process.terminate()
@@ -167,7 +169,7 @@ class CircuitTcp:
 
 
 def set_window(cwnd_packets: int) -> None:
-    """Set the window of new connections with the built-in ctcp. Raises NetworkError if the kernel
+    """Set the window of new connections of the built-in ctcp. Raises NetworkError if the kernel
     refuses."""
     try:
         WINDOW.write_text(f"{cwnd_packets}\n", encoding="utf-8")
@@ -183,7 +185,7 @@ def set_window(cwnd_packets: int) -> None:
 
 def use_script(name: str, cwnd_packets: int) -> str:
     """Return a shell script for a host's namespace that sets the congestion control, and buffers
-    that do not limit the window. It prints what is then in force."""
+    that do not limit the window. It prints the settings that result."""
     need = cwnd_packets * BUFFER_BYTES_PER_SEGMENT
     lines = [
         "cd /proc/sys/net/ipv4 || exit 1",
@@ -200,7 +202,7 @@ def use_script(name: str, cwnd_packets: int) -> str:
 def planned_buffers(
     as_built: Mapping[str, str], hosts: Iterable[str], cwnd_packets: int
 ) -> dict[str, str]:
-    """Return what an inventory shows of the hosts' socket buffers after `use_script`; `as_built`:
+    """Return what an inventory shows of the hosts' socket buffers after `use_script`. `as_built`:
     what it showed before. The window is rate x RTT, so the largest buffer follows from both."""
     need = cwnd_packets * BUFFER_BYTES_PER_SEGMENT
     found = {}
@@ -228,7 +230,7 @@ def restore_script(as_built: Mapping[str, str], host: str, control: str) -> str:
 
 def use_in(pids: Mapping[str, int], name: str, cwnd_packets: int) -> None:
     """Make `name` the congestion control of all new connections of these hosts (host -> process).
-    Raises NetworkError, which names the hosts that read back otherwise."""
+    Raises NetworkError, which names the hosts where the settings read back differ."""
     script = use_script(name, cwnd_packets)
     found = check_all({h: (in_node(pid, ["sh", "-s"]), script) for h, pid in pids.items()})
     wrong = [f"{h} has {text.strip()}" for h, text in found.items() if text.strip() != name]

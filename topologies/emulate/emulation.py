@@ -94,7 +94,7 @@ class Emulation:
         self.ctcp_problem = ""  # why `use_ctcp` returned None
         self._seed = seed
         self._ctcp: CircuitTcp | None = None
-        self._ctcp_buffers: Inventory = {}  # the socket buffers that its window needs at the hosts
+        self._ctcp_buffers: Inventory = {}  # the hosts' socket buffers that the window needs
         self._wire = wire_plan.plan(network, facts.delay_mechanism)
         self._switches = OpenVSwitch(state_dir / "ovs")
         self._relay: Relay | None = None
@@ -112,7 +112,7 @@ class Emulation:
         self._built: Built | None = None
         self._programs = NodePrograms(self.run_id, lambda: self.pids)
         self._as_built: Inventory = {}
-        self._own: dict[str, OwnInterface] = {}  # by host, where a program makes the interface
+        self._own: dict[str, OwnInterface] = {}  # by host, if a program makes the interface
         self._closed = False
 
     # -- for the rooms above ------------------------------------------------------------------
@@ -142,7 +142,7 @@ class Emulation:
         return nic1_interface(self.network, self.network.host(host), self.facts, lane)
 
     def leave_interfaces(self, hosts: Sequence[str]) -> None:
-        """Remove the network's own interfaces of the path at these hosts, whose programs make
+        """Remove the network's own interfaces of the path at these hosts. Programs there will make
         others. Raises NetworkError."""
         for name in hosts:
             own = own_interface(self.network, self.network.host(name), self.facts)
@@ -151,8 +151,8 @@ class Emulation:
             self._take_own(own)
 
     def accept_interface(self, host: str, address: str) -> None:
-        """Take what a program made as the host's part of the path; `address`: with its prefix
-        length. Raises NetworkError."""
+        """Accept the interface that a program made as the host's end of the path. `address`: with
+        its prefix length. Raises NetworkError."""
         self._take_own(dataclasses.replace(self._own[host], address=address))
 
     def _take_own(self, own: OwnInterface) -> None:
@@ -161,8 +161,8 @@ class Emulation:
         self._as_built = own_interfaces.as_made(self._as_built, now, {own.host: own})
 
     def path_address_of(self, host: str) -> str:
-        """Return a host's address on the path; empty if a program is to make its interface and has
-        not."""
+        """Return a host's address on the path; empty while a program that is to make its interface
+        has not."""
         if host in self._own:
             address = self._own[host].address
             return own_interfaces.ip_of(address) if address else ""
@@ -184,7 +184,8 @@ class Emulation:
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in a node to its end. NetworkError if it fails (with `check`) or hangs."""
+        """Run a program in a node to its end. Raises NetworkError if it fails (with `check`) or
+        hangs."""
         return self._programs.run(host, argv, timeout_s=timeout_s, check=check)
 
     def capture(
@@ -202,7 +203,7 @@ class Emulation:
 
     def use_ctcp(self, cwnd_packets: int) -> str | None:
         """Use Circuit TCP with a window of `cwnd_packets` segments for all new connections of the
-        hosts. Return its name; None where it is not available: then `ctcp_problem` says why, and
+        hosts. Return its name, or None if it is not available: `ctcp_problem` then says why, and
         hosts keep `facts.congestion_control`."""
         hosts = {h.name: self.pids[h.name] for h in self.network.hosts}
         previous, self._ctcp = self._ctcp, None
@@ -240,23 +241,23 @@ class Emulation:
         return check_all(dumps.commands(self.network, self.pids))
 
     def read_links(self) -> tuple[LinkReadback, ...]:
-        """Return the settings of all impaired links as the kernel has them now."""
+        """Return the present settings of all impaired links, as the kernel reports them."""
         if not self._wire.links:
             return ()
         return shaping.read_back(self._wire, self.pids[WIRE], self._relay_ready)
 
     def probe_links(self) -> tuple[LinkProbe, ...]:
-        """Measure the delay of each direction of all impaired links that are not cut, with our own
+        """Measure the delay of each direction of all impaired links that are not cut, with probe
         frames. The network must have no traffic. Raises NetworkError."""
         return link_probes.probe(self._wire, self.pids, without=self._links.broken)
 
     def inventory(self, pause_s: float = 0.0) -> Inventory:
-        """Return the settings of every interface, switch and program now. `pause_s`: between the
-        programs that ask switches. Raises NetworkError."""
+        """Return the present settings of every interface, switch and program. `pause_s`: time
+        between the programs that query switches. Raises NetworkError."""
         return inventory_reading.read(self.network, self.pids, pause_s=pause_s)
 
     def planned_inventory(self, shaped: Mapping[str, str]) -> Inventory:
-        """Return what `inventory` must say, with what an experiment set itself ("p/p-nic1
+        """Return what `inventory` must find. `shaped`: what an experiment set itself ("p/p-nic1
         qdiscs")."""
         planned = inventory_reading.plan(self.network, self.facts, self._wire, self.pids)
         planned = own_interfaces.planned(planned, self._own)
@@ -274,15 +275,15 @@ class Emulation:
         return inventory_reading.outlet_places(self.network, self._wire)
 
     def flow_classes(self) -> set[str]:
-        """Return the things that queues which sort by flow show while packets wait in them."""
+        """Return the things that appear while packets wait in queues that sort by flow."""
         return inventory_reading.flow_classes(self._wire)
 
     def journal(self) -> Journal:
-        """Listen to changes of all interfaces from now on. Raises NetworkError."""
+        """Record changes of all interfaces from now on. Raises NetworkError."""
         return Journal({**self.pids, inventory_reading.SWITCHES: None})
 
     def health(self) -> list[str]:
-        """Return what no longer runs ([]: all is well)."""
+        """Return what no longer runs ([]: everything runs)."""
         problems = []
         if not self._switches.alive:
             problems.append("Open vSwitch has ended")
@@ -308,7 +309,7 @@ class Emulation:
         self._links.cut(link, silent=silent)
 
     def mend(self, link: str) -> None:
-        """Undoes `cut`. Raises NetworkError."""
+        """Restore a link that `cut` broke. Raises NetworkError."""
         self._links.mend(link)
 
     @property
@@ -317,13 +318,13 @@ class Emulation:
         return self._links.broken
 
     def stop_switch(self, name: str) -> None:
-        """Cut a switch's power: its links go dark, and all that it held is gone. Raises
+        """Cut a switch's power: its links go down, and all its state is lost. Raises
         NetworkError."""
         self._power.stop(name)
 
     def start_switch(self, name: str) -> None:
-        """Restore a switch's power: it has its ports as before and no OpenFlow entry of its
-        controller. A static switch has its static flows. Raises NetworkError."""
+        """Restore a switch's power. It has its ports as before, but none of its controller's
+        OpenFlow entries. A static switch has its static flows. Raises NetworkError."""
         assert self._built is not None
         restart = self._built.mininet
         self._power.start(name, lambda: self._power_up(restart, name))
@@ -337,7 +338,7 @@ class Emulation:
         self._controllers.tell_switches([name])
 
     def restart_switch(self, name: str, *, off_s: float = 0.0) -> None:
-        """`stop_switch`, `off_s` seconds, `start_switch`."""
+        """Stop the switch, wait `off_s` seconds, and start it."""
         self.stop_switch(name)
         time.sleep(off_s)
         self.start_switch(name)
@@ -348,7 +349,7 @@ class Emulation:
 
     def start_controller(self, domain: str) -> None:
         """Start the domain's controller again, with the store it had. Return when its switches are
-        connected and hold what they should. Raises NetworkError."""
+        connected and have the entries they should have. Raises NetworkError."""
         self._controllers.start_again(domain, without=self._power.off)
 
     def start_standby(self, domain: str) -> Path:
@@ -429,7 +430,7 @@ class Emulation:
             raise NetworkError(f"control network: no answer from {publisher}: {error}") from error
 
     def _save_state(self) -> None:
-        """Write what other processes (status, shell) need to know."""
+        """Write what other processes (status, shell) need to know about the network."""
         state: EmulationState = {
             "pids": dict(self.pids),
             "facts": self.facts.to_dict(),
@@ -466,7 +467,7 @@ class Emulation:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ignore a second Ctrl-C: it must not stop the clean-up that the first one began."""
+    """Ignore a second Ctrl-C, which must not stop the clean-up that the first one started."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -497,12 +498,12 @@ def open_emulation(
     """Build `network`, check it, and take it down at the end, also after an error or Ctrl-C.
 
     `state_dir` is the run's (from `lifecycle.enter`). `facts` replaces the probe of the kernel (for
-    tests). `seed` decides which frames wire-relay loses on lossy links. With `queues` the
+    tests). `seed` determines which frames wire-relay loses on lossy links. With `queues`, the
     controllers set the queues of the switches' ports. `lease_s`: a standby replaces a controller
-    that has not renewed its lease for this time (0: no standby is possible). With `controllers`
-    False the switches of controller domains are empty, and nothing controls them. A `Foreign` is a
-    controller, not ours, that has them all. Raises NetworkError, which says what could not be built
-    or is not as asked.
+    that has not renewed its lease for this time (0: no standby is possible). Without `controllers`,
+    the switches of controller domains are empty, and nothing controls them. A `Foreign` is an
+    external controller that has all of them. Raises NetworkError, which says what could not be
+    built or is not as asked.
     """
     if os.environ.get(marks.MARK) != state_dir.name:
         raise NetworkError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")

@@ -13,7 +13,8 @@ from topologies.emulate import marks
 
 class EmulationState(TypedDict):
     """`pids`: node -> a process of its namespace; `facts`: `KernelFacts.to_dict`; `relay_fifo`:
-    wire-relay has real-time priority, None without one; `controllers`: domain -> REST socket."""
+    wire-relay has real-time priority, or None without a relay; `controllers`: domain -> REST
+    socket."""
 
     pids: dict[str, int]
     facts: dict[str, object]

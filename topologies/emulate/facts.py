@@ -21,8 +21,8 @@ MODULES = (
 )
 PREFERRED_CONGESTION_CONTROL = ("bbr", "cubic", "reno")
 
-# Each line of the probe prints 'name=1' if it worked. Each test has its own line, so one that
-# fails says nothing about the next.
+# The probe prints 'name=1' for each line that works. Each test has its own line, so that one that
+# fails does not affect the next.
 PROBES: tuple[tuple[str, str], ...] = (
     ("namespace", "true"),
     ("veth", "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up"),
@@ -55,7 +55,7 @@ PROBES: tuple[tuple[str, str], ...] = (
 class KernelFacts:
     """What works here (True) and what does not. Hosts use `congestion_control` until
     `Emulation.use_ctcp`; `ctcp_missing` says why that cannot be tried ("": it can). `clock`
-    "virtual": time passes only while all processes sleep, so that no computation takes time."""
+    "virtual": time passes only while all processes sleep, so computation takes no time."""
 
     kernel: str
     namespace: bool
@@ -156,7 +156,7 @@ def parse_probe(
 
 
 def load_modules() -> None:
-    """Ask the kernel to load the modules that networks use; each may be missing (or built in)."""
+    """Ask the kernel to load the modules that networks use; any may be missing or built in."""
     names = " ".join(MODULES)
     subprocess.run(
         ["sh", "-c", f"for m in {names}; do modprobe -q $m; done"],
@@ -167,8 +167,8 @@ def load_modules() -> None:
 
 
 def probe(*, load: bool = True) -> KernelFacts:
-    """Find out the facts (root; about 0.1 s). Without `load`, leave the kernel's modules as they
-    are, except for those that the kernel itself loads on demand."""
+    """Find out the facts (root; about 0.1 s). Without `load`, do not load kernel modules, except
+    those that the kernel itself loads on demand."""
     if load and Path("/proc/modules").exists():
         load_modules()
     try:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a running network: break a link, and mend it.
+"""Faults of a running network: break a link, and repair it.
 
-How a link breaks depends on how it was made, and on who should notice:
+How a link breaks depends on how it was made, and on what is to notice:
 
-    made of            broken (the ports see it)         silent (only what crosses it shows it)
+    made of            broken (the ports see it)         silent (only traffic shows it)
     wire (impaired)    both interfaces in `wire` down:   both drop what they are to send
                        both nodes lose the carrier
     veth pair          one end down                      both ends drop what they are to send
-    patch ports        both ports taken off the bridge   each port has a peer that does not exist
+    patch ports        both ports removed                each port gets a peer that does not exist
 
 Planning is pure; `Links` runs the commands and reads back what they did.
 """
@@ -24,9 +24,9 @@ from common.shell import NetworkError, check, in_node
 from topologies.model.network import Link, Network
 from topologies.model.wire_plan import WIRE, WirePlan
 
-# Any frame: classic BPF that returns TC_ACT_SHOT. Kernels without act_gact have it too.
+# Matches any frame: classic BPF that returns TC_ACT_SHOT. Works without act_gact, too.
 DROP_ALL: Final = ("bpf", "da", "bytecode", "1,6 0 0 2")
-DROP_PREFERENCE: Final = 7  # the filter's; the wires' own filters are at ingress
+DROP_PREFERENCE: Final = 7  # of the filter; the wires' own filters are at ingress
 NOWHERE: Final = "cut"  # a peer that no patch port has
 
 
@@ -48,7 +48,7 @@ class End:
 
 @dataclass(frozen=True)
 class Cuttable:
-    """A link as the faults see it. `ends`: the interfaces that carry it (patch: none)."""
+    """A link, for breaking it. `ends`: the interfaces that carry it (patch ports: none)."""
 
     link: Link
     made: Made
@@ -69,7 +69,7 @@ def cuttable(network: Network, wire: WirePlan, datapath: str, name: str) -> Cutt
         return Cuttable(link, Made.WIRE, ends)
     if link.a.node in switches and link.b.node in switches and datapath == "user":
         return Cuttable(link, Made.PATCH, ())
-    # A switch's end first: a host whose interface goes down forgets its routes.
+    # A switch's end first: a host whose interface goes down loses its routes.
     ports = sorted((link.a, link.b), key=lambda port: port.node not in switches)
     return Cuttable(
         link,
@@ -90,7 +90,7 @@ def patch_peers(link: Link, *, silent: bool) -> list[str]:
 
 
 def patch_restored(link: Link) -> list[str]:
-    """Return the arguments of ovs-vsctl that mend it, however it was broken."""
+    """Return the arguments of ovs-vsctl that repair the link, however it was broken."""
     words: list[str] = []
     for port, peer in ((link.a, link.b), (link.b, link.a)):
         words += ["--", "--may-exist", "add-port", port.node, port.interface]
@@ -100,7 +100,7 @@ def patch_restored(link: Link) -> list[str]:
 
 
 class Links:
-    """Breaks and mends the links of a running network."""
+    """Breaks and repairs the links of a running network."""
 
     def __init__(self, network: Network, wire: WirePlan, datapath: str) -> None:
         self._network = network
@@ -115,7 +115,7 @@ class Links:
         return tuple(self._broken)
 
     def break_again(self, switch: str) -> None:
-        """Cut a recreated switch's patch ports again where their links are cut."""
+        """Cut a recreated switch's patch ports again if their links are cut."""
         for name in self.links_of(switch):
             if name in self._broken and self.made(name) is Made.PATCH:
                 silent = self._broken.pop(name)
@@ -138,7 +138,7 @@ class Links:
         self._broken[name] = silent
 
     def mend(self, name: str) -> None:
-        """Mend a link. Raises NetworkError: no such link, not cut, or the kernel refused."""
+        """Repair a link. Raises NetworkError: no such link, not cut, or the kernel refused."""
         found = self._found(name)
         if name not in self._broken:
             raise NetworkError(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Put the entries of `static_flows` into the switches."""
+"""Install the entries of `static_flows` in the switches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topologies.model.static_flows import static_flows
 def install_static_flows(
     network: Network, facts: KernelFacts, switches: Sequence[str] | None = None
 ) -> None:
-    """Put the static flows into all switches, or into these. Raises NetworkError."""
+    """Install the static flows in all switches, or in `switches`. Raises NetworkError."""
     entries = [
         e
         for e in static_flows(network, edge_tags=facts.edge_tags)

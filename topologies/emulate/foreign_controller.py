@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Give the switches of all controller domains to a controller that is not ours, at `tcp:HOST:PORT`.
-The path service is off.
+"""Give the switches of all controller domains to an external controller at `tcp:HOST:PORT`. The
+path service is off.
 
-The switches live in a network namespace of the run's own. They connect to its loopback address, and
-two socats carry each connection over a Unix socket to the namespace where the controller has its
+The switches are in a network namespace of the run. They connect to its loopback address, and two
+socats carry each connection over a Unix socket to the namespace where the controller has its
 address.
 """
 
@@ -39,14 +39,14 @@ _ADDRESS: Final = re.compile(r"tcp:(?P<host>\[[0-9A-Fa-f:.]+\]|[\w.-]+):(?P<port
 
 @dataclass(frozen=True)
 class ControllerAddress:
-    """Where a controller listens. `host`: an IPv6 address without its brackets."""
+    """The address of a controller. `host`: an IPv6 address has no brackets."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> ControllerAddress:
-        """Raises ValueError."""
+        """Read `tcp:HOST:PORT`. Raises ValueError."""
         found = _ADDRESS.fullmatch(text)
         if found is None or not 0 < int(found["port"]) < 65536:
             raise ValueError(f"found '{text}'; valid: {VALID}")
@@ -57,28 +57,28 @@ class ControllerAddress:
 
     @property
     def bracketed(self) -> str:
-        """Return the host, an IPv6 address in brackets."""
+        """Return the host; an IPv6 address is in brackets."""
         return f"[{self.host}]" if ":" in self.host else self.host
 
 
 @dataclass(frozen=True)
 class Foreign:
-    """A controller, and the network namespace in which it has its address."""
+    """An external controller, and the network namespace where it has its address."""
 
     address: ControllerAddress
     home: Path
 
     @classmethod
     def from_here(cls, address: ControllerAddress) -> Foreign:
-        """Return it as this process sees it now; the namespace stays open until the process
-        ends."""
+        """Return the controller at `address` as seen from this process's namespace, which stays
+        open until the process ends."""
         held = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         return cls(address, Path(f"/proc/{os.getpid()}/fd/{held}"))
 
 
 def version_of(address: ControllerAddress) -> int:
-    """Return the highest OpenFlow version that a controller offers a switch of 1.3. Raises
-    NetworkError if it does not answer or does not speak OpenFlow."""
+    """Return the highest OpenFlow version that a controller offers to a switch with OpenFlow 1.3.
+    Raises NetworkError if it does not answer or does not speak OpenFlow."""
     try:
         with socket.create_connection((address.host, address.port), ANSWER_S) as connection:
             connection.settimeout(ANSWER_S)
@@ -99,7 +99,7 @@ def version_of(address: ControllerAddress) -> int:
 
 
 def check_answers(address: ControllerAddress) -> None:
-    """Check that a controller speaks OpenFlow 1.3 there. Raises NetworkError."""
+    """Check that a controller at `address` speaks OpenFlow 1.3. Raises NetworkError."""
     if (version := version_of(address)) < OPENFLOW_13:
         raise NetworkError(
             f"found {address}, which offers OpenFlow version code {version}; "
@@ -127,7 +127,7 @@ class ForeignController:
         self._socats: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Raises NetworkError."""
+        """Start both socats. Raises NetworkError."""
         there = f"{self.address.bracketed}:{self.address.port}"
         self._socats = start_bridge(self.port, there, self._home, self._between, self._log)
 
@@ -149,12 +149,12 @@ class ForeignController:
             time.sleep(LOOK_S)
 
     def tell_to_stop(self) -> None:
-        """End the connection, not the controller; do not wait."""
+        """Ask the connection, not the controller, to end; do not wait."""
         for socat in self._socats:
             tell_to_stop(socat)
 
     def stop(self) -> None:
-        """End the connection and wait for its end."""
+        """End the connection and wait until it has ended."""
         for socat in self._socats:
             end_process(socat)
         self._socats.clear()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts' names in a shell: its /etc/hosts names what the prompt of Mininet names (see `prompt`)."""
+"""Hosts' names in a shell: its /etc/hosts has the names that Mininet's prompt has (`prompt`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LOCAL: Final = "127.0.0.1\tlocalhost\n"
 
 
 def hosts_text(network: Network) -> str:
-    """Return a hosts(5) file: `<host>` is its address on the routed network (NIC2), `<host>.path`
-    the one on the path service (NIC1)."""
+    """Return a hosts(5) file: `<host>` is the address on the routed network (NIC2), `<host>.path`
+    the address on the path service (NIC1)."""
     lines = [
         f"{host.nic2.ip}\t{host.name}\n{host.path_nic().ip}\t{host.name}.path\n"
         for host in network.hosts
@@ -26,8 +26,8 @@ def hosts_text(network: Network) -> str:
 
 
 def with_names(argv: Sequence[str], network: Network, directory: Path) -> list[str]:
-    """Return a command that runs `argv` with `network`'s names, for itself alone. It needs root;
-    where the mount is refused, it runs without the names."""
+    """Return a command that runs `argv` with the names of `network`, which no other process sees.
+    It needs root. If the mount is refused, it runs without the names."""
     file = directory / "hosts"
     write_text(file, hosts_text(network))
     script = 'mount --bind "$0" /etc/hosts 2>/dev/null; exec "$@"'

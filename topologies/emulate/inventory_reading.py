@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the inventory of a whole network: every node's interfaces, every switch's entries, and what
-the plan says about them."""
+"""Read the inventory of a whole network: every node's interfaces and every switch's entries. Derive
+from the plan what they must be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from topologies.watch.inventory import Inventory
 MTU: Final = 1500
 SWITCHES: Final = "switches"  # their ports are in the run's own namespace
 RULES: Final = "0 32766 32767"  # in an untouched Linux: local, main, default
-# What a switch's database says about frames: a name, columns, the table.
+# A switch's database settings that concern frames: name, columns, table.
 DATABASE: Final = (
     ("policing", "name,ingress_policing_rate,ingress_policing_burst", "Interface"),
     ("mirrors", "name", "Mirror"),
@@ -32,7 +32,7 @@ DATABASE: Final = (
     ("port", "name,tag,trunks,vlan_mode,qos,bond_mode", "Port"),
 )
 BEHIND_CLSACT: Final = "1 x ingress u32"  # a link's redirection
-# At hosts. Their content is compared with what the experiment asked for.
+# At hosts. Read-back checks their content.
 _EXPERIMENTS_RULES: Final = re.compile(r"\d+ x ip filter INPUT(?:, )?")
 _VOLATILE: Final = re.compile(
     r"(cookie=0x[0-9a-f]+), duration=[\d.]+s, (table=\d+), n_packets=\d+, n_bytes=\d+,"
@@ -47,9 +47,9 @@ def read(
     switches: Collection[str] | None = None,
     pause_s: float = 0.0,
 ) -> Inventory:
-    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: whose entries
-    are read (None: all). With `pause_s`, programs start one by one, this time apart: thirty at once
-    would delay other processes. Raises NetworkError."""
+    """Return "<node> <thing>" or "<node>/<interface> <thing>" -> value. `switches`: the switches
+    whose entries are read (None: all). With `pause_s`, programs start one by one, this far apart:
+    thirty at once would delay other processes. Raises NetworkError."""
     owner = switch_of_interface(network)
     with_rules = firewalls(network)
     found: Inventory = {}
@@ -90,7 +90,7 @@ def _key(node: str, thing: str) -> str:
 
 
 def _openflow(switches: Sequence[str], owner: Mapping[str, str], pause_s: float) -> Inventory:
-    """Return the flows, groups and meters of each switch, and what its database adds to them."""
+    """Return each switch's flows, groups and meters, and its database settings."""
     questions: dict[str, tuple[Sequence[str], str]] = {}
     for switch in switches:
         for what in ("dump-flows", "dump-groups", "dump-meters"):
@@ -121,7 +121,7 @@ def _openflow(switches: Sequence[str], owner: Mapping[str, str], pause_s: float)
 
 
 def flows(switch: str, text: str) -> Inventory:
-    """`ovs-ofctl dump-flows` -> "<switch> flow <cookie, table, priority, match>" -> actions."""
+    """Read `ovs-ofctl dump-flows`: "<switch> flow <cookie, table, priority, match>" -> actions."""
     found = {}
     for line in text.splitlines():
         if " actions=" in line:
@@ -133,7 +133,7 @@ def flows(switch: str, text: str) -> Inventory:
 
 
 def groups(switch: str, text: str) -> Inventory:
-    """`ovs-ofctl dump-groups` -> "<switch> group <id>" -> type and buckets."""
+    """Read `ovs-ofctl dump-groups`: "<switch> group <id>" -> type and buckets."""
     found = {}
     for line in text.splitlines():
         if "group_id=" in line:
@@ -143,7 +143,7 @@ def groups(switch: str, text: str) -> Inventory:
 
 
 def meters(switch: str, text: str) -> Inventory:
-    """`ovs-ofctl dump-meters` -> "<switch> meter <id>" -> flags and bands."""
+    """Read `ovs-ofctl dump-meters`: "<switch> meter <id>" -> flags and bands."""
     found = {}
     for block in re.split(r"(?=meter=\d+)", text):
         if match := re.match(r"meter=(\d+)\s+(.*)", block, re.DOTALL):
@@ -157,9 +157,9 @@ def plan(
     wire: WirePlan,
     nodes: Iterable[str],
 ) -> Inventory:
-    """Return what an inventory must say of the things that follow from the plan, before an
-    experiment sets anything. The values of links' queues are compared elsewhere; this checks only
-    that these queues exist and no others."""
+    """Return what an inventory must find of everything that follows from the plan, before an
+    experiment sets anything. The values of links' queues are compared elsewhere; here, exactly
+    these queues must exist."""
     hosts = {h.name for h in network.hosts}
     names: dict[str, set[str]] = {node: {"lo"} for node in nodes}
     asked: Inventory = {}
@@ -173,7 +173,7 @@ def plan(
         for lane in range(1, network.lane_count + 1):
             names[host.name].add(nic1_interface(network, host, facts, lane))
     if inner:
-        names[WIRE] = inner  # whose loopback nobody set up
+        names[WIRE] = inner  # its loopback was never set up
     for node, here in names.items():
         asked[f"{node} interfaces"] = " ".join(sorted(here))
         asked[f"{node} rules"] = RULES
@@ -194,7 +194,7 @@ def plan(
 
 
 def _patched(network: Network, facts: KernelFacts) -> set[str]:
-    """Return the ports that are not interfaces: the userspace datapath joins its own switches
+    """Return the ports that are not interfaces: inside the userspace datapath, switches are joined
     internally."""
     if facts.datapath != "user":
         return set()
@@ -208,7 +208,7 @@ def _patched(network: Network, facts: KernelFacts) -> set[str]:
 
 
 def _wire(wire: WirePlan) -> Inventory:
-    """Return what carries impaired links."""
+    """Return the interfaces and queues that carry impaired links."""
     found: Inventory = {}
     lines: dict[str, list[str]] = {}
     for d in wire.directions:
@@ -230,8 +230,8 @@ def _wire(wire: WirePlan) -> Inventory:
 
 
 def outlet_places(network: Network, wire: WirePlan) -> set[str]:
-    """Return each "<node>/<interface>" where frames leave a switch or a link with a rate:
-    controllers that set queues may set them there."""
+    """Return each "<node>/<interface>" where frames leave a switch or a link with a rate.
+    Controllers that set queues may set them there."""
     switches = {s.name for s in network.switches}
     found = set()
     for w in wire.links:
@@ -243,15 +243,15 @@ def outlet_places(network: Network, wire: WirePlan) -> set[str]:
 
 
 def flow_classes(wire: WirePlan) -> set[str]:
-    """Return the classes of links' queues: fq_codel has one for each flow that waits."""
+    """Return the classes of links' queues: fq_codel has one for each waiting flow."""
     places = {f"{WIRE}/{d.egress}" for d in wire.directions if d.asked.discipline}
     return {f"{place} {what}" for place in places for what in ("classes", "settings of classes")}
 
 
 def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
-    """Return the part of an early inventory that the builder left to the kernel. It must stay as it
-    is, except for settings that experiments make at hosts, and controllers at switches other than
-    the `fixed` ones."""
+    """Return the part of an early inventory that the builder left to the kernel. It must not
+    change, except for settings that experiments make at hosts, and controllers make at switches
+    other than the `fixed` ones."""
     return {
         thing: value
         for thing, value in found.items()
@@ -265,7 +265,7 @@ def as_built(found: Mapping[str, str], fixed: Collection[str]) -> Inventory:
 
 
 def fixed_switches(network: Network, facts: KernelFacts) -> set[str]:
-    """Return the switches whose entries never change while a network runs."""
+    """Return the switches whose entries never change in a running network."""
     return {e.switch for e in static_flows(network, edge_tags=facts.edge_tags)}
 
 
@@ -283,20 +283,20 @@ def is_planned(thing: str, asked: Mapping[str, str]) -> bool:
 def unplanned(
     asked: Mapping[str, str], found: Mapping[str, str], free: Collection[str]
 ) -> list[str]:
-    """Return a text for each thing that is not as planned. `free`: a thing, or a
-    "<node>/<interface>", that somebody else may set."""
+    """Return a text for each thing that is not as planned. `free`: things, or
+    "<node>/<interface>", that others may set."""
     relevant = {t: v for t, v in found.items() if is_planned(t, asked) and not is_free(t, free)}
     wanted = {t: v for t, v in asked.items() if not is_free(t, free)}
     return inventory.differences(wanted, relevant)
 
 
 def changes(before: Mapping[str, str], now: Mapping[str, str], free: Collection[str]) -> list[str]:
-    """Return a text for each thing that is not as it was."""
+    """Return a text for each thing that has changed."""
     kept = [{t: v for t, v in one.items() if not is_free(t, free)} for one in (before, now)]
     return [text.replace(": asked ", ": was ", 1) for text in inventory.differences(*kept)]
 
 
 def is_free(thing: str, free: Collection[str]) -> bool:
-    """Return whether a thing, or its place, is left to somebody else."""
+    """Return whether others may set a thing, or anything at its place."""
     words = thing.split(" ")
     return thing in free or words[0] in free or words[1] in free

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a run lives, and how to find and remove all of it, whatever happened to it.
+"""Where a run keeps things, and how to find and remove all of them, whatever happened to it.
 
-A run is: a network namespace `downpour-<run-id>`, a directory /run/downpour/<run-id>, and processes
-marked with DOWNPOUR_RUN=<run-id>; with Circuit TCP also a congestion control in the kernel, named
-after the run. Nothing else on the machine changes.
+A run consists of a network namespace `downpour-<run-id>`, a directory /run/downpour/<run-id>, and
+processes marked with DOWNPOUR_RUN=<run-id>. With Circuit TCP it also has a congestion control in
+the kernel, named after the run. Nothing else on the machine changes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from topologies.emulate.marks import (
 
 KIND_UP, KIND_EXPERIMENT = "up", "experiment"
 STATE_FILE = "state.json"
-REMOVALS = 20  # tries to remove a directory that another process removes too
+REMOVALS = 20  # attempts to remove a directory that another process is also removing
 
 
 def this_owner() -> str:
@@ -49,11 +49,11 @@ def this_owner() -> str:
 
 @dataclass(frozen=True)
 class RunState:
-    """What the run's directory says about its owner, the process that called `enter`."""
+    """What the run's directory records about its owner, the process that called `enter`."""
 
     run_id: str
     kind: str
-    owner: str  # whose `up` network it is: by default the checkout's path
+    owner: str  # owner of the `up` network: by default the checkout's path
     owner_pid: int
     owner_start_ticks: int
     started: float  # epoch, seconds
@@ -77,7 +77,7 @@ class Run:
         self._home_fd = home_fd
 
     def leave(self) -> None:
-        """Leave the run: end what carries its mark and remove its traces."""
+        """Leave the run: end the processes with its mark, and remove what it left."""
         if self._home_fd < 0:
             return
         enter_network_namespace(self._home_fd)
@@ -101,7 +101,7 @@ class Run:
 
 
 def new_run_id(prefix: str) -> str:
-    """Return a run id that no run has: `prefix`, a dash and six random hexadecimal digits."""
+    """Return an unused run id: `prefix`, a dash and six random hexadecimal digits."""
     return f"{prefix[:30]}-{secrets.token_hex(3)}"
 
 
@@ -122,9 +122,10 @@ def _check_id(run_id: str) -> None:
 
 
 def announce(run_id: str, *, kind: str, topology: str) -> Path:
-    """Record who is about to start a run, before any process has its mark; return its directory.
+    """Record that a run is about to start, before any process has its mark; return its directory.
 
-    Until another process enters the run, this one is its owner. Raises NetworkError if the id is
+    Until another process enters the run, this process is its owner. Raises NetworkError if the id
+    is
     taken.
     """
     _check_id(run_id)
@@ -134,7 +135,7 @@ def announce(run_id: str, *, kind: str, topology: str) -> Path:
 
 
 def _make_directory(run_id: str, kind: str, topology: str, *, announced: bool = False) -> None:
-    """Create the run's directory, with its state in it from the first moment. Raises
+    """Create the run's directory, which contains its state from the first moment. Raises
     NetworkError."""
     if state_directory(run_id).exists() or namespace_path(run_id).exists():
         raise NetworkError(f"run '{run_id}' already exists (end it with: down)")
@@ -151,7 +152,7 @@ def _make_directory(run_id: str, kind: str, topology: str, *, announced: bool = 
 
 
 def remove_unfinished() -> None:
-    """Remove the directories of runs whose starter was killed before they had a name."""
+    """Remove the directories of runs whose starter was killed before they got their names."""
     with contextlib.suppress(OSError):
         for path in marks.STATE_ROOT.glob(".*"):
             pid = path.name.split(".")[1]
@@ -163,7 +164,7 @@ def remove_unfinished() -> None:
 def _remove_empty_roots() -> None:
     for root in (marks.STATE_ROOT, marks.MEMORY_ROOT):
         with contextlib.suppress(OSError):
-            root.rmdir()  # works only if there is no other run
+            root.rmdir()  # fails if there is another run
 
 
 def enter(
@@ -179,7 +180,7 @@ def enter(
     require_root()
     if threading.active_count() != 1:
         raise NetworkError("only a process with a single thread can enter a run")
-    # First the directory with the owner's name, so that the run can be found from now on.
+    # First the directory with the owner, so that the run can be found from now on.
     if announced:
         try:
             _write_state(state_directory(run_id), run_id, kind, topology)
@@ -227,7 +228,7 @@ def _write_state(
 
 
 def read_state(run_id: str) -> RunState | None:
-    """Return the state; None if the directory does not say (the run is a leftover)."""
+    """Return the state; None if the directory has none, so that the run is a leftover."""
     try:
         text = (state_directory(run_id) / STATE_FILE).read_text(encoding="utf-8")
         return RunState(**json.loads(text))
@@ -236,7 +237,7 @@ def read_state(run_id: str) -> RunState | None:
 
 
 def live_runs() -> tuple[str, ...]:
-    """Return the ids of runs that have anything left on this machine: directory, namespace or
+    """Return the ids of runs that have anything left on this machine: a directory, namespace or
     process."""
     found: set[str] = set()
     with contextlib.suppress(OSError):
@@ -254,11 +255,11 @@ def live_runs() -> tuple[str, ...]:
 
 
 def purge(run_id: str) -> None:
-    """Remove all of a run, whatever state it is in: processes, namespace, directory.
+    """Remove everything of a run, in any state: processes, namespace, directory.
 
     Does nothing if nothing is left. Spares this process and its ancestors. A signal that would end
-    this process waits until all is removed. Raises NetworkError, which names what could not be
-    removed.
+    this process waits until everything is removed. Raises NetworkError, which names what could not
+    be removed.
     """
     _check_id(run_id)
     with interrupts_deferred():
@@ -279,7 +280,7 @@ def _purge(run_id: str) -> None:
             text=True,
             check=False,
         )
-        # Another process may also be removing the run, and be faster.
+        # Another process may be removing the run, too, and be faster.
         if result.returncode != 0 and namespace_path(run_id).exists():
             problems.append(f"namespace {namespace_name(run_id)}: {result.stderr.strip()}")
     state_dir = state_directory(run_id)
@@ -293,8 +294,8 @@ def _purge(run_id: str) -> None:
 
 
 def _remove_directory(directory: Path) -> str:
-    """Remove it, even while another process does the same; return the complaint, "" if it is
-    gone."""
+    """Remove the directory, even while another process does the same; return why it could not be
+    removed, or "" if it is gone."""
     complaint = ""
     for _ in range(REMOVALS):
         try:

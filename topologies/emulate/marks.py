@@ -35,12 +35,12 @@ def state_directory(run_id: str) -> Path:
 
 
 def memory_directory(run_id: str) -> Path:
-    """Return a directory that is created when needed and removed with the run."""
+    """Return the run's directory in memory, created when needed and removed with the run."""
     return MEMORY_ROOT / run_id
 
 
 def make_directory(path: Path) -> None:
-    """Create a run's directory. Another run's end may remove the root of both at any moment."""
+    """Create a run's directory, even while another run removes the root of both."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileNotFoundError):
@@ -66,7 +66,7 @@ def _place(directory: Path) -> tuple[int, int]:
 def marked_processes() -> dict[int, str]:
     """Return the run id by process id, for all marked processes of the machine.
 
-    A container's processes are visible here, but not its /run. Its runs are its own.
+    Processes of a container are visible here, but its /run is not. Its runs belong to it.
     """
     found: dict[int, str] = {}
     here = _place(Path("/run"))
@@ -96,7 +96,7 @@ def processes_in_namespace(run_id: str) -> set[int]:
 
 
 def parent_of(pid: int) -> int:
-    """Return the parent's process id; 0 if there is none, or no longer one."""
+    """Return the parent's process id; 0 if there is none, or it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -116,7 +116,7 @@ def start_time_ticks(pid: int) -> int | None:
 
 
 def ourselves() -> set[int]:
-    """Return this process and its ancestors, which are never ended."""
+    """Return this process and its ancestors, which must never be ended."""
     pids: set[int] = set()
     pid = os.getpid()
     while pid > 0 and pid not in pids:
@@ -149,7 +149,7 @@ def end_processes(run_id: str, *, grace_s: float = 0.0, limit_s: float = 10.0) -
             time.sleep(0.02)
     deadline = time.monotonic() + limit_s
     while True:
-        # A process may fork while we look: repeat until nothing is left.
+        # A process may fork meanwhile: repeat until nothing is left.
         left = processes_of(run_id)
         if not left or time.monotonic() > deadline:
             return left

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start programs in the nodes of a running network. All carry the run's mark."""
+"""Start programs in the nodes of a running network. All get the run's mark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Output = IO[bytes] | IO[str] | int | None
 
 
 class NodePrograms:
-    """Starts programs in the nodes that `pids` names now (node -> a process of its namespace)."""
+    """Starts programs in the nodes of `pids` (node -> a process of its namespace)."""
 
     def __init__(self, run_id: str, pids: Callable[[], Mapping[str, int]]) -> None:
         self._run_id = run_id
@@ -44,8 +44,8 @@ class NodePrograms:
         )
 
     def tap(self, node: str, argv: Sequence[str], errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start a capture at `node`. Switch ports are in the run's own namespace, where this
-        process is."""
+        """Start a capture at `node`. Switch ports are in the run's own namespace, as is this
+        process."""
         return subprocess.Popen(
             self._command(node, argv) if node in self._pids() else list(argv),
             stdin=subprocess.DEVNULL,
@@ -58,7 +58,8 @@ class NodePrograms:
     def run(
         self, host: str, argv: Sequence[str], *, timeout_s: float = 30, check: bool = True
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program in a node to its end. NetworkError if it fails (with `check`) or hangs."""
+        """Run a program in a node to its end. Raises NetworkError if it fails (with `check`) or
+        hangs."""
         try:
             result = subprocess.run(
                 self._command(host, argv),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An Open vSwitch of a run's own: private database, daemon, sockets and logs in one directory.
+"""An Open vSwitch of a run's own: its database, daemon, sockets and logs are in one directory.
 
-The directory is named by the environment variables that Open vSwitch's own tools (and so Mininet)
-obey: OVS_RUNDIR, OVS_DBDIR, OVS_LOGDIR.
+The environment variables OVS_RUNDIR, OVS_DBDIR and OVS_LOGDIR name the directory to Open vSwitch's
+own tools, and so to Mininet.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ DAEMON_DIRECTORIES = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-swit
 START_TIMEOUT_S = 20.0
 CONFIGURE_TIMEOUT_S = 120.0
 POLL_S = 0.05
-# A real switch forwards frames whatever the hosts' processors do. In the kernel it would run before
-# all processes; in userspace it competes with them.
+# A real switch forwards frames however busy the hosts' processors are. A kernel switch would run
+# before all processes; a userspace switch competes with them.
 SWITCH_NICE = -10
 MOST_PERIOD_MS = 60_000
 
@@ -53,7 +53,7 @@ def _listens(path: Path) -> bool:
 
 
 def seldom() -> list[str]:
-    """Return the settings of a switch whose observers look rarely, so that its threads do too."""
+    """Return settings for a switch that is rarely observed, so that its threads wake up rarely."""
     period_ms = min(MOST_PERIOD_MS, round(1000 * looking.every_s(0.0)))
     if not period_ms:
         return []
@@ -70,8 +70,8 @@ class OpenVSwitch:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Return the environment in which Open vSwitch's tools find this one, and do not wait for
-        it forever."""
+        """Return the environment in which Open vSwitch's tools find this instance, and do not wait
+        for it forever."""
         where = str(self.directory)
         timeout = f"{CONFIGURE_TIMEOUT_S:.0f}"
         return {
@@ -120,7 +120,7 @@ class OpenVSwitch:
         )
 
     def _wait_for(self, path: Path) -> None:
-        """Wait until a server listens there: the file alone may be too early."""
+        """Wait until a server listens at `path`: the file may exist too early."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not _listens(path):
             if self._daemons[-1].poll() is not None or time.monotonic() > deadline:
@@ -137,8 +137,8 @@ class OpenVSwitch:
         return text or "no log"
 
     def configure(self, command: str) -> str:
-        """Run a shell's command that the switch daemon has to carry out; return what it printed.
-        Raises NetworkError if it fails, or if a daemon ends meanwhile: ovs-vsctl would wait
+        """Run a shell command that the switch daemon has to carry out; return its output. Raises
+        NetworkError if it fails, or if a daemon ends meanwhile: ovs-vsctl would wait
         forever."""
         pipe = subprocess.PIPE
         ends = time.monotonic() + CONFIGURE_TIMEOUT_S

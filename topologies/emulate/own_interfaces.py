@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces of the path that programs at hosts make, in place of the network's own (DRFSM21
-2.2.2). Hosts tag on them if the kernel has 802.1Q; otherwise their edge switch tags."""
+"""Path interfaces that programs at hosts make, instead of the network's own (DRFSM21 2.2.2). Hosts
+tag on these interfaces if the kernel has 802.1Q; otherwise their edge switch tags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MTU_TEXT = "mtu 1500"
 
 @dataclass(frozen=True)
 class OwnInterface:
-    """An interface that a program at `host` makes. `was`: the network's own; `nic`: what both are
-    on; `address`: what the program's interface got, or none yet."""
+    """An interface that a program at `host` makes. `was`: the network's own; `nic`: the NIC of
+    both; `address`: the program's interface's, if it has one yet."""
 
     host: str
     name: str
@@ -31,8 +31,8 @@ class OwnInterface:
 
 
 def own_interface(network: Network, host: Host, facts: KernelFacts) -> OwnInterface:
-    """Return how ldmd names the interface of a host's VLAN. Raises NetworkError if the kernel has
-    no such interfaces."""
+    """Return the interface as ldmd names it for a host's VLAN. Raises NetworkError if the kernel
+    has no such interfaces."""
     if facts.edge_tags and not facts.macvlan:
         raise NetworkError(
             "vlans_by: found ldmd on a kernel without 802.1Q and macvlan; valid: network, a kernel "
@@ -44,7 +44,7 @@ def own_interface(network: Network, host: Host, facts: KernelFacts) -> OwnInterf
 
 
 def removal(own: OwnInterface) -> tuple[list[str], ...]:
-    """Return the commands that take the network's own interface, or its address, away."""
+    """Return the commands that remove the network's own interface, or its address."""
     if own.was != own.nic:
         return (["ip", "link", "delete", own.was],)
     return (
@@ -54,13 +54,13 @@ def removal(own: OwnInterface) -> tuple[list[str], ...]:
 
 
 def kind_of(facts: KernelFacts, vlan: int) -> str:
-    """Return what `found` says of an interface as it should be."""
+    """Return the kind that `found` gives for a correct interface."""
     return "macvlan passthru" if facts.edge_tags else f"vlan {vlan}"
 
 
 def found(text: str) -> tuple[str, str]:
     """Return the kind of an interface, and its address with the prefix length, from the text of
-    `ip -j -d -4 address show`. Each is empty where there is none."""
+    `ip -j -d -4 address show`. Each is empty if there is none."""
     shown = [one for one in json.loads(text or "[]") if one]
     if not shown:
         return "", ""
@@ -72,7 +72,7 @@ def found(text: str) -> tuple[str, str]:
 
 
 def planned(plan: Mapping[str, str], made: Mapping[str, OwnInterface]) -> Inventory:
-    """Return the plan with the interfaces that programs make, in place of the network's own."""
+    """Return the plan with the programs' interfaces instead of the network's own."""
     asked = dict(plan)
     for host, own in made.items():
         names = set(asked[f"{host} interfaces"].split())
@@ -90,8 +90,8 @@ def planned(plan: Mapping[str, str], made: Mapping[str, OwnInterface]) -> Invent
 def as_made(
     before: Mapping[str, str], now: Mapping[str, str], made: Mapping[str, OwnInterface]
 ) -> Inventory:
-    """Return what the builder left to the kernel, with what follows at these hosts from their own
-    interfaces: routes, and how frames are sent. `now`: an inventory, by host and thing."""
+    """Return what the builder left to the kernel, with what these hosts' own interfaces entail:
+    routes, and how frames are sent. `now`: an inventory, by host and thing."""
 
     def follows(thing: str) -> bool:
         place, _, what = thing.partition(" ")

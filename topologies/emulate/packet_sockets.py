@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packet sockets through which Open vSwitch's userspace datapath receives frames.
 
-Their default buffer holds about 90 frames: 7 ms at 160 Mbit/s. Frames that do not fit are dropped,
-and no counter of an interface or switch port shows it, only the socket's own. So this module
-enlarges the buffers, without touching a sysctl, and reads the drops. Both work on copies of the
-daemon's descriptors (pidfd_getfd(2), Linux >= 5.6).
+Their default buffer holds about 90 frames: 7 ms at 160 Mbit/s. Frames that do not fit are dropped.
+No counter of an interface or switch port shows that, only the socket's own. So this module enlarges
+the buffers, without changing a sysctl, and reads the drops. It does both on copies of the daemon's
+descriptors (pidfd_getfd(2), Linux >= 5.6).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def packet_sockets(pid: int) -> Iterator[socket.socket]:
-    """Yield the AF_PACKET sockets of a process that are bound to an interface, as copies in this
+    """Yield a process's AF_PACKET sockets that are bound to an interface, as copies in this
     process. Each closes when the next is requested. Raises OSError if the process may not be
     inspected."""
     pidfd = os.pidfd_open(pid)
@@ -51,8 +51,8 @@ def packet_sockets(pid: int) -> Iterator[socket.socket]:
 def enlarge(pid: int, size_bytes: int = RECEIVE_BUFFER_BYTES) -> dict[str, int]:
     """Give every packet socket of the process a receive buffer of `size_bytes`.
 
-    Return by interface what the kernel granted (bytes; it keeps twice the requested size for its
-    bookkeeping).
+    Return by interface the size that the kernel granted (bytes; it keeps twice the requested size,
+    for its bookkeeping).
     """
     granted: dict[str, int] = {}
     for found in packet_sockets(pid):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start, stop and query wire-relay and the controller, a network's programs besides Open
-vSwitch."""
+"""Start, stop and query the programs that a network needs besides Open vSwitch: wire-relay and
+the controller."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from topologies.watch.counters import Record
 
 RELAY_START_TIMEOUT_S = 60.0  # as the controller's
 RELAY_REPORT_TIMEOUT_S = 2.0
-CONTROLLER_START_TIMEOUT_S = 60.0  # on two cores beside a compiler it has taken more than 20
+CONTROLLER_START_TIMEOUT_S = 60.0  # took more than 20 on two cores beside a compiler
 CONTROLLER_CONNECT_TIMEOUT_S = 15.0
 
 
 def relay_program() -> Path:
-    """The file of the built wire-relay."""
+    """Return the file of the built wire-relay."""
     return program("wire-relay")
 
 
 class RelayReport(TypedDict):
-    """What wire-relay's statistics file holds."""
+    """The content of wire-relay's statistics file."""
 
     sequence: int
     lines: dict[str, Record]  # "link/direction" -> counters
@@ -53,7 +53,8 @@ class Relay:
         self._asked_after = 0
 
     def start(self, wire_pid: int, wire: WirePlan, *, seed: int = 1) -> RelayReady:
-        """Start and wait until all lines are ready; return the accepted configuration."""
+        """Start it, and wait until all lines are ready; return the configuration that it
+        accepted."""
         if not self._program.exists():
             raise NetworkError(
                 absent_programs(["wire-relay"]) or f"found no program {self._program}"
@@ -80,11 +81,11 @@ class Relay:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     def complaint(self) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         with contextlib.suppress(OSError):
             return self._log.read_text(encoding="utf-8", errors="replace").strip()[-500:]
         return ""
@@ -120,7 +121,7 @@ class Relay:
         tell_to_stop(self._process)
 
     def stop(self) -> None:
-        """End it and wait for its end."""
+        """End it, and wait until it has ended."""
         end_process(self._process)
 
 
@@ -148,11 +149,11 @@ class Controller:
 
     @property
     def store(self) -> Path:
-        """Paths over a restart. A domain's instances share it."""
+        """Return the file that keeps paths over a restart. A domain's instances share it."""
         return self._state_dir / f"controller-{self.domain}.sqlite"
 
     def arguments(self, network_file: Path, listen: str) -> list[str]:
-        """Options of `python -m controller`."""
+        """Return the options of `python -m controller`."""
         return [
             *("--network", str(network_file), "--domain", self.domain, "--of-listen", listen),
             *("--rest-socket", str(self.socket), "--log", str(self.log)),
@@ -160,7 +161,7 @@ class Controller:
         ]
 
     def start(self, network_file: Path) -> None:
-        """Also after its end: the logs go on."""
+        """Start it, also after it ended: the logs are continued."""
         listen = f"127.0.0.1:{self.port}"
         argv = [sys.executable, "-m", "controller", *self.arguments(network_file, listen)]
         with self.log.with_suffix(".stderr").open("ab") as complaints:
@@ -168,11 +169,11 @@ class Controller:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     def log_tail(self, lines: int = 8) -> str:
-        """The last lines of its logs, for an error text."""
+        """Return the last lines of its logs, for an error text."""
         tail: list[str] = []
         for path in (self.log, self.log.with_suffix(".stderr")):
             with contextlib.suppress(OSError):
@@ -180,7 +181,7 @@ class Controller:
         return "\n".join(tail) or "no log"
 
     def _switches(self) -> Mapping[str, bool] | None:
-        """Switch -> connected, None while the controller does not answer."""
+        """Return switch -> connected; None while the controller does not answer."""
         try:
             found = get_json(self.socket, "/v1/health")
             switches: Mapping[str, bool] = found["switches"]
@@ -189,7 +190,7 @@ class Controller:
         return switches
 
     def _answers(self) -> bool:
-        """With any HTTP status: a standby says that it is one."""
+        """Return whether it answers, with any HTTP status: a standby's says that it is one."""
         try:
             get_json(self.socket, "/v1/health")
         except ValueError:
@@ -199,14 +200,14 @@ class Controller:
         return True
 
     def wait_listening(self) -> None:
-        """Wait until it answers; NetworkError with the log's end otherwise."""
+        """Wait until it answers. Raises NetworkError with the end of the log."""
         deadline = time.monotonic() + CONTROLLER_START_TIMEOUT_S
         while not self._answers():
             self._give_up_after(deadline, f"does not answer at {self.socket}")
             time.sleep(0.05)
 
     def wait_connected(self, names: set[str]) -> None:
-        """Until all switches are connected; NetworkError with the log's end otherwise."""
+        """Wait until all switches are connected. Raises NetworkError with the end of the log."""
         deadline = time.monotonic() + CONTROLLER_CONNECT_TIMEOUT_S
         while True:
             switches = self._switches() or {}
@@ -226,19 +227,19 @@ class Controller:
             raise NetworkError(f"the controller of {self.domain} {what}: {self.log_tail()}")
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill it with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
 
     @property
     def exit_code(self) -> int | None:
-        """None: it runs, or never did."""
+        """Return its exit code; None while it runs, or if it never did."""
         return self._process.returncode if self._process is not None else None
 
     @property
     def pid(self) -> int | None:
-        """Its process id while it runs, else None."""
+        """Return its process id while it runs, else None."""
         return self._process.pid if self._process is not None and self.alive else None
 
     def tell_to_stop(self) -> None:
@@ -246,7 +247,7 @@ class Controller:
         tell_to_stop(self._process)
 
     def stop(self) -> None:
-        """End it and wait for its end."""
+        """End it, and wait until it has ended."""
         end_process(self._process)
 
 
@@ -262,7 +263,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
-    """GET over a Unix socket. OSError, HTTPException or ValueError if there is no such answer."""
+    """GET over a Unix socket. Raises OSError, HTTPException or ValueError without a valid
+    answer."""
     connection = _UnixConnection(path, timeout_s)
     try:
         connection.request("GET", target)
@@ -278,7 +280,8 @@ def get_json(path: Path, target: str, *, timeout_s: float = 2.0) -> Any:
 def start_process(
     argv: Sequence[str], log: IO[bytes], *, cwd: Path | None = None
 ) -> subprocess.Popen[bytes]:
-    """A program that leads its own session, says all to `log` and ends with this process."""
+    """Start a program in its own session. Its output goes to `log`, and it ends with this
+    process."""
     return subprocess.Popen(
         argv,
         cwd=cwd,
@@ -293,9 +296,9 @@ def start_process(
 def start_bridge(
     port: int, there: str, home: Path, between: Path, log_file: Path
 ) -> list[subprocess.Popen[bytes]]:
-    """Take connections to a port of this namespace's loopback address to `there` (HOST:PORT) in the
-    network namespace `home`, by two socats and the Unix socket `between`. NetworkError: no
-    socat."""
+    """Carry connections to a port of this namespace's loopback address to `there` (HOST:PORT) in
+    the network namespace `home`, by two socats and the Unix socket `between`. Raises NetworkError
+    without socat."""
     if shutil.which("socat") is None:
         raise NetworkError("socat: not found on this machine (Debian: apt install socat)")
     enter = ["nsenter", f"--net={home}", "--"]
@@ -308,14 +311,14 @@ def start_bridge(
 
 
 def tell_to_stop(process: subprocess.Popen[bytes] | None) -> None:
-    """Ask it to end (SIGTERM); do not wait."""
+    """Ask a process to end (SIGTERM); do not wait."""
     if process is not None and process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
 
 
 def end_process(process: subprocess.Popen[bytes] | None, *, grace_s: float = 3.0) -> None:
-    """End a process: SIGTERM, and SIGKILL after `grace_s`."""
+    """End a process: SIGTERM, then SIGKILL after `grace_s`."""
     if process is None:
         return
     tell_to_stop(process)

@@ -2,12 +2,13 @@
 """Use a controller in another container, in which the network's state directory is mounted at the
 same path (docker-compose.yml).
 
-The network asks for it with a file. One container may run the controllers of all domains, or each
-domain has its own (`controller-{domain}`). `python -m controller attend` there starts what is asked
-for, and starts it again after its own restart. Northbound REST is a Unix socket in the shared
-directory.
-OpenFlow is TCP over the network between the containers: the switches, in a network namespace of the
-run's own, connect to its loopback address, from where socat forwards each connection over a Unix
+The network asks for a controller with a file. One container may run the controllers of all domains,
+or each domain has its own (`controller-{domain}`). `python -m controller attend` there starts the
+requested controllers, and starts them again after its own restart. Northbound REST is a Unix socket
+in the shared directory.
+
+OpenFlow is TCP over the network between the containers. The switches, in a network namespace of the
+run's own, connect to its loopback address. From there, socat forwards each connection over a Unix
 socket into the container's namespace.
 """
 
@@ -33,8 +34,8 @@ from topologies.emulate.processes import (
     tell_to_stop,
 )
 
-# Where the controllers run, e.g. controller or, with one container for each domain,
-# controller-{domain}; unset: here.
+# Where the controllers run: for example controller or, with one container for each domain,
+# controller-{domain}. Unset: in this container.
 HOST_VARIABLE: Final = "DOWNPOUR_CONTROLLER_HOST"
 DOMAIN_PLACE: Final = "{domain}"
 HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the machine
@@ -42,14 +43,14 @@ HOME_NAMESPACE: Final = Path("/proc/1/ns/net")  # of the container, or of the ma
 
 def attendant_file(root: Path, domain: str = "") -> Path:
     """Return the file that `attend` (of the domain, or of all) writes; its owner is the user that
-    the controllers run as."""
+    runs the controllers."""
     return root / attendant_name(domain)
 
 
 def make_controller(
     domain: str, port: int, state_dir: Path, *, role: str = "", options: Sequence[str] = ()
 ) -> Controller:
-    """Return a controller here, or where HOST_VARIABLE says."""
+    """Return a controller in this container, or in the one that HOST_VARIABLE names."""
     host = os.environ.get(HOST_VARIABLE)
     if host:
         return RemoteController(host, domain, port, state_dir, role=role, options=options)
@@ -58,7 +59,7 @@ def make_controller(
 
 class RemoteController(Controller):
     """A controller in another container. It writes to its own directory, which belongs to the user
-    of `attend`."""
+    that runs `attend`."""
 
     def __init__(
         self,
@@ -72,7 +73,9 @@ class RemoteController(Controller):
     ) -> None:
         super().__init__(domain, port, state_dir, role=role, options=options)
         self.host = host.replace(DOMAIN_PLACE, domain)
-        self._attendant = domain if DOMAIN_PLACE in host else ""  # "": the one of all domains
+        self._attendant = (
+            domain if DOMAIN_PLACE in host else ""
+        )  # "": one attendant for all domains
         self._run_directory = state_dir
         self._own = state_dir / self.name
         self.socket = self._own / "rest.sock"
@@ -119,23 +122,23 @@ class RemoteController(Controller):
 
     @property
     def alive(self) -> bool:
-        """Return whether it was asked for and is not known to have ended. It may be restarting."""
+        """Return whether it was requested and is not known to have ended. It may be restarting."""
         return self._request.exists() and not self._ended.exists()
 
     @property
     def exit_code(self) -> int | None:
-        """None: it runs, or never did."""
+        """Return its exit code; None while it runs, or if it never did."""
         with contextlib.suppress(OSError, ValueError, KeyError):
             return int(json.loads(self._ended.read_text(encoding="utf-8"))["code"])
         return None
 
     @property
     def pid(self) -> int | None:
-        """None: the process is in another container."""
+        """Return None: the process is in another container."""
         return None
 
     def kill(self) -> None:
-        """Raise NetworkError, since the process is in another container."""
+        """Raise NetworkError: the process is in another container."""
         raise NetworkError(f"the controller of {self.domain} runs at {self.host}: kill it there")
 
     def tell_to_stop(self) -> None:
@@ -145,7 +148,7 @@ class RemoteController(Controller):
             tell_to_stop(socat)
 
     def stop(self) -> None:
-        """End it and wait for its end."""
+        """End it, and wait until it has ended."""
         self.tell_to_stop()
         for socat in self._socats:
             end_process(socat)

@@ -27,8 +27,8 @@ class Shaped:
 def shape(
     wire: WirePlan, pid: int, state_dir: Path, started: Callable[[Relay], None], seed: int
 ) -> Shaped:
-    """Shape the links in the namespace of process `pid`. `started` gets a relay as soon as one
-    exists, so that it is stopped whatever happens. Raises NetworkError if a link is not as
+    """Shape the links in the namespace of process `pid`. `started` gets a relay as soon as there is
+    one, so that it is stopped whatever happens. Raises NetworkError if a link is not as
     asked."""
     check(in_node(pid, ["tc", "-batch", "-"]), stdin=wire_plan.tc_batch(wire))
     ready: RelayReady | None = None
@@ -50,7 +50,7 @@ def shape(
 
 
 def read_back(wire: WirePlan, pid: int, ready: RelayReady | None) -> tuple[LinkReadback, ...]:
-    """Return the settings of all impaired links as the kernel and the relay have them. Raises
+    """Return the settings of all impaired links, as the kernel and the relay report them. Raises
     NetworkError."""
     qdiscs = json.loads(check(in_node(pid, ["tc", "-r", "-j", "qdisc", "show"])) or "[]")
     redirected = [d.ingress for d in wire.directions if d.mechanism != "relay"]

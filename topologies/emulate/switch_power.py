@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cut and restore switches' power, with the links that go dark with them."""
+"""Cut and restore switches' power, and take down the links of a switch without power."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from topologies.model.network import Network
 
 
 class SwitchPower:
-    """Which switches are off, and which links each of them holds dark."""
+    """Knows which switches are off, and which links each of them keeps down."""
 
     def __init__(self, network: Network, links: Links) -> None:
         self._network = network
         self._links = links
-        self._dark: dict[str, list[str]] = {}  # switch -> its links that went dark with it
+        self._dark: dict[str, list[str]] = {}  # switch -> its links that went down with it
 
     @property
     def off(self) -> Collection[str]:
@@ -24,7 +24,7 @@ class SwitchPower:
         return self._dark.keys()
 
     def stop(self, name: str) -> None:
-        """Cut the switch's power: its links go dark, and all that it held is gone. Raises
+        """Cut the switch's power: its links go down, and all its state is lost. Raises
         NetworkError."""
         if name not in {s.name for s in self._network.switches}:
             valid = ", ".join(s.name for s in self._network.switches)
@@ -38,8 +38,8 @@ class SwitchPower:
         self._dark[name] = dark
 
     def start(self, name: str, power_up: Callable[[], None]) -> None:
-        """Restore the switch's power: `power_up` recreates it, then its links come up unless the
-        switch at their other end is off. Raises NetworkError."""
+        """Restore the switch's power: `power_up` recreates the switch, then its links come up,
+        except those whose other switch is off. Raises NetworkError."""
         if name not in self._dark:
             raise NetworkError(
                 f"switch '{name}' is not off; off: {', '.join(self._dark) or 'none'}"
@@ -51,8 +51,8 @@ class SwitchPower:
                 self._links.mend(link)
 
     def _held_dark(self, link: str) -> bool:
-        """Return whether a switch at one of the link's ends is off; that switch then holds the link
-        dark."""
+        """Return whether a switch at one of the link's ends is off; that switch then keeps the link
+        down."""
         ends = next({k.a.node, k.b.node} for k in self._network.links if k.name == link)
         off = next((switch for switch in self._dark if switch in ends), None)
         if off is not None and link not in self._dark[off]:

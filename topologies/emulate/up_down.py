@@ -27,7 +27,7 @@ from topologies.emulate.lifecycle import KIND_UP, RunState
 from topologies.emulate.processes import get_json
 from topologies.model.network import Network, Segment
 
-ASKED_FILE = "asked.json"  # the network that `up` was asked for
+ASKED_FILE = "asked.json"  # the network that was requested from `up`
 STOP_TIMEOUT_S = 15.0
 HEALTH_PERIOD_S = 2.0
 ENDING_S = 3.0  # how long to wait for a run that another process removes
@@ -37,8 +37,8 @@ ENDING_S = 3.0  # how long to wait for a run that another process removes
 
 
 def keep(run_id: str, topology: str, network_file: Path, controller: str, report_fd: int) -> int:
-    """Run the keeper: build the network, report it on `report_fd`, hold it until SIGTERM, remove
-    it. `controller`: the address of one that is not ours, or ""."""
+    """Run the keeper: build the network, report on `report_fd`, hold the network until SIGTERM,
+    remove it. `controller`: the address of an external one, or ""."""
 
     say = background_process.reporter(report_fd)
 
@@ -73,7 +73,7 @@ def keep(run_id: str, topology: str, network_file: Path, controller: str, report
 
 
 def _hold(emulation: Emulation, log: Path) -> None:
-    """Wait for a signal. Write what ends meanwhile to `log`, which `status` shows."""
+    """Wait for a signal. Record in `log`, which `status` shows, whatever ends meanwhile."""
     said: list[str] = []
     while True:
         time.sleep(HEALTH_PERIOD_S)
@@ -94,8 +94,8 @@ def up(
     progress: Callable[[str], None],
     controller: ControllerAddress | None = None,
 ) -> str:
-    """Start a keeper and wait until its network is ready; return the run id. `controller`: one that
-    is not ours. Raises NetworkError if the network does not become ready."""
+    """Start a keeper and wait until its network is ready; return the run id. `controller`: an
+    external one. Raises NetworkError if the network does not become ready."""
     lifecycle.require_root()
     if controller is not None:
         check_answers(controller)
@@ -131,7 +131,8 @@ def _refuse_second(running: Sequence[str]) -> None:
 
 
 def _is_before(other: str, run_id: str) -> bool:
-    """Return which of two networks that start at the same time goes first: the other gives way."""
+    """Return whether `other`, of two networks that start at once, goes first: the other gives
+    way."""
     states = [lifecycle.read_state(one) for one in (other, run_id)]
     if other == run_id or states[0] is None or states[1] is None:
         return False
@@ -139,7 +140,7 @@ def _is_before(other: str, run_id: str) -> bool:
 
 
 def _end_process(pid: int, start_ticks: int | None) -> None:
-    """Send SIGTERM and allow some time. Does nothing to another process that has this id by now."""
+    """Send SIGTERM and allow some time. Leave another process that has this id by now alone."""
     if start_ticks is None or marks.start_time_ticks(pid) != start_ticks:
         return
     with contextlib.suppress(ProcessLookupError):
@@ -168,7 +169,7 @@ def own_networks() -> list[str]:
 
 
 def chosen_network(run_id: str | None) -> str:
-    """Return the run that is meant: `run_id`, else this checkout's network. Raises NetworkError if
+    """Return the run to act on: `run_id`, else this checkout's network. Raises NetworkError if
     none is up."""
     candidates = own_networks() if run_id is None else [run_id]
     if not candidates:
@@ -181,7 +182,7 @@ def end(run_id: str) -> None:
     state = lifecycle.read_state(run_id)
     while state is not None and state.owner_alive:
         _end_process(state.owner_pid, state.owner_start_ticks)
-        # Meanwhile the keeper may have taken the network over from `up`.
+        # The keeper may have taken over the network from `up` meanwhile.
         last, state = state, lifecycle.read_state(run_id)
         if state == last:
             break
@@ -189,9 +190,9 @@ def end(run_id: str) -> None:
 
 
 def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[str, bool]:
-    """Return the runs that `down` ends, each with True if its owner is alive (and must be
-    notified). A run whose starter was killed while its keeper starts belongs to its checkout until
-    the keeper has it."""
+    """Return the runs that `down` ends, each with True if its owner is alive (and must be told). A
+    run whose starter was killed while its keeper started belongs to its checkout until the keeper
+    takes it over."""
     chosen: dict[str, bool] = {}
     for run_id, state in states.items():
         alive = state is not None and state.owner_alive
@@ -202,8 +203,8 @@ def to_end(states: Mapping[str, RunState | None], *, everything: bool) -> dict[s
 
 
 def _states() -> dict[str, RunState | None]:
-    """Return the state by run id. A run that does not name its owner may be ending, so it gets a
-    moment."""
+    """Return the state by run id. A run that does not name its owner may be ending: wait a moment
+    for that."""
     deadline = time.monotonic() + ENDING_S
     while True:
         states = {run_id: lifecycle.read_state(run_id) for run_id in lifecycle.live_runs()}
@@ -213,8 +214,8 @@ def _states() -> dict[str, RunState | None]:
 
 
 def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
-    """End this checkout's `up` networks and remove what dead runs left; with `everything` also live
-    runs of other owners. Return how many. Raises NetworkError if something cannot be removed."""
+    """End this checkout's `up` networks and remove what dead runs left. With `everything`, also end
+    other owners' live runs. Return how many. Raises NetworkError if something cannot be removed."""
     lifecycle.require_root()
     states = _states()
     chosen = to_end(states, everything=everything)
@@ -235,7 +236,7 @@ def down(progress: Callable[[str], None], *, everything: bool = False) -> int:
 
 
 def network_of(run_id: str) -> Network | None:
-    """Return the network that a run has built or is building; None if it does not say."""
+    """Return the network that a run has built or is building; None if it does not say which."""
     path = marks.state_directory(run_id) / "network.json"
     try:
         return Network.from_json(path.read_text(encoding="utf-8"))
@@ -288,7 +289,7 @@ def status_json(run_id: str) -> dict[str, object]:
 
 
 def _health_json(socket: Path) -> dict[str, object]:
-    """What a controller says about itself; `switches` is empty if it does not answer."""
+    """Return a controller's health; `switches` is empty if it does not answer."""
     try:
         health = get_json(socket, "/v1/health")
     except (OSError, ValueError, http.client.HTTPException):
@@ -297,7 +298,7 @@ def _health_json(socket: Path) -> dict[str, object]:
 
 
 def hosts_table(network: Network, pids: Mapping[str, int]) -> list[str]:
-    """Return hosts with their addresses and the requested round trip."""
+    """Return the hosts with their addresses and requested round trips."""
     lines = [f"  {'host':<11} {'site':<10} {'NIC1 (path)':<16} {'NIC2 (routed)':<16} RTT asked"]
     for host in network.hosts:
         rtt = network.round_trip_ms.get(host.name)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A `Network` as a script for Mininet alone: nodes, links with TCLink's parameters, addresses,
-static routes, and the VLAN segments and multipoint path as static OpenFlow entries. It runs without
-Downpour."""
+"""A `Network` as a script for Mininet alone: nodes, links with TCLink's parameters, addresses and
+static routes. The VLAN segments and the multipoint path are static OpenFlow entries. The script
+runs without Downpour."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ WIDTH: Final = 98
 
 
 def mininet_script(network: Network) -> str:
-    """Return the text of an executable Python file, without the monitor, whose programs Mininet
-    does not start. Raises paths.NoPath."""
+    """Return the text of an executable Python file. It leaves out the monitor, whose programs
+    Mininet does not start. Raises paths.NoPath."""
     network = network.without_monitor()
     entries = all_flows(network)
     values = {
@@ -38,14 +38,14 @@ def mininet_script(network: Network) -> str:
 
 
 def addresses(network: Network) -> dict[str, str]:
-    """Return the address/prefix length by interface, of hosts and routers."""
+    """Return interface -> address/prefix length, for hosts and routers."""
     nics = [nic for h in network.hosts for nic in (h.nic1, h.nic2, *h.lanes)]
     nics += [nic for router in network.routers for nic in router.nics]
     return {nic.interface: f"{nic.ip}/{nic.prefix_len}" for nic in nics}
 
 
 def _link(link: Link) -> tuple[object, ...]:
-    """Return both ends, each with TCIntf's settings for the frames that leave there."""
+    """Return both ends, each with TCIntf's settings for the frames that leave it."""
     return tuple(
         (port.node, port.number, port.interface, port.mac, shaping(impairment))
         for port, impairment in ((link.a, link.forward), (link.b, link.backward))

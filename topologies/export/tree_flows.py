@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenFlow 1.3 entries that stand in for the path service where no controller runs: one multipoint
-path over all sites, as entries of the controller domains' switches.
+"""OpenFlow 1.3 entries that replace the path service where no controller runs: one multipoint path
+over all sites, as entries of the controller domains' switches.
 
 The tree is the path service's: least cost from the publisher's segment (`model.paths`). At each of
-its switches an attachment is a port with the VLAN id that the path has there: a segment's id, or
+its switches, an attachment is a port with the VLAN id that the path has there: a segment's id, or
 the first id that a link allows. Frames to a host's MAC take the only route in the tree. Broadcast
-and multicast go to all other attachments. Each frame leaves with its attachment's VLAN id.
+and multicast frames go to all other attachments. Each frame leaves with its attachment's VLAN id.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class _Attachment:
 
 
 def tree_flows(network: Network) -> tuple[SwitchEntries, ...]:
-    """Return the entries of each controlled switch, in the network's order; a switch that is not
-    in the tree drops everything. Raises paths.NoPath."""
+    """Return the entries of each controlled switch, in the network's order. A switch outside the
+    tree drops everything. Raises paths.NoPath."""
     attached = _attachments(network)
     controlled = controlled_switches(network.domains, network.switches)
     return tuple(
@@ -52,8 +52,8 @@ def tree_flows(network: Network) -> tuple[SwitchEntries, ...]:
 
 
 def all_flows(network: Network) -> tuple[SwitchEntries, ...]:
-    """Return the entries of all switches: those of static domains, which tag for the hosts, and the
-    tree's. Raises paths.NoPath."""
+    """Return the entries of all switches: the tree's, and those of static domains, which tag for
+    the hosts. Raises paths.NoPath."""
     return (*static_flows(network, edge_tags=True), *tree_flows(network))
 
 

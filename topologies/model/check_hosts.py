@@ -87,7 +87,7 @@ class HostChecks(Checks):
             self.error(("control_network", "subnet"), found, "a subnet with a /30 for each")
 
     def _lanes(self, lanes: int, hosts: tuple[PlannedHost, ...]) -> None:
-        """Check that every lane has a name for its NICs, a subnet, a group, and a VLAN id of each
+        """Check that every lane has valid NIC names, a subnet, a group, and a VLAN id for each
         segment."""
         place: Place = ("addresses", "lanes")
         if not 1 <= lanes <= MAX_LANES:
@@ -208,5 +208,5 @@ def check_reachable(document: Document, spec: TopologySpec, hosts: tuple[Planned
 
 
 def _end(switch: str) -> Port:
-    """A link's end, as far as reachability needs it."""
+    """A link's end, with the fields that reachability needs."""
     return Port(switch, 0, "", "")

@@ -108,7 +108,7 @@ class NodeChecks(ImpairmentChecks):
         for name in publishers[1:]:
             found = f"a second publisher '{name}' (the first is '{publishers[0]}')"
             self.error(("nodes", name), found, "one host with role: publisher")
-        # A host whose block has a mistake may be the publisher.
+        # The publisher may be a host whose block has a mistake.
         complete = self.declared_nodes == set(self.spec.nodes)
         if not publishers and complete:
             self.error(("nodes",), "no publisher", "one host with role: publisher")

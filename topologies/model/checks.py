@@ -24,7 +24,7 @@ class Checks:
     def __init__(self, document: Document, spec: TopologySpec) -> None:
         self.document = document
         self.spec = spec
-        # Declared names, including those of blocks left out because of a mistake.
+        # Declared names, including those of blocks that were left out for a mistake.
         self.declared_nodes = self.declared("nodes")
         self.declared_domains = self.declared("domains")
         self.static = self._switches(ControlledBy.STATIC)

@@ -25,8 +25,8 @@ def describe(network: Network, width: int = DEFAULT_COLUMNS) -> str:
 
 
 def hosts_table(network: Network) -> str:
-    """Return hosts, where their segments end, and their round trips to the publisher. A network
-    whose sites have the names of their hosts has no column of sites."""
+    """Return hosts, the ends of their segments, and their round trips to the publisher. If sites
+    have the names of their hosts, there is no column of sites."""
     rows = []
     has_sites = any(host.site != host.name for host in network.hosts)
     lanes = range(1, network.lane_count + 1)
@@ -78,8 +78,8 @@ def domains_table(network: Network) -> str:
 
 
 def links_table(network: Network) -> str:
-    """Return links between switches and all impaired links, one line for each direction that
-    differs."""
+    """Return the links between switches and all impaired links. Directions that differ have a line
+    each."""
     switches = {switch.name for switch in network.switches}
     rows = []
     for link in network.links:

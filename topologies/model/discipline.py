@@ -9,8 +9,8 @@ from topologies.model.network import Impairment, Network
 
 
 def with_discipline(network: Network, discipline: str) -> Network:
-    """Return `network` with `discipline` ("codel", "fq_codel ecn"; empty: FIFO) at every link that
-    has a rate, in the directions that have it."""
+    """Return `network` with the queue discipline `discipline` ("codel", "fq_codel ecn"; empty:
+    FIFO) for each direction of a link that has a rate."""
 
     def managed(way: Impairment) -> Impairment:
         return way if way.rate_bps is None else dataclasses.replace(way, discipline=discipline)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse YAML text into plain data plus the line of every key and value.
+"""Parse YAML text into plain data and the line of every key and value.
 
-The text is composed to ruamel.yaml's node graph and read from there, so that duplicate keys are
-all reported at once and each value keeps its position.
+The text is composed to ruamel.yaml's node graph and read from there: so all duplicate keys are
+reported at once, and each value keeps its position.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 Place = tuple[str | int, ...]  # keys and indices from the top of the document
 
 MAX_FILE_BYTES = 1_000_000
-MAX_VALUES = 50_000  # aliases may repeat values: bounds the size that a small file can reach
+MAX_VALUES = 50_000  # bounds what a small file can grow to: aliases may repeat values
 MAX_DEPTH = 20
 
 
 @dataclass(frozen=True, order=True)
 class Error:
-    """One mistake: where (line from 1; 0 for none), what was found, and what would be valid."""
+    """One mistake: its place (line from 1; 0: none), what was found, and what would be valid."""
 
     file: str
     line: int
@@ -55,19 +55,19 @@ class Document:
     left_out: set[Place] = field(default_factory=set)  # blocks with a mistake, see shape.py
 
     def line(self, place: Place) -> int:
-        """Return the line of `place`, or of the nearest thing around it."""
+        """Return the line of `place`, or of the nearest block around it."""
         while place and place not in self.lines:
             place = place[:-1]
         return self.lines.get(place, 1)
 
     def report(self, place: Place, found: str, valid: str) -> None:
-        """Note a mistake at `place`."""
+        """Record a mistake at `place`."""
         self.errors.append(Error(self.file, self.line(place), found, valid))
 
 
 def read_document(path: Path, what: str = "a topology") -> Document:
-    """Read a YAML file that should hold `what`. Raises TopologyErrors if nothing can be read from
-    it."""
+    """Read a YAML file that should describe `what`. Raises TopologyErrors if nothing can be read
+    from it."""
     file = str(path)
     try:
         with path.open("rb") as stream:
@@ -91,7 +91,7 @@ def read_document(path: Path, what: str = "a topology") -> Document:
 
 
 def parse_document(text: str, file: str, what: str = "a topology") -> Document:
-    """Parse YAML text; duplicate keys are left in `errors`. Raises TopologyErrors on bad syntax."""
+    """Parse YAML text; `errors` gets duplicate keys. Raises TopologyErrors on bad syntax."""
     yaml = YAML(typ="safe", pure=True)
     try:
         root = yaml.compose(text)

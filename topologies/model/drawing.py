@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw a `Network`: DOT text with its domains, links, static segments and the tree that the path
-service makes for all subscribers. Pure; `common.graphviz` draws it."""
+"""Draw a `Network`: DOT text with its domains, links, static segments and the path service's tree
+for all subscribers. Pure; `common.graphviz` draws it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from common.quantities import format_rate
 from topologies.model.network import ControlledBy, Domain, Host, Impairment, Link, Network
 from topologies.model.paths import Hop, path_to
 
-# Readable on white and on a dark page: the drawing brings its own background.
+# Readable on a white and on a dark page: the drawing has its own background.
 TREE: Final = "#4477AA"
 QUIET: Final = "#8A8F98"
 CONTROLLED: Final = "#E8F0F8"
@@ -23,10 +23,10 @@ NAMED_HOSTS: Final = 4  # a larger site shows its first and last host
 def dot_of(network: Network) -> str:
     """Return the network as a graph from left (the publisher) to right.
 
-    A cluster is a domain: filled blue where the controller programs the switches, grey where
-    segments are static. Bold edges are the multipoint path's tree, with the VLAN id of a static
-    segment; grey edges carry none of its frames. Labels give each link's rate, delay one way and
-    loss, and each site's hosts and round trip to the publisher.
+    A cluster is a domain: blue if the controller programs its switches, grey if its segments are
+    static. Bold edges are the multipoint path's tree, with the VLAN id of a static segment; grey
+    edges carry none of its frames. Labels give each link's rate, one-way delay and loss, and each
+    site's hosts and round trip to the publisher.
     """
     tree = _tree(network)
     lines = [
@@ -52,7 +52,7 @@ def _tree(network: Network) -> dict[str, Hop]:
 
 
 def _sites(network: Network) -> dict[str, list[Host]]:
-    """Hosts that share a site, an edge switch and a role."""
+    """Group the hosts that share a site, an edge switch and a role."""
     found: dict[str, list[Host]] = {}
     for host in network.hosts:
         edge = network.segment_of(host.name).edge_switch

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expand a valid topology file and its parameters to a `Network` with every address and number
-explicit.
+"""Expand a valid topology file and its parameters to a `Network`, in which every address and number
+is explicit.
 
 Pure and deterministic: the same file and parameters give the same network on every machine. Numbers
 follow the order of the file. Interfaces: `<switch>-p<port>`, `<host>-nic1`, `<host>-nic2`,
 `<router>-p<n>`. MACs: 02:64:70 (locally administered), node number (16 bit), interface number.
-Lanes come after everything else (`<host>-nic3` is on lane 2), and then the monitor, so that they do
-not change the rest.
+Lanes get their numbers after everything else (`<host>-nic3` is on lane 2), and then the monitor, so
+that they do not change the rest.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DEFAULT_QUEUE_BYTES = 150_000  # about 100 full frames, where the link has (almo
 
 @dataclass(frozen=True)
 class PlannedHost:
-    """A host of the file or of a host family, with the place in the file it comes from."""
+    """A host of the file or of a host family, with its place in the file."""
 
     name: str
     role: Role
@@ -133,7 +133,7 @@ def directions(spec: LinkSpec | AccessSpec) -> tuple[ImpairmentSpec, ImpairmentS
 
 def impairments(spec: LinkSpec | AccessSpec | None) -> tuple[Impairment, Impairment]:
     """Return both directions of a link, explicit. A rate without a queue gets a queue of the link's
-    bandwidth-delay product, at least DEFAULT_QUEUE_BYTES."""
+    bandwidth-delay product, but at least DEFAULT_QUEUE_BYTES."""
     if spec is None:
         return Impairment(), Impairment()
     asked = directions(spec)
@@ -156,7 +156,7 @@ def impairments(spec: LinkSpec | AccessSpec | None) -> tuple[Impairment, Impairm
 
 
 class _Numbering:
-    """Hands out ports in order: numbers from 1 at each node."""
+    """Assigns ports in order: numbers from 1 at each node."""
 
     def __init__(self, nodes: list[str]) -> None:
         self._node_number = {name: i for i, name in enumerate(nodes, start=1)}
@@ -233,8 +233,8 @@ def lane_count(spec: TopologySpec, counts: Mapping[str, int]) -> int:
 
 
 def lane_subnet(spec: TopologySpec, lane: int) -> ipaddress.IPv4Network:
-    """Return the lane's subnet, the (lane - 1)-th after path_subnet. Raises ValueError beyond the
-    last."""
+    """Return the lane's subnet, the (lane - 1)-th after path_subnet. Raises ValueError if there is
+    none."""
     first = spec.addresses.path_subnet
     address = int(first.network_address) + (lane - 1) * first.num_addresses
     return ipaddress.IPv4Network((address, first.prefixlen))
@@ -262,8 +262,8 @@ def _lane_nics(
     numbering: _Numbering,
     lanes: Iterable[int],
 ) -> tuple[tuple[Host, ...], tuple[Link, ...]]:
-    """Return the hosts with their NICs of `lanes`, and the NICs' links. A host has the same place
-    in the subnet of every lane."""
+    """Return the hosts with their NICs of `lanes`, and the NICs' links. A host has the same
+    position in the subnet of every lane."""
     nics: defaultdict[str, list[Nic]] = defaultdict(list)
     links: list[Link] = []
     first = spec.addresses.path_subnet.network_address
@@ -318,7 +318,7 @@ def _one_way_delays(
     links: list[Link],
     segments: tuple[Segment, ...],
 ) -> dict[str, tuple[float, float]]:
-    """Return by subscriber (ms from the publisher, ms to the publisher) over the path service."""
+    """Return subscriber -> (ms from the publisher, ms to the publisher), over the path service."""
     segment_of = {host: segment for segment in segments for host in segment.hosts}
     publisher = next(h.name for h in planned if h.role is Role.PUBLISHER)
     delays: dict[str, tuple[float, float]] = {}
@@ -343,8 +343,8 @@ def _control_network(
     numbering: _Numbering,
     one_way: dict[str, tuple[float, float]],
 ) -> tuple[tuple[Host, ...], Router, tuple[Link, ...]]:
-    """Return the hosts with both NICs, the router with one NIC and one /30 per host, and its
-    links."""
+    """Return the hosts with both NICs, the router with one NIC and one /30 per host, and the
+    router's links."""
     control = spec.control_network
     access_port = {link.a.node: link.a for link in links}
     path_addresses = _path_addresses(spec, planned)
@@ -394,8 +394,8 @@ def _monitor(
     numbering: _Numbering,
     one_way: Mapping[str, tuple[float, float]],
 ) -> tuple[Monitor | None, Router, tuple[Link, ...]]:
-    """Return the monitor, the router with a NIC for it, and the link between the two. It has the
-    /30 after the hosts', and the delay of the hosts at its site."""
+    """Return the monitor, the router with a NIC for it, and the link between the two. The monitor
+    has the /30 after the hosts' subnets, and the delay of the hosts at its site."""
     found = monitor_of(spec)
     if found is None:
         return None, router, ()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lose frames on a hand-off link: the publisher's, so that all subscribers miss them, or that of a
-subscriber. Pure."""
+"""Lose frames on a hand-off link: the publisher's, so that all subscribers miss them, or one
+subscriber's. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def with_handoff_loss(network: Network, loss: float, host: str | None = None) ->
     """Return `network` with `loss` on the hand-off link of `host` (default: the publisher), for
     frames from the publisher.
 
-    The hand-off link joins a host's static segment to the path service: all subscribers miss what
-    is lost at the publisher's, as DRFSM21 5.2 (Table 5) assumes for its regional network. Frames
+    The hand-off link joins a host's static segment to the path service. All subscribers miss what
+    the publisher's link loses, as DRFSM21 5.2 (Table 5) assumes for its regional network. Frames
     towards the publisher are not lost. Raises ValueError if `loss` is not a probability.
     """
     if not 0 <= loss < 1:

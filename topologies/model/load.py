@@ -22,7 +22,7 @@ def load(
     """Read, check and expand a topology file.
 
     `parameters` overrides the file's parameters, e.g. {"receivers": 24}; text values are read as
-    whole numbers. `monitored`: with a monitor at the publisher's site if the file has none. Raises
+    whole numbers. `monitored`: add a monitor at the publisher's site if the file has none. Raises
     TopologyErrors with every mistake found.
     """
     document = read_document(path)
@@ -43,6 +43,6 @@ def find(name: str) -> Path:
     if name in bundled():
         return TOPOLOGIES / f"{name}.yaml"
     if name.endswith((".yaml", ".yml")):
-        return Path(name)  # load() says if it cannot be read
+        return Path(name)  # load() reports it if it cannot be read
     valid = f"{', '.join(bundled())}, or the path of a .yaml file{did_you_mean(name, bundled())}"
     raise TopologyErrors([Error("topology", 0, f"'{name}'", valid)])

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The neutral network graph: what the network is, with every address and number explicit.
+"""The neutral network graph: the network with every address and number explicit.
 
-A `Network` is what the YAML files of this room expand to. It is immutable, independent of Mininet
-and OpenFlow, and the contract with the rooms above: `to_json`/`from_json` carry it between
+The YAML files of this room expand to a `Network`. It is immutable, independent of Mininet and
+OpenFlow, and the contract with the rooms above: `to_json` and `from_json` carry it between
 processes (`network.json` of a run directory).
 
 Units are in the names. Frames are Ethernet frames without FCS, as tc and OpenFlow meters count.
@@ -104,7 +104,7 @@ class Nic:
 class Host:
     """A host with two NICs (DRFSM21 2.1.2): nic1 on the path service, nic2 on the routed control
     network. A host that may be on several paths at once, one for each file-stream, has a lane for
-    each further path: a NIC and its own static segment."""
+    each further path: a NIC and a static segment."""
 
     name: str
     domain: str
@@ -113,11 +113,10 @@ class Host:
     nic1: Nic
     nic2: Nic
     gateway2: str  # the router's address on nic2's subnet
-    lanes: tuple[Nic, ...] = ()  # NICs on the path service of lanes 2, 3, ...; lane 1 is nic1
+    lanes: tuple[Nic, ...] = ()  # NICs on the path service for lanes 2, 3, ...; nic1 is lane 1's
 
     def path_nic(self, lane: int = 1) -> Nic:
-        """Return the interface that carries the path's address; with several paths, that of
-        `lane`."""
+        """Return the NIC that has the path's address on `lane`."""
         return self.nic1 if lane == 1 else self.lanes[lane - 2]
 
 
@@ -131,7 +130,7 @@ class Router:
 
 @dataclass(frozen=True)
 class Monitor:
-    """A host on the control network alone, to which the others send statistics (DRFSM21 3.1,
+    """A host that is only on the control network, to which the others send statistics (DRFSM21 3.1,
     Fig. 4)."""
 
     name: str
@@ -142,9 +141,9 @@ class Monitor:
 
 @dataclass(frozen=True)
 class Segment:
-    """A static path segment (SPS, DRFSM21 2.1.1) through one static domain: from the port of
-    the dynamic domain's switch where it ends (`endpoint_*`) to one or more hosts. On the wire
-    between the two domains its frames carry `vlan`. It ends at the hosts' NIC of `lane`."""
+    """A static path segment (SPS, DRFSM21 2.1.1) through one static domain: from a port of a
+    dynamic domain's switch (`endpoint_*`) to one or more hosts, at their NIC of `lane`. Between the
+    two domains its frames carry `vlan`."""
 
     name: str
     domain: str
@@ -178,7 +177,7 @@ class Network:
 
     @property
     def publisher(self) -> Host:
-        """Return the one host that publishes."""
+        """Return the host that publishes."""
         return next(h for h in self.hosts if h.role is Role.PUBLISHER)
 
     @property
@@ -202,7 +201,7 @@ class Network:
         )
 
     def host(self, name: str) -> Host:
-        """Return the host of this name, which must exist."""
+        """Return the host with this name, which must exist."""
         return next(h for h in self.hosts if h.name == name)
 
     @property
@@ -227,7 +226,7 @@ class Network:
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
     def to_json(self) -> str:
-        """Return the network as text, which `from_json` reads; it is made once."""
+        """Return the network as text for `from_json`; the text is made once."""
         return self._json
 
     @classmethod

@@ -3,7 +3,7 @@
 takes.
 
 The rule is the path service's: the path of least cost from the publisher through the controller
-domains, each of which is entered at one hand-off link only, whatever the subscriber. Frames to the
+domains. Each domain is entered at one hand-off link, the same for all subscribers. Frames to the
 publisher take the same links back.
 """
 
@@ -71,8 +71,9 @@ def domain_tree(
     of least cost, then of fewest links, then first in the order of the links.
 
     `domain_of` has the switches of all controller domains. Each domain is entered through one
-    hand-off link, the one reached at the least cost (or the one that `entries` names by domain),
-    and only once: a path that left a domain does not come back. Links in `avoid` are not used.
+    hand-off link, the one reached at the least cost (or the one that `entries` gives for the
+    domain), and only once: a path that has left a domain does not return. Links in `avoid` are not
+    used.
     """
     leaving: dict[str, list[tuple[int, Hop]]] = defaultdict(list)
     for index, link in enumerate(links):
@@ -102,7 +103,7 @@ def domain_tree(
 
 
 def route(tree: Mapping[str, Hop], root: str, switch: str) -> tuple[Hop, ...]:
-    """Return the hops of `domain_tree` from its root to `switch`. Raises NoPath."""
+    """Return the hops from the root of a `domain_tree` to `switch`. Raises NoPath."""
     hops: list[Hop] = []
     here = switch
     while here != root:
@@ -121,8 +122,8 @@ def frame_path(
     to_segment: Segment,
     to_host: str,
 ) -> tuple[Hop, ...]:
-    """Return all links from one host's NIC1 to another's, in order. `controlled` gives the domain
-    of each switch of a controller domain. Raises NoPath."""
+    """Return all links from one host's NIC1 to another's, in order. `controlled`: switch -> its
+    controller domain. Raises NoPath."""
     access_out = _hop(links, from_host, from_segment.edge_switch)
     access_in = _hop(links, to_segment.edge_switch, to_host)
     if from_segment == to_segment:
@@ -139,7 +140,7 @@ def frame_path(
 
 
 def controlled_switches(domains: Iterable[Domain], switches: Iterable[Switch]) -> dict[str, str]:
-    """Return the domain by switch, of the switches of controller domains."""
+    """Return switch -> domain, for the switches of controller domains."""
     controlled = {d.name for d in domains if d.controlled_by is ControlledBy.CONTROLLER}
     return {s.name: s.domain for s in switches if s.domain in controlled}
 
@@ -159,8 +160,8 @@ def path_to(network: Network, subscriber: str) -> tuple[Hop, ...]:
 
 
 def handoff_of(network: Network) -> Link | None:
-    """Return the hand-off link between two controller domains that most subscribers are behind;
-    None: every path stays in one domain. Raises NoPath."""
+    """Return the hand-off link between two controller domains that the most subscribers are
+    behind; None if every path stays in one domain. Raises NoPath."""
     domain_of = controlled_switches(network.domains, network.switches)
     behind: dict[str, int] = defaultdict(int)
     links: dict[str, Link] = {}

@@ -10,10 +10,10 @@ from topologies.model.network import Link, Network
 
 
 def with_round_trip_of(network: Network, host: str, rtt_ms: float) -> Network:
-    """Return `network` with another round trip over the path for one host: the difference is added
+    """Return `network` with another round trip over the path for one host. The difference is added
     to the link of its NIC1, half of it in each direction.
 
-    Raises ValueError for a round trip shorter than the host's.
+    Raises ValueError for a round trip shorter than the host's now.
     """
     more = round((rtt_ms - network.round_trip_ms[host]) / 2, 3)
     if more < 0:
@@ -45,10 +45,10 @@ def with_receiver_rates(
 ) -> Network:
     """Return `network` with a rate on the link to NIC1 of each named host, towards the host.
 
-    The link is in the host's own domain: the path service does not use it for admission, as it does
-    not know the universities' networks. What does not fit waits in the link's queue, and then is
-    lost. `queue_bytes` None: the queue that a link of this rate has. Raises ValueError for a host
-    that the network does not have.
+    The link is in the host's own domain. The path service does not use its rate for admission,
+    since it does not know the universities' networks. What exceeds the rate waits in the link's
+    queue, and what exceeds the queue is lost. `queue_bytes` None: the default queue for the rate.
+    Raises ValueError for a host that the network does not have.
     """
     nics = {host.nic1.interface: host.name for host in network.hosts}
     if unknown := sorted(set(rate_bps) - set(nics.values())):

@@ -13,8 +13,8 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
     """Return `network` with round trips of `rtt_ms` over the path and over the control network,
     half of it in each direction.
 
-    Over the path all of it is on the hand-off links of the subscribers' segments, so that a frame
-    meets one delayed link, as in geni5; all other delays, and jitter, become 0. Rates, queues and
+    Over the path, all delay is on the hand-off links of the subscribers' segments, so that a frame
+    crosses one delayed link, as in geni5; all other delays, and jitter, become 0. Rates, queues and
     losses stay. Raises ValueError if a subscriber's segment ends at the publisher's hand-off link:
     then no link belongs to the publisher alone.
     """
@@ -22,7 +22,7 @@ def with_round_trip(network: Network, rtt_ms: float) -> Network:
 
 
 def with_round_trips(network: Network, rtt_ms: Mapping[str, float]) -> Network:
-    """Return the same with a round trip for each subscriber. Subscribers without one share the
+    """Return the same with a round trip for each subscriber. Subscribers without one get the
     longest.
 
     Raises ValueError like `with_round_trip`, and if two subscribers behind one hand-off link should
@@ -32,7 +32,7 @@ def with_round_trips(network: Network, rtt_ms: Mapping[str, float]) -> Network:
     halves = {host: round(rtt / 2, 3) for host, rtt in rtt_ms.items()}
     longest = max(halves.values())
     own = _handoff(network, publisher)
-    delayed: dict[str, tuple[str, float]] = {}  # link -> whose round trip, half of it
+    delayed: dict[str, tuple[str, float]] = {}  # link -> host, and half of its round trip
     for host, half in halves.items():
         link = _handoff(network, host)
         first, other = delayed.setdefault(link, (host, half))
@@ -74,8 +74,8 @@ def _subscribers(network: Network) -> set[str]:
 
 
 def _handoff(network: Network, host: str) -> str:
-    """Return the link where the segment of `host` meets the path service (the same for every
-    lane)."""
+    """Return the link between the segment of `host` and the path service, which is the same for
+    every lane."""
     segment = network.segment_of(host)
     ends = {segment.edge_switch, segment.endpoint_switch}
     return next(link.name for link in network.links if {link.a.node, link.b.node} == ends)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check each block of a topology file by the models of `spec.py`.
+"""Check each block of a topology file against the models of `spec.py`.
 
-pydantic finds the mistakes; this module gives each its line, words it as `found ...; valid: ...`,
-and leaves out the blocks with mistakes so that the rest can be checked further.
+pydantic finds the mistakes. This module gives each its line, words it as `found ...; valid: ...`,
+and leaves out the blocks with mistakes so that the others can be checked further.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _MAX_QUOTE = 60
 
 
 def parse_shape(document: Document) -> TopologySpec | None:
-    """Return the file without its wrong blocks; mistakes go to `document.errors`. None if the rest
-    is not a topology."""
+    """Return the file without its blocks that have mistakes, which go to `document.errors`. Return
+    None if the rest is not a topology."""
     data = document.data
     if not isinstance(data, dict):
         document.report(
@@ -56,7 +56,7 @@ def parse_shape(document: Document) -> TopologySpec | None:
 
 
 def _place(detail: ErrorDetails) -> Place:
-    """Return pydantic's location without the discriminator that it puts after a node's name."""
+    """Return pydantic's location without the discriminator that follows a node's name."""
     place = tuple(detail["loc"])
     if place[:1] == ("nodes",) and len(place) > 2 and place[2] in _KINDS:
         return (*place[:2], *place[3:])
@@ -147,7 +147,7 @@ def _describe(detail: ErrorDetails) -> str:
 
 
 def _where(place: Place) -> str:
-    """` in links[3]`, ` in nodes.newy`; nothing at the top."""
+    """Return " in links[3]" or " in nodes.newy"; nothing at the top."""
     text = ""
     for key in place[:-1]:
         text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else key

@@ -9,7 +9,7 @@ from topologies.model.network import Host, Network
 
 
 def with_shared_nics(network: Network) -> Network:
-    """Return the network whose hosts have all their lanes on NIC1, each with its own VLAN and
+    """Return the network with all lanes of each host on NIC1, each lane with its own VLAN and
     addresses. The lanes' own links are left out."""
     lanes = {nic.interface for host in network.hosts for nic in host.lanes}
     links = tuple(k for k in network.links if not {k.a.interface, k.b.interface} & lanes)

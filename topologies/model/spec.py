@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a topology file may contain: one pydantic model per block of the YAML file.
 
-These models check the shape of each block alone (keys, types, ranges); `validate.py` checks
-what holds between blocks. `schema.json` is generated from them (`python -m topologies.model.spec`).
+These models check each block by itself (keys, types, ranges); `validate.py` checks what must hold
+between blocks. `schema.json` is generated from them (`python -m topologies.model.spec`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SAME_AS_PATH = "same_as_path"
 
 
 def _checked(parse: Callable[[object], object]) -> PlainValidator:
-    """Return a validator whose error text is the ValueError's: what would be valid."""
+    """Return a validator that reports the ValueError's text as what would be valid."""
 
     def run(value: object) -> object:
         try:
@@ -250,7 +250,7 @@ ControlDelay = Annotated[
 
 
 class Block(BaseModel):
-    """A block of the file: unknown keys are refused, values are not converted."""
+    """A block of the file. Unknown keys are errors, and values are not converted."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -288,7 +288,7 @@ class DomainSpec(Block):
 
 
 class ImpairmentSpec(Block):
-    """One direction of a link; what is not given is not limited."""
+    """One direction of a link; a key that is missing sets no limit."""
 
     rate_bps: RateBps | None = None
     delay_ms: DelayMs | None = Field(None, description="one-way delay")
@@ -301,7 +301,7 @@ class ImpairmentSpec(Block):
 
 
 class AccessSpec(ImpairmentSpec):
-    """A link by its two directions; keys outside to_/from_ hold for both."""
+    """A link by its two directions; keys outside to_/from_ apply to both."""
 
     from_host: ImpairmentSpec | None = Field(None, description="overrides host -> switch")
     to_host: ImpairmentSpec | None = Field(None, description="overrides switch -> host")
@@ -317,8 +317,8 @@ class SwitchSpec(Block):
 
 
 class HostSpec(Block):
-    """A host with NIC1 on an edge switch and NIC2 on the control network; a monitor has NIC2
-    alone."""
+    """A host with NIC1 on an edge switch and NIC2 on the control network; a monitor has only
+    NIC2."""
 
     kind: Literal["host"]
     role: Role = Field(description="publisher, subscriber or monitor (at most one)")
@@ -347,7 +347,7 @@ class HostFamilySpec(Block):
 
 
 class LinkSpec(ImpairmentSpec):
-    """A link between two switches; keys outside a_to_b/b_to_a hold for both directions."""
+    """A link between two switches; keys outside a_to_b/b_to_a apply to both directions."""
 
     a: NodeName = Field(description="a switch")
     b: NodeName = Field(description="a switch")

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the OpenFlow 1.3 entries of the static domains, which their administrators would have
+"""Make the OpenFlow 1.3 entries of static domains, which their administrators would have
 provisioned.
 
 Pure: Network -> entries, and entries -> lines for `ovs-ofctl -O OpenFlow13` (`add-groups` and
 `add-flows` read files of such lines; groups go first, since flows refer to them).
 
-A segment with VLAN id v, uplink u and hosts h1..hn on one edge switch behaves as a small VLAN:
+A segment with VLAN id v, uplink u and hosts h1..hn on one edge switch behaves like a small VLAN:
 
     in          frame                        out
     u, tag v    to a host's MAC              that host
@@ -15,8 +15,8 @@ A segment with VLAN id v, uplink u and hosts h1..hn on one edge switch behaves a
     host        any other MAC                u
     anything else, any other tag             dropped
 
-With `edge_tags` hosts send and receive untagged frames and the switch tags towards u; without, the
-hosts tag (802.1Q interfaces) and frames keep their tag.
+With `edge_tags`, hosts send and receive untagged frames, and the switch tags towards u. Without it,
+the hosts tag (802.1Q interfaces), and frames keep their tag.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PopTag:
 
 @dataclass(frozen=True)
 class SetTag:
-    """Give a frame's 802.1Q tag this VLAN id."""
+    """Change a frame's 802.1Q tag to this VLAN id."""
 
     vlan: int
 
@@ -75,7 +75,7 @@ class Output:
 
 @dataclass(frozen=True)
 class ToInPort:
-    """Send a frame back to the port that it came from."""
+    """Send a frame back out of the port where it came in."""
 
     def __str__(self) -> str:
         return "in_port"
@@ -152,7 +152,7 @@ class SwitchEntries:
 
 @dataclass(frozen=True)
 class _Attached:
-    """A host of a segment as its edge switch sees it."""
+    """A host of a segment, at its edge switch."""
 
     port: int
     mac: str
@@ -216,7 +216,7 @@ def _from_host(
 
 
 def _attached(network: Network, segment: Segment) -> list[_Attached]:
-    """Return the segment's hosts, each with the port of the edge switch that it is attached to."""
+    """Return the segment's hosts, each with its port on the edge switch."""
     port_of: dict[str, int] = {}
     for link in network.links:
         for near, far in ((link.a, link.b), (link.b, link.a)):

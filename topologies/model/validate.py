@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Check a topology file and report every mistake at once.
 
-First each block alone (`shape.py`, by the models of `spec.py`), then what must hold between
-blocks. A block with a mistake is left out of the second step, so that one mistake is not reported
-twice; what follows from the whole (reachability) is only checked when nothing else is wrong.
+First check each block by itself (`shape.py`, with the models of `spec.py`), then what must hold
+between blocks. The second step leaves out blocks with a mistake, so that one mistake is not
+reported twice. Reachability, which depends on everything, is only checked when nothing else is
+wrong.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from topologies.model.network import Role
 from topologies.model.shape import parse_shape
 from topologies.model.spec import HostSpec, TopologySpec
 
-MONITOR: Final = "monitor"  # the node's name, unless a node has it
+MONITOR: Final = "monitor"  # the node's name, unless another node has it
 
 
 def validate(

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan the commands that make impaired links, and read back what the kernel then has. Pure.
+"""Plan the commands that make impaired links, and compare the result with the kernel's. Pure.
 
 An impaired link is two veth pairs that meet in the namespace `wire`:
 
     node a ---- w0a [wire] w0b ---- node b
 
-Frames that arrive at w0a leave at w0b (forward), and back. In each direction
+Frames that arrive at w0a leave at w0b (forward), and the reverse. In each direction:
 
-    netem     tc redirects at ingress; at the egress netem delays and loses, its child tbf has rate
-              and queue
-    relay     wire-relay carries, delays and loses; the egress tbf has rate and queue
-    redirect  nothing to delay or lose: tc redirects, the egress tbf has rate and queue
+    netem     tc redirects at ingress; at the egress netem delays and loses, and its child tbf has
+              the rate and queue
+    relay     wire-relay carries, delays and loses; the egress tbf has the rate and queue
+    redirect  nothing to delay or lose: tc redirects, and the egress tbf has the rate and queue
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Any, TypedDict
 from common.contracts import FRAME_BYTES
 from topologies.model.network import Impairment, Link, Network
 
-TcRecord = Mapping[str, Any]  # an object of `tc -j`: its keys depend on the kind of what it shows
+TcRecord = Mapping[str, Any]  # an object of `tc -j`; its keys depend on its kind
 RelayLine = TypedDict(
     "RelayLine",
     {
@@ -44,7 +44,7 @@ RelayLine = TypedDict(
 
 
 class RelayReady(TypedDict):
-    """wire-relay's ready file: what it has accepted."""
+    """wire-relay's ready file: the configuration that it accepted."""
 
     sched_fifo: bool
     lines: Sequence[RelayLine]
@@ -60,11 +60,11 @@ MARK, NO_MARK = "ecn", "noecn"  # packets of senders that support ECN are marked
 LEAST_FRAME_BYTES = 60
 TYPICAL_SMALL_FRAME_BYTES = 500  # assumed mean size where a limit counts frames, not bytes
 UNLIMITED_BPS = 1_000_000_000  # assumed where a delayed link has no rate
-DEFAULT_QUEUE_S = 0.05  # queue of a link with a rate whose file asks for no queue
+DEFAULT_QUEUE_S = 0.05  # queue of a link with a rate, if the file sets none
 LEAST_QUEUE_BYTES = 65_536
 RELAY_SLOTS_MIN, RELAY_SLOTS_MAX = 512, 16_384
-# Ring of a delayed link without rate: a TCP connection bursts its whole window into it, 6 MB by
-# Linux's default (tcp_rmem), and two may do so at once: 2 x 6 MB / 1518.
+# Ring of a delayed link without a rate. A TCP connection sends its whole window into it at once, 6
+# MB by Linux's default (tcp_rmem), and two may do so at the same time: 2 x 6 MB / 1518.
 CONTROL_SLOTS = 8192
 NETEM_LIMIT_MIN = 100_000
 
@@ -97,7 +97,7 @@ class WireDirection:
 
 @dataclass(frozen=True)
 class WireLink:
-    """The interfaces of one impaired link inside `wire`."""
+    """The interfaces of one impaired link in the namespace `wire`."""
 
     link: Link
     a_interface: str
@@ -164,8 +164,8 @@ def burst_bytes(rate_bps: int) -> int:
 
 
 def netem_limit_frames(asked: Impairment) -> int:
-    """Return netem's limit. It counts frames, and its default of 1000 drops frames at high rate x
-    delay. So it has room for all frames in flight and in the queue, even small ones."""
+    """Return netem's limit. netem counts frames, and its default of 1000 drops frames at high rate
+    x delay. So there is room for all frames in flight and in the queue, even small ones."""
     rate_bps = asked.rate_bps or UNLIMITED_BPS
     in_flight = rate_bps / 8 * (asked.delay_ms + asked.jitter_ms) / 1000
     frames = (in_flight + (queue_bytes(asked) or 0)) / LEAST_FRAME_BYTES
@@ -174,7 +174,7 @@ def netem_limit_frames(asked: Impairment) -> int:
 
 def relay_slots(asked: Impairment) -> int:
     """Return how many frames the relay's ring must hold: twice rate x delay in frames of mean size,
-    a power of two."""
+    rounded up to a power of two."""
     if asked.rate_bps is None:
         return CONTROL_SLOTS
     in_flight = asked.rate_bps / 8 * (asked.delay_ms + asked.jitter_ms) / 1000
@@ -217,16 +217,16 @@ def tc_batch(wire: WirePlan) -> str:
 
 
 def discipline_options(asked: Impairment) -> str:
-    """Return a queue's discipline in tc's syntax: the link's queue in full frames, and tc's
-    defaults for the rest (tc-codel(8), tc-fq_codel(8), tc-pie(8))."""
+    """Return a queue's discipline in tc's syntax. Its limit is the link's queue in full frames; the
+    rest are tc's defaults (tc-codel(8), tc-fq_codel(8), tc-pie(8))."""
     kind, _, mark = asked.discipline.partition(" ")
     frames = max(1, (queue_bytes(asked) or 0) // FRAME_BYTES)
     return f"{kind} limit {frames} {mark or NO_MARK}"
 
 
 def _found_discipline(by_kind: Mapping[str, TcRecord], asked: Impairment) -> tuple[str, bool]:
-    """Return the discipline that a link's queue has, as `Impairment` names it, and whether its
-    limit is the asked one."""
+    """Return the discipline of a link's queue, as `Impairment` names it, and whether its limit is
+    as asked."""
     for kind in DISCIPLINES:
         if (options := by_kind.get(kind)) is not None:
             limit = max(1, (queue_bytes(asked) or 0) // FRAME_BYTES)
@@ -248,7 +248,7 @@ def _netem_options(d: WireDirection) -> str:
 
 def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
     """Return `outlets.json`, for the controller that sets queues: the interfaces where a switch's
-    frames leave over a link with a rate (`pid` is in their namespace), and the parent of each
+    frames leave over a link with a rate (in the namespace of process `pid`), and the parent of each
     shaper."""
     found = []
     for w in wire.links:
@@ -268,8 +268,8 @@ def outlets(wire: WirePlan, switches: Collection[str], wire_pid: int) -> str:
 
 
 def line_seed(seed: int, link: str, direction: str) -> int:
-    """Return 64 bits for one direction of a link, by which wire-relay decides which frames it
-    loses. They are made like a receiver's in experiments/design/loss_model.py, from the same
+    """Return the 64-bit seed of one direction of a link, by which wire-relay chooses the frames
+    that it loses. It is made like a receiver's in experiments/design/loss_model.py, from the same
     seed."""
     digest = hashlib.sha256(f"downpour loss {seed} {link}/{direction}".encode()).digest()
     return int.from_bytes(digest[:8], "big")
@@ -294,7 +294,7 @@ def read_back(
     filters: Mapping[str, Sequence[TcRecord]],
     relay_ready: RelayReady | None,
 ) -> tuple[LinkReadback, ...]:
-    """Compare the plan with what the kernel and the relay have.
+    """Compare the plan with what the kernel and the relay report.
 
     `qdiscs`: `tc -r -j qdisc show` of the namespace `wire` (raw: with tbf's limit). `filters`:
     interface -> `tc -j filter show dev INTERFACE ingress`. `relay_ready`: the relay's ready file.
@@ -386,7 +386,7 @@ def _close(asked: float | None, found: float | None, tolerance: float) -> bool:
 
 def tbf_limit_bytes(options: TcRecord) -> int | None:
     """Return the queue limit from tbf's options: `limit` itself (tc -r), else from `lat`, the time
-    in microseconds that (limit - burst) bytes take."""
+    in microseconds in which (limit - burst) bytes are sent."""
     if "limit" in options:
         return int(options["limit"])
     if "lat" in options:

@@ -23,7 +23,7 @@ POLL_S = 0.05
 
 @dataclass(frozen=True)
 class Test:
-    """A test from `client` to `server`, which has `address`. `udp_bps` of payload; None: TCP."""
+    """A test from `client` to `server` at `address`. `udp_bps`: rate of payload; None: TCP."""
 
     client: str
     server: str
@@ -43,7 +43,7 @@ class Test:
 
 @dataclass(frozen=True)
 class Measured:
-    """Rates of payload. `lost`: share of the datagrams, None for TCP; `retransmits`: None for
+    """Rates of payload. `lost`: share of the datagrams, None for TCP. `retransmits`: None for
     UDP."""
 
     sent_bps: float

@@ -14,7 +14,7 @@ NAME = "downpour"
 
 
 def service_of(network: Network, sockets: Mapping[str, Path]) -> Path:
-    """Return the socket of the controller where paths of the publisher begin. Raises
+    """Return the socket of the controller where the publisher's paths begin. Raises
     NetworkError."""
     root, _ = endpoints_of(network)
     domain = next(s.domain for s in network.switches if s.name == root.switch)
@@ -25,12 +25,12 @@ def service_of(network: Network, sockets: Mapping[str, Path]) -> Path:
 
 def ensure(network: Network, sockets: Mapping[str, Path], name: str, rate_bps: int) -> bool:
     """Create the path, or its missing parts; return whether anything was missing. Raises
-    NetworkError if a path of that name has another root or rate, or the service refuses."""
+    NetworkError if a path with this name has another root or rate, or the service refuses."""
     root, leaves = endpoints_of(network)
     try:
         with PathClient(service_of(network, sockets)) as service:
             known = {path["name"] for path in service.paths()}
-            service.create_path(name, root, rate_bps)  # refused if there is one that differs
+            service.create_path(name, root, rate_bps)  # refused if a different one exists
             found = service.get(name)["leaves"]
             there = {(leaf["switch"], leaf["port"], leaf["vlan"]) for leaf in found}
             missing = [leaf for _, leaf in sorted(leaves.items()) if _key(leaf) not in there]

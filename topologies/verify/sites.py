@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the network is as asked, from the publisher to every subscriber over a path made for
-the test: ping for the round trip, iperf3 for TCP's rate and UDP's loss."""
+"""Check that the network is as asked, from the publisher to every subscriber, over a path made for
+the test: ping measures the round trip, iperf3 the rate of TCP and the loss of UDP."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from topologies.verify.nodes import Nodes
 PATH = "downpour-verify"
 RATE_BPS = 20_000_000
 UDP_SHARE = 0.9  # of the path's rate, counted in frames as its meter counts
-PINGS, PING_INTERVAL_S = 40, 0.05  # a busy machine makes most of them late, seldom all
+PINGS, PING_INTERVAL_S = 40, 0.05  # a busy machine delays most of them, seldom all
 ANSWER_S = 30.0
-# What a machine always adds. Measured on two cores without netem and kernel Open vSwitch, at loads
-# of 11 to 14: wire-relay is 0.02 to 0.09 ms late each time it delays a frame; a switch takes 0.20
-# to 0.27 ms, as one thread serves all ports in turn, with real-time priority too.
+# What any machine adds. Measured on two cores without netem and kernel Open vSwitch, at loads of 11
+# to 14: wire-relay is 0.02 to 0.09 ms late each time it delays a frame. A switch takes 0.20 to 0.27
+# ms, because one thread serves all ports in turn, even with real-time priority.
 RTT_SLACK_MS, RTT_SLACK, DELAY_SLACK_MS, SWITCH_SLACK_MS = 1.0, 0.05, 0.1, 0.3
 UDP_LEAST, LOSS_SLACK = 0.98, 0.01
 TCP_MOST = 1.05
@@ -36,7 +36,7 @@ _EACH = re.compile(r" time=([\d.]+) ms")
 
 @dataclass(frozen=True)
 class Asked:
-    """What the topology file and the path promise for one subscriber. `loss`: of the way there;
+    """What the topology file and the path promise for one subscriber. `loss`: on the way there;
     `delays`, `switches`: how many times a packet is delayed and crosses a switch, there and
     back."""
 
@@ -48,15 +48,15 @@ class Asked:
 
     @property
     def most_ms(self) -> float:
-        """Return the longest round trip that counts as asked."""
+        """Return the longest round trip that is accepted."""
         machine_ms = DELAY_SLACK_MS * self.delays + SWITCH_SLACK_MS * self.switches
         return self.rtt_ms + max(RTT_SLACK_MS, self.rtt_ms * RTT_SLACK, machine_ms)
 
 
 @dataclass(frozen=True)
 class SiteCheck:
-    """What was measured to one subscriber. `rtt_ms`: the minimum; None: no answer. `median_ms`: of
-    the same round trips."""
+    """What was measured to one subscriber. `rtt_ms`: the smallest round trip; None: no answer.
+    `median_ms`: their median."""
 
     host: str
     site: str
@@ -107,7 +107,7 @@ def asked_of(network: Network, host: Host, path_bps: int) -> Asked:
     for hop in hops:
         kept *= 1 - (hop.link.forward if hop.forward else hop.link.backward).loss
     delays_ms = [hop.delay_ms for hop in (*hops, *reversed_path(hops)) if hop.delay_ms]
-    # There are as many switches as links less one, each way.
+    # Each way, there is one switch less than there are links.
     switches = 2 * (len(hops) - 1)
     return Asked(round(sum(delays_ms), 3), len(delays_ms), switches, 1 - kept, path_bps)
 
@@ -157,7 +157,7 @@ def _path(network: Network, sockets: Mapping[str, Path], rate_bps: int) -> Itera
 
 
 def _resolve(nodes: Nodes, network: Network, host: Host) -> None:
-    """Resolve addresses before anything is measured. Raises NetworkError."""
+    """Wait until the host answers, so that no address is resolved during the measurement."""
     deadline = time.monotonic() + ANSWER_S
     argv = ["ping", "-n", "-q", "-c", "1", "-W", "1", host.nic1.ip]
     while nodes.run(network.publisher.name, argv, check=False).returncode != 0:
@@ -172,7 +172,7 @@ def _round_trip_ms(nodes: Nodes, network: Network, host: Host) -> tuple[float | 
 
 
 def round_trips(text: str) -> tuple[float | None, float]:
-    """Return the least round trip and the median of what ping says, in ms."""
+    """Return the smallest round trip and the median, in ms, from ping's output."""
     match = _RTT.search(text)
     each = [float(one) for one in _EACH.findall(text)]
     return (float(match[1]) if match else None), (statistics.median(each) if each else 0.0)

@@ -2,8 +2,8 @@
 """Capture a link of a running network by its name: tcpdump at one of its ends writes a ring of two
 files, which become one pcapng file of bounded size.
 
-A link "a:b" is captured at a's end: it sees a's frames before the link delays or loses them, and
-b's frames after it. "b:a" is the same link at b's end.
+A link "a:b" is captured at a's end, where a's frames appear before the link delays or loses them,
+and b's frames after that. "b:a" is the same link, captured at b's end.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from topologies.model.network import Network
 from topologies.watch.pcapng import FILE_HEADER_BYTES, Interface, pcapng
 
 DEFAULT_LIMIT_BYTES = 64_000_000
-# tcpdump counts its files in 10^6 bytes, and there are two; pcapng takes up to a third more.
+# tcpdump counts files in 10^6 bytes and writes two; pcapng takes up to a third more.
 LEAST_LIMIT_BYTES = 3_000_000
-BUFFER_KIB = 16_384  # the kernel's, for frames that tcpdump has not fetched yet
+BUFFER_KIB = 16_384  # the kernel's, for frames that tcpdump has not read yet
 START_S, END_S = 20.0, 30.0
 _COUNTS = re.compile(r"^(\d+) packets? (captured|dropped by kernel)$", re.M)
 
 
 @dataclass(frozen=True)
 class Tap:
-    """Where a link is captured: at `interface` of the node `at`. `asked`: the requested name, which
-    names the file."""
+    """Where a link is captured: at `interface` of node `at`. `asked`: the requested name, which
+    also names the file."""
 
     link: str
     at: str
@@ -62,7 +62,7 @@ class Captured:
     problem: str = ""
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as JSON has it."""
+        """Return the result for JSON."""
         return asdict(self)
 
 
@@ -80,7 +80,8 @@ def links_of(network: Network) -> list[str]:
 def tap_of(network: Network, name: str) -> Tap:
     """Return where to capture the link of this name. Raises NetworkError, with the valid names, if
     the network has no such link."""
-    # A link's own name first: of several links between two nodes, one may have the reversed name.
+    # A link's own name comes first: of several links between two nodes, one may have the reverse
+    # name.
     for link in network.links:
         if name == link.name:
             return Tap(link.name, link.a.node, link.a.interface, name)
@@ -106,7 +107,7 @@ def tcpdump_argv(tap: Tap, base: Path, limit_bytes: int, snap_bytes: int) -> lis
 
 def counts(text: str) -> tuple[int, int]:
     """Return (frames captured, dropped by the kernel) from tcpdump's last lines. Raises
-    NetworkError without them. What it says was "received by filter" counts a frame twice on some
+    NetworkError without them. Its "received by filter" counts a frame twice on some
     interfaces."""
     found = {what: int(number) for number, what in _COUNTS.findall(text)}
     try:
@@ -124,7 +125,7 @@ def ordered(base: Path) -> list[Path]:
 
 
 def _first_frame(path: Path) -> tuple[int, ...]:
-    """Return the first frame's time stamp (seconds, nanoseconds). A file without a frame comes
+    """Return the first frame's time stamp (seconds, nanoseconds). A file without a frame sorts
     last."""
     with path.open("rb") as stream:
         head = stream.read(FILE_HEADER_BYTES + 8)
@@ -148,7 +149,7 @@ class Capture:
             )
         self.tap, self._directory, self._snap_bytes = tap, directory, snap_bytes
         directory.mkdir(parents=True, exist_ok=True)
-        # AppArmor's usual profile lets tcpdump write files of this name.
+        # AppArmor's usual profile lets tcpdump write files with this suffix.
         self._base = directory / f"{tap.stem}.pcap"
         self._said = directory / f"{tap.stem}.tcpdump"
         argv = tcpdump_argv(tap, self._base, limit_bytes, snap_bytes)
@@ -164,7 +165,8 @@ class Capture:
         return self._process.poll() is None
 
     def listening(self) -> bool:
-        """Return whether tcpdump has said that it captures. Raises NetworkError if it has ended."""
+        """Return whether tcpdump has reported that it captures. Raises NetworkError if it has
+        ended."""
         if "listening on" in self._text():
             return True
         if not self.alive:
@@ -180,10 +182,10 @@ class Capture:
         """Ask tcpdump to end; do not wait."""
         with contextlib.suppress(ProcessLookupError):
             if self.alive:
-                self._process.send_signal(signal.SIGINT)  # it writes what it has
+                self._process.send_signal(signal.SIGINT)  # it then writes what it has
 
     def finish(self) -> Captured:
-        """Write the pcapng file after `tell_to_stop`; return what to know about it."""
+        """Write the pcapng file after `tell_to_stop`; describe it."""
         try:
             self._process.wait(timeout=END_S)
         except subprocess.TimeoutExpired:
@@ -226,7 +228,7 @@ class Capture:
 
 
 def await_listening(captures: Sequence[Capture]) -> None:
-    """Wait until all capture. Raises NetworkError if one does not."""
+    """Wait until all captures run. Raises NetworkError if one does not start."""
     deadline = time.monotonic() + START_S
     while waiting := [c for c in captures if not c.listening()]:
         if time.monotonic() > deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse the counters that the tools print into the records of `Emulation.counters()`.
+"""Parse the counters that tools print into the records of `Emulation.counters()`.
 
 All functions here are pure; `topologies.emulate.counter_reading` runs the tools.
 """
@@ -14,7 +14,7 @@ Record = dict[str, Any]
 
 
 def interfaces(proc_net_dev: str) -> dict[str, Record]:
-    """/proc/net/dev -> interface -> counters (proc_net_dev(5))."""
+    """Read /proc/net/dev: interface -> counters (proc_net_dev(5))."""
     found: dict[str, Record] = {}
     for line in proc_net_dev.splitlines()[2:]:
         name, _, rest = line.partition(":")
@@ -32,7 +32,7 @@ def interfaces(proc_net_dev: str) -> dict[str, Record]:
 
 
 def udp(proc_net_snmp: str) -> Record:
-    """/proc/net/snmp -> the UDP counters."""
+    """Read the UDP counters in /proc/net/snmp."""
     rows = [line.split() for line in proc_net_snmp.splitlines() if line.startswith("Udp:")]
     values = dict(zip(rows[0][1:], rows[1][1:], strict=True)) if len(rows) == 2 else {}
     names = {
@@ -45,7 +45,7 @@ def udp(proc_net_snmp: str) -> Record:
 
 
 def qdiscs(tc_json: str) -> dict[str, Record]:
-    """`tc -j -s qdisc show` -> "interface/handle" -> counters. Interfaces without a queueing
+    """Read `tc -j -s qdisc show`: "interface/handle" -> counters. Interfaces without a queueing
     discipline (noqueue) are left out."""
     found: dict[str, Record] = {}
     for entry in json.loads(tc_json or "[]"):
@@ -64,7 +64,7 @@ def qdiscs(tc_json: str) -> dict[str, Record]:
 
 
 def classful_interfaces(tc_json: str) -> tuple[str, ...]:
-    """Interfaces with a queueing discipline that has classes."""
+    """Return the interfaces whose queueing discipline has classes."""
     entries = json.loads(tc_json or "[]")
     return tuple(dict.fromkeys(e["dev"] for e in entries if e["kind"] in ("htb", "prio")))
 
@@ -78,8 +78,8 @@ _SUFFIXES = {"K": 1024, "M": 1024**2, "G": 1024**3}
 
 
 def classes(tc_text: str, interface: str) -> dict[str, Record]:
-    """`tc -s class show dev INTERFACE` (this tool knows no JSON for classes) ->
-    "interface/classid" -> counters."""
+    """Read `tc -s class show dev INTERFACE` (tc has no JSON for classes): "interface/classid" ->
+    counters."""
     found: dict[str, Record] = {}
     current: Record | None = None
     for line in tc_text.splitlines():
@@ -96,7 +96,7 @@ def classes(tc_text: str, interface: str) -> dict[str, Record]:
 
 
 def _scaled(text: str) -> int:
-    """tc prints large backlogs as 12Kb."""
+    """Return a number as tc prints it: it prints large backlogs as 12Kb."""
     factor = _SUFFIXES.get(text[-1:], 1)
     return int(text.rstrip("KMG") or 0) * factor
 
@@ -105,7 +105,7 @@ _RULE = re.compile(r"^\[(\d+):(\d+)\] (-A (\S+).*)$")
 
 
 def iptables(save_text: str) -> list[Record]:
-    """`iptables-save -c` -> the rules with their counters."""
+    """Read `iptables-save -c`: the rules with their counters."""
     found = []
     for line in save_text.splitlines():
         if match := _RULE.match(line):
@@ -129,7 +129,7 @@ _BAND = re.compile(r"\d+: packet_count:(\d+) byte_count:(\d+)")
 
 
 def meters(text: str) -> dict[str, Record]:
-    """`ovs-ofctl meter-stats SWITCH` -> meter id -> counters. All bands are drop bands."""
+    """Read `ovs-ofctl meter-stats SWITCH`: meter id -> counters. All bands are drop bands."""
     found: dict[str, Record] = {}
     for match in _METER.finditer(text):
         bands = _BAND.findall(match[4])
@@ -148,7 +148,7 @@ _BUCKET = re.compile(r"bucket\d+:packet_count=(\d+),byte_count=(\d+)")
 
 
 def groups(text: str) -> dict[str, Record]:
-    """`ovs-ofctl dump-group-stats SWITCH` -> group id -> counters."""
+    """Read `ovs-ofctl dump-group-stats SWITCH`: group id -> counters."""
     found: dict[str, Record] = {}
     for match in _GROUP.finditer(text):
         total = _TOTAL.search(match[2])
@@ -165,8 +165,8 @@ _DROP_ERRORS = re.compile(r"drop=(\S+?), errs=(\S+?),")
 
 
 def switch_ports(text: str) -> dict[int, Record]:
-    """`ovs-ofctl --no-names dump-ports SWITCH` -> port number -> counters. (The database's
-    statistics would be up to 5 s old.) What a kind of port does not count is 0."""
+    """Read `ovs-ofctl --no-names dump-ports SWITCH`: port number -> counters. (The database's
+    statistics may be 5 s old.) Counters that a kind of port does not have are 0."""
     found: dict[int, Record] = {}
     for match in _PORT.finditer(text):
         rest = _DROP_ERRORS.search(match[5])

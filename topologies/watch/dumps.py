@@ -28,7 +28,7 @@ SYSCTLS: Final = (
 
 def commands(network: Network, pids: Mapping[str, int]) -> dict[str, tuple[Sequence[str], str]]:
     """Return by file name (the command whose output it gets, standard input). `pids`: of the nodes
-    with their own namespace."""
+    that have their own namespace."""
     found: dict[str, tuple[Sequence[str], str]] = {}
     for switch in network.switches:
         for what, command in OPENFLOW.items():

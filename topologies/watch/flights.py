@@ -3,10 +3,11 @@
 they arrived, and what became of them. Pure; `topologies.watch.taps` sees the packets.
 
 Only packets whose IPv4 identification is in the sample count, the same packets at both ends: `RUN`
-consecutive ones of every `period`. A sender that lets nobody fragment need not number its packets
-(QUIC's have 0, or 0, 1, 2 and so on in each burst): of those below `RUN` the bytes at `ATOMIC_AT`
-choose as many. So all the content tells packets apart, and the rest only finds the departure of one
-whose content has changed. Both times are CLOCK_REALTIME of the one machine.
+consecutive packets of every `period`. A sender that forbids fragmentation need not number its
+packets (QUIC's have 0, or 0, 1, 2 and so on in each burst). So among packets numbered below `RUN`,
+the bytes at `ATOMIC_AT` choose as large a share. A packet is identified by all of its content; its
+key only serves to find the departure of a packet whose content has changed. Both times are
+CLOCK_REALTIME of the same machine.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Final, NamedTuple
 
 BLOCK_S: Final = 10.0
-RUN: Final = 4  # consecutive packets of a sample: their order shows
+RUN: Final = 4  # consecutive packets of a sample, which show their order
 LEAST_PERIOD: Final = 16
 MOST_PERIOD: Final = 1 << 14
-SAMPLES_PER_S: Final = 150.0  # of a sender at its full rate: bounds the cost of watching
+SAMPLES_PER_S: Final = 150.0  # from a sender at its full rate; bounds the cost of watching
 PACKET_BYTES: Final = 1500
 REMEMBERED_S: Final = 90.0  # a packet that has not arrived by then counts as lost
 PUT_AWAY_S: Final = 600.0
-STRANGER_S: Final = 5.0  # an arrival whose departure has not been read by then had no departure
+STRANGER_S: Final = 5.0  # an arrival counts as a stranger if no departure has been read by then
 IPV4_LEAST_BYTES: Final = 20
 FRAGMENT: Final = 0x3FFF  # more fragments, or an offset
 ATOMIC_AT: Final = 52  # after UDP's header, and QUIC's own: ciphertext
@@ -41,8 +42,8 @@ PATH, CONTROL = "path", "control"  # networks: of NIC1 and of NIC2
 
 
 def period_of(rate_bps: float) -> int:
-    """Return the period: `RUN` of that many packets are sampled, at most `SAMPLES_PER_S` of a
-    sender at `rate_bps`. It is a power of two."""
+    """Return the period, a power of two: `RUN` of that many packets are sampled, at most
+    `SAMPLES_PER_S` of a sender at `rate_bps`."""
     wanted = rate_bps / 8 / PACKET_BYTES / SAMPLES_PER_S * RUN
     power = 1 << max(0, math.ceil(math.log2(wanted))) if wanted > 1 else 1
     return max(LEAST_PERIOD, min(MOST_PERIOD, power))
@@ -72,7 +73,7 @@ class Packet(NamedTuple):
 
 
 def parse_ipv4(data: bytes) -> Packet | None:
-    """Return a packet that begins with its IPv4 header; None if there is none."""
+    """Return a packet that begins with its IPv4 header; None if the data is not one."""
     if len(data) < IPV4_LEAST_BYTES or data[0] >> 4 != 4:
         return None
     at = 4 * (data[0] & 15)
@@ -98,7 +99,7 @@ class Block(NamedTuple):
     packets: int
     least_ms: float
     median_ms: float
-    late_ms: float  # 99 % are no later than this
+    late_ms: float  # of the packets, 99 % are no later than this
     most_ms: float
 
 
@@ -110,15 +111,15 @@ class Flight:
     target: str
     network: str
     packets: int = 0
-    lost: int = 0  # left, and did not arrive where they should have
-    out_of_order: int = 0  # arrived after one of the same flow that left later
+    lost: int = 0  # left, but did not arrive where they should have
+    out_of_order: int = 0  # arrived after a packet of the same flow that left later
     duplicates: int = 0  # arrived again
     marked: int = 0  # arrived with another traffic class or ECN field, except for:
-    congestion_marks: int = 0  # ECN-capable ones that a queue marked
+    congestion_marks: int = 0  # ECN-capable packets that a queue marked
     changed: int = 0  # with other content
     hops: int = 0  # largest number of routers crossed (by the time to live)
     fragments: int = 0
-    strangers: int = 0  # arrived with an address of the source, which had not sent them
+    strangers: int = 0  # arrived with an address of the source, which did not send them
     delays_ms: dict[int, array[float]] = field(default_factory=dict)  # by number of the block
     put_away: list[tuple[int, Figures]] = field(default_factory=list)  # of earlier blocks
 
@@ -162,8 +163,8 @@ class Flights:
         block_s: float = BLOCK_S,
         make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
-        """`groups`: by multicast address, the stations that should get what is sent to it.
-        `make_file`: for finished blocks, so that days of watching take no more memory than
+        """`groups`: multicast address -> stations that should get what is sent to it. `make_file`:
+        makes a file for finished blocks, so that days of watching take no more memory than
         minutes."""
         self._file: BinaryIO | None = None
         self._make_file, self._put_away_ns = make_file, begin_ns
@@ -201,7 +202,7 @@ class Flights:
         self._named.setdefault(packet.key, []).append(departure)
 
     def settle(self, now_ns: int) -> None:
-        """Find the departures of the arrivals; forget what is too old."""
+        """Find the departures of the arrivals; drop what is too old."""
         waiting, self._waiting = self._waiting, []
         for arrival in waiting:
             at_ns, station, packet = arrival
@@ -236,7 +237,7 @@ class Flights:
                 del self._named[key[0]]
 
     def _put_away(self, too_old_ns: int) -> None:
-        """Write the blocks that get no more packets; forget flows that have ended."""
+        """Write the blocks that will get no more packets; drop flows that have ended."""
         left_ns = (d.at_ns for departures in self._sent.values() for d in departures)
         oldest_ns = min(too_old_ns, min(left_ns, default=too_old_ns))
         first_open = self._block(oldest_ns)
@@ -245,7 +246,7 @@ class Flights:
             for number in [n for n in flight.delays_ms if n < first_open]:
                 figures = summary(flight.delays_ms[number])
                 file.write(_RECORD.pack(source, target, number, *figures))
-                del flight.delays_ms[number]  # stays where the disk is full
+                del flight.delays_ms[number]  # kept if the disk is full
         over = [key for key, (_, last_ns) in self._numbers.items() if last_ns < oldest_ns]
         flows = {flow for _, flow in over}
         for key in over:
@@ -267,7 +268,7 @@ class Flights:
         return int((at_ns - self._begin_ns) / (self._block_s * NS))
 
     def close(self, now_ns: int, patience_ms: Mapping[tuple[str, str, str], float]) -> list[Flight]:
-        """Return what was seen. A packet that left less than `patience_ms` (source, target,
+        """Return what was seen. A packet that left less than `patience_ms` (of source, target,
         network) ago may still be in transit."""
         self.settle(now_ns + int(STRANGER_S * NS))
         for departure in (d for departures in self._sent.values() for d in departures):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what a namespace does with packets beyond queues and firewalls: addresses, routes and their
-TCP settings, policy rules, fixed neighbours, IPsec policies and sysctls."""
+"""Read what affects packets in a namespace besides queues and firewalls: addresses, routes and
+their TCP settings, policy rules, fixed neighbours, IPsec policies and sysctls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OF_INTERFACES: Final = (
     *("accept_local", "disable_policy", "disable_xfrm", "force_igmp_version", "forwarding"),
     *("mc_forwarding", "rp_filter", "arp_ignore", "drop_unicast_in_l2_multicast"),
 )
-# What the kernel fills in, and what is secret.
+# Values that the kernel fills in, and secrets.
 NO_SETTING: Final = (
     *("ipv4/tcp_available_congestion_control", "ipv4/tcp_allowed_congestion_control"),
     *("ipv4/tcp_available_ulp", "ipv4/tcp_fastopen_key"),
@@ -48,14 +48,14 @@ Found = dict[str, str]
 
 
 def rules_and_routes(one: socket.socket, names: Mapping[int, str], found: Found) -> None:
-    """Note policy rules and IPv4 routes."""
+    """Record policy rules and IPv4 routes."""
     priorities = []
     try:
         for body in dump(one, netlink.RTM_GETRULE, struct.pack("=B11x", socket.AF_INET)):
             values = dict(attributes(body[12:]))
             priorities.append(struct.unpack("=I", values.get(FRA_PRIORITY, bytes(4)))[0])
     except OSError:
-        priorities = list(UNTOUCHED_RULES)  # a kernel without policy routing can have no others
+        priorities = list(UNTOUCHED_RULES)  # without policy routing, a kernel has these only
     found["rules"] = " ".join(map(str, sorted(priorities)))
     routes = []
     for body in dump(one, netlink.RTM_GETROUTE, struct.pack("=B11x", socket.AF_INET)):
@@ -82,7 +82,7 @@ def _metrics(data: bytes) -> list[str]:
 
 
 def neighbours(one: socket.socket, names: Mapping[int, str], found: Found) -> None:
-    """Note fixed neighbours; the others come and go."""
+    """Record fixed neighbours; the others come and go."""
     fixed = []
     for body in dump(one, netlink.RTM_GETNEIGH, struct.pack("=B11x", socket.AF_INET)):
         index, state = struct.unpack_from("=4xiH", body)
@@ -95,7 +95,7 @@ def neighbours(one: socket.socket, names: Mapping[int, str], found: Found) -> No
 
 
 def addresses(one: socket.socket, names: Mapping[int, str], found: Found) -> None:
-    """Note IPv4 addresses."""
+    """Record IPv4 addresses."""
     shown = []
     for body in dump(one, netlink.RTM_GETADDR, struct.pack("=B7x", socket.AF_INET)):
         length, index = body[1], struct.unpack_from("=4xi", body)[0]
@@ -121,7 +121,7 @@ def policies(found: Found) -> None:
 
 
 def sysctls(found: Found) -> None:
-    """Note every IPv4 setting that may affect packets or the programs that send them."""
+    """Record every IPv4 setting that may affect packets or the programs that send them."""
     names = [name for name in SYSCTLS if (SYSCTL_ROOT / name).exists()]
     names += [
         f"ipv4/{path.name}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read every interface's settings from the kernel, without starting a program.
+"""Read the settings of every interface from the kernel, without starting a program.
 
-An inventory is a map from a thing ("newy/newy-p3 qdiscs") to its value as text.
+An inventory maps a thing ("newy/newy-p3 qdiscs") to its value as text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OF_QUEUES: Final = (
     *("qdiscs", "classes", "filters"),
     *("settings of qdiscs", "settings of classes", "settings of filters"),
 )
-OFFLOADS: Final = {  # linux/ethtool.h: legacy questions, one per feature
+OFFLOADS: Final = {  # linux/ethtool.h: legacy requests, one per feature
     "rx-checksumming": 0x14,
     "tx-checksumming": 0x16,
     "scatter-gather": 0x18,
@@ -57,7 +57,7 @@ INGRESS, EGRESS = 0xFFFFFFF2, 0xFFFFFFF3
 
 
 def read(pid: int | None) -> Inventory:
-    """Return the inventory of the namespace of process `pid` (None: this one), keys without the
+    """Return the inventory of the namespace of process `pid` (None: this one). Its keys lack the
     node: "<interface> qdiscs", "firewall". Raises NetworkError."""
     try:
         with nullcontext() if pid is None else namespace_of(pid):
@@ -108,7 +108,7 @@ def _links(one: socket.socket, found: Inventory) -> dict[int, str]:
 
 
 def _frames(values: Mapping[int, bytes]) -> str:
-    """Return where frames come from, and how large they may get before they are segmented."""
+    """Return the source of frames, and how large they may get before they are segmented."""
     queue, sent, received = (
         struct.unpack("=I", values.get(n, bytes(4)))[0]
         for n in (IFLA_TXQLEN, IFLA_GSO_MAX_SIZE, IFLA_GRO_MAX_SIZE)
@@ -118,7 +118,7 @@ def _frames(values: Mapping[int, bytes]) -> str:
 
 
 def _qdiscs(one: socket.socket, names: Mapping[int, str], found: Inventory) -> list[int]:
-    """Note queueing disciplines; return the interfaces that have real ones."""
+    """Record queueing disciplines; return the interfaces that have real ones."""
     shown: dict[int, list[str]] = {}
     raw: dict[int, list[str]] = {}
     for body in dump(one, netlink.RTM_GETQDISC, bytes(20)):
@@ -155,7 +155,7 @@ def _classes_and_filters(one: socket.socket, index: int, name: str, found: Inven
         _, at, handle, _, _ = netlink.TC.unpack_from(body)
         values = dict(attributes(body[netlink.TC.size :]))
         kind = text_of(values.get(TCA_KIND, b""))
-        # tbf and netem have one class of their own.
+        # tbf and netem have one class, which they make themselves.
         if at == index and kind not in ("tbf", "netem"):
             classes.append((handle, kind, values.get(TCA_OPTIONS, b"").hex()))
     if classes:
@@ -175,7 +175,7 @@ def _classes_and_filters(one: socket.socket, index: int, name: str, found: Inven
 
 
 def _filters(one: socket.socket, index: int, parent: int) -> Iterator[tuple[str, str]]:
-    """Yield (kind, all settings) of each filter; u32's tables do not count."""
+    """Yield (kind, all settings) of each filter, without u32's hash tables."""
     try:
         bodies = list(dump(one, netlink.RTM_GETTFILTER, netlink.TC.pack(0, index, 0, parent, 0)))
     except OSError:
@@ -191,7 +191,7 @@ def _filters(one: socket.socket, index: int, parent: int) -> Iterator[tuple[str,
 
 
 def _filter_settings(kind: str, options: bytes) -> str:
-    """Return the settings without counters and times of use."""
+    """Return the settings, without counters and times of use."""
     words = []
     for number, value in attributes(options):
         if kind == "u32" and number == TCA_U32_PCNT:
@@ -209,8 +209,8 @@ def _filter_settings(kind: str, options: bytes) -> str:
 
 
 def _firewall(found: Inventory) -> None:
-    """Note how many rules each chain of nf_tables has (current iptables, ip6tables, arptables and
-    nft), and the tables of legacy iptables."""
+    """Record the number of rules in each chain of nf_tables (current iptables, ip6tables, arptables
+    and nft), and the tables of legacy iptables."""
     counts: dict[str, int] = {}
     try:
         with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, netlink.NETLINK_NETFILTER) as one:
@@ -232,7 +232,7 @@ def _firewall(found: Inventory) -> None:
                     )
                     counts[f"policy DROP of {family} {table} {chain}"] = 1
     except OSError:
-        pass  # a kernel without nf_tables has no rules of it
+        pass  # a kernel without nf_tables has no such rules
     for file in ("ip_tables_names", "ip6_tables_names", "arp_tables_names"):
         path = Path("/proc/thread-self/net", file)
         if path.exists():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record every change of interfaces, queues, filters, routes, fixed neighbours, firewall rules and
-IPsec while a network runs. The kernel notifies listeners, so the journal also has a change that is
+IPsec while a network runs. The kernel notifies listeners, so the journal even has a change that is
 undone a moment later."""
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ IPSEC_WORDS: Final = {
     **{0x10: "association added", 0x11: "association removed", 0x13: "policy added"},
     **{0x14: "policy removed", 0x1C: "associations removed", 0x1D: "policies removed"},
 }
-KEPT: Final = 200  # how many changes are kept; all are counted
+KEPT: Final = 200  # changes that are kept; all are counted
 IFLA_IFNAME, IFLA_MTU, TCA_KIND, RTA_OIF = 3, 4, 1, 4
 FRAMES: Final = {1: "address", 13: "queue", 41: "gso_max_size", 58: "gro_max_size"}  # IFLA_*
 IFF_UP: Final = 0x1
@@ -74,7 +74,7 @@ class Journal:
         NetworkError."""
         self.changes: list[Change] = []
         self.count = 0
-        self.missed = 0  # how often the kernel had more changes than it could keep
+        self.missed = 0  # how often the kernel had to drop changes
         self._open: list[tuple[str, socket.socket, Hear]] = []
         self._names: dict[str, dict[int, str]] = {}
         self._links: dict[tuple[str, int], tuple[int, bool, tuple[bytes, ...]]] = {}
@@ -89,7 +89,7 @@ class Journal:
     def _listen(
         self, node: str, pid: int | None, to: tuple[int, tuple[int, ...]], hear: Hear
     ) -> None:
-        """Listen to what a kernel may lack: nf_tables, IPsec."""
+        """Listen to a subsystem that the kernel may lack: nf_tables, IPsec."""
         with contextlib.suppress(NetworkError):
             self._open.append((node, netlink.open_socket(pid, *to), hear))
 
@@ -127,7 +127,7 @@ class Journal:
             _, index, handle, parent, _ = netlink.TC.unpack_from(body)
             values = dict(attributes(body[netlink.TC.size :]))
             name = text_of(values.get(TCA_KIND, b""))
-            # Named: the parent of a qdisc, a class itself.
+            # The place is a qdisc's parent, or a class itself.
             where = handle_text(handle if "class" in TC_WORDS[kind] else parent)
             self._note(
                 f"{node}/{self._name(node, index)}", TC_WORDS[kind].format(f"{name} {where}")

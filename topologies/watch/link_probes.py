@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the delay of each impaired link, in each direction, with our own frames.
+"""Measure the delay of each impaired link, in each direction, with probe frames.
 
-A probe is sent out of the interface at one end of a link and seen at the interface at the other: so
-the measurement does not include switches, hosts' stacks or the rest of a path. It carries an
-EtherType for local experiments and VLAN id 4095, which 802.1Q forbids on a wire, so that no flow of
-a switch matches it and no host takes it. Use probes only in a network without traffic.
+A probe is sent out of the interface at one end of a link and seen at the interface at the other
+end. So the measurement does not include switches, hosts' stacks or the rest of a path. The probe
+has an EtherType for local experiments and VLAN id 4095, which 802.1Q forbids on a wire, so that it
+matches no flow of a switch and no host takes it. Use probes only in a network without traffic.
 
-One-way delay = the kernel's time stamp of its arrival - the time just before it was sent, both
-CLOCK_REALTIME of the one machine. The machine can only add to it, so the minimum of several is the
-link's delay.
+One-way delay = the kernel's time stamp of the arrival - the time just before the probe was sent,
+both CLOCK_REALTIME of the same machine. The machine can only add to it, so the minimum of several
+probes is the link's delay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from topologies.model.wire_plan import WirePlan
 
 PROBES: Final = 10  # per direction
 INTERVAL_S: Final = 0.01
-PATIENCE_S: Final = 1.0  # beyond a link's delay, for a machine that is busy
+PATIENCE_S: Final = 1.0  # added to a link's delay, for a busy machine
 ETHERTYPE: Final = 0x88B5  # IEEE 802: local experimental
 ETHERTYPE_VLAN: Final = 0x8100
 NO_VLAN: Final = 4095
@@ -43,7 +43,7 @@ ETH_P_ALL: Final = 0x0003
 PACKET_OUTGOING: Final = 4
 SO_ATTACH_FILTER: Final = 26
 SO_TIMESTAMPNS: Final = 35
-# Accept frames of the probes' EtherType, at its place without and with a VLAN tag.
+# Accept frames with the probes' EtherType, in its place without or with a VLAN tag.
 _FILTER: Final = (
     (0x28, 0, 0, 12),
     (0x15, 3, 0, ETHERTYPE),
@@ -57,7 +57,7 @@ _FILTER: Final = (
 
 @dataclass(frozen=True)
 class LinkProbe:
-    """The results of one direction's probes. Delays in ms, one way; None: no probe arrived."""
+    """The results of one direction's probes. One-way delays in ms; None: no probe arrived."""
 
     link: str
     direction: str  # "forward" or "backward"
@@ -71,7 +71,7 @@ class LinkProbe:
     most_ms: float | None
 
     def to_dict(self) -> dict[str, object]:
-        """As JSON has it."""
+        """Return the results for JSON."""
         return asdict(self)
 
 
@@ -89,7 +89,7 @@ class Way:
 
 
 def frame(way: int, number: int, sent_ns: int) -> bytes:
-    """A probe: number `number` of direction `way`."""
+    """Return the probe with this number, for direction `way`."""
     packed = _HEADER.pack(
         *(_DESTINATION, _SOURCE, ETHERTYPE_VLAN, NO_VLAN, ETHERTYPE),
         *(MAGIC, way, number, sent_ns),
@@ -98,8 +98,8 @@ def frame(way: int, number: int, sent_ns: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[int, int, int] | None:
-    """Return (way, number, send time) of a probe, with its tag or (as the kernel delivers it)
-    without; None for any other frame."""
+    """Return (way, number, send time) of a probe, with its tag or without (as the kernel delivers
+    it); None for any other frame."""
     at = data.find(MAGIC)
     if at < 0 or len(data) < at + _PAYLOAD.size:
         return None
@@ -139,9 +139,9 @@ def probe(
     probes: int = PROBES,
     interval_s: float = INTERVAL_S,
 ) -> tuple[LinkProbe, ...]:
-    """Probe both directions of all impaired links at once. `pids`: by node, a process in its
-    namespace; the ports of other nodes (switches) are in the caller's. Links in `without` (cut
-    ones) are left out. Raises NetworkError if an interface is missing."""
+    """Probe both directions of all impaired links at once. `pids`: node -> a process in its
+    namespace; the ports of other nodes (switches) are in the caller's. `without`: links that are
+    cut. Raises NetworkError if an interface is missing."""
     left_out = set(without)
     with ExitStack() as stack:
         sockets: list[socket.socket] = []
@@ -205,7 +205,7 @@ def _exchange(
 
 
 def _receive(one: socket.socket) -> Iterator[tuple[int, bytes]]:
-    """Yield (time of arrival, frame) of all waiting frames, except those that this side sent."""
+    """Yield (arrival time, frame) for all waiting frames, except those that this side sent."""
     while True:
         try:
             data, ancillary, _, address = one.recvmsg(2048, 256, socket.MSG_DONTWAIT)
@@ -225,7 +225,7 @@ def _open(pid: int | None, interface: str) -> socket.socket:
     """Return a packet socket at an interface, in the namespace of `pid` (None: here)."""
     with nullcontext() if pid is None else namespace_of(pid):
         try:
-            # No protocol yet: nothing is received before the filter is set.
+            # No protocol yet, so that nothing is received before the filter is set.
             one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         except OSError as error:
             raise NetworkError(f"packet socket: {error.strerror}") from error

@@ -89,7 +89,8 @@ def open_socket(pid: int | None, family: int, groups: tuple[int, ...] = ()) -> s
 
 
 def dump(one: socket.socket, kind: int, header: bytes) -> Iterator[bytes]:
-    """Ask for all of a kind; yield the bodies of the answers. Raises OSError, ValueError."""
+    """Request all objects of a kind; yield the bodies of the answers. Raises OSError,
+    ValueError."""
     length = MESSAGE.size + len(header)
     one.send(MESSAGE.pack(length, kind, NLM_F_REQUEST | NLM_F_DUMP, 1, 0) + header)
     while True:
@@ -111,5 +112,5 @@ def handle_text(handle: int) -> str:
 
 
 def text_of(value: bytes) -> str:
-    """Return a string attribute."""
+    """Return an attribute's value as text."""
     return value.rstrip(b"\0").decode(errors="replace")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert what tcpdump wrote (pcap) to one pcapng file (draft-ietf-opsawg-pcapng), which says what
-was captured where and how many frames were missed. Pure: bytes in, bytes out."""
+"""Convert tcpdump's files (pcap) to one pcapng file (draft-ietf-opsawg-pcapng), which says what was
+captured where and how many frames were missed. Pure: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frame:
 
 @dataclass(frozen=True)
 class Interface:
-    """What the file says about its origin."""
+    """What the pcapng file says about its origin."""
 
     name: str
     description: str
@@ -40,7 +40,7 @@ class Interface:
 
 
 def frames(pcap: bytes) -> Iterator[Frame]:
-    """Yield the frames of a pcap file, without a truncated last one; other bytes have none."""
+    """Yield the frames of a pcap file, without a truncated last one; none from other bytes."""
     kind = _PCAP.get(pcap[:4])
     if kind is None:
         return
@@ -86,7 +86,7 @@ def beginning(interface: Interface) -> bytes:
 
 
 def packet(frame: Frame) -> bytes:
-    """Return the block of a frame."""
+    """Return a frame's block."""
     head = struct.pack(
         "<IIIII",
         0,
@@ -99,8 +99,8 @@ def packet(frame: Frame) -> bytes:
 
 
 def statistics(time_ns: int, received: int, dropped: int) -> bytes:
-    """Return the block after the frames: how many passed, and how many of them the kernel dropped
-    because nothing fetched them in time."""
+    """Return the block after the frames: how many passed, and how many of these the kernel dropped
+    because they were not read in time."""
     body = struct.pack("<III", 0, time_ns >> 32, time_ns & 0xFFFFFFFF)
     body += _option(4, struct.pack("<Q", received)) + _option(7, struct.pack("<Q", dropped))
     return _block(STATISTICS, body + _option(0, b""))
@@ -109,7 +109,7 @@ def statistics(time_ns: int, received: int, dropped: int) -> bytes:
 def pcapng(
     pcaps: Iterable[bytes], interface: Interface, received: int, dropped: int
 ) -> Iterator[bytes]:
-    """Yield the pcapng file in pieces; `pcaps` are one capture's files in their order."""
+    """Yield the pcapng file in pieces. `pcaps`: the files of one capture, in order."""
     yield beginning(interface)
     last_ns = 0
     for pcap in pcaps:

@@ -2,10 +2,10 @@
 """Watch a sample of the packets at hosts' interfaces, without disturbing the hosts.
 
 A packet socket at each interface, with a filter that passes the sample (`flights`), writes into a
-ring that this process maps, with no system call and no wake-up per packet. The ring has the time of
-each packet; socket time stamps instead would make the kernel stamp every packet of the machine. The
-tap sees a departing packet after its queueing discipline, and an arriving packet before filters and
-firewall.
+ring that this process maps. There is no system call and no wake-up per packet. The ring has the
+time of each packet; socket time stamps instead would make the kernel stamp every packet of the
+machine. The tap sees a departing packet after its queueing discipline, and an arriving packet
+before filters and firewall.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _SLL_PACKET_TYPE: Final = 32 + 10  # sockaddr_ll follows the header, aligned to 
 
 
 def sample_filter(period: int) -> tuple[tuple[int, int, int, int], ...]:
-    """Return classic BPF, from the IPv4 header on, for packets whose identification, modulo
-    `period`, is below `RUN`; of those where it is below `RUN` itself, for as large a share by their
-    content. Of these, a packet that is too short is not in the sample."""
+    """Return classic BPF, from the IPv4 header on. It passes packets whose identification, modulo
+    `period`, is below `RUN`. If the identification itself is below `RUN`, it passes as large a
+    share by content; packets too short for that are not in the sample."""
     return (
         (0x28, 0, 0, SKF_AD_PROTOCOL),
         (0x15, 0, 9, ETHERTYPE_IPV4),
@@ -114,7 +114,7 @@ class Ring:
         return found
 
     def close(self) -> int:
-        """Stop; return how many packets found no room."""
+        """Stop; return how many packets the ring had no room for."""
         _, dropped = struct.unpack("@II", self._socket.getsockopt(SOL_PACKET, PACKET_STATISTICS, 8))
         self._ring.close()
         self._socket.close()
@@ -122,7 +122,7 @@ class Ring:
 
 
 class Taps:
-    """Rings at the stations of a network."""
+    """The rings at a network's stations."""
 
     def __init__(
         self,
@@ -132,9 +132,9 @@ class Taps:
         period: int,
         make_file: Callable[[], BinaryIO] = io.BytesIO,
     ) -> None:
-        """Open the taps. `pids`: by node, a process in its namespace. `groups`: by multicast
-        address, the nodes that should get what is sent to it. `make_file`: for finished blocks
-        (`Flights`). Raises NetworkError."""
+        """Open the taps. `pids`: node -> a process in its namespace. `groups`: multicast address ->
+        nodes that should get what is sent to it. `make_file`: for finished blocks (`Flights`).
+        Raises NetworkError."""
         self.period, self.stations = period, stations
         self._rings: list[Ring] = []
         try:
@@ -162,7 +162,7 @@ class Taps:
         self._flights.settle(time.time_ns())
 
     def close(self, patience_ms: Mapping[tuple[str, str, str], float]) -> tuple[list[Flight], int]:
-        """Stop; return what was seen, and how many packets were missed (no room in a ring)."""
+        """Stop; return what was seen, and how many packets were missed because a ring was full."""
         self.look()
         flights = self._flights.close(time.time_ns(), patience_ms)
         return flights, self._close()
