@@ -29,7 +29,7 @@ START_STEP_NS: Final = 100_000_000  # several times what the imports take in vir
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the controller; return only after mistakes in the options: a signal ends it."""
+    """Run the controller. Returns only after mistakes in the options; a signal ends the process."""
     arguments = parse_arguments(argv)
     try:
         controller = _controller_of(settings_of(arguments))
@@ -51,8 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _controller_of(settings: Settings) -> Controller:
-    """Raises UsageError, also if the framework is missing."""
-    try:  # slow to import; report mistakes in the options first
+    """Return the controller. Raises UsageError, also if the framework is missing."""
+    try:  # imported late, as it is slow: report mistakes in the options first
         from controller.process import Controller
     except ImportError as error:
         raise UsageError(str(error)) from error
@@ -80,7 +80,7 @@ def handle_signals(controller: Controller) -> None:
 
 
 def _end(controller: Controller, why: str, code: int) -> None:
-    """Stop the controller and exit; do nothing if another thread does so already."""
+    """Stop the controller and exit; do nothing if another thread is already doing so."""
     if controller.stop(why):
         logging.shutdown()
         _exit_now(code)

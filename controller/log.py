@@ -18,13 +18,13 @@ from controller.options import UsageError
 LOG = logging.getLogger("controller.launcher")
 
 
-# Characters that would end a line, move the cursor, reverse the text or hide in it: control and
+# Characters that would end a line, move the cursor, reverse the text or be invisible: control and
 # formatting characters, line and paragraph separators.
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 class _Escapes:
-    """For str.translate: the replacement of a character that must not reach the log."""
+    """For str.translate: maps a character that must not reach the log to its replacement."""
 
     def __getitem__(self, code: int) -> str:
         if unicodedata.category(chr(code)) not in _HIDDEN:
@@ -44,8 +44,8 @@ def one_line(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """A record is one line, whatever strangers have put into it; a traceback's lines are indented
-    below it, so that none of them looks like a record."""
+    """Writes each record as one line, whatever strangers have put into it. A traceback's lines are
+    indented below it, so that none of them looks like a record."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the record's line."""
@@ -58,8 +58,8 @@ class LineFormatter(logging.Formatter):
 
 
 class _LogFile(logging.handlers.WatchedFileHandler):
-    """A log file that is reopened when logrotate has moved it away. If it cannot be written (a
-    full disk), stderr says so, once until it can."""
+    """A log file that is reopened after logrotate has moved it away. If it cannot be written (disk
+    full), one line on stderr says so, until it can."""
 
     _is_failing = False
 
@@ -68,7 +68,7 @@ class _LogFile(logging.handlers.WatchedFileHandler):
         self._has_failed = False
         try:
             super().emit(record)
-        except OSError:  # it cannot be opened again, e.g. because its directory is gone
+        except OSError:  # it cannot be reopened, e.g. because its directory is gone
             self.handleError(record)
         self._is_failing = self._has_failed
 
@@ -95,12 +95,12 @@ def set_up_logging(log: Path | None, verbose: bool) -> None:
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
     level = logging.DEBUG if verbose else logging.INFO
-    if log is not None and logging.getLogger().handlers:  # a launcher's, which stay
+    if log is not None and logging.getLogger().handlers:  # a launcher's handlers, which stay
         logging.getLogger().addHandler(handler)
         logging.getLogger().setLevel(level)
     else:
         logging.basicConfig(level=level, handlers=[handler])
-    if not verbose:  # otherwise it logs a line for each message to a peer
+    if not verbose:  # otherwise httpx logs a line for each message to a peer
         logging.getLogger("httpx").setLevel(logging.WARNING)
 
     def log_thread_exception(arguments: threading.ExceptHookArgs) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m controller manager APP...`: run apps of the framework, as its own launcher does.
+"""`python -m controller manager APP...`: run apps of the framework, as its own launcher would.
 
-os-ken 4 no longer has one, and Ryu's does not start with a current eventlet. Options are the
-framework's (`--help`): --ofp-listen-host, --ofp-tcp-listen-port, --config-file, --verbose, ...
+os-ken 4 no longer has a launcher, and Ryu's does not start with a current eventlet. The options are
+the framework's (`--help`): --ofp-listen-host, --ofp-tcp-listen-port, --config-file, --verbose, ...
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _run(root: str, argv: Sequence[str]) -> None:
-    """Do what the launcher of older os-ken does. Raises ImportError for a missing app."""
+    """Do the same as the launcher of older os-ken. Raises ImportError for a missing app."""
     cfg: Any = importlib.import_module(f"{root}.cfg")
     manager: Any = importlib.import_module(f"{root}.base.app_manager").AppManager
     importlib.import_module(f"{root}.controller.controller")  # has options of its own

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service as an application of `ryu-manager` or `osken-manager`, beside others.
+"""The path service as an application of `ryu-manager` or `osken-manager`, beside other apps.
 
     ryu-manager --config-file path-service.conf controller/manager_app.py [OTHER_APP...]
 
 The section [downpour] of the file has the options of `python -m controller`, e.g.
 `rest_socket = /run/path.sock`; `verbose = yes` is a flag. Without `of_listen`, switches connect
-where the launcher's own options `ofp_listen_host` and `ofp_tcp_listen_port` say. The service's
-threads must stay threads: `enable_debugger = true` in the section [DEFAULT].
+to the address in the launcher's own options `ofp_listen_host` and `ofp_tcp_listen_port`. The
+service's threads must stay threads: `enable_debugger = true` in the section [DEFAULT].
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-if importlib.util.find_spec("controller") is None:  # the launchers know only this file's path
+if importlib.util.find_spec("controller") is None:  # the launchers only know this file's path
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from common.exit_codes import EXIT_USAGE
@@ -49,7 +49,7 @@ class PathServiceManagerApp(PathServiceApp):
             _end(f"the address for switches: {error.strerror or error}")
 
     def start(self) -> object:
-        """Begin to work: called by the launcher when all apps are made."""
+        """Start working. The launcher calls this when all apps are made."""
         thread: object = super().start()
         handle_signals(self._controller)
         self._controller.serve()
@@ -62,7 +62,7 @@ class PathServiceManagerApp(PathServiceApp):
 
 
 def _controller() -> Controller:
-    """Raises UsageError, UnknownDomain."""
+    """Return the controller. Raises UsageError, UnknownDomain."""
     settings = compat.launcher_settings()
     if not compat.threads_are_real():
         raise UsageError(
@@ -79,7 +79,7 @@ def _controller() -> Controller:
 
 
 def words_of(files: list[str]) -> list[str]:
-    """Return the command line that the sections [downpour] of `files` stand for. Raises
+    """Return the command line that the sections [downpour] of `files` describe. Raises
     UsageError."""
     config = configparser.ConfigParser(interpolation=None)
     try:
@@ -106,7 +106,7 @@ def words_of(files: list[str]) -> list[str]:
 def _words(
     section: configparser.SectionProxy, name: str, option: str, *, has_value: bool
 ) -> list[str]:
-    """Raises UsageError."""
+    """Return the words of one option. Raises UsageError."""
     if has_value:
         return [f"--{option}", section[name]]
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The options of `python -m controller`, and the settings that they stand for."""
+"""The options of `python -m controller`, and the settings that result from them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class UsageError(Exception):
 
 @dataclass(frozen=True)
 class PemFiles:
-    """The controller's key and certificate; `authority` signs the certificates of its clients."""
+    """The controller's key and certificate. `authority` signs the certificates of its clients."""
 
     key: Path
     certificate: Path
@@ -38,7 +38,7 @@ class PemFiles:
 
 @dataclass(frozen=True)
 class RestSettings:
-    """Where REST is served, and to whom. `workgroups` is the file that `known` was read from."""
+    """Where REST is served, and to whom. `known` was read from the file `workgroups`."""
 
     socket: Path | None
     address: Address | None
@@ -50,13 +50,13 @@ class RestSettings:
 
     @property
     def contact(self) -> str:
-        """Return where a standby sends its clients."""
+        """Return the address that a standby gives to its clients."""
         return self.address_text or str(self.socket)
 
 
 @dataclass(frozen=True)
 class SwitchSettings:
-    """Where switches connect, and how their links and queues are looked after."""
+    """Where switches connect, and how links and queues are managed."""
 
     address: Address
     tls: PemFiles | None
@@ -66,8 +66,8 @@ class SwitchSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """What the command line asks for, checked. `peers` None: paths of this domain alone. `lease_s`
-    0: no standby shares the store."""
+    """What the command line asks for, checked. `peers` None: only paths within this domain.
+    `lease_s` 0: no standby shares the store."""
 
     network: Network
     core: Core
@@ -91,7 +91,7 @@ class Settings:
 def parse_arguments(
     argv: Sequence[str] | None, prog: str = "python -m controller"
 ) -> argparse.Namespace:
-    """Return the options; exit with 2 if they do not fit together."""
+    """Return the options; exit with 2 if they contradict each other."""
     parser = _parser(prog)
     arguments = parser.parse_args(argv)
     try:
@@ -185,7 +185,7 @@ def _add_path_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_switch_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options about the switches and about who is active."""
+    """Add the options about the switches and about the active controller."""
     group = parser.add_argument_group("switches")
     group.add_argument(
         "--of-tls-key",
@@ -216,7 +216,7 @@ def add_switch_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_rest_options(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if the options of the REST interface do not fit together."""
+    """Raise UsageError if the options of the REST interface contradict each other."""
     if arguments.rest_socket is None and arguments.rest_listen is None:
         raise UsageError("neither --rest-socket nor --rest-listen given; valid: at least one")
     if arguments.rest_listen is not None and arguments.workgroups is None:
@@ -230,7 +230,7 @@ def _check_rest_options(arguments: argparse.Namespace) -> None:
 
 
 def check_switch_options(arguments: argparse.Namespace) -> None:
-    """Raise UsageError if the options about the switches do not fit together."""
+    """Raise UsageError if the options about the switches contradict each other."""
     tls = (arguments.of_tls_key, arguments.of_tls_cert, arguments.of_tls_ca)
     if any(tls) and not all(tls):
         raise UsageError("valid: --of-tls-key, --of-tls-cert and --of-tls-ca together, or none")
@@ -295,14 +295,14 @@ def _rest_pem_files(arguments: argparse.Namespace) -> PemFiles | None:
 
 
 def switch_pem_files(arguments: argparse.Namespace) -> PemFiles | None:
-    """Return the files of the options --of-tls-*; None: switches connect in the clear."""
+    """Return the files of the options --of-tls-*; None if switches connect without TLS."""
     if arguments.of_tls_key is None:
         return None
     return PemFiles(arguments.of_tls_key, arguments.of_tls_cert, arguments.of_tls_ca)
 
 
 def host_and_port(option: str, text: str) -> Address:
-    """Split '127.0.0.1:6653' or '[::1]:6653'. Raises UsageError naming the option."""
+    """Split '127.0.0.1:6653' or '[::1]:6653'. Raises UsageError, which names the option."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not host or not port.isascii() or not port.isdigit():
@@ -325,7 +325,7 @@ def read_network(path: Path) -> Network:
 
 
 def read_workgroups(path: Path | None) -> Workgroups:
-    """Read the workgroups; None: there are none. Raises UsageError with all mistakes."""
+    """Read the workgroups; None if there is no file. Raises UsageError with all mistakes."""
     if path is None:
         return Workgroups()
     try:
@@ -335,7 +335,7 @@ def read_workgroups(path: Path | None) -> Workgroups:
 
 
 def _read_peers(arguments: argparse.Namespace, network: Network) -> dict[str, PeerAddress] | None:
-    """Raises UsageError with all mistakes."""
+    """Read the peers; None if there is no file. Raises UsageError with all mistakes."""
     if arguments.peers is None:
         return None
     domains = [d.name for d in network.domains if d.controlled_by is ControlledBy.CONTROLLER]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The running controller of a domain.
 
-`launcher.py` starts it with its app alone, `manager_app.py` where `ryu-manager` or `osken-manager`
-runs the app. Threads: the framework's, one for REST
-(plus its workers), one that follows switches and links (plus workers), one that looks at the clock.
+`launcher.py` starts it if its app is the only one, `manager_app.py` if `ryu-manager` or
+`osken-manager` runs the app. Its threads: the framework's; one for REST, plus REST's workers; one
+that follows switches and links, plus workers; and one that checks the clock.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from controller.service.store import Store, StoreError
 from controller.switches import compat, openflow
 from controller.switches.switchboard import Switchboard
 
-LOG = logging.getLogger("controller.launcher")  # the process's name in its log
+LOG = logging.getLogger("controller.launcher")  # the name under which the process logs
 RETRY_S = 2.0
 CLOCK_S = 1.0
 WORKERS = 16
-JOINERS = 4  # paths whose members change at the same time
+JOINERS = 4  # paths whose members can change at the same time
 STOP_TIMEOUT_S = 0.5
 
 
@@ -79,7 +79,7 @@ class RestListeners:
 
 
 class Controller:
-    """The path service of a domain with all that it talks to: switches, clients, peers."""
+    """The path service of a domain with everything it talks to: switches, clients, peers."""
 
     def __init__(self, settings: Settings) -> None:
         """Open what the settings name, and load the store. Raises UsageError."""
@@ -126,7 +126,7 @@ class Controller:
         )
 
     def _new_service(self, store: Store) -> PathService:
-        """Raises StoreError."""
+        """Return the path service. Raises StoreError."""
         return PathService(
             self._settings.network,
             self._settings.domain,
@@ -138,7 +138,7 @@ class Controller:
         )
 
     def _join(self, store: Store) -> joining.Joined | None:
-        """Raises PeerErrors."""
+        """Return the part of a federation; None without peers. Raises PeerErrors."""
         settings = self._settings
         if settings.peers is None:
             return None
@@ -146,7 +146,7 @@ class Controller:
         return joining.join(settings.network, settings.domain, self._own, store, exchanges)
 
     def _new_keeper(self) -> Keeper | None:
-        """Raises UsageError."""
+        """Return the keeper of the lease; None without a standby. Raises UsageError."""
         settings = self._settings
         if not settings.lease_s:
             return None
@@ -171,7 +171,7 @@ class Controller:
     # -- start and stop
 
     def start(self) -> None:
-        """Let switches, clients and peers in. Call from the main thread, then `wait`."""
+        """Start to accept switches, clients and peers. Call from the main thread, then `wait`."""
         address = self._settings.switches.address
         self._prober.start()
         self._listener = compat.start(
@@ -180,12 +180,12 @@ class Controller:
         self.serve()
 
     def listen(self) -> None:
-        """Listen for switches where the framework's launcher starts the app, not `start`."""
+        """Listen for switches, if the framework's launcher (not `start`) starts the app."""
         self._prober.start()
         compat.listen(*self._settings.switches.address, self._of_tls)
 
     def serve(self) -> None:
-        """Let clients and peers in: the listener for switches is there."""
+        """Start to accept clients and peers, once the listener for switches exists."""
         address = self._settings.switches.address
         self._start_threads()
         self._rest.start()
@@ -201,13 +201,13 @@ class Controller:
         )
 
     def wait(self) -> None:
-        """Return when the OpenFlow listener has ended; signal handlers run meanwhile."""
+        """Return when the OpenFlow listener has ended. Signal handlers run meanwhile."""
         compat.wait(self._listener)
 
     def stop(self, why: str) -> bool:
-        """Give back the lease and close the REST interface; return False if it was stopped before.
+        """Give back the lease and close the REST interface. Return False if this was done before.
 
-        The framework's threads go on until the process ends.
+        The framework's threads continue until the process ends.
         """
         if not self._ending.acquire(blocking=False):
             return False
@@ -219,7 +219,7 @@ class Controller:
         return True
 
     def read_workgroups_again(self) -> None:
-        """Replace the workgroups by what their file says now; keep them if it has mistakes."""
+        """Replace the workgroups by those in their file now; keep them if the file has mistakes."""
         path = self._settings.rest.workgroups
         try:
             self._access.workgroups = read_workgroups(path)
@@ -245,7 +245,7 @@ class Controller:
             threading.Thread(target=loop, name=name, daemon=True).start()
 
     def _follow_switches(self) -> None:
-        """Handle the switches' events in order; what waits for switches is left to workers."""
+        """Handle the switches' events in order. Workers do what waits for switches."""
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="follow") as pool:
             while True:
                 try:
@@ -268,7 +268,7 @@ class Controller:
 
 
 def _tls_of(files: PemFiles | None) -> ssl.SSLContext | None:
-    """Raises ListenError."""
+    """Return the TLS context; None without files. Raises ListenError."""
     return None if files is None else Tls(files.key, files.certificate, files.authority).context()
 
 

@@ -2,14 +2,14 @@
 """Controllers for networks that are emulated somewhere else: `python -m controller attend DIR`.
 
 DIR is shared with the emulations (in docker-compose.yml: /run/downpour, mounted at the same path in
-both containers). An emulation asks for a controller by the file DIR/<run>/<name>.request.json,
-{"arguments": [...], "attendant": NAME} of `python -m controller`, and deletes the file when it no
-longer needs the controller. The controller runs as long as the file exists: if it ends, this
-program starts it again. A restart of this program starts all of them again. Switches keep their
-flows meanwhile, and a controller comes back with its store.
+both containers). An emulation requests a controller with the file DIR/<run>/<name>.request.json,
+{"arguments": [...], "attendant": NAME}, where the arguments are those of `python -m controller`. It
+deletes the file when it no longer needs the controller. The controller runs as long as the file
+exists: if it ends, this program starts it again. After its own restart, this program starts all of
+them again. Meanwhile switches keep their flows, and a controller returns with its store.
 
-`--domain NAME` takes only the requests whose attendant is NAME, a domain; without it, only those
-whose attendant is "". So each domain may have its own container.
+With `--domain NAME`, this program only takes requests whose attendant is that domain; without it,
+those whose attendant is "". So each domain may have its own container.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class BadRequest(Exception):
 class Running:
     process: subprocess.Popen[bytes] | None
     request: str  # the file's text
-    again_s: float = 0.0  # when to start it again; 0: never
+    again_s: float = 0.0  # when to restart it; 0: never
 
 
 def arguments_of(text: str) -> list[str]:
@@ -58,7 +58,7 @@ def arguments_of(text: str) -> list[str]:
 
 
 def attendant_of(text: str) -> str:
-    """Return which attendant a request is for, "" for the one of all domains."""
+    """Return the attendant that a request names; "": the one of all domains."""
     with contextlib.suppress(ValueError, KeyError, TypeError):
         found = json.loads(text)["attendant"]
         return found if isinstance(found, str) else ""
@@ -66,9 +66,9 @@ def attendant_of(text: str) -> str:
 
 
 class RemoteControllers:
-    """The controllers that requests ask `domain` (or "", the attendant of all domains) for.
+    """The controllers that were requested from `domain` ("": the attendant of all domains).
 
-    `look` does what is due once, without waiting.
+    `look` does once what is due, without waiting.
     """
 
     def __init__(self, root: Path, domain: str = "") -> None:
@@ -77,7 +77,7 @@ class RemoteControllers:
         self._running: dict[Path, Running] = {}
 
     def look(self, now_s: float) -> None:
-        """Start, restart and end what the requests ask for; `now_s` is monotonic."""
+        """Start, restart and end controllers as requested; `now_s` is monotonic."""
         requests = {}
         for path in self._root.glob(f"*/*{REQUEST_SUFFIX}"):
             with contextlib.suppress(OSError):  # removed meanwhile
@@ -107,7 +107,7 @@ class RemoteControllers:
         self._running.clear()
 
     def _started(self, path: Path, text: str, now_s: float) -> Running:
-        """Start it, or say why it is started again later: its network may be ending."""
+        """Start it, or report why it must be tried again later: its network may be ending."""
         try:
             return self._start(path, text)
         except OSError as error:
@@ -137,7 +137,7 @@ class RemoteControllers:
         code = running.process.returncode
         say(f"{path.name}: ended with {code}")
         running.process = None
-        if code == EXIT_USAGE:  # it would fail in the same way
+        if code == EXIT_USAGE:  # it would fail again in the same way
             _write_ended(path, code)
         else:
             running.again_s = now_s + AGAIN_S
@@ -158,7 +158,7 @@ def _name(request: Path) -> str:
 
 
 def _own(request: Path) -> Path:
-    """Return the directory that this program may write to. The requesting network creates it."""
+    """Return the directory that this program may write to, which the requesting network creates."""
     return request.parent / _name(request)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller process needs towards its switches: TLS, link probes, the lease."""
+"""The controller process's side towards its switches: TLS, link probes, the lease."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ KEY_BYTES = 16
 
 
 class Activatable(Protocol):
-    """What a change of the lease's holder acts on."""
+    """What must act when the lease's holder changes."""
 
     def activate(self, generation: int) -> None:
-        """Act from now on; `generation` is of the lease."""
+        """Act from now on. `generation`: the lease's."""
 
     def deactivate(self, active_address: str) -> None:
         """Leave the domain to the controller at that address."""
@@ -65,8 +65,8 @@ def tls_of(files: PemFiles | None) -> ssl.SSLContext | None:
 
 
 def probe_period_s(asked_s: float, links: int) -> float:
-    """Return the period (0: no probes) that keeps one probe each way of each link within
-    PROBES_PER_S_MAX."""
+    """Return the period (0: no probes) at which one probe in each direction of each link stays
+    within PROBES_PER_S_MAX."""
     return max(asked_s, 2 * links / PROBES_PER_S_MAX) if asked_s else 0.0
 
 
@@ -77,7 +77,7 @@ def prober_of(
     is_ready: Callable[[], Mapping[str, bool]],
     period_ms: float,
 ) -> Prober[compat.Datapath]:
-    """Return the prober of the domain's links, slower than asked if there are many."""
+    """Return the prober of the domain's links. If there are many, it is slower than requested."""
     watched = watched_links(network, core.domain)
     asked_s = period_ms / 1000
     period_s = probe_period_s(asked_s, len(watched))
@@ -112,7 +112,7 @@ def keeper_of(
     service: Activatable,
     switchboard: Switchboard[compat.Datapath],
 ) -> Keeper:
-    """Return the keeper of the lease, which begins as standby, or active if no controller is.
+    """Return the keeper of the lease. It begins as standby, or as active if no controller is.
 
     Raises UsageError if the store cannot be used.
     """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The JSON objects that the REST interface answers with, as its Python clients see them.
+"""The JSON objects of the REST interface's answers, as its Python clients see them.
 
-`schemas.py` and `counters.py` have the same as pydantic models;
+`schemas.py` and `counters.py` have the same objects as pydantic models;
 docs/reference/contracts.md describes both. Times are epoch seconds.
 """
 
@@ -95,7 +95,7 @@ class ReservationAnswer(TypedDict):
 
 
 class HoldAnswer(TypedDict):
-    """A hold; `until`: when it expires, or is forgotten."""
+    """A hold. `until`: when it expires or, once it is over, is forgotten."""
 
     id: str
     state: Literal["held", "committed", "released", "expired"]
@@ -104,7 +104,7 @@ class HoldAnswer(TypedDict):
 
 
 class HealthAnswer(TypedDict):
-    """`switches`: by name, whether each is connected and holds what it should."""
+    """`switches`: by name, whether each is connected and has the entries it should."""
 
     status: Literal["ok"]
     role: Literal["active", "standby"]
@@ -210,7 +210,7 @@ class CountersAnswer(TypedDict):
 
 
 class PathBody(TypedDict):
-    """A request for a path, or for a hold on one. Fields with default values are left out, so that
+    """A request for a path, or for a hold on one. It leaves out fields with default values, so that
     older services understand it."""
 
     name: str

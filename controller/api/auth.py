@@ -32,7 +32,7 @@ from controller.service.workgroups import (
 
 LOG = logging.getLogger(__name__)
 
-# Per address, whatever tokens it sends: several workgroups may share a machine.
+# Limit of an address, whatever tokens it sends: several workgroups may share a machine.
 ADDRESS_FACTOR = 4
 BURST_S = 2.0
 FAILURES_PER_S = 1.0  # requests of one address without a valid token
@@ -42,7 +42,7 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*) *")
 
 @dataclass(frozen=True)
 class Caller:
-    """The sender of a request. `workgroup` is as it was when the request arrived."""
+    """The sender of a request. `workgroup` has the state it had when the request arrived."""
 
     workgroup: Workgroup
     address: str  # '' for the Unix socket
@@ -73,7 +73,7 @@ def caller(request: Request) -> Caller:
 
 
 class Access:
-    """The workgroups in force, and how often each may ask. Only the event loop's thread uses it;
+    """The workgroups, and how often each may send requests. Only the event loop's thread uses this;
     any thread may replace `workgroups`."""
 
     def __init__(
@@ -152,7 +152,7 @@ def _too_many(who: str, wait_s: int) -> Refusal:
 
 
 class AccessMiddleware:
-    """Puts the Caller into the request's state, or answers 401 or 429 at once."""
+    """Puts the Caller into the request's state, or answers 401 or 429."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -180,7 +180,7 @@ class AccessMiddleware:
 
 
 def _head_bytes(scope: Scope) -> int:
-    """Return the size of a request's target and headers; the server limits only those that arrive
+    """Return the size of a request's target and headers. The server limits only those that arrive
     in parts."""
     fields = sum(len(name) + len(value) + 4 for name, value in scope["headers"])
     return fields + len(scope.get("raw_path") or b"") + len(scope["query_string"])

@@ -219,13 +219,13 @@ def router_of(
     monitor: Monitor,
     connections: Callable[[], Mapping[str, int]] = dict,
 ) -> APIRouter:
-    """Return the routes. `connections` counts what switches and strangers did (guard.Counts)."""
+    """Return the routes. `connections` returns the counters of the switches' connections."""
     router = APIRouter(prefix="/v1", tags=["counters"])
 
     @router.get("/paths/{name}/counters")
     def path_counters(name: AnyName, who: Who) -> PathCountersModel:
-        """Return what entered the path and what each edge and leaf received, at most a second
-        old."""
+        """Return what entered the path and what each edge and leaf received. The counts are at most
+        one second old."""
         view = service.path(name)
         reading = monitor.read()
         if name not in reading.paths:  # the path was created after that reading

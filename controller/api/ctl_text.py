@@ -82,7 +82,7 @@ def time_of(text: str, now: float) -> float:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return rows under a heading, with columns aligned on the left."""
+    """Return rows under a heading, with left-aligned columns."""
     lines = [list(head), *(list(row) for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
     return "\n".join(

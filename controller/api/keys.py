@@ -23,12 +23,12 @@ from common.exit_codes import EXIT_USAGE
 DAYS = 3650
 NAMES = ("rest", "controller", "switch")
 SWITCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-# P-256: every OpenSSL and Open vSwitch in use knows it.
+# P-256: supported by every OpenSSL and Open vSwitch in use.
 CURVE = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 class KeysError(Exception):
-    """Keys could not be made: one line that says what and why."""
+    """Keys could not be made. The text is one line that says which and why."""
 
 
 def _openssl(*arguments: str | Path) -> None:

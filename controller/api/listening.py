@@ -49,7 +49,7 @@ class Tls:
 
 
 def listen_unix(path: Path) -> socket.socket:
-    """Return a listening Unix socket for the owner only; a stale socket is replaced.
+    """Return a listening Unix socket for the owner only. It replaces a stale socket.
 
     Raises ListenError.
     """
@@ -67,7 +67,7 @@ def listen_unix(path: Path) -> socket.socket:
             raise ListenError(f"--rest-socket {path}: a server is already listening there")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # Not with umask, which would affect other threads.
+        # Not by umask, which would affect other threads.
         os.fchmod(listener.fileno(), 0o600)
         listener.bind(str(path))
         path.chmod(0o600)
@@ -79,7 +79,7 @@ def listen_unix(path: Path) -> socket.socket:
 
 
 def listen_tcp(option: str, host: str, port: int) -> socket.socket:
-    """Listen on a TCP address that `option` gave. Raises ListenError naming the option."""
+    """Listen on the TCP address that `option` gave. Raises ListenError, which names the option."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -26,7 +26,7 @@ from controller.paths.multipoint_path import Channels, endpoint_to_json
 from topologies.model.network import Network, Segment
 
 if TYPE_CHECKING:
-    import httpx  # costs each command 0.1 s, and few talk to the service
+    import httpx  # import takes 0.1 s, and few commands use the service
 
 __all__ = [
     "Channels",
@@ -39,10 +39,10 @@ __all__ = [
     "endpoints_of",
 ]
 
-# The service waits up to 5 s for its switches; a second change may have to wait for a first.
+# The service waits up to 5 s for its switches. A second change may have to wait for the first.
 TIMEOUT_S = 15.0
-# An idle connection is used again for less time than the server keeps it (common/http/server.py):
-# a request on one that is being closed would get no answer.
+# Reuse an idle connection for less time than the server keeps it (common/http/server.py): a request
+# on a connection that is being closed would get no answer.
 KEEP_S = 2.0
 
 
@@ -64,7 +64,7 @@ class PathEvent:
     """An event.
 
     `id`: where to resume. `kind`: `path-created`, `leaf-added` ... (docs/reference/contracts.md);
-    `resync`: events were missed, so ask for the paths again.
+    `resync`: events were missed, so get the paths again.
     """
 
     id: str
@@ -158,7 +158,7 @@ class PathClient:
         return answer
 
     def paths(self) -> list[PathAnswer]:
-        """Return all paths, however many pages they take."""
+        """Return all paths, over as many pages as needed."""
         result: list[PathAnswer] = []
         url: str | None = "/v1/paths?limit=1000"
         while url is not None:
@@ -189,7 +189,7 @@ class PathClient:
     ) -> Iterator[PathEvent]:
         """Yield events from now on, or since `last_event_id`.
 
-        Ends only when nothing arrives for `quiet_s`; raises PathClientError if the connection
+        Ends only if nothing arrives for `quiet_s`; raises PathClientError if the connection
         breaks.
         """
         import httpx
@@ -197,7 +197,7 @@ class PathClient:
         headers = {"accept": "text/event-stream"}
         if last_event_id is not None:
             headers["last-event-id"] = last_event_id
-        # The service sends something every 15 s, if only a comment.
+        # The service sends something at least every 15 s, if only a comment.
         timeout = httpx.Timeout(self._timeout_s, read=60.0 if quiet_s is None else quiet_s)
         try:
             with self._client.stream(
@@ -288,15 +288,15 @@ class PathClient:
         return answer
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation."""
+        """Cancel a reservation."""
         self._send("DELETE", f"/v1/reservations/{_quoted(name)}")
 
     def commit(self, hold_id: str) -> PathAnswer:
-        """Install what is held, and return the path."""
+        """Install a hold, and return the path."""
         return self._path("POST", f"{_hold_url(hold_id)}/commit")
 
     def release(self, hold_id: str) -> None:
-        """Give back what is held."""
+        """Release a hold."""
         self._send("DELETE", _hold_url(hold_id))
 
     # -- internals
@@ -356,7 +356,7 @@ def _events_in(lines: Iterable[str]) -> Iterator[PathEvent]:
 
 
 def endpoints_of(network: Network, lane: int = 1) -> tuple[Endpoint, dict[str, Endpoint]]:
-    """Return the publisher's endpoint on `lane`, and the lane's other segments' by segment name.
+    """Return the publisher's endpoint on `lane`, and those of its other segments by segment name.
 
     One endpoint per static segment: the core port where it ends, its VLAN id, the MACs of its
     hosts' NICs. Raises ValueError if the publisher has no segment.
@@ -388,7 +388,7 @@ def _hold_url(hold_id: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """Return the name as one segment of a URL. Clients would remove '.' and '..'."""
+    """Return the name as one segment of a URL. Clients would remove "." and ".."."""
     return quote(name, safe="") if name.strip(".") else name.replace(".", "%2E")
 
 

@@ -66,9 +66,9 @@ def text_of(
 ) -> bytes:
     """Return the metrics in the exposition format.
 
-    `paths` comes with whether each is up; `switches` with whether each holds what it should (empty:
-    leave out all metrics of the network, links included); `connections`: guard.Counts of the
-    connections of switches.
+    `paths` also says whether each path is up; `switches` whether each has the entries it should
+    (empty: leave out all metrics of the network, links included); `connections`: guard.Counts of
+    the switches' connections.
     """
     families = _Families()
     for path, is_up in paths:
@@ -78,7 +78,10 @@ def text_of(
     for switch, known in switches.items():
         labels = {"switch": switch}
         families.gauge(
-            "downpour_switch_up", "1: connected, and holds what it should", labels, float(known)
+            "downpour_switch_up",
+            "1: connected, and has the entries it should",
+            labels,
+            float(known),
         )
     for (switch, port), count in unexpected.items():
         if port is None:
@@ -148,7 +151,7 @@ def _counts(families: _Families, counts: PathCounts) -> None:
         families.count("downpour_leaf_sent", "from a leaf to the root", place, leaf.sent)
         if leaf.compared is not None:
             text = (
-                "Multicast frames that passed at the root and did not get to the leaf, since both "
+                "Multicast frames that passed the root and did not reach the leaf, since both "
                 "are counted without a break"
             )
             families.gauge("downpour_leaf_missing_packets", text, place, leaf.compared.missing)

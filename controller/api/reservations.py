@@ -30,13 +30,13 @@ _KNOWN: Responses = {
 def router_of(
     service: PathRequests, owner: Owner, check_endpoints: CheckEndpoints, body: Responses
 ) -> APIRouter:
-    """Return the routes. `owner` and `check_endpoints` raise ServiceError; `body`: the answers to a
-    broken body."""
+    """Return the routes. `owner` and `check_endpoints` raise ServiceError; `body`: the answers to
+    a malformed body."""
     router = APIRouter(prefix="/v1/reservations", tags=["reservations"])
 
     def visible(name: str, who: Caller) -> Booking:
-        """Return the reservation; for any workgroup but its own it does not exist. Raises
-        ServiceError 404."""
+        """Return the reservation; to other workgroups it does not exist. Raises ServiceError
+        404."""
         booking = service.booking(name)
         if not who.workgroup.may_see(booking.path.workgroup):
             raise unknown_reservation(name)
@@ -70,7 +70,7 @@ def router_of(
 
     @router.delete("/{name}", status_code=204)
     def cancel(name: Name, who: Who) -> None:
-        """Give up a reservation that has not begun."""
+        """Cancel a reservation that has not begun."""
         visible(name, who)
         service.cancel(name)
 

@@ -130,7 +130,7 @@ class _LimitBody:
 
         async def limited() -> Message:
             nonlocal received, whole
-            if whole:  # only the end of the connection can follow, however late
+            if whole:  # only the end of the connection can follow, and may take long
                 return await receive()
             try:
                 async with asyncio.timeout_at(deadline):
@@ -195,7 +195,7 @@ def description(app: FastAPI) -> str:
 
 
 def _visible(service: PathRequests, name: str, who: Caller) -> PathView:
-    """Return the path. For any workgroup but its own it does not exist. Raises ServiceError 404."""
+    """Return the path; to other workgroups it does not exist. Raises ServiceError 404."""
     view = service.path(name)
     if not who.workgroup.may_see(view.path.workgroup):
         raise unknown_path(name)
@@ -271,7 +271,7 @@ def _add_reads(router: APIRouter, service: PathRequests) -> None:
     ) -> Response:
         """Return the workgroup's paths by name.
 
-        If more follow, a Link header with rel="next" (RFC 8288) says how to ask for them.
+        If there are more, a Link header with rel="next" (RFC 8288) gives their URL.
         """
         seen = {v.path.name: v for v in service.paths() if who.workgroup.may_see(v.path.workgroup)}
         names = sorted(seen)
@@ -306,7 +306,7 @@ def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> No
             end_time=wish.end_time,
             channels=wish.channels,
         )
-        if not who.workgroup.may_see(view.path.workgroup):  # another workgroup created it meanwhile
+        if not who.workgroup.may_see(view.path.workgroup):  # another workgroup's, new
             raise name_in_use(wish.name)
         return _answer(view, 201 if is_new else 200, prefer)
 
@@ -318,7 +318,7 @@ def _add_changes(router: APIRouter, service: PathRequests, access: Access) -> No
 
     @router.delete("/{name}", status_code=204)
     def delete_path(name: AnyName, who: Who) -> None:
-        """Delete a path. When this returns, no switch holds any of its entries."""
+        """Delete a path. When this returns, no switch has any of its entries."""
         _visible(service, name, who)
         service.delete(name)
 
@@ -363,8 +363,8 @@ def _holds(service: PathRequests, access: Access) -> APIRouter:
 
     @router.post("", status_code=201, response_model=HoldModel, responses=BODY)
     def hold(request: HoldRequest, who: Who) -> HoldModel:
-        """Reserve capacity, VLAN ids and endpoints, without a message to any switch. Idempotent
-        with an id."""
+        """Reserve capacity, VLAN ids and endpoints, without a message to any switch. Idempotent if
+        the request has an id."""
         leaves = tuple(leaf.to_endpoint() for leaf in request.path.leaves)
         wish = request.path.to_wish(_owner(service, access, request.path, who), leaves)
         _check_endpoints(who, [wish.root, *leaves])
@@ -384,7 +384,7 @@ def _holds(service: PathRequests, access: Access) -> APIRouter:
 
     @router.delete("/{hold_id}", status_code=204)
     def release(hold_id: Id, who: Who) -> None:
-        """Give back what was reserved. Idempotent."""
+        """Release what was reserved. Idempotent."""
         visible(hold_id, who)
         service.release(hold_id)
 
@@ -426,8 +426,8 @@ def _events(log: EventLog) -> APIRouter:
         who: Who,
         last_event_id: Annotated[str | None, Header(max_length=64)] = None,
     ) -> StreamingResponse:
-        """Stream events from now on, or since `Last-Event-ID`. After `resync`, ask for the paths
-        again: events were missed."""
+        """Stream events from now on, or since `Last-Event-ID`. After `resync`, events are missing:
+        get the paths again."""
         if streams[who.name] >= MAX_EVENT_STREAMS_EACH or streams.total() >= MAX_EVENT_STREAMS:
             raise ServiceError(
                 429,
@@ -436,8 +436,8 @@ def _events(log: EventLog) -> APIRouter:
                 f"{MAX_EVENT_STREAMS_EACH} event streams of one workgroup, or "
                 f"{MAX_EVENT_STREAMS} in all, are open; valid: close one",
             )
-        # Counted before anything is awaited, so that simultaneous requests do not all see a free
-        # place.
+        # Counted before anything is awaited, so that simultaneous requests do not all see the same
+        # free place.
         return _CountedStream(who.name, streams, _stream(log, who, last_event_id))
 
     return router
@@ -477,7 +477,7 @@ async def _stream(log: EventLog, who: Caller, last_event_id: str | None) -> Asyn
         position = log.last if last_event_id is None else log.position_of(last_event_id)
         missed = position is None
         position = log.last if position is None else position
-        # Sets the position of a client that sees nothing before the connection breaks.
+        # Gives the client its position, in case the connection breaks before the first event.
         yield f"retry: 2000\nid: {log.id_at(position)}\n\n".encode()
         while True:
             wake.clear()
@@ -558,7 +558,7 @@ def _add_error_handlers(app: FastAPI) -> None:
 
 
 def _methods_of(app: FastAPI, scope: Scope) -> list[str]:
-    """Return all methods that the request's path has (RFC 9110, 10.2.1)."""
+    """Return all methods that the request's path supports (RFC 9110, 10.2.1)."""
     asked = {key: scope[key] for key in ("type", "path", "headers")}
     return [
         method
@@ -571,7 +571,7 @@ def _methods_of(app: FastAPI, scope: Scope) -> list[str]:
 
 
 def _invalid(item: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors: place, what is wrong, what was found."""
+    """Return one of pydantic's errors as text: its place, what is wrong, what was found."""
     place = ".".join(str(part)[:40] for part in item["loc"][:8])
     found = repr(item.get("input"))
     found = found if len(found) <= 80 else found[:77] + "..."

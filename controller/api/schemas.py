@@ -42,11 +42,11 @@ def _guaranteed_or_none(rate_bps: int) -> int:
 
 
 def _whole(value: object) -> object:
-    """JSON has one kind of number: 395.0 is an integer (JSON Schema 2020-12, 4.2.3)."""
+    """Return an integer: JSON has one kind of number, and 395.0 is one (JSON Schema, 4.2.3)."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# The schema states what the validators check with a better message.
+# The schema states what the validators check, with a better message.
 Mac = Annotated[
     str,
     Field(
@@ -71,7 +71,7 @@ RateBps = Annotated[
 ]
 Name = Annotated[str, Field(max_length=MAX_NAME_CHARS, pattern=rf"^{NAME_PATTERN}$")]
 HoldId = Annotated[str, Field(max_length=128, pattern=r"^[.]*[A-Za-z0-9_:-][A-Za-z0-9._:-]*$")]
-# In URLs: also the names of other domains' segments, DOMAIN:PATH, and of paths made long ago.
+# In URLs. It also allows other domains' segments, DOMAIN:PATH, and paths made long ago.
 AnyName = Annotated[str, Field(max_length=200, pattern=r"^[!-~]+$")]
 EndTime = Annotated[
     float,
@@ -92,9 +92,9 @@ class _Model(BaseModel):
 class EndpointModel(_Model):
     """A VLAN at an access port of the domain.
 
-    `macs`: addresses of the hosts behind it; frames with other sources are dropped, unicast reaches
-    only these. If left out or empty: the MACs that the network description registers for the
-    segment that ends there, or any MAC if it registers none.
+    `macs`: addresses of the hosts behind it. Frames with other sources are dropped, and unicast
+    reaches only these. If left out or empty: the MACs that the network description registers for
+    the segment that ends there, or any MAC if it registers none.
     """
 
     model_config = ConfigDict(
@@ -123,7 +123,7 @@ class EndpointModel(_Model):
 
 class LeafModel(EndpointModel):
     """`state`: "up": every switch on the way from the root has confirmed its entries. "down": a
-    switch on the route has not, or no route is left."""
+    switch on the route has not, or there is no route."""
 
     state: Literal["up", "down"]
 
@@ -131,8 +131,9 @@ class LeafModel(EndpointModel):
 class ChannelsModel(_Model):
     """Multicast groups that each leaf joins and leaves by IGMP (versions 3 and 2): `base` and the
     `count` - 1 that follow. A leaf gets a group from its first host's report until
-    `leave_latency_ms` after its last host has left (0: at once; more imitates routers). The path's
-    rate is reserved to all leaves, whatever they join; other multicast reaches them all."""
+    `leave_latency_ms` after its last host has left (0: at once; a larger value imitates routers).
+    The path's rate is reserved to all leaves, whatever they join. All leaves get other
+    multicast."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, json_schema_extra={"examples": [_CHANNELS]}
@@ -196,7 +197,7 @@ class PathRequest(_Model):
     channels: ChannelsModel | None = None
 
     def to_wish(self, workgroup: str, leaves: tuple[Endpoint, ...] = ()) -> PathWish:
-        """Return the wish for the path, owned by `workgroup`."""
+        """Return the request as a wish, owned by `workgroup`."""
         return PathWish(
             name=self.name,
             root=self.root.to_endpoint(),
@@ -211,7 +212,7 @@ class PathRequest(_Model):
 
 
 class PathPatch(_Model):
-    """`end_time` null: none."""
+    """`end_time` null: no end."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, json_schema_extra={"examples": [{"end_time": 1800000000}]}
@@ -223,7 +224,7 @@ class PathPatch(_Model):
 class HeldPath(PathRequest):
     """The path after the commit: with at least these leaves.
 
-    Leaves that it already has only change their MACs, if the request names any.
+    Of leaves that it already has, only the MACs change, if the request names any.
     """
 
     leaves: Annotated[list[EndpointModel], Field(max_length=MAX_LEAVES)] = []
@@ -277,8 +278,8 @@ class ReservationModel(_Model):
 
 
 class HoldRequest(_Model):
-    """Reserve now, install at commit. `id` (chosen by the caller, any if left out) makes the
-    request repeatable."""
+    """Reserve now, install at commit. With an `id`, chosen by the caller, the request can be
+    repeated; without one, the service chooses."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -326,7 +327,7 @@ class EdgeModel(_Model):
 
 
 class PathSummary(_Model):
-    """The answer to a change with `Prefer: return=minimal` (RFC 7240)."""
+    """The answer to a change that has the header `Prefer: return=minimal` (RFC 7240)."""
 
     name: str
     state: Literal["up", "degraded"]
@@ -393,8 +394,8 @@ class PathModel(_Model):
 class Health(_Model):
     """The state of the controller.
 
-    `switches`: by name, whether each is connected and holds what it should. `role`: a standby takes
-    over when the active controller is gone, and answers everything else with 503 until then.
+    `switches`: by name, whether each is connected and has the entries it should. `role`: a standby
+    takes over when the active controller is gone. Until then, it answers everything else with 503.
     """
 
     status: Literal["ok"] = "ok"
@@ -409,7 +410,7 @@ class GrantModel(_Model):
 
 
 class WorkgroupModel(_Model):
-    """`endpoints`: the VLAN ids it may use on which access ports; an admin may use all."""
+    """`endpoints`: the VLAN ids it may use on each access port; an admin may use all."""
 
     name: str
     admin: bool

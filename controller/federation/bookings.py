@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reservations for a later time over several domains: in every domain or in none.
 
-The coordinator, in the root's domain, asks every other domain on the way to book its segment; when
-all have done so, it writes down its own booking, which decides. Until then, or when its user
-cancels, the other bookings are void: the coordinator tells each domain so, and each domain asks it
-from time to time whether the reservation exists (presumed abort, as for paths). The coordinator
-asks a domain that lost its booking to book again.
+The coordinator, in the root's domain, asks every other domain on the way to book its segment. When
+all have done so, it writes its own booking, which is the decision. Before the decision, or after a
+user cancels, the other bookings are void. The coordinator tells each domain so, and each domain
+asks it from time to time whether the reservation exists (presumed abort, as for paths). The
+coordinator asks a domain that lost its booking to book again.
 
 At the start time, by its own clock, every domain installs what it has booked. The coordinator then
-adopts the tree as decided, and the segments are those of any path (`Coordinator.verify`).
+adopts the tree as decided. From then on its segments are like those of any path
+(`Coordinator.verify`).
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class BookedHere:
 
 
 class BookingStore(Protocol):
-    """Keeps both; each call is on disk when it returns, and raises ServiceError."""
+    """Keeps trees and notes. Each call is on disk when it returns, and raises ServiceError."""
 
     def booked_trees(self) -> list[BookedTree]:
-        """Return the coordinator's."""
+        """Return the coordinator's trees."""
 
     def save_booked_tree(self, booked: BookedTree) -> None:
         """Keep a tree."""
@@ -93,7 +94,7 @@ class BookingStore(Protocol):
 
 
 class OwnBookings(Protocol):
-    """The part of the domain's own path service that is needed here."""
+    """The part of the domain's own path service that this module needs."""
 
     def bookings(self) -> list[Booking]:
         """Return what is reserved for later."""
@@ -105,7 +106,7 @@ class OwnBookings(Protocol):
         """Reserve a path for later; its workgroup may have `most`."""
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation."""
+        """Cancel a reservation."""
 
     def path(self, name: str) -> PathView:
         """Return a path."""
@@ -121,9 +122,9 @@ class FederatedBookings:
     """Both halves of a domain. Thread-safe.
 
     `exchange` raises NoReply. `check` raises Refusal for a segment that does not begin at a
-    hand-off. `adopt` makes a tree the decided one of a path that has begun. `is_adopted` says
-    whether this domain has the connection's segment as that of a path. `tend` and `audit` may wait
-    for peers: a call while another one runs does nothing, so that they never take all threads.
+    hand-off. `adopt` makes a tree the decided tree of a path that has begun. `is_adopted` says
+    whether this domain's segment of the connection is now part of a path. `tend` and `audit` may
+    wait for peers: a call while another one runs does nothing, so that they never take all threads.
     """
 
     def __init__(
@@ -172,7 +173,7 @@ class FederatedBookings:
     def book(self, wish: PathWish, start_s: float) -> tuple[Booking, bool]:
         """Book a path with leaves in other domains; return whether it is new.
 
-        Raises ServiceError, and then no domain has booked anything that stays.
+        Raises ServiceError, and then no domain keeps a booking.
         """
         with_macs = self._domains.with_macs
         leaves = tuple(with_macs(leaf) for leaf in wish.leaves)
@@ -229,11 +230,13 @@ class FederatedBookings:
         return tree
 
     def _is_here(self, leaf: Endpoint) -> bool:
-        """Return whether the leaf is in this domain, or in none: its path service says so."""
+        """Return whether the leaf is in this domain, or in no domain: its path service reports
+        that."""
         return self._domains.domain_of.get(leaf.switch, self._home) == self._home
 
     def _ask_all(self, booked: BookedTree, asked: dict[str, int]) -> Refused | None:
-        """Ask every other domain; return the first refusal. `asked`: who may have booked."""
+        """Ask every other domain; return the first refusal. `asked`: domains that may have
+        booked."""
         segments = segments_of(self._domains, booked.tree)
         own = self._taken(booked.path, segments[self._home])
         if own:
@@ -273,7 +276,7 @@ class FederatedBookings:
             raise
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation in all domains. Raises ServiceError 404, 503, 507."""
+        """Cancel a reservation in all domains. Raises ServiceError 404, 503, 507."""
         with self._lock:
             self._own.cancel(name)
             booked = self._trees.get(name)
@@ -291,7 +294,7 @@ class FederatedBookings:
         self._unbook(name, dict.fromkeys(booked.tree.entries, booked.version))
 
     def _unbook(self, name: str, asked: Mapping[str, int]) -> None:
-        """Tell the domains. One that does not answer will ask on its own."""
+        """Tell the domains to unbook. A domain that does not answer will ask by itself."""
         for domain, version in asked.items():
             try:
                 self._exchange(domain, Unbook(Connection(self._home, name), version))
@@ -326,7 +329,7 @@ class FederatedBookings:
                     self.begin(name, adopt)
 
     def is_booked(self, sender: str, asked: AskBooking) -> Reply:
-        """Answer a domain that has booked. Unknown: it must give that up."""
+        """Answer a domain that has booked. Unknown: it must unbook."""
         name = asked.connection.path
         booked = self._trees.get(name)
         if name in self._trying:
@@ -377,13 +380,14 @@ class FederatedBookings:
             channels=segment.channels,
         )
         self._check_room(request.connection)
-        # Note it first: if this controller dies now, this domain still asks about the booking.
+        # Write the note first: if this controller dies now, the domain still asks about the
+        # booking.
         self._note(request)
         self._own.book(wish, request.start_s, MOST_OF_A_DOMAIN)
         return Done()
 
     def _check_room(self, connection: Connection) -> None:
-        """Raise Refusal if its coordinator already has as many others here as it may have."""
+        """Raise Refusal if the coordinator has as many other bookings here as it may have."""
         peer = connection.coordinator
         others = sum(c.coordinator == peer and c != connection for c in list(self._here))
         if others >= MOST_OF_A_DOMAIN:
@@ -404,7 +408,7 @@ class FederatedBookings:
         self._here.pop(connection, None)
 
     def _give_up(self, connection: Connection, version: int) -> Reply:
-        """Void a booking, and what began by it."""
+        """Void a booking, and the path that began from it."""
         name = str(connection)
         note = self._here.get(connection)
         if note is None or note.version > version:
@@ -418,7 +422,8 @@ class FederatedBookings:
         return Done()
 
     def _taken(self, name: str, segment: Segment) -> dict[str, tuple[int, ...]]:
-        """Return, by hand-off link whose VLAN id is not free here, all ids that are not."""
+        """Return all VLAN ids in use here, by hand-off link, for links whose requested id is in
+        use."""
         booked = {
             endpoint.key
             for booking in self._own.bookings()
@@ -449,8 +454,8 @@ class FederatedBookings:
         lock_of: Callable[[Connection], threading.Lock],
     ) -> None:
         """Ask other domains again for what they should have booked, and coordinators for what is
-        booked here. One that does not answer is not asked again this time. `lock_of`: what the
-        caller of `handle` holds."""
+        booked here. A domain that does not answer is not asked again in this call. `lock_of`: the
+        lock that the caller of `handle` holds."""
         silent: set[str] = set()
         with _alone(self._auditing) as is_alone:
             for booked in list(self._trees.values()) if is_alone else ():
@@ -490,7 +495,8 @@ class FederatedBookings:
                 self._give_up(note.connection, note.version)
 
     def _ask(self, domain: str, request: Request, silent: set[str]) -> Reply | None:
-        """Return the answer of a domain that is not silent; None: it is."""
+        """Return the answer of a domain; None if it is silent, now or since earlier in this
+        call."""
         if domain in silent:
             return None
         try:

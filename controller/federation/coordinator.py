@@ -3,21 +3,22 @@
 
 A leaf in another domain joins in three steps (`add_leaf`):
 
-  reserve   every domain whose segment changes, from the root's own on, holds what it needs
-  commit    from the far end back to the root: switches are programmed, this domain's last, so that
-            frames enter the other domains only when all is ready
+  reserve   every domain whose segment changes, beginning with the root's own, reserves what it
+  needs commit    from the far end back to the root: switches are programmed, this domain's last, so
+  that           frames enter the other domains only when all is ready
   decide    the new tree is written to the store: from now on the leaf exists
 
 If anything fails before the decision is written (a refusal, no answer in time, a restart of this
 controller), the coordinator undoes it: it sends the remaining segment to each domain that may know
-of the attempt, until the domain confirms. So nothing stays in doubt: the store's decision holds
-(presumed abort). When leaves leave (`remove_leaves`), it decides first and then releases. From time
-to time it asks every domain whether it still has its segment (`verify`), and asks one that lost it
-to reserve and commit it again. When a hand-off link fails, the coordinator releases the leaves
-behind it, and they rejoin by another route; until one is found they are `wanted`.
+of the attempt, until the domain confirms. So no domain stays in doubt, since the decision in the
+store counts (presumed abort). When leaves leave (`remove_leaves`), the coordinator decides first
+and then releases. From time to time it asks every domain whether it still has its segment
+(`verify`), and asks a domain that lost it to reserve and commit it again. When a hand-off link
+fails, the coordinator releases the leaves behind it, and they rejoin by another route. Until there
+is one, they are `wanted`.
 
-Methods return effects, to be run in order: saves must be on disk before later messages leave.
-`now` is in epoch seconds and must not go back.
+Methods return effects, which the caller carries out in order: saves must be on disk before later
+messages leave. `now` is in epoch seconds and must not go back.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ from controller.federation.values import (
 from controller.paths.core import Endpoint
 
 REPORTED_DOWN_S = 60.0  # how long to avoid a link that another domain reports as down
-MAX_ATTEMPTS = 8  # attempts with other VLAN ids until a hand-off counts as contended
+MAX_ATTEMPTS = 8  # attempts with other VLAN ids before a hand-off counts as contended
 
 
 @dataclass
 class _Attempt:
-    """The part of a Trying that is not stored."""
+    """The part of an attempt (`Trying`) that is not stored."""
 
-    request_id: int | None  # None: no client asked; a domain gets back what it has lost
+    request_id: int | None  # None: no client asked; a domain gets back what it lost
     leaf: Endpoint | None
     todo: list[Request]  # still to be sent, in order, each with its domain
     to: list[str]
@@ -81,7 +82,7 @@ class _Attempt:
 
 @dataclass
 class _Retry:
-    """A release that has not been confirmed."""
+    """A release that is not yet confirmed."""
 
     request: Release
     delay_s: float
@@ -91,7 +92,7 @@ class _Retry:
 
 @dataclass
 class _Waiting:
-    """A user's request that waits until those domains have settled."""
+    """A user's request that waits until domains have settled."""
 
     request_id: int
     problem: Problem | None
@@ -100,7 +101,7 @@ class _Waiting:
 
 
 class Busy(Exception):
-    """The path has an attempt under way."""
+    """A change of the path is under way."""
 
 
 class Coordinator:
@@ -120,7 +121,8 @@ class Coordinator:
         self._down: dict[str, float] = {}  # hand-off links out of use -> until when
 
     def lost(self, path: str) -> frozenset[str]:
-        """Return the domains that have lost their segment of the path and not got it back yet."""
+        """Return the domains that have lost their segment of the path and do not have it back
+        yet."""
         return frozenset(self._lost.get(path, ()))
 
     # -- events
@@ -145,7 +147,7 @@ class Coordinator:
         """
         record = self.records.get(path) or Record(path, 0, empty)
         if record.trying is not None or not record.tree.is_of(empty):
-            raise Busy(path)  # in the second case, until an older path of that name has ended
+            raise Busy(path)  # or until an older path with that name has ended
         attempt = _Attempt(request_id, leaf, [], [], {})
         return self._try(now, record, attempt)
 
@@ -154,7 +156,7 @@ class Coordinator:
     ) -> list[Effect]:
         """Remove the leaves of those keys (None: all; the path ends).
 
-        Never refused: a domain that does not confirm is asked again until it does. Raises Busy.
+        Never refused: a domain that does not confirm is asked again and again. Raises Busy.
         """
         record = self.records.get(path)
         if record is None:
@@ -167,7 +169,7 @@ class Coordinator:
         return effects + self._answer_when_settled(now, path, request_id, None, changed)
 
     def adopt(self, now: float, path: str, tree: Tree) -> list[Effect]:
-        """Take as decided a tree that the domains have booked and install on their own.
+        """Adopt, as decided, a tree that the domains have booked and install by themselves.
 
         Its domains count as lost until `verify` finds that they have their segments.
         """
@@ -206,7 +208,7 @@ class Coordinator:
         return self._abort(now, self.records[path], attempt, problem)
 
     def no_reply(self, now: float, domain: str, request: Request, why: str) -> list[Effect]:
-        """Handle that `domain` did not answer: it may have done what was asked, or not."""
+        """Note that `domain` did not answer: it may or may not have done what was asked."""
         path = _path_of(request)
         retry = self._retries.get((path, domain))
         if retry is not None and retry.request == request and retry.in_flight:
@@ -262,8 +264,8 @@ class Coordinator:
         ]
 
     def query(self, domain: str, query: Query) -> Reply:
-        """Answer whether the connection has a segment in `domain`. Unknown: it must be released
-        there."""
+        """Answer whether the connection has a segment in `domain`. Unknown: the domain must release
+        it."""
         record = self.records.get(query.connection.path)
         if record is None or query.connection.coordinator != self.home:
             return Unknown()
@@ -377,7 +379,7 @@ class Coordinator:
         lost.discard(domain)
         if isinstance(reply, Done) or not record.is_at_rest:
             return []
-        if isinstance(reply, Refused):  # it has its segment, and a hand-off of it is down
+        if isinstance(reply, Refused):  # a hand-off of its segment is down
             self._down.update(dict.fromkeys(reply.taken, now + REPORTED_DOWN_S))
             return self._rescue(now)
         lost.add(domain)
@@ -386,7 +388,7 @@ class Coordinator:
     # -- hand-off links that fail
 
     def _rescue(self, now: float) -> list[Effect]:
-        """Release leaves behind hand-offs that are down, to let them join again another way."""
+        """Release leaves behind hand-offs that are down, so that they can join by another way."""
         effects: list[Effect] = []
         for record in list(self.records.values()):
             cut: list[str] = []
@@ -401,14 +403,15 @@ class Coordinator:
         return effects
 
     def _seek(self, now: float, path: str) -> list[Effect]:
-        """Let the first wanted leaf join, if the path is at rest; the next one follows."""
+        """Let the first wanted leaf join, if no change of the path is under way; the next one
+        follows."""
         record = self.records.get(path)
         if record is None or not record.is_at_rest or not record.wanted:
             return []
         if path in self._not_found:
             return []
         leaf, *others = record.wanted
-        record = replace(record, wanted=(*others, leaf))  # whose turn it is next
+        record = replace(record, wanted=(*others, leaf))  # the next leaf's turn
         try:
             return self._try(now, record, _Attempt(None, leaf, [], [], {}))
         except Refusal:
@@ -419,7 +422,7 @@ class Coordinator:
     def _shrink(
         self, now: float, record: Record, gone: Container[tuple[str, int, int]]
     ) -> tuple[list[Effect], dict[str, int]]:
-        """Decide the tree without those leaves; return also the domains to inform."""
+        """Decide the tree without those leaves; also return the domains to inform."""
         old = segments_of(self._domains, record.tree)
         tree = shrunk(self._domains, record.tree, gone)
         new = segments_of(self._domains, tree)
@@ -512,7 +515,7 @@ class Coordinator:
         return Save(record)
 
     def _next_version(self, now: float) -> int:
-        """Return a version above all earlier ones, even after the store was lost (unless the clock
+        """Return a version above all earlier ones, even if the store was lost (unless the clock
         went back)."""
         self._version = max(self._version + 1, int(now * 1000))
         return self._version

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shell around the two protocol cores: threads, clock, store, peers.
 
-The coordinator is called under one lock, and its decisions are written to the store before the lock
-is released and anything is sent. Workers, several for each domain, send the messages, so that a
-peer that does not answer delays no other peer. Messages to this domain go to the participant in the
-same way. The participant serves one message of a connection at a time.
+The coordinator is called under one lock. Its decisions are written to the store before the lock is
+released and before anything is sent. Workers, several for each domain, send the messages, so that
+a peer that does not answer delays no other peer. Messages to this domain reach the participant in
+the same way. The participant handles one message of a connection at a time.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from controller.service.problems import ServiceError
 LOG = logging.getLogger(__name__)
 WORKERS = 4  # for each domain
 USER_TIMEOUT_S = 120.0  # longer than any attempt can take
-LOOK_S = 1.0  # how often it looks for paths that ended
+LOOK_S = 1.0  # how often to look for paths that have ended
 QUERY_TIMEOUT_S = 5.0
 CONNECTION_LOCKS = 256
-NOBODY = 0  # the client of what the controller does on its own
+NOBODY = 0  # the client of changes that the controller makes by itself
 
 
 class Exchange(Protocol):
-    """A peer: see `peers.Peer`."""
+    """A connection to a peer: see `peers.Peer`."""
 
     def exchange(self, request: Request, timeout_s: float) -> Reply:
         """Send a request to the domain and return its reply. Raises NoReply."""
@@ -92,17 +92,17 @@ class Federation:
         # Connections share locks, since their number has no limit.
         self._locks = [threading.Lock() for _ in range(CONNECTION_LOCKS)]
         self._numbers = itertools.count(1)
-        self._asked: set[int] = set()  # requests of users who wait for the answer
+        self._asked: set[int] = set()  # requests of users that wait for the answer
         self._answers: dict[int, Problem | None] = {}
         self._ending = False
         self._epoch = time.time() - time.monotonic()
-        self._last_heard: dict[str, tuple[float, str]] = {}  # domain -> when, what was wrong
+        self._last_heard: dict[str, tuple[float, str]] = {}  # domain -> time, problem ("" if none)
         self._pools = {
             name: ThreadPoolExecutor(WORKERS, thread_name_prefix=f"peer-{name}")
             for name in domains.names
         }
         self._thread = threading.Thread(target=self._run, name="federation", daemon=True)
-        # Takes what the leaves behind a hand-off have joined; returns whether there is such a leaf.
+        # Gets what the leaves behind a hand-off have joined; returns whether there is such a leaf.
         self.on_members: Callable[[str, EndpointKey, frozenset[int]], bool] = lambda *_: False
 
     def start(self) -> None:
@@ -133,7 +133,7 @@ class Federation:
     def remove_leaves(self, path: str, keys: Iterable[EndpointKey] | None) -> None:
         """Remove leaves in other domains (None: all of them).
 
-        Raises ServiceError 504 if a domain has not confirmed; the request to it is repeated.
+        Raises ServiceError 504 if a domain has not confirmed; the request to it is then repeated.
         """
         number = next(self._numbers)
 
@@ -154,12 +154,12 @@ class Federation:
 
     @property
     def is_running(self) -> bool:
-        """Return whether it acts. False: a standby, or about to read the store again after a
-        failed write."""
+        """Return whether this controller acts. False for a standby, or if it must first read the
+        store again after a failed write."""
         return self._coordinator is not None
 
     def record(self, path: str) -> Record | None:
-        """Return what other domains have of one of this domain's paths; None: nothing."""
+        """Return the other domains' part of one of this domain's paths; None if there is none."""
         coordinator = self._coordinator
         return None if coordinator is None else coordinator.records.get(path)
 
@@ -182,7 +182,7 @@ class Federation:
         ]
 
     def peer_states(self) -> dict[str, str]:
-        """Return by domain '' (answered last time), what went wrong, or 'not asked yet'."""
+        """Return by domain "" (it answered last time), what went wrong, or "not asked yet"."""
         return {
             name: self._last_heard.get(name, (0.0, "not asked yet"))[1]
             if name in self._peers
@@ -210,7 +210,7 @@ class Federation:
 
     def tell_members(self, path: str, root: Endpoint, channels: frozenset[int]) -> bool:
         """Tell the domain that sends a segment's frames which channels the segment's leaves have
-        joined; return whether it knows now."""
+        joined; return whether it now knows."""
         hand_off = self.domains.hand_off_at(root.switch, root.port)
         coordinator, colon, name = path.partition(":")
         if hand_off is None or not colon:
@@ -240,7 +240,7 @@ class Federation:
             if isinstance(request, Query):
                 return participant.query(request)
             if isinstance(request, (AskBooking, Members)):
-                return Unknown()  # otherwise its sender would coordinate it, or be at a hand-off
+                return Unknown()  # its sender coordinates it, so does not ask this
             if isinstance(request, (Book, Unbook)):
                 reply = self.bookings.handle(
                     request, lambda asked: participant.check(asked.connection, asked.segment)
@@ -293,7 +293,7 @@ class Federation:
     def _answer_to(
         self, number: int, path: str, ask: Callable[[Coordinator, float], list[Effect]]
     ) -> Problem | None:
-        """Ask the coordinator and wait for its answer, with the lock. Raises ServiceError."""
+        """Ask the coordinator and wait for its answer, holding the lock. Raises ServiceError."""
         until = time.monotonic() + USER_TIMEOUT_S
         while True:
             try:
@@ -319,10 +319,10 @@ class Federation:
             raise ServiceError(504, "domain-timeout", "A domain did not answer in time", detail)
 
     def _carry_out(self, effects: Iterable[Effect]) -> None:
-        """Carry out effects, with the lock.
+        """Carry out effects, holding the lock.
 
-        What cannot be written is not done: the store's state is loaded again (attempts under way
-        are undone).
+        If they cannot be written, they are not done: the store's state is loaded again, and
+        attempts under way are undone.
         """
         for effect in effects:
             if isinstance(effect, (Save, Forget)):
@@ -419,7 +419,7 @@ class Federation:
                     audit_at = now + self._timing.audit_s
                     self._audit()
                 told = ""
-            except ServiceError as error:  # the store: logged once, however often it is tried
+            except ServiceError as error:  # of the store; logged once, however often it is tried
                 if error.detail != told:
                     LOG.error("the federation cannot write: %s", error.detail)
                 told = error.detail
@@ -429,7 +429,7 @@ class Federation:
                 time.sleep(LOOK_S)
 
     def _look_at_role(self) -> None:
-        """Load both halves from the store when active; drop them on a standby."""
+        """Load both halves from the store if active; drop them on a standby."""
         with self._changed:
             if self._is_active() == (self._coordinator is not None):
                 return
@@ -451,7 +451,7 @@ class Federation:
                 participant.expire(self._now(), connection)
 
     def _end_paths(self) -> None:
-        """End paths in other domains that their own domain has deleted (their end time came)."""
+        """End segments in other domains of paths that ended here because their end time came."""
         coordinator = self._coordinator
         for name in list(coordinator.records) if coordinator is not None else ():
             found = self._local.segment(name)
@@ -474,12 +474,12 @@ class Federation:
             self._carry_out(self._running_coordinator().adopt(self._now(), path, tree))
 
     def _tend(self, work: Callable[[], None]) -> None:
-        """Look after reservations for later, if this controller acts."""
+        """Maintain reservations for later, if this controller acts."""
         if self._participant is None:
             return
         try:
             work()
-        except ServiceError as error:  # the store or the role: the next turn tries again
+        except ServiceError as error:  # of the store or the role; the next turn tries again
             LOG.warning("reservations for later: %s", error.detail)
         except Exception:
             LOG.exception("reservations for later")

@@ -39,7 +39,7 @@ def join(
     *,
     timing: Timing | None = None,
 ) -> Joined:
-    """Return a domain's path service together with its peers'.
+    """Return a domain's path service, connected with its peers.
 
     The caller calls `Federation.start` once the domain's REST interface is served.
     """

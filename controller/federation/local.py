@@ -15,7 +15,7 @@ from controller.paths.multipoint_path import Algorithm, MultipointPath
 from controller.service.problems import ServiceError
 from controller.service.views import HoldView, PathView, PathWish
 
-# A path service forgets what it removed even if a switch has not confirmed: that switch gets the
+# A path service drops what it removed even if a switch has not confirmed: the switch gets the
 # desired state when it reconnects.
 _DONE_ALL_THE_SAME = frozenset({"unconfirmed", "unknown-path", "unknown-leaf"})
 
@@ -36,13 +36,13 @@ class Service(Protocol):
         """Return the hold that is open on a path."""
 
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        """Reserve what a wish takes."""
+        """Reserve what a wish needs."""
 
     def commit(self, hold_id: str) -> PathView:
         """Install a hold."""
 
     def release(self, hold_id: str) -> None:
-        """Give a hold back."""
+        """Release a hold."""
 
     def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
         """Remove a leaf."""
@@ -57,7 +57,7 @@ class Service(Protocol):
 class ServicePaths:
     """`participant.LocalPaths` over a path service.
 
-    `service` is the domain's own: what it is asked here concerns this domain only.
+    `service` is the domain's own: requests to it concern only this domain.
     """
 
     def __init__(self, domains: Domains, home: str, service: Service) -> None:
@@ -66,7 +66,7 @@ class ServicePaths:
         self._service = service
 
     def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
-        """Return the VLAN ids of a hand-off that paths other than `besides` have."""
+        """Return the VLAN ids at a hand-off that are in use by paths other than `besides`."""
         hand_off = self._domains.hand_off_at(switch, port)
         low, high = (1, 4094) if hand_off is None else hand_off.vlan_range
         owner_of = self._service.owner_of
@@ -110,7 +110,7 @@ class ServicePaths:
             self._service.commit(hold_id)
 
     def release(self, path: str) -> None:
-        """Give back the hold that a federation opened on the path. Raises Refusal."""
+        """Release the hold that a federation opened on the path. Raises Refusal."""
         hold = self._service.open_hold(path)
         prefix = path if ":" in path else f"{self._home}:{path}"
         if hold is not None and hold.id.startswith(f"{prefix}:"):
@@ -118,7 +118,8 @@ class ServicePaths:
                 self._service.release(hold.id)
 
     def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
-        """Remove what the path has beyond `segment` (None: all of it). Raises Refusal."""
+        """Remove everything of the path that is not in `segment` (None: the path). Raises
+        Refusal."""
         found = self.segment(path)
         if found is None:
             return
@@ -136,7 +137,7 @@ class ServicePaths:
                 self._removal(partial(self._service.set_macs, path, leaf.key, wanted.macs))
 
     def segment(self, path: str) -> Segment | None:
-        """Return what this domain has of the path; None: nothing."""
+        """Return this domain's segment of the path; None if it has none."""
         try:
             found = self._service.path(path).path
         except ServiceError as error:
@@ -164,7 +165,7 @@ def segment_of(path: MultipointPath) -> Segment:
 
 
 def problem_of(error: ServiceError) -> Problem:
-    """Return the problem that a path service raised, as any domain may read it."""
+    """Return the problem of a path service's error, in a form that any domain may read."""
     public = error.public
     return Problem(public.status, public.kind, public.title, public.detail)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A domain's half of the protocol: it holds, makes and gives up its segments of connections.
 
-The coordinator's own domain takes part like any other, for the hand-offs of the path. Calls may
-come twice, late, or in another order: versions decide. It writes its `Notes` after the path service
-has done its part. Every part can be repeated, so a controller may die between any two steps.
-`audit` finds what is left over: it releases a segment that its coordinator does not know, and waits
-for a coordinator that does not answer, since its switches may well be forwarding.
+The coordinator's own domain takes part like any other, for the path's hand-offs. Calls may come
+twice, late, or in another order: versions decide. The participant writes its `Notes` after the path
+service has done its part. Every part can be repeated, so a controller may die between any two
+steps. `audit` finds leftovers: it releases a segment that its coordinator does not know. It waits
+for a coordinator that does not answer, since that domain's switches may still be forwarding.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TOMBSTONE_S = 3600.0  # how long a request may be in transit
 
 
 class LocalPaths(Protocol):
-    """The domain's path service, as far as segments need it. All methods raise Refusal."""
+    """The domain's path service, as far as segments need it. Each method raises Refusal."""
 
     def taken_vlans(self, switch: str, port: int, besides: str) -> frozenset[int]:
         """Return the VLAN ids of endpoints (of paths and holds) at that port, except those of
@@ -41,28 +41,28 @@ class LocalPaths(Protocol):
         ...
 
     def hold(self, hold_id: str, path: str, segment: Segment, until: float) -> None:
-        """Hold what `path` needs so that it has (at least) the leaves of the segment.
+        """Reserve what `path` needs to have (at least) the leaves of the segment.
 
-        The same hold again changes nothing; another hold of the path must have been released.
+        Repeating the hold changes nothing; the path must have no other open hold.
         """
         ...
 
     def commit(self, hold_id: str) -> None:
-        """Install what is held. Raises Refusal, also if it has expired."""
+        """Install a hold. Raises Refusal, also if it has expired."""
         ...
 
     def release(self, path: str) -> None:
-        """Give up what `hold` reserves for the path and was not committed, if anything. This
-        includes a hold made just before this controller died, which has no note."""
+        """Release what `hold` reserved for the path and was not committed, if anything. This
+        includes a hold that this controller made just before it died, without a note."""
         ...
 
     def reduce(self, path: str, segment: Segment | None, *, is_home: bool) -> None:
-        """Remove all that is not in the segment (None: the path). `is_home`: the path is the user's
-        own, so only its leaves at hand-offs count."""
+        """Remove everything that is not in the segment (None: the path). `is_home`: the path is a
+        local user's, so only its leaves at hand-offs count."""
         ...
 
     def segment(self, path: str) -> Segment | None:
-        """Return what the path has now."""
+        """Return the path's present segment."""
         ...
 
     def down_links(self) -> Container[str]:
@@ -83,12 +83,12 @@ class Pending:
 
 @dataclass(frozen=True)
 class Note:
-    """What a domain knows of its segment of a connection.
+    """What a domain knows about its segment of a connection.
 
-    `seen`: requests of lower versions are stale; `released`: so are other requests of this version.
-    `committed`: what the path service may have (`committed_version` 0: perhaps not all of it).
-    Without segment and reservation it is a tombstone, which distinguishes late requests from new
-    ones.
+    `seen`: requests with lower versions are stale; `released`: so are other requests with this
+    version. `committed`: what the path service may have (`committed_version` 0: perhaps not all of
+    it). Without segment and reservation, the note is a tombstone, which distinguishes late requests
+    from new ones.
     """
 
     connection: Connection
@@ -101,7 +101,7 @@ class Note:
 
     @property
     def is_tombstone(self) -> bool:
-        """Return whether the domain has nothing of the connection any more."""
+        """Return whether the domain has nothing left of the connection."""
         return self.committed is None and self.pending is None
 
 
@@ -119,9 +119,9 @@ class Notes(Protocol):
 
 
 class Participant:
-    """Handles what coordinators ask of this domain.
+    """Handles the coordinators' requests to this domain.
 
-    One call at a time for a connection; calls for different connections may run side by side.
+    One call at a time for each connection; calls for different connections may run side by side.
     """
 
     def __init__(self, domains: Domains, home: str, local: LocalPaths, notes: Notes) -> None:
@@ -141,7 +141,7 @@ class Participant:
         return connection.path if connection.coordinator == self.home else str(connection)
 
     def handle(self, now: float, request: Reserve | Commit | Release) -> Reply:
-        """Carry out what the connection's coordinator asks."""
+        """Carry out a request of the connection's coordinator."""
         try:
             if isinstance(request, Reserve):
                 return self._reserve(now, request)
@@ -164,7 +164,7 @@ class Participant:
             del self._known[connection]
 
     def audits(self) -> list[Query]:
-        """Return what to ask the coordinators of the segments here."""
+        """Return the queries to the coordinators of this domain's segments."""
         return [
             Query(connection, note.seen)
             for connection, note in list(self._known.items())
@@ -231,8 +231,8 @@ class Participant:
         found = self._local.segment(name)
         is_peers = connection.coordinator != self.home
         if is_peers and found is not None and found.root.key != request.segment.root.key:
-            # The coordinator gave up the old entry, as it asks for another; its release is
-            # still in transit.
+            # The coordinator gave up the old entry, since it requests another; its release is still
+            # in transit.
             self._local.reduce(name, None, is_home=False)
         taken = self._taken(name, request.segment)
         if taken:
@@ -263,7 +263,7 @@ class Participant:
             self._local.release(self.path_name(connection))
             self._save(replace(note, pending=None, at=now))
             raise Refusal(stale(connection, version))
-        # Note it first: the segment is still audited if this controller dies now, or if the
+        # Write the note first: the segment is still audited if this controller dies now, or if the
         # path service refuses and leaves something that switches have not confirmed.
         note = replace(note, committed=pending.segment, committed_version=0, at=now)
         self._save(note)
@@ -283,7 +283,7 @@ class Participant:
         connection, version = request.connection, request.version
         note = self._known.get(connection)
         if note is not None and version < note.seen:
-            return Done()  # a newer request has taken its place
+            return Done()  # a newer request has replaced it
         is_same = note is not None and version == note.seen and note.released
         if note is not None and is_same and note.committed == request.segment:
             return Done()
@@ -341,8 +341,8 @@ class Participant:
         return ", ".join(ports) or "none"
 
     def _taken(self, name: str, segment: Segment) -> dict[str, tuple[int, ...]]:
-        """Return, by hand-off link of the segment whose VLAN id is not free here, all ids that
-        are not."""
+        """Return all VLAN ids in use here, by hand-off link of the segment, for links whose
+        requested id is in use."""
         result: dict[str, tuple[int, ...]] = {}
         for endpoint in segment.endpoints:
             hand_off: HandOff | None = self._domains.hand_off_at(endpoint.switch, endpoint.port)
@@ -362,5 +362,5 @@ def stale(connection: Connection, version: int) -> Problem:
         409,
         "stale",
         "Not reserved",
-        f"version {version} of '{connection}' is not reserved (any more)",
+        f"version {version} of '{connection}' is not, or no longer, reserved",
     )

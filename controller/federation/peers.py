@@ -38,7 +38,7 @@ from topologies.model.document import (
 )
 
 MESSAGES_URL = "/v1/domains/messages"
-# The sender where no token names it: on a Unix socket, which only its owner can open.
+# Names the sender if no token does: on a Unix socket, which only its owner can open.
 DOMAIN_HEADER = "downpour-domain"
 CONNECT_TIMEOUT_S = 3.0
 MAX_REPLY_BYTES = 256 * 1024
@@ -64,7 +64,8 @@ class PeerAddress:
 
 
 def load_peers(path: Path, domains: Container[str], home: str) -> dict[str, PeerAddress]:
-    """Raises PeerErrors with every mistake found. `domains`: the network's controller domains."""
+    """Read a peers file. Raises PeerErrors with every mistake. `domains`: all controller
+    domains."""
     try:
         document = read_document(path, "a mapping 'peers'")
     except TopologyErrors as error:
@@ -135,7 +136,7 @@ class Peer:
             raise PeerErrors(f"peer '{address.domain}': {error}") from error
 
     def exchange(self, request: Request, timeout_s: float) -> Reply:
-        """Raises NoReply."""
+        """Send a request and return the reply. Raises NoReply."""
         body = request_json(request)
         why: list[str] = []
         for at, client in self._clients:
@@ -167,8 +168,8 @@ def _client(at: str, headers: dict[str, str], ca_file: Path | None) -> httpx.Cli
 
 
 def _post(client: httpx.Client, body: bytes, timeout_s: float) -> tuple[int, bytes]:
-    """Return status and body of the answer. Raises httpx.HTTPError, FederationError if it is too
-    long or too slow: a peer must not exhaust the memory."""
+    """Return status and body of the answer. Raises httpx.HTTPError, or FederationError if the
+    answer is too long or too slow: a peer must not exhaust the memory."""
     until = time.monotonic() + timeout_s
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a coordinator remembers about a path, and what it asks its owner to do. Values only."""
+"""What a coordinator remembers about a path, and what it asks its caller to do. Values only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from controller.paths.core import Endpoint
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds."""
+    """Time limits and periods in seconds."""
 
     reserve_s: float = 5.0  # wait for an answer
     commit_s: float = 15.0
@@ -26,7 +26,8 @@ class Timing:
 
 @dataclass(frozen=True)
 class Trying:
-    """An attempt that is not decided. `participants` may know of it: the root's domain first."""
+    """An attempt that is not decided yet. `participants`: domains that may know of it, root
+    first."""
 
     version: int
     tree: Tree
@@ -35,11 +36,11 @@ class Trying:
 
 @dataclass(frozen=True)
 class Record:
-    """What the store knows of a path over several domains.
+    """The stored state of a path over several domains.
 
     `tree` is decided. `unsettled`: domains that have not confirmed that they have nothing but the
     tree's segment, with the version up to which they must release. `wanted`: leaves that a failed
-    link has cut off and that have not joined again.
+    link has cut off and that have not rejoined.
     """
 
     path: str
@@ -94,5 +95,5 @@ Effect = Save | Forget | Send | Answer
 
 
 def segment_at(domains: Domains, record: Record, domain: str) -> Segment | None:
-    """The decided segment of a domain."""
+    """Return a domain's decided segment."""
     return segments_of(domains, record.tree).get(domain)

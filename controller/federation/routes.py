@@ -39,7 +39,7 @@ class _Model(BaseModel):
 
 
 class PeerModel(_Model):
-    """`problem`: why it did not answer last time."""
+    """`problem`: why the peer did not answer last time."""
 
     domain: str
     state: Literal["answers", "unknown", "silent"]
@@ -47,7 +47,7 @@ class PeerModel(_Model):
 
 
 class SegmentModel(_Model):
-    """What one domain contributes; `link` and `vlan` say how frames get into it."""
+    """One domain's segment. `link` and `vlan`: how frames get into it."""
 
     domain: str
     link: str | None
@@ -73,7 +73,7 @@ class ConnectionModel(_Model):
 
 
 def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> APIRouter:
-    """`path_of` raises ServiceError 404."""
+    """Return the routes. `path_of` raises ServiceError 404."""
     router = APIRouter(prefix="/v1/domains", tags=["domains"])
 
     @router.post("/messages", responses={200: {"content": {"application/json": {}}}, **BODY})
@@ -82,8 +82,8 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
         who: Who,
         downpour_domain: Annotated[str | None, Header(max_length=64)] = None,
     ) -> Response:
-        """A request from another domain's controller: reserve, commit, release, query, or book for
-        later. The reply is `done`, `refused` with a problem, or `unknown`."""
+        """Handle a request from another domain's controller: reserve, commit, release, query, or
+        book for later. The reply is `done`, `refused` with a problem, or `unknown`."""
         sender = _sender(federation, who, downpour_domain)
         try:
             asked = read_request(await request.body())
@@ -98,7 +98,7 @@ def make_router(federation: Federation, path_of: Callable[[str], PathView]) -> A
 
     @router.get("/peers")
     async def peers(_who: Who) -> list[PeerModel]:
-        """The other domains, and whether their controllers answer."""
+        """Return the other domains, and whether their controllers answer."""
         return [
             PeerModel(
                 domain=domain,
@@ -117,7 +117,7 @@ def _add_reads(
 ) -> None:
     @router.get("/paths/{name}")
     async def path(name: AnyName, who: Who) -> DomainPathModel:
-        """The segments of a path that this domain coordinates, its own first."""
+        """Return the segments of a path that this domain coordinates, its own first."""
         own = path_of(name).path
         if not who.workgroup.may_see(own.workgroup):
             raise unknown_path(name)
@@ -144,7 +144,7 @@ def _add_reads(
 
     @router.get("/connections")
     async def connections(who: Who) -> list[ConnectionModel]:
-        """This domain's segments of other domains' paths (admins see all, a peer sees its own)."""
+        """Return this domain's segments of other domains' paths (a peer sees only its own)."""
         return [
             ConnectionModel(
                 coordinator=note.connection.coordinator,
@@ -164,8 +164,8 @@ def _peer_state(problem: str) -> Literal["answers", "unknown", "silent"]:
 
 
 def _sender(federation: Federation, who: Caller, header: str | None) -> str:
-    """Return the domain that sends. A peer's workgroup has the domain's name; an admin is believed.
-    Raises ServiceError 403."""
+    """Return the domain that sends. A peer's workgroup has the domain's name; an admin's claim is
+    trusted. Raises ServiceError 403."""
     if who.is_peer:
         domain = who.name
     elif who.is_admin and header is not None:
@@ -181,7 +181,7 @@ def _sender(federation: Federation, who: Caller, header: str | None) -> str:
 
 
 def _objection(federation: Federation, who: Caller, asked: DomainRequest) -> Problem | None:
-    """Return why the peer may not use a leaf's endpoint. Hand-offs are for all peers."""
+    """Return why the peer may not use a leaf's endpoint. All peers may use hand-offs."""
     if not isinstance(asked, (Reserve, Release, Book)) or asked.segment is None or who.is_admin:
         return None
     for leaf in asked.segment.leaves:

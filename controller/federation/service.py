@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The path service of a domain with peers: leaves may be in any controller domain.
 
-Its users see an ordinary path service; a leaf on a switch of another domain is set up together with
-the domains on the way. The hand-offs that this needs are leaves of the path in its own domain; they
-are not shown as such.
+Its users see an ordinary path service. To add a leaf on a switch of another domain, it works with
+the domains on the way. The hand-offs that this needs are leaves of the path in its own domain, but
+users do not see them as leaves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class FederatedView(PathView):
-    """A path with its leaves in all domains, and the members of its channels in this one."""
+    """A path with its leaves in all domains, and with its channels' members in this domain."""
 
     def __init__(
         self, own: PathView, domains: Domains, record: Record, lost: Iterable[str]
@@ -117,7 +117,8 @@ class FederatedService:
     # -- reading
 
     def switches(self) -> dict[str, bool]:
-        """Return, by switch of this domain, whether it is connected and holds what it should."""
+        """Return, by switch of this domain, whether it is connected and has the entries it
+        should."""
         return self._own.switches()
 
     def path(self, name: str) -> PathView:
@@ -262,7 +263,7 @@ class FederatedService:
         return self._federation.bookings.book(wish, start_s)
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation; see PathService.cancel."""
+        """Cancel a reservation; see PathService.cancel."""
         self._own.booking(name)
         self._federation.bookings.cancel(name)
 
@@ -283,16 +284,16 @@ class FederatedService:
         return self._own.hold_view(hold_id)
 
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        """Reserve what a wish takes; see PathService.hold."""
+        """Reserve what a wish needs; see PathService.hold."""
         self._check_here(wish, "a hold")
         return self._own.hold(hold_id, wish, hold_until)
 
     def commit(self, hold_id: str) -> PathView:
-        """Install what is held; see PathService.commit."""
+        """Install a hold; see PathService.commit."""
         return self._seen(self._own.commit(hold_id))
 
     def release(self, hold_id: str) -> None:
-        """Give back what is held; see PathService.release."""
+        """Release a hold; see PathService.release."""
         self._own.release(hold_id)
 
     # -- links
@@ -306,13 +307,13 @@ class FederatedService:
     # -- internals
 
     def _record(self, name: str) -> Record | None:
-        """Return what a path has in other domains, even if it was reserved and has only just
+        """Return the other domains' part of a path, even if it was reserved and has only just
         begun."""
         self._federation.begin_booking(name)
         return self._federation.record(name)
 
     def _patiently(self, name: str, change: Callable[[], T]) -> T:
-        """Make a change in this domain, and wait while the path is held for leaves in other
+        """Make a change in this domain. Wait while the path is held for leaves in other
         domains."""
         until = time.monotonic() + PATIENCE_S
         while True:
@@ -326,7 +327,7 @@ class FederatedService:
             time.sleep(0.02)
 
     def _is_here(self, switch: str) -> bool:
-        """Return whether the switch is in this domain, or in none: in that case its own path
+        """Return whether the switch is in this domain, or in no domain: then this domain's path
         service raises the error."""
         return self._domains.domain_of.get(switch, self._federation.home) == self._federation.home
 

@@ -26,7 +26,7 @@ TREE, HERE = "booked-tree", "booked-here"
 
 
 class FederationStore:
-    """What the federation keeps.
+    """The store of the federation.
 
     Thread-safe; what a call writes is on disk when it returns. Writing raises ServiceError 503 if
     another controller has become active, 507 if the store cannot be written.

@@ -2,7 +2,7 @@
 """The tree of domains of a path, and the segment of each domain. Pure.
 
 The route is that of `topologies.model.paths.domain_tree`: every domain is entered through one
-hand-off link, the one nearest to the root when the path first needs the domain; leaves that join
+hand-off link, the one nearest to the root when the path first needs the domain. Leaves that join
 later use the same entry.
 """
 
@@ -24,7 +24,7 @@ from topologies.model.paths import (
 
 
 class Refusal(Exception):
-    """A change that cannot be made; carries the problem for the client."""
+    """A change that cannot be made, with the problem for the client."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -33,7 +33,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class HandOff:
-    """A link between switches of two controller domains, by the ports of each."""
+    """A link between switches of two controller domains, with its port on each side."""
 
     link: str
     ports: Mapping[str, Port]
@@ -46,7 +46,7 @@ class HandOff:
 
 
 class Domains:
-    """What every controller knows of all domains: the static description."""
+    """The static description of all domains, which every controller has."""
 
     def __init__(self, network: Network) -> None:
         self.network = network
@@ -76,8 +76,8 @@ class Domains:
         return self._at.get((switch, port))
 
     def with_macs(self, endpoint: Endpoint) -> Endpoint:
-        """Return the endpoint. If it has no MACs, it gets those of the hosts of the segment that
-        ends there."""
+        """Return the endpoint. If it names no MACs, add those of the hosts of the segment that ends
+        there."""
         if endpoint.macs:
             return endpoint
         return replace(endpoint, macs=self._registered.get(endpoint.key, ()))
@@ -93,8 +93,8 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tree:
-    """A path over domains. `entries`: of every domain but the root's; `leaves`: by domain, without
-    those of the root's domain, whose path service keeps them."""
+    """A path over domains. `entries`: of every domain except the root's. `leaves`: by domain,
+    without the root's domain, whose path service keeps its own."""
 
     root: Endpoint
     rate_bps: int
@@ -123,7 +123,7 @@ def grown(
 ) -> Tree:
     """Return the tree with one more leaf, which is not in the root's domain.
 
-    `taken`: VLAN ids by hand-off link that some domain cannot give; `avoid`: hand-off links that
+    `taken`: VLAN ids, by hand-off link, that some domain cannot give; `avoid`: hand-off links that
     are out of use. Raises Refusal.
     """
     domain = domains.domain_of[leaf.switch]
@@ -160,8 +160,8 @@ def grown(
 
 
 def shrunk(domains: Domains, tree: Tree, keys: Container[tuple[str, int, int]]) -> Tree:
-    """Return the tree without the leaves of those keys, and without domains that are no longer
-    needed."""
+    """Return the tree without the leaves with those keys, and without domains that it no longer
+    needs."""
     leaves = {
         domain: kept
         for domain, here in tree.leaves.items()
@@ -178,7 +178,7 @@ def shrunk(domains: Domains, tree: Tree, keys: Container[tuple[str, int, int]]) 
 
 
 def parent_of(domains: Domains, tree: Tree, domain: str) -> str | None:
-    """Return the domain from which `domain` is entered; None for the root's."""
+    """Return the domain from which `domain` is entered; None for the root's domain."""
     entry = tree.entries.get(domain)
     return None if entry is None else domains.hand_offs[entry.link].other(domain)
 
@@ -186,7 +186,7 @@ def parent_of(domains: Domains, tree: Tree, domain: str) -> str | None:
 def segments_of(domains: Domains, tree: Tree) -> dict[str, Segment]:
     """Return the segment of each domain of the tree, the root's first, parents before children.
 
-    That of the root's domain has only the hand-offs: its path service keeps its own leaves.
+    The root's domain has only hand-offs in its segment: its path service keeps its own leaves.
     """
     home = domains.domain_of[tree.root.switch]
     order = [home, *tree.entries]
@@ -251,9 +251,10 @@ def _check_macs(tree: Tree, leaf: Endpoint) -> None:
 
 
 def _choose_vlan(hand_off: HandOff, into: str, own: set[int], taken: set[int]) -> int:
-    """Return a free id of the link's range, if possible one that the path uses nowhere else.
+    """Return a free id of the link's range, if possible one that the path does not use elsewhere.
 
-    The two domains begin at opposite ends of the range, so that they rarely want the same id at the
+    The two domains start at opposite ends of the range, so that they rarely choose the same id at
+    the
     same time. Raises Refusal.
     """
     low, high = hand_off.vlan_range

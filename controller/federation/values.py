@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What controllers of different domains send each other: segments, requests, replies. Pure.
 
-The vocabulary is that of NSI CS 2.0 (OGF GFD.212): a *connection* is a path that its root's domain
-coordinates; every domain on the way contributes a *segment*; a change to it is *reserved* (held for
-a limited time), then *committed*, or *released* (NSI's reserveAbort and terminate in one: the
-request says what remains). Versions grow with every attempt of a connection, so that a request that
-was delayed for long is recognised.
+The vocabulary is that of NSI CS 2.0 (OGF GFD.212). A *connection* is a path that its root's domain
+coordinates, and every domain on the way contributes a *segment*. A change to a segment is
+*reserved* (held for a limited time), then *committed*, or *released* (NSI's reserveAbort and
+terminate in one: the request says what remains). Versions grow with every attempt of a connection,
+so that a request that was delayed for long is recognised.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class FederationError(Exception):
 
 @dataclass(frozen=True)
 class Connection:
-    """A path over several domains, known by its coordinator and the name it has there."""
+    """A path over several domains, identified by its coordinator and its name there."""
 
     coordinator: Annotated[str, Field(min_length=1, max_length=64)]
     path: Annotated[str, Field(min_length=1, max_length=64)]
@@ -41,10 +41,10 @@ class Connection:
 
 @dataclass(frozen=True)
 class Segment:
-    """What one domain contributes: a path from where frames enter it to leaves and hand-offs.
+    """One domain's contribution: a path from where frames enter it to its leaves and hand-offs.
 
-    `leaves` are sorted; a leaf at a hand-off port has the MACs of all hosts behind it. It has no
-    end time: its coordinator ends it.
+    `leaves` are sorted; a leaf at a hand-off port has the MACs of all hosts behind it. A segment
+    has no end time: its coordinator ends it.
     """
 
     root: Endpoint
@@ -74,7 +74,7 @@ Version = Annotated[int, Field(ge=1, lt=2**63)]
 
 @dataclass(frozen=True)
 class Reserve:
-    """Hold all that the segment needs in addition, for `hold_s` seconds."""
+    """Hold everything that the segment needs in addition, for `hold_s` seconds."""
 
     connection: Connection
     version: Version
@@ -104,7 +104,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Query:
-    """To the coordinator: does the connection still have a segment here?"""
+    """Asks the coordinator: does the connection still have a segment here?"""
 
     connection: Connection
     version: Version
@@ -113,7 +113,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Members:
-    """To the domain at the other end of a hand-off link, from which frames come with `vlan`: which
+    """Tells the domain at the other end of a hand-off link, which sends frames with `vlan`, which
     of the connection's channels, counted from 0, the leaves here and beyond have joined."""
 
     connection: Connection
@@ -143,7 +143,7 @@ class Book:
 
 @dataclass(frozen=True)
 class Unbook:
-    """Void what was booked up to `version`, and what began by it."""
+    """Void what was booked up to `version`, and what has begun from it."""
 
     connection: Connection
     version: Version
@@ -152,7 +152,7 @@ class Unbook:
 
 @dataclass(frozen=True)
 class AskBooking:
-    """To the coordinator: is the connection still reserved for later?"""
+    """Asks the coordinator: is the connection still reserved for later?"""
 
     connection: Connection
     version: Version
@@ -167,14 +167,14 @@ Request = Annotated[
 
 @dataclass(frozen=True)
 class Done:
-    """Reserved, committed or released, as asked; for a query: yes, it has."""
+    """Reserved, committed or released, as asked; in answer to a query: yes, it has one."""
 
     kind: Literal["done"] = "done"
 
 
 @dataclass(frozen=True)
 class Refused:
-    """Not done. `taken`: by hand-off link, the VLAN ids that are not free here, if that is the
+    """Not done. `taken`: all VLAN ids in use here, by hand-off link, if that is the
     reason."""
 
     problem: Problem
@@ -184,7 +184,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Unknown:
-    """The answer to a query: the connection has no segment there (any more)."""
+    """The answer to a query: the connection has no segment there, or no longer has one."""
 
     kind: Literal["unknown"] = "unknown"
 
@@ -197,17 +197,17 @@ _REPLY: TypeAdapter[Done | Refused | Unknown] = TypeAdapter(Reply)
 
 
 def request_json(request: Request) -> bytes:
-    """Return a request as it is sent."""
+    """Return a request in the form in which it is sent."""
     return _REQUEST.dump_json(request)
 
 
 def reply_json(reply: Reply) -> bytes:
-    """Return a reply as it is sent."""
+    """Return a reply in the form in which it is sent."""
     return _REPLY.dump_json(reply)
 
 
 def read_request(body: bytes) -> AnyRequest:
-    """Parse a request. Raises FederationError, which says where the body is wrong."""
+    """Parse a request. Raises FederationError, which says what is wrong where."""
     try:
         request = _REQUEST.validate_json(body)
     except ValidationError as error:

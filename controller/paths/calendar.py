@@ -2,8 +2,8 @@
 """Reservations for a later time (advance reservation, DRFSM21 6.2): what is booked when. No I/O.
 
 A booking is a whole path, planned with its tree, for its own time. It is admitted as if every path
-and booking that overlaps it lasted for its whole time. So no link is ever overbooked, and now and
-then less is booked than would fit. VLAN ids and numbers are chosen when it begins.
+and booking that overlaps it lasted for its whole time. So no link is ever overbooked, but sometimes
+a booking is refused that would fit. VLAN ids and numbers are chosen when it begins.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Booking:
 
 
 def loads_of(core: Core, path: MultipointPath) -> Counter[Direction]:
-    """Return what a path takes of each direction of a link, in bit/s: of its tree, and of the
-    links to its root and leaves."""
+    """Return what a path needs of each direction of a link, in bit/s: in its tree, and on the links
+    to its root and leaves."""
     found: Counter[Direction] = Counter()
     if not path.rate_bps:
         return found
@@ -61,7 +61,7 @@ def loads_of(core: Core, path: MultipointPath) -> Counter[Direction]:
 
 
 def capacities_of(core: Core) -> dict[Direction, int]:
-    """Return the rate of each direction of a link that has one."""
+    """Return the rate of each direction of a link, for the links that have one."""
     found = {(hop.link, hop.source): hop.rate_bps for hop in core.hops}
     for (switch, _), access in core.access.items():
         found[access.link, access.neighbour] = access.rate_in_bps
@@ -88,15 +88,15 @@ class Calendar:
         return self._bookings.get(name)
 
     def put(self, booking: Booking) -> None:
-        """Enter a booking that was planned, or loaded."""
+        """Add a booking that was planned, or loaded."""
         self._bookings[booking.name] = booking
 
     def drop(self, name: str) -> None:
-        """Forget a booking. Raises KeyError."""
+        """Remove a booking. Raises KeyError."""
         del self._bookings[name]
 
     def due(self, now_s: float) -> list[Booking]:
-        """Return the bookings that begin, or have begun, at `now_s`, in order."""
+        """Return the bookings whose start is at or before `now_s`, in order."""
         return [booking for booking in self if booking.start_s <= now_s]
 
     def plan(
@@ -107,7 +107,7 @@ class Calendar:
         live: Iterable[MultipointPath],
         down: DownSet = NOTHING_DOWN,
     ) -> Booking:
-        """Return the booking of a path with these leaves; enter nothing.
+        """Return the booking of a path with these leaves; add nothing.
 
         `live`: the paths that exist now. Raises PlanError.
         """
@@ -118,7 +118,7 @@ class Calendar:
         for booking in self:
             if booking.name != wish.name and booking.overlaps(start_s, end_s):
                 books.replace(None, self._as_new(books, booking.path))
-        # The number is used in the calendar only.
+        # The number is only used in the calendar.
         bare = replace(wish, number=books.next_number(), leaves=(), hops=(), end_time=end_s)
         create_path(self._core, books, bare).apply(books)
         for leaf in wish.leaves:
@@ -127,7 +127,7 @@ class Calendar:
         return Booking(books.tree(wish.name).now, start_s, end_s)
 
     def _as_new(self, books: Reservations, path: MultipointPath) -> MultipointPath:
-        """Return a booked path with its tree, and with VLAN ids and a number that are free.
+        """Return a booked path with its tree, and with a number and VLAN ids that are free.
 
         Raises EndpointInUse, NoVlanLeft.
         """
@@ -147,7 +147,7 @@ class Calendar:
             )
             vlan = next(free, None)
             if vlan is None:
-                raise NoVlanLeft(f"link '{hop.link}' has no VLAN id left beside what is booked")
+                raise NoVlanLeft(f"link '{hop.link}' has no VLAN id left besides the booked ones")
             mine.add(vlan)
             hops.append(TreeHop(hop.link, hop.source, vlan))
         return replace(path, number=books.next_number(), hops=tuple(hops))
@@ -161,16 +161,16 @@ class Calendar:
         *,
         entered: bool = False,
     ) -> None:
-        """Raise PlanError if a change takes what is booked while the path lasts.
+        """Raise PlanError if a change takes what is booked for a time when the path exists.
 
-        `reservations`: without the change, or with it (`entered`). The paths that exist now count
-        as if they never ended.
+        `reservations`: without the change, or with it (`entered`). The present paths count as if
+        they never ended.
         """
         overlapping = [b for b in self if b.name != new.name and b.overlaps(now_s, new.end_time)]
         if not overlapping:
             return
         if old is not None and old.end_time != new.end_time:
-            old, entered = None, True  # all that the path has may last longer
+            old, entered = None, True  # the path may keep all it has for longer
         known = set() if old is None else {endpoint.key for endpoint in old.endpoints}
         self._check_endpoints([e for e in new.endpoints if e.key not in known], overlapping)
         more = loads_of(self._core, new)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of a path's channels: groups that each leaf joins for itself, by IGMP. Pure.
+"""The entries of a path's channels: groups that each leaf joins by itself, by IGMP. Pure.
 
 A switch of the tree drops the frames of all channels, unless leaves on it or further down have
-joined: those channels have their own OpenFlow group with a bucket for each branch that leads to a
+joined. A joined channel has its own OpenFlow group with a bucket for each branch that leads to a
 member. So a switch that learns of a change before or after its neighbours never sends a channel to
-a leaf that has not joined. The root's meter counts only joined channels.
+a leaf that has not joined. The root's meter only counts joined channels.
 
-A leaf's reports go to the controller, through a meter of that leaf: a host that floods loses its
-own reports. Reports of a source that the leaf does not have count as spoofed.
+A leaf's reports go to the controller through a meter of that leaf: a host that floods only loses
+its own reports. Reports from a source that the leaf does not have count as spoofed.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from controller.paths.entries import (
 from controller.paths.igmp import mac_of
 from controller.paths.multipoint_path import Channels, MultipointPath
 
-# About 200 reports a second, and 400 at once; smaller bursts starve in Open vSwitch's userspace
+# About 200 reports a second, or 400 at once; smaller bursts starve in Open vSwitch's userspace
 # datapath.
 REPORTS_KBPS: Final = 100
 REPORTS_BURST_KBIT: Final = 200
 LEAVE_LATENCY_MAX_MS: Final = 9000
 VLAN_IDS: Final = 4094
-_GROUP_BITS: Final = 23  # the bits of an IPv4 group's address that its Ethernet address keeps
+_GROUP_BITS: Final = 23  # the bits of an IPv4 group's address that are in its Ethernet address
 _FIRST: Final = IPv4Address("224.0.1.0")
 _LAST: Final = IPv4Address("239.255.255.255")
 _LOCAL: Final = 0x100  # groups 224.0.0.0/24, and those with the same Ethernet addresses
@@ -86,7 +86,7 @@ def check_channels(channels: Channels) -> None:
 
 
 def check_reporter(core: Core, leaf: Endpoint) -> None:
-    """Raise InvalidEndpoint if there is no meter for a leaf's reports."""
+    """Raise InvalidEndpoint if no meter is left for a leaf's reports."""
     place = core.access_index[leaf.switch, leaf.port]
     if place >= IGMP_PORTS_MAX:
         raise InvalidEndpoint(
@@ -96,7 +96,7 @@ def check_reporter(core: Core, leaf: Endpoint) -> None:
 
 
 def reports(core: Core, path: MultipointPath, leaf: Endpoint) -> Iterator[Entry]:
-    """Return what hands a leaf's reports to the controller."""
+    """Return the entries that send a leaf's reports to the controller."""
     if path.channels is None:
         return
     place = core.access_index[leaf.switch, leaf.port]
@@ -128,7 +128,7 @@ def at_switch(
 
 
 def unjoined(path: MultipointPath, switch: str, up: Bucket) -> Iterator[Flow]:
-    """Return the drops of all channels, below the flows of `at_switch`."""
+    """Return the flows that drop all channels, with less priority than those of `at_switch`."""
     if path.channels is None:
         return
     first, last = path.channels.base, path.channels.group(path.channels.count - 1)
@@ -143,7 +143,7 @@ def unjoined(path: MultipointPath, switch: str, up: Bucket) -> Iterator[Flow]:
 
 
 def from_above(path: MultipointPath, switch: str, up: Bucket, eth_dst: EthMatch) -> Iterator[Match]:
-    """Return the matches of frames to an address that come from the root, or from above."""
+    """Return the matches of frames to an address that come from the root, or from further up."""
     at_root = switch == path.root.switch
     for source in (path.root.macs or (None,)) if at_root else (None,):
         yield Match(in_port=up.port, vlan=up.vlan, eth_dst=eth_dst, eth_src=source)

@@ -23,7 +23,7 @@ from topologies.model.network import (
 )
 
 if TYPE_CHECKING:
-    import networkx as nx  # costs a command 0.1 s, and few draw a graph
+    import networkx as nx  # its import costs a command 0.1 s, and few need a graph
 
 MAX_MACS: Final = 1024  # at one endpoint
 
@@ -49,7 +49,7 @@ class Conflict(PlanError):
 
 
 class EndpointInUse(Conflict):
-    """`workgroup`: whose path has the endpoint. `public`: the text without that path's name."""
+    """`workgroup`: the owner of the path at the endpoint. `public`: the text without its name."""
 
     def __init__(self, endpoint: str, path: str, workgroup: str) -> None:
         super().__init__(f"endpoint {endpoint} is in use by path '{path}'")
@@ -93,8 +93,8 @@ EndpointKey = tuple[str, int, int]  # switch, port, VLAN id
 class Endpoint:
     """The end of a static segment on the core: its frames carry `vlan` at `port`.
 
-    `macs` are the addresses that may send from there (sorted, lower case). With none, every source
-    is accepted, and no unicast is forwarded to the endpoint unless it is the root.
+    `macs` are the addresses that may send from there (sorted, lower case). If there are none, every
+    source is accepted, and unicast is forwarded to the endpoint only if it is the root.
     """
 
     switch: str
@@ -104,7 +104,7 @@ class Endpoint:
 
     @property
     def key(self) -> EndpointKey:
-        """Return what identifies the endpoint: switch, port, VLAN id."""
+        """Return the endpoint's identity: switch, port, VLAN id."""
         return (self.switch, self.port, self.vlan)
 
     @classmethod
@@ -120,8 +120,8 @@ class Endpoint:
 class Hop:
     """One direction of a core link.
 
-    `rate_bps` None: not limited. `cost` is what trees minimise: the cost of the link, else its
-    delay in microseconds + 1, so that with equal delays the fewest hops win.
+    `rate_bps` None: not limited. Trees minimise `cost`: the cost of the link, else its delay in
+    microseconds + 1, so that with equal delays the fewest hops win.
     """
 
     link: str
@@ -136,7 +136,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class DownSet:
-    """What cannot carry frames now: core links by name, switches."""
+    """What cannot carry frames now: core links by name, and switches."""
 
     links: frozenset[str] = frozenset()
     switches: frozenset[str] = frozenset()
@@ -161,15 +161,15 @@ class Access:
 
 @dataclass(frozen=True)
 class Core:
-    """`set_queue`: outputs of guaranteed paths go into the port's queue of the path's
-    number (where the datapath does queueing by OpenFlow's set_queue). `probed`: ports of each
-    switch whose links lead to a switch of a controller, this one or another."""
+    """`set_queue`: outputs of guaranteed paths use the queue of the port with the path's number
+    (if the datapath supports OpenFlow's set_queue). `probed`: each switch's ports whose links
+    lead to a switch of a controller, this one or another."""
 
     domain: str
     dpids: Mapping[str, int]
     hops: tuple[Hop, ...]  # two per core link
     access: Mapping[tuple[str, int], Access]
-    segment_vlans: frozenset[int]  # of all static segments; core links use other ids if they can
+    segment_vlans: frozenset[int]  # of all static segments; core links use other ids if possible
     registered: Mapping[EndpointKey, tuple[str, ...]] = field(default_factory=dict)
     set_queue: bool = False
     probed: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class Core:
 
     @cached_property
     def access_index(self) -> Mapping[tuple[str, int], int]:
-        """Return the place of each access port among those of its switch, from 0."""
+        """Return the index of each access port among those of its switch, from 0."""
         count: dict[str, int] = {}
         found: dict[tuple[str, int], int] = {}
         for switch, port in sorted(self.access):
@@ -209,7 +209,7 @@ class Core:
     def with_registered_macs(self, endpoint: Endpoint) -> Endpoint:
         """Return the endpoint, with registered MACs if it names none.
 
-        They are those of the segment that ends there. If none are registered, every source stays
+        These are the MACs of the segment that ends there. If none are registered, every source is
         accepted.
         """
         if endpoint.macs:

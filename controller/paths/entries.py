@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch should hold: meters, groups and flows as immutable values (OpenFlow 1.3).
+"""What a switch should have: meters, groups and flows as immutable values (OpenFlow 1.3).
 
-Each entry has a `key` (what OpenFlow identifies it by) and a content; two sets of entries can be
-compared without a switch. One flow table (0) is used.
+Each entry has a `key` (its identity in OpenFlow) and a content. Two sets of entries can be compared
+without a switch. Only flow table 0 is used.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 # Cookies of this controller's flows: "DOWN" in ASCII, 8 bits of kind, 24 bits of the path's number
-# (0: of no path).
+# (0: no path).
 COOKIE_BASE = 0x444F574E << 32
 COOKIE_MASK = 0xFFFFFFFF << 32
 
@@ -30,18 +30,18 @@ PRIORITY_LLDP = 2000
 class Kind(IntEnum):
     """What a flow is for: bits 24 to 31 of its cookie."""
 
-    MISS = 0  # dropped: came from where nothing is expected
-    DATA_DOWN = 1  # multicast and broadcast from the root, or from above
+    MISS = 0  # dropped: from where nothing is expected
+    DATA_DOWN = 1  # multicast and broadcast from the root, or from further up
     UNICAST_DOWN = 2  # to a leaf
     UP = 3  # to the root
     ARP = 4  # a leaf's broadcast ARP
     CROSS = 5  # leaf to leaf
-    DENIED = 6  # dropped: allowed source, destination that it may not send to
-    SPOOFED = 7  # dropped: right port and VLAN id, source that is not allowed
-    WRONG_VLAN = 8  # dropped: at an access port with a VLAN id of no endpoint there, or none
+    DENIED = 6  # dropped: source is allowed, destination is not
+    SPOOFED = 7  # dropped: right port and VLAN id, but the source is not allowed
+    WRONG_VLAN = 8  # dropped: at an access port, no VLAN id or one of no endpoint there
     LLDP = 9  # to the controller
-    CHANNEL = 10  # a channel's frames from the root, or from above
-    UNJOINED = 11  # dropped: of a channel that nobody further down has joined
+    CHANNEL = 10  # a channel's frames from the root, or from further up
+    UNJOINED = 11  # dropped: of a channel that no leaf further down has joined
     IGMP = 12  # a leaf's reports, to the controller
 
 
@@ -71,7 +71,7 @@ def channel_group(number: int, channel: int) -> int:
 
 
 def channel_of(group: int) -> int | None:
-    """Return the channel that a group is for; None: it is the path's own group."""
+    """Return the channel of a group; None for the path's own group."""
     return group // (PATH_NUMBER_MAX + 1) - 1 if group > PATH_NUMBER_MAX else None
 
 
@@ -81,13 +81,14 @@ def mac_text(raw: bytes) -> str:
 
 
 CONTROLLER = 0xFFFFFFFD  # OFPP_CONTROLLER: `Output` to it makes a packet-in of the whole frame
-# Groups and meters have no cookie. Ours are numbered like paths; groups beyond belong to others.
+# Groups and meters have no cookie. This controller's are numbered like paths; groups with higher
+# numbers belong to others.
 GROUP_NUMBER_MAX = 0xFFFFFF
 # Numbers of paths are meter ids, of which Open vSwitch has 262,144 (its kernel datapath 200,000).
 PATH_NUMBER_MAX = 0xFFFF
 LLDP_METER = 0x10000
-IGMP_METER = 0x10001  # the first one: there is one for each VLAN id of an access port
-IGMP_PORTS_MAX = 32  # access ports of a switch with such meters
+IGMP_METER = 0x10001  # the first: there is one for each VLAN id of an access port
+IGMP_PORTS_MAX = 32  # access ports of a switch that have such meters
 CHANNELS_MAX = GROUP_NUMBER_MAX // (PATH_NUMBER_MAX + 1)
 
 ETH_TYPE_IPV4 = 0x0800
@@ -140,7 +141,7 @@ class ToGroup:
 
 @dataclass(frozen=True)
 class SetQueue:
-    """Queue of the port that the next `Output` names."""
+    """Choose the queue of the port that the next `Output` names."""
 
     queue: int
 
@@ -158,13 +159,13 @@ class Flow:
 
     @property
     def key(self) -> tuple[str, int, Match]:
-        """Return what identifies the flow at a switch."""
+        """Return the flow's identity at a switch."""
         return ("flow", self.priority, self.match)
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One copy of the frame: VLAN id set, sent to a port (through that queue of it)."""
+    """One copy of the frame: set its VLAN id, send it out of a port (through this queue)."""
 
     vlan: int
     port: int
@@ -172,12 +173,12 @@ class Bucket:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Return what buckets of a group are sorted by."""
+        """Return the key by which a group's buckets are sorted."""
         return (self.port, self.vlan)
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """Return what the bucket does with its copy."""
+        """Return the bucket's actions."""
         if self.queue is None:
             return (SetVlan(self.vlan), Output(self.port))
         return (SetVlan(self.vlan), SetQueue(self.queue), Output(self.port))
@@ -192,14 +193,14 @@ class Group:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what identifies the group at a switch."""
+        """Return the group's identity at a switch."""
         return ("group", self.number)
 
 
 @dataclass(frozen=True)
 class Meter:
-    """Drop band in kbit/s with a burst in kbit, statistics kept. Without the burst flag Open
-    vSwitch's bucket holds a whole second of traffic, so it is always set."""
+    """A drop band in kbit/s with a burst in kbit, and with statistics. It always has a burst:
+    without the burst flag, Open vSwitch's bucket holds a whole second of traffic."""
 
     number: int
     rate_kbps: int
@@ -207,7 +208,7 @@ class Meter:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Return what identifies the meter at a switch."""
+        """Return the meter's identity at a switch."""
         return ("meter", self.number)
 
 

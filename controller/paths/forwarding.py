@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The entries of one path at one switch, from what is known there. Pure.
+"""The entries of one path at one switch, from what is known at that switch. Pure.
 
 Every core link of a path gets its own VLAN id, as the segments of DRFSM21 Fig. 7 have
 (VLAN I, II, III ...), translated at each switch. At a switch of the tree, `up` is the way to the
@@ -12,11 +12,11 @@ root (at the root's switch: the root's endpoint), `branches` the ways to the lea
   with leaf_to_leaf                  unicast from branch to branch by destination MAC, broadcast
                                      ARP up and to the group
 
-Multicast never comes from a leaf. What a switch drops is counted by extra flows: at an
-endpoint's port and VLAN id an allowed source with another destination (DENIED), another source
-(SPOOFED); at an access port any other VLAN id or none (WRONG_VLAN); the rest by the table miss.
-Nothing leaves through the port it came from: leaves on one port do not reach each other.
-Channels, which leaves join by IGMP, are in channels.py.
+Multicast never comes from a leaf. Extra flows count what a switch drops: at an endpoint's port and
+VLAN id, an allowed source with another destination (DENIED) or another source (SPOOFED); at an
+access port, any other VLAN id or none (WRONG_VLAN). The table miss counts the rest. Nothing leaves
+through the port where it came in, so leaves on one port do not reach each other. Channels, which
+leaves join by IGMP, are in channels.py.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ ARP_BROADCAST = EthMatch(BROADCAST)
 
 
 def base_entries(core: Core) -> dict[str, Entries]:
-    """Return what each switch holds without any path.
+    """Return what each switch has without any path.
 
-    That is: counted drops of frames that belong to no path, and flows that hand link probes to the
+    These are counted drops of frames that belong to no path, and flows that send link probes to the
     controller.
     """
     result: dict[str, set[Entry]] = {
@@ -91,7 +91,7 @@ def way_up(path: MultipointPath) -> Bucket:
 
 
 def branch(core: Core, path: MultipointPath, vlan: int, port: int) -> Bucket:
-    """Return a branch, with its queue if the path has a guarantee and the datapath uses
+    """Return a branch. It has a queue if the path has a guarantee and the datapath supports
     set_queue."""
     return Bucket(vlan, port, path.number if core.set_queue and path.rate_bps else None)
 
@@ -102,12 +102,12 @@ def group_of(path: MultipointPath, branches: tuple[Bucket, ...]) -> Group:
 
 
 def from_above(path: MultipointPath, switch: str, up: Bucket) -> Iterator[Flow]:
-    """Return the flow that gives multicast and broadcast to the group."""
+    """Return the flow that sends multicast and broadcast to the group."""
     return _down(path, switch, up, Kind.DATA_DOWN, ANY_MULTICAST, (ToGroup(path.number),))
 
 
 def to_mac(path: MultipointPath, switch: str, up: Bucket, mac: str, way: Bucket) -> Iterator[Flow]:
-    """Return the flow of unicast from above to a leaf's MAC, down one branch."""
+    """Return the flow that sends unicast from above to a leaf's MAC, down one branch."""
     return _down(path, switch, up, Kind.UNICAST_DOWN, EthMatch(mac), way.actions)
 
 
@@ -125,9 +125,9 @@ def _down(
 
 
 def from_leaf(path: MultipointPath, leaf: Endpoint, up: Bucket) -> Iterator[Flow]:
-    """Return the flows of a leaf's unicast to the root, and of its broadcast ARP.
+    """Return the flows for a leaf's unicast to the root, and for its broadcast ARP.
 
-    With leaf_to_leaf, unicast to other leaves goes up too, unless the root's switch knows better.
+    With leaf_to_leaf, unicast to other leaves also goes up, unless this is the root's switch.
     """
     unicast = tuple(EthMatch(mac) for mac in path.root.macs)
     if not unicast or (path.leaf_to_leaf and leaf.switch != path.root.switch):
@@ -141,7 +141,7 @@ def from_leaf(path: MultipointPath, leaf: Endpoint, up: Bucket) -> Iterator[Flow
 
 
 def from_below(path: MultipointPath, switch: str, way: Bucket, up: Bucket) -> Iterator[Flow]:
-    """Return the flows of what a core link brings from leaves further down."""
+    """Return the flows for frames that arrive over a core link from leaves further down."""
     if not path.leaf_to_leaf:
         yield _flow(path, Kind.UP, Match(way.port, way.vlan), up.actions)
         return
@@ -155,9 +155,9 @@ def from_below(path: MultipointPath, switch: str, way: Bucket, up: Bucket) -> It
 def across(
     path: MultipointPath, way_in: Bucket, sources: tuple[str, ...], mac: str, way_out: Bucket
 ) -> Iterator[Flow]:
-    """Return the flows of leaf_to_leaf from one branch to a MAC down another.
+    """Return the flows of leaf_to_leaf from one branch to a MAC down another branch.
 
-    `sources`: the MACs of the leaf that `way_in` leads to; none: any.
+    `sources`: the MACs of the leaf behind `way_in`; none: any.
     """
     if way_in.port == way_out.port:
         return

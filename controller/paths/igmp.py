@@ -77,8 +77,8 @@ class Report:
 
 @dataclass(frozen=True)
 class Query:
-    """A querier's question. `group` ANY: about all groups. Version 2 has no more than `group` and
-    `response_s`; a `response_s` of 0 in version 2 is the query of version 1."""
+    """A querier's query. `group` ANY: about all groups. Version 2 has only `group` and
+    `response_s`; a `response_s` of 0 in version 2 is a query of version 1."""
 
     version: int
     group: IPv4Address = ANY
@@ -94,7 +94,7 @@ Message = Query | Report
 
 @dataclass(frozen=True)
 class Received:
-    """An IGMP message, and who sent it where. `vlan` None: without a tag."""
+    """An IGMP message, its sender and its destination. `vlan` None: untagged."""
 
     message: Message
     source_mac: str
@@ -239,8 +239,8 @@ def frame_of(
 ) -> bytes:
     """Return the Ethernet frame of a message, with TTL 1 and Router Alert, padded to 60 bytes.
 
-    `source` ANY: as RFC 4541, 2.1.1 asks of what is not a router. Raises ValueError for a message
-    that its version cannot express.
+    `source` ANY: as RFC 4541, 2.1.1 requires of a sender that is not a router. Raises ValueError
+    for a message that its version cannot express.
     """
     body = bytes_of(message)
     destination = destination_of(message)
@@ -306,7 +306,7 @@ def _packed(addresses: Iterable[IPv4Address]) -> bytes:
 
 
 def checksum(data: bytes) -> int:
-    """Return the Internet checksum (RFC 1071): 0 of data that contains a right one."""
+    """Return the Internet checksum (RFC 1071): 0 for data that contains a correct one."""
     padded = data + b"\0" * (len(data) % 2)
     total: int = sum(struct.unpack(f"!{len(padded) // 2}H", padded))
     while total >> 16:
@@ -315,14 +315,14 @@ def checksum(data: bytes) -> int:
 
 
 def from_code(code: int) -> int:
-    """Return the number that a maximum response code or QQIC stands for (RFC 3376, 4.1.1)."""
+    """Return the number that a maximum response code or QQIC encodes (RFC 3376, 4.1.1)."""
     if code < 0x80:
         return code
     return (code & 0x0F | 0x10) << ((code >> 4 & 7) + 3)
 
 
 def to_code(number: int) -> int:
-    """Return the code of the greatest number that is not above `number`."""
+    """Return the code of the greatest encodable number that is not above `number`."""
     number = min(number, _CODE_MAX)
     if number < 0x80:
         return max(number, 0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Link probes: LLDP frames (IEEE 802.1AB) between switches. Pure; frames may be hostile.
 
-A probe says which port of which switch it left, and has one organisationally specific TLV with a
-sequence number and a tag made with the sending controller's key, which no other program can make.
+A probe names the switch and the port that it left. One organisationally specific TLV has a sequence
+number and a tag, made with the sending controller's key, which no other program can make.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SUBTYPE = 1
 TAG_BYTES = 8
 _ORGANISATION = struct.Struct("!3sBI")
 FRAME_MAX_BYTES = 1500
-# Per port about 10 probes a second of 70 bytes, more in a burst; the rest is a flood.
+# For each port: about 10 probes of 70 bytes a second, more in a burst. Anything above is a flood.
 RATE_KBPS_PER_PORT = 100
 BURST_KBIT_MIN = 200
 
@@ -139,8 +139,8 @@ def _tag(key: bytes, signed: bytes) -> bytes:
 
 
 def entries(ports: Iterable[int]) -> Entries:
-    """Return what a switch holds to hand the probes that arrive at `ports` to the controller,
-    rate limited."""
+    """Return the entries by which a switch sends the probes that arrive at `ports` to the
+    controller, rate limited."""
     numbers = sorted(ports)
     if not numbers:
         return frozenset()

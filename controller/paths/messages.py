@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Descriptions of OpenFlow messages, and the order in which a switch gets them. Pure.
 
-A message is described by a small value; `openflow.py` turns it into the framework's object.
-`delta` compares what a switch has with what it should have, `messages_of` turns that into messages.
+A message is described by a small value, which `openflow.py` turns into the framework's object.
+`delta` compares what a switch has with what it should have; `messages_of` turns that into messages.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True)
 class RoleRequest:
-    """A request for a role. `generation` orders the masters; a switch refuses an older one."""
+    """A request for a role. `generation` orders the masters; a switch refuses an older
+    generation."""
 
     role: Role
     generation: int
@@ -82,9 +83,9 @@ class PacketOut:
 
 Message = Change | DeleteOwnedFlows | Barrier | Request | RoleRequest | PacketOut
 
-# What a flow uses exists before the flow and is deleted after it: a flow_mod that names a missing
-# meter or group is refused, and deleting a group would delete the flows that name it. A barrier
-# separates the phases, because otherwise a switch may reorder messages (OpenFlow 1.3.5, 6.2).
+# A flow's meter and group must exist before the flow, and are deleted after it: a switch refuses a
+# flow_mod that names a missing one, and deleting a group would delete the flows that name it. A
+# barrier separates the phases, since a switch may reorder messages (OpenFlow 1.3.5, 6.2).
 ORDER: tuple[tuple[tuple[Command, type[Entry]], ...], ...] = (
     (
         (Command.ADD, Meter),
@@ -116,20 +117,20 @@ class Delta:
 
     @property
     def inverse(self) -> Delta:
-        """Return the change back."""
+        """Return the reverse change."""
         return Delta(self.added, self.removed)
 
 
 def delta(held: Iterable[Entry], desired: Iterable[Entry]) -> Delta:
-    """Return what turns `held` into `desired`; equal entries are left out."""
+    """Return the change from `held` to `desired`, without equal entries."""
     old, new = frozenset(held), frozenset(desired)
     return Delta(tuple(old - new), tuple(new - old))
 
 
 def messages_of(change: Delta) -> tuple[Message, ...]:
-    """Return the messages of a delta, in ORDER, each phase closed by a barrier.
+    """Return the messages of a delta, in ORDER, with a barrier after each phase.
 
-    Empty: nothing changes.
+    Empty if nothing changes.
     """
     old = {entry.key: entry for entry in change.removed}
     new = {entry.key: entry for entry in change.added}
@@ -143,15 +144,16 @@ def messages_of(change: Delta) -> tuple[Message, ...]:
 
 
 def _replacing(old: Entry, new: Entry) -> Command:
-    """A flow_mod that modifies leaves the cookie as it is; one that adds replaces the whole flow of
-    the same match and priority (OpenFlow 1.3.5, 6.4), counters included."""
+    """Return how to replace a flow. A flow_mod that modifies leaves the cookie as it is; one that
+    adds replaces the whole flow with that match and priority (OpenFlow 1.3.5, 6.4), counters
+    included."""
     if isinstance(old, Flow) and isinstance(new, Flow) and old.cookie != new.cookie:
         return Command.ADD
     return Command.MODIFY
 
 
 def _place(change: Change) -> tuple[int, str]:
-    """A flow is added after those that take frames from it, and deleted before them."""
+    """Return the sort key: add a flow after, and delete it before, flows that take its frames."""
     entry = change.entry
     priority = entry.priority if isinstance(entry, Flow) else 0
     return priority if change.command is Command.DELETE else -priority, repr(entry.key)

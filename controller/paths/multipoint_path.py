@@ -15,7 +15,7 @@ from controller.paths.core import Core, Endpoint, EndpointKey
 
 
 class Algorithm(StrEnum):
-    """How a leaf that joins finds the tree."""
+    """How the way of a joining leaf to the tree is chosen."""
 
     SHORTEST = "shortest"  # least cost from the root to the leaf
     STEINER = "steiner"  # least cost from the tree to the leaf (Takahashi and Matsuyama, 1980)
@@ -23,8 +23,8 @@ class Algorithm(StrEnum):
 
 @dataclass(frozen=True)
 class TreeHop:
-    """A core link of a tree, away from the root: it leaves `source`. `vlan` is the path's id on
-    the link, both ways."""
+    """A core link of a tree, away from the root: it leaves `source`. `vlan` is the path's id on the
+    link, in both directions."""
 
     link: str
     source: str
@@ -33,8 +33,8 @@ class TreeHop:
 
 @dataclass(frozen=True)
 class Channels:
-    """Groups of a path that each leaf joins for itself, by IGMP: `base` and the `count` - 1 that
-    follow. A leaf gets a group for `leave_latency_ms` after its last host has left it."""
+    """Groups of a path that each leaf joins by itself, by IGMP: `base` and the `count` - 1 that
+    follow. A leaf still gets a group for `leave_latency_ms` after its last host has left it."""
 
     base: IPv4Address
     count: int
@@ -49,14 +49,14 @@ class Channels:
 
 
 class Member(NamedTuple):
-    """A leaf that has joined a channel, which is counted from 0."""
+    """A leaf that has joined a channel. Channels are counted from 0."""
 
     channel: int
     leaf: EndpointKey
 
 
 class EndpointDocument(TypedDict):
-    """An endpoint as JSON has it."""
+    """An endpoint as JSON."""
 
     switch: str
     port: int
@@ -65,7 +65,7 @@ class EndpointDocument(TypedDict):
 
 
 class HopDocument(TypedDict):
-    """A `TreeHop` as JSON has it."""
+    """A `TreeHop` as JSON."""
 
     link: str
     source: str
@@ -101,14 +101,15 @@ class PathDocument(TypedDict):
 class MultipointPath:
     """A multipoint path in one domain.
 
-    `number` is unique among the paths of a domain: meter id at the root's switch, group id at every
-    switch of the tree, lower 24 bits of the cookies of its flows. `rate_bps` 0 means best effort:
-    no guarantee, no meter, the lowest queue. `hops` is the tree, parents before children; it is
-    state: it changes by steps (plan.py), and does not follow from the leaves. A leaf whose switch
-    is not in the tree cannot be reached now (replan.py). `end_time` in seconds since the epoch.
+    `number` is unique among the paths of a domain. It is the meter id at the root's switch, the
+    group id at every switch of the tree, and the lower 24 bits of its flows' cookies. `rate_bps` 0
+    means best effort: no guarantee, no meter, the lowest queue. `hops` is the tree, parents before
+    children. It is state: it changes in steps (plan.py), and does not follow from the leaves. A
+    leaf whose switch is not in the tree cannot be reached now (replan.py). `end_time`: epoch
+    seconds.
 
-    With `channels`, a frame to one of those groups reaches the leaves among `members` alone; all
-    other frames reach every leaf. `members` is state too.
+    With `channels`, a frame to one of those groups only reaches the leaves among `members`; all
+    other frames reach every leaf. `members` is also state.
     """
 
     name: str
@@ -196,7 +197,7 @@ def joined_by(members: Iterable[Member]) -> Mapping[EndpointKey, frozenset[int]]
 
 
 def endpoint_to_json(endpoint: Endpoint) -> EndpointDocument:
-    """Return an endpoint as JSON has it."""
+    """Return an endpoint as JSON."""
     return {
         "switch": endpoint.switch,
         "port": endpoint.port,
@@ -238,8 +239,8 @@ def trimmed(
 ) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     """Return both without the objects that they share at their beginning and end.
 
-    The differences are in what is left. Runs no bytecode per item, as paths differ in few items of
-    many.
+    The differences are in what is left. Runs no bytecode per item, since paths have many items and
+    differ in few.
     """
     shared = min(len(old), len(new))
     head = next(compress(count(), map(is_not, old, new)), shared)

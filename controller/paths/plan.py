@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps: what a change of one path means for each switch, in which order. Pure.
+"""Steps: what a change of one path means for each switch, and in which order. Pure.
 
 A step is tried on the reservations and leaves them as they were; `Step.apply` writes it. All
 switches of one phase confirm before the next phase begins. A branch is installed before the switch
@@ -84,7 +84,7 @@ __all__ = [
 
 
 def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
-    """Return what copies frames to the switch's branches."""
+    """Return the entries that copy frames to the switch's branches."""
     branches = tree.branches.get(switch)
     if not branches:
         return []
@@ -94,7 +94,7 @@ def attachment(core: Core, tree: Tree, switch: str) -> list[Entry]:
 
 
 def channel_entries(core: Core, tree: Tree) -> dict[str, list[Entry]]:
-    """Return by switch what gives the channels to the leaves that have joined them."""
+    """Return, by switch, the entries that send channels to the leaves that have joined them."""
     return {
         switch: list(channels.at_switch(tree.now, switch, tree.up(core, switch), joined))
         for switch, joined in tree.joined.items()
@@ -108,9 +108,9 @@ def follow_channels(
     before: Mapping[str, Iterable[Entry]],
     after: Mapping[str, Iterable[Entry]],
 ) -> None:
-    """Replace what `channel_entries` gave by what it gives now.
+    """Replace the earlier result of `channel_entries` by its present one.
 
-    One phase is enough: a switch drops the channels that nobody further down has joined.
+    One phase is enough: a switch drops the channels that no leaf further down has joined.
     """
     for switch, entries in before.items():
         draft.remove(phase, switch, entries)
@@ -119,7 +119,7 @@ def follow_channels(
 
 
 def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, Entry]]:
-    """Return (switch, entry) of everything else that a served leaf needs."""
+    """Return (switch, entry) of every other entry that a served leaf needs."""
     path = tree.now
     up = tree.up(core, leaf.switch)
     own = (*guards(path, leaf), *from_leaf(path, leaf, up), *channels.reports(core, path, leaf))
@@ -144,7 +144,7 @@ def leaf_entries(core: Core, tree: Tree, leaf: Endpoint) -> Iterator[tuple[str, 
 
 
 def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
-    """Return what takes frames from further down at the switch that the hop leaves."""
+    """Return the entries for frames from further down, at the switch that the hop leaves."""
     path, switch = tree.now, tree_hop.source
     way = branch(core, path, tree_hop.vlan, core.hop[tree_hop.link, switch].source_port)
     entries: list[Entry] = list(from_below(path, switch, way, tree.up(core, switch)))
@@ -155,7 +155,7 @@ def hop_entries(core: Core, tree: Tree, tree_hop: TreeHop) -> list[Entry]:
 
 
 def entries_of(core: Core, path: MultipointPath) -> dict[str, Entries]:
-    """Return all entries of a path, by switch, computed from the path alone."""
+    """Return all entries of a path, by switch, computed only from the path."""
     up = {path.root.switch: way_up(path)}
     into: dict[str, TreeHop] = {}
     branches: dict[str, list[Bucket]] = {path.root.switch: []}
@@ -211,10 +211,10 @@ def _in_order(buckets: Iterable[Bucket]) -> tuple[Bucket, ...]:
 def transition(
     core: Core, old: MultipointPath | None, new: MultipointPath | None
 ) -> tuple[Mapping[str, Delta], ...]:
-    """Return the phases from one state of a path to another, computed from the two alone.
+    """Return the phases from one state of a path to another, computed only from the two.
 
-    First it stops feeding what no longer gets frames, then it changes the rest, then it feeds what
-    is new. The cost grows with the entries of the paths. None: no such path.
+    First stop feeding what no longer gets frames, then change the rest, then feed what is new. The
+    cost grows with the entries of the paths. None: no such path.
     """
     before = entries_of(core, old) if old is not None else {}
     after = entries_of(core, new) if new is not None else {}
@@ -242,7 +242,7 @@ def _feeds(entry: Entry) -> bool:
 
 
 def _common_feeds(now: set[Entry], then: set[Entry]) -> set[Entry]:
-    """Return what feeds only branches that exist before and after."""
+    """Return the entries that only feed branches that exist before and after."""
     groups = {entry.number: entry for entry in then if isinstance(entry, Group)}
     common: set[Entry] = set()
     kept: set[int] = set()
@@ -345,7 +345,8 @@ def graft(
 ) -> tuple[TreeHop, ...]:
     """Grow the tree by `hops` (parents first) and serve the leaves at their targets.
 
-    What feeds the branch goes into phase `attach`, the rest into phase `body`. Raises NoVlanLeft.
+    Entries that feed the branch go into phase `attach`, the rest into phase `body`. Raises
+    NoVlanLeft.
     """
     name, at = tree.now.name, hops[0].source
     before = attachment(core, tree, at)
@@ -370,7 +371,7 @@ def graft(
 def remove_leaf(
     core: Core, reservations: Reservations, path: MultipointPath, key: EndpointKey
 ) -> Step:
-    """Plan the path without a leaf, and without the hops that only it needed.
+    """Plan the path without a leaf, and without the hops that no other leaf needs.
 
     Raises KeyError if there is no such leaf.
     """
@@ -407,8 +408,8 @@ def remove_leaf(
 
 
 def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase: int) -> None:
-    """Remove the entries of hops, and of the switches they lead to (but not those of leaves
-    there)."""
+    """Remove the entries of hops, and of the switches they lead to, except those of leaves
+    there."""
     for tree_hop in gone:
         target = core.hop[tree_hop.link, tree_hop.source].target
         draft.remove(phase, tree_hop.source, hop_entries(core, tree, tree_hop))
@@ -416,7 +417,7 @@ def uproot(core: Core, draft: Draft, tree: Tree, gone: Iterable[TreeHop], phase:
 
 
 def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
-    """Return the hops that only this leaf needs, from the leaf towards the root."""
+    """Return the hops that no other leaf needs, from the leaf towards the root."""
     hops: list[TreeHop] = []
     switch = leaf.switch
     while len(tree.branches[switch]) == 1 and switch in tree.into:
@@ -426,9 +427,9 @@ def _only_for(tree: Tree, leaf: Endpoint) -> list[TreeHop]:
 
 
 def delete_path(core: Core, reservations: Reservations, path: MultipointPath) -> Step:
-    """Plan the end of a path: first frames stop entering, then the rest is removed.
+    """Plan the end of a path: first stop frames from entering, then remove the rest.
 
-    The number and the VLAN ids stay taken until `reservations.release_number`.
+    The number and the VLAN ids stay reserved until `reservations.release_number`.
     """
     path = current(reservations, path)
     tree = reservations.tree(path.name)
@@ -482,8 +483,8 @@ def set_channels(
     path: MultipointPath,
     wanted: Mapping[EndpointKey, frozenset[int]],
 ) -> Step:
-    """Plan that leaves get these channels, counted from 0, and no others. Leaves that are not in
-    `wanted` stay as they are.
+    """Plan that leaves get these channels, counted from 0, and no others. Leaves not in `wanted`
+    stay as they are.
 
     Raises KeyError if there is no such leaf, InvalidChannels.
     """
@@ -513,7 +514,7 @@ def set_channels(
 
 
 def current(reservations: Reservations, path: MultipointPath) -> MultipointPath:
-    """Return the path as it is reserved. Raises ValueError if `path` is not that."""
+    """Return the path as it is reserved. Raises ValueError if `path` is not the reserved one."""
     now = reservations.path(path.name)
     if now is None or (now is not path and now != path):
         raise ValueError(f"this is not what path '{path.name}' is now")
@@ -551,7 +552,8 @@ def _check_macs(tree: Tree, leaf: Endpoint, macs: Iterable[str]) -> None:
 def _check_capacity(
     reservations: Reservations, path: MultipointPath, link: str, node: str, capacity_bps: int | None
 ) -> None:
-    """Leaves on the same port with different VLAN ids each get a copy."""
+    """Check a link's capacity for one more copy. Leaves on one port with different VLAN ids each
+    get one."""
     reserved_bps = reservations.reserved_bps(link, node)
     if path.rate_bps and capacity_bps is not None and reserved_bps + path.rate_bps > capacity_bps:
         raise NoCapacity(

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queues of each switch port, which keep paths and background traffic from hurting each other.
+"""The queues of each switch port, which protect paths and background traffic from each other.
 
-Pure, except `QueueKeeper`, which hands differences to a driver.
+Pure, except `QueueKeeper`, which passes differences to a driver.
 
-Every port whose link has a rate gets HTB: a class for each path that has a guarantee there, with
-the path's rate, a small one for LLDP, and a default class with what is left for everything else.
-All may borrow up to the link's rate; guaranteed classes borrow first. The meter at the path's
-ingress keeps the path within its rate, so that borrowing never starves the default class. Drivers:
-`queue_ovsdb.py` (QoS records, set_queue) and `queue_tc.py` (classes chosen by VLAN id).
+Every port whose link has a rate gets an HTB with these classes: one for each path that has a
+guarantee there, with the path's rate; a small one for LLDP; and a default class, with the remaining
+rate, for everything else. All may borrow up to the link's rate; guaranteed classes borrow first.
+The meter at the path's ingress limits the path to its rate, so that borrowing never starves the
+default class. Drivers: `queue_ovsdb.py` (QoS records, set_queue) and `queue_tc.py` (classes chosen
+by VLAN id).
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ LEAST_DEFAULT_BPS = 12_000  # a full frame a second: HTB needs a rate
 # Open vSwitch's HTB knows queues 0 to 61,439 (0 is the default); tc's class ids have 16 bits too.
 LLDP_QUEUE = 0xEFFF
 QUEUE_MAX = LLDP_QUEUE - 1  # of a path
-# Probes that show whether a link is alive must not drown in a flood, else it looks dead. They take
-# about 6 kbit/s.
+# Probes show whether a link is alive. A flood must not drown them, or the link would look dead.
+# They take about 6 kbit/s.
 LLDP_BPS = 64_000
-BURST_S: Final = 0.002  # how much a late timer may catch up on
+BURST_S: Final = 0.002  # how much time a late timer may make up for
 
 
 class QueueError(Exception):
@@ -45,8 +46,8 @@ class QueueError(Exception):
 
 @dataclass(frozen=True, order=True)
 class QueueClass:
-    """A path's share of a port. `number` is the path's; `vlans` its ids there (more than one if
-    several leaves of it are on the port, each of which gets a copy); `rate_bps` of all copies."""
+    """A path's share of a port. `number` is the path's; `vlans`: its ids there (several if it has
+    several leaves on the port, each of which gets a copy); `rate_bps`: of all copies."""
 
     number: int
     vlans: tuple[int, ...]
@@ -62,9 +63,9 @@ class PortQueues:
 
     @property
     def default_bps(self) -> int:
-        """Return the rate that no path has.
+        """Return the rate that is not guaranteed to any path.
 
-        If all is guaranteed, that is a frame a second: guarantees come first.
+        If all is guaranteed, it is a frame a second: guarantees come first.
         """
         free_bps = self.rate_bps - LLDP_BPS - sum(c.rate_bps for c in self.classes)
         return max(free_bps, LEAST_DEFAULT_BPS)
@@ -80,7 +81,7 @@ class PortQueues:
         return replace(self, classes=tuple(sorted([*others, mine])))
 
     def without_share(self, number: int, vlan: int) -> PortQueues:
-        """Return the queues with one copy less of the path."""
+        """Return the queues with one copy less of the path's frames."""
         found = []
         for old in self.classes:
             vlans = tuple(v for v in old.vlans if v != vlan)
@@ -129,7 +130,7 @@ def _shares(
 
 
 class QueueDriver(Protocol):
-    """Brings ports to what is wanted, by differences, and reads back the result."""
+    """Changes ports to the wanted queues, by differences, and reads back the result."""
 
     sets_queue: bool  # OpenFlow's set_queue chooses the class (Core.set_queue)
 
@@ -139,7 +140,7 @@ class QueueDriver(Protocol):
 
 PathChange = tuple[
     MultipointPath | None, MultipointPath | None
-]  # the path before and after; None: there is none
+]  # the path before and after; None: no such path
 
 
 def burst_bytes(rate_bps: int) -> int:
@@ -152,7 +153,7 @@ _SCALE: Final = {"": 1, "K": 1000, "M": 1_000_000, "G": 1_000_000_000}
 
 
 def parse_rate(text: str) -> int:
-    """Parse a rate of tc's, in bit/s; above 1 Mbit/s it may be cut to four digits.
+    """Parse a rate as tc prints it, in bit/s; above 1 Mbit/s, tc may cut it to four digits.
 
     Raises ValueError.
     """
@@ -207,12 +208,12 @@ class QueueKeeper:
             self._now = queues_of(self._core, paths)
 
     def refresh(self, switch: str) -> None:
-        """Set the queues of a switch that connected, whatever queues it has. Raises QueueError."""
+        """Set all queues of a switch that connected, whatever it has. Raises QueueError."""
         with self._lock:
             self._apply([port for port in self._now if port[0] == switch])
 
     def widen(self, changes: Iterable[PathChange]) -> None:
-        """Add what paths have more than before. Raises QueueError."""
+        """Add the shares that paths now have. Raises QueueError."""
         found: dict[PortKey, PortQueues] = {}
         with self._lock:
             for old, new in changes:
@@ -223,7 +224,7 @@ class QueueKeeper:
             self._change(found)
 
     def settle(self, changes: Iterable[PathChange]) -> None:
-        """Remove what paths have less than before. Raises QueueError."""
+        """Remove the shares that paths no longer have. Raises QueueError."""
         found: dict[PortKey, PortQueues] = {}
         with self._lock:
             for old, new in changes:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans for links and switches that went down or came back. Pure.
+"""Plans for links and switches that fail or come back. Pure.
 
-Only leaves behind something that is down move; leaves that could not be reached join if they can
-now. A leaf that cannot stays a leaf of the path (`multipoint_path.unreached`). What is left of a
+Only leaves behind something that is down move. Leaves that could not be reached join if they can
+now. A leaf that cannot join stays a leaf of the path (`multipoint_path.unreached`). The rest of a
 broken branch stops getting frames before its successor gets any. The successor has other VLAN ids,
-so frames of the old and new trees never mix.
+so frames of the old and the new tree never mix.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _BREAK, _FEED, _CLEAN = range(3)
 def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: DownSet) -> Step:
     """Plan the path around what is down.
 
-    The step has no phases, and `new` is `old`, if nothing changes.
+    If nothing changes, the step has no phases, and `new` is `old`.
     """
     path = current(reservations, path)
     tree = reservations.tree(path.name)
@@ -74,7 +74,7 @@ def reroute(core: Core, reservations: Reservations, path: MultipointPath, down: 
 
 
 def _broken(core: Core, path: MultipointPath, down: DownSet) -> list[TreeHop]:
-    """Return the hops that are down and all further down, children before parents."""
+    """Return the hops that are down, and all hops further down, children before parents."""
     gone: list[TreeHop] = []
     cut_off: set[str] = set()
     for tree_hop in path.hops:
@@ -111,7 +111,7 @@ def _detach(
 def _attach(
     core: Core, reservations: Reservations, ledger: Ledger, draft: Draft, tree: Tree, down: DownSet
 ) -> tuple[TreeHop, ...]:
-    """Grow the tree to every switch with leaves that it can reach."""
+    """Grow the tree to every switch that has leaves and can be reached."""
     grown: list[TreeHop] = []
     fresh: set[str] = set()
     for switch in tuple(tree.leaves_at):
@@ -130,7 +130,7 @@ def _attach(
 def _feed_channels(
     draft: Draft, left: Mapping[str, list[Entry]], now: Mapping[str, list[Entry]]
 ) -> None:
-    """Where channels never stopped, they change together with what feeds the new branches."""
+    """Change channels that never stopped together with what feeds the new branches."""
     for switch, entries in now.items():
         phase = _FEED if switch in left else _BREAK
         draft.remove(phase, switch, left.get(switch, ()))

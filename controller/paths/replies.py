@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of OpenFlow 1.3 messages that switches send -> values. Pure; the sender may be hostile.
+"""Decode OpenFlow 1.3 messages of switches to values. Pure; the sender may be hostile.
 
-The framework's parser loops forever on a multipart entry of length 0 and costs five times as much,
-so multipart replies and packet-ins are decoded here; `check` vets the structure of the few other
+The framework's parser loops forever on a multipart entry of length 0 and costs five times as much.
+So this module decodes multipart replies and packet-ins; `check` vets the structure of the few other
 messages before the framework sees them. Layouts: OpenFlow 1.3.5, section 7.
 """
 
@@ -32,7 +32,7 @@ MATCH_OXM = 1
 
 
 class Type(IntEnum):
-    """Messages that a switch may send; any other ends its connection."""
+    """Messages that a switch may send. Any other type ends its connection."""
 
     HELLO = 0
     ERROR = 1
@@ -58,7 +58,7 @@ class Multipart(IntEnum):
 
 
 class Malformed(ValueError):
-    """Bytes that no correct switch sends; the text says what is wrong."""
+    """Bytes that no correct switch sends. The text says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PacketIn:
 
 @dataclass(frozen=True)
 class Oxm:
-    """A match field of class OPENFLOW_BASIC (others: `field` is -1)."""
+    """A match field of class OPENFLOW_BASIC; for other classes, `field` is -1."""
 
     field: int
     value: bytes
@@ -240,7 +240,7 @@ def packet_in(message: bytes) -> PacketIn:
 
 
 def is_report(message: bytes) -> bool:
-    """Return whether a PACKET_IN that `check` has passed is of a flow for leaves' IGMP."""
+    """Return whether a PACKET_IN that passed `check` comes from a flow for leaves' IGMP."""
     (_, _, _, _, cookie) = _PACKET_IN.unpack_from(message, HEADER.size)
     return bool(cookie >> 24 == _REPORTS)
 

@@ -2,7 +2,7 @@
 """What paths have reserved: rates, VLAN ids, endpoints, numbers, and each path's tree. No I/O.
 
 Every write goes through a `Ledger`, which can undo and repeat it. So a plan is made by trying it
-(`Reservations.trial`), and its cost follows what changes, not what exists.
+(`Reservations.trial`), and its cost depends on what changes, not on what exists.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from controller.paths.forwarding import branch, way_up
 from controller.paths.multipoint_path import MultipointPath, TreeHop, difference, joined_by
 
 Direction = tuple[str, str]  # link, node that the direction leaves
-SET_ASIDE = ""  # holder of what is free again but may still be on a switch
+SET_ASIDE = ""  # owner of what is free again but may still be on a switch
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -57,7 +57,7 @@ class Ledger:
         del mapping[key]
 
     def undo(self) -> None:
-        """Take all writes back."""
+        """Undo all writes."""
         for undo, _ in reversed(self._writes):
             undo()
 
@@ -68,20 +68,20 @@ class Ledger:
 
 
 class Tree:
-    """A path's tree, by switch, and what is derived from it. Read only outside this module."""
+    """A path's tree, by switch, and values derived from it. Other modules only read it."""
 
     def __init__(self, path: MultipointPath) -> None:
         self.path: dict[str, MultipointPath] = {
             "": path
-        }  # one value, so that the ledger writes it like others
+        }  # one value, so that the ledger writes it like any other
         self.into: dict[str, TreeHop] = {}  # switch -> the hop that leads to it
         self.branches: dict[str, tuple[Bucket, ...]] = {path.root.switch: ()}  # by Bucket.order
         self.leaves: dict[EndpointKey, Endpoint] = {}
-        self.leaves_at: dict[str, dict[EndpointKey, Endpoint]] = {}  # also where no hop leads
+        self.leaves_at: dict[str, dict[EndpointKey, Endpoint]] = {}  # even if no hop leads there
         self.macs: dict[str, Endpoint] = dict.fromkeys(path.root.macs, path.root)
         self.below: dict[str, dict[str, Bucket]] = {path.root.switch: {}}  # switch -> MAC -> way
-        self.ids: dict[int, int] = {path.root.vlan: 1}  # VLAN id -> how often the path has it
-        self.channels: dict[EndpointKey, frozenset[int]] = {}  # that a leaf has joined
+        self.ids: dict[int, int] = {path.root.vlan: 1}  # VLAN id -> how many times the path uses it
+        self.channels: dict[EndpointKey, frozenset[int]] = {}  # channels that a leaf has joined
         # switch -> channel -> branches to members
         self.joined: dict[str, dict[int, tuple[Bucket, ...]]] = {path.root.switch: {}}
 
@@ -101,8 +101,8 @@ class Tree:
         return Bucket(tree_hop.vlan, core.hop[tree_hop.link, tree_hop.source].target_port)
 
     def ways(self, core: Core, leaf: Endpoint) -> Iterator[tuple[str, Bucket]]:
-        """Yield (switch, its branch that leads to the leaf) from the leaf's switch, which is in
-        the tree, to the root's."""
+        """Yield (switch, its branch that leads to the leaf) from the leaf's switch, which must be
+        in the tree, to the root's switch."""
         switch, way = leaf.switch, branch(core, self.now, leaf.vlan, leaf.port)
         while True:
             yield switch, way
@@ -125,7 +125,7 @@ class Change:
 
 
 def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
-    """Return whether only leaves, hops and what no switch holds differ."""
+    """Return whether only leaves, hops and what no switch has differ."""
     return (old.name, old.number, old.root, old.rate_bps, old.leaf_to_leaf, old.channels) == (
         new.name,
         new.number,
@@ -137,7 +137,7 @@ def _same_head(old: MultipointPath, new: MultipointPath) -> bool:
 
 
 def without(values: tuple[V, ...], gone: Iterable[V]) -> tuple[V, ...]:
-    """Return `values`, which are all different, without those in `gone`."""
+    """Return `values`, which all differ, without those in `gone`."""
     for value in gone:
         left = tuple(filterfalse(partial(is_, value), values))
         values = left if len(left) < len(values) else tuple(v for v in values if v != value)
@@ -154,27 +154,27 @@ def with_bucket(buckets: tuple[Bucket, ...], bucket: Bucket) -> tuple[Bucket, ..
 
 
 def without_bucket(buckets: tuple[Bucket, ...], order: tuple[int, int]) -> tuple[Bucket, ...]:
-    """Return buckets without the one of that order."""
+    """Return buckets without the one with that order."""
     place = bisect_left(buckets, order, key=_order)
     assert buckets[place].order == order
     return buckets[:place] + buckets[place + 1 :]
 
 
 class Reservations:
-    """The paths of a domain and what they hold. Not thread-safe."""
+    """The paths of a domain and what they reserve. Not thread-safe."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self.version = 0  # counts what was applied: a plan is good for the version it was made for
+        self.version = 0  # counts what was applied: a plan is valid for its version only
         self._trees: dict[str, Tree] = {}
         self._reserved: dict[Direction, int] = {}
         self._vlans: dict[str, dict[int, str]] = {hop.link: {} for hop in core.hops}
-        # link -> no id of its range below this is free
+        # link -> the lowest id of its range that may be free
         self._hint: dict[str, int] = {hop.link: hop.vlan_range[0] for hop in core.hops}
         self._owners: dict[EndpointKey, str] = {}
         self._numbers: dict[int, str] = {}
-        self._free_numbers: list[int] = []  # a heap; some may already be in use again
-        self._listed: set[int] = set()  # its contents
+        self._free_numbers: list[int] = []  # a heap; some may be in use again
+        self._listed: set[int] = set()  # the heap's contents
         self._last_number = 0
         self._through: dict[str, dict[str, None]] = {switch: {} for switch in core.dpids}
         self._quarantine: dict[int, tuple[tuple[str, int], ...]] = {}  # number -> (link, VLAN id)
@@ -187,7 +187,7 @@ class Reservations:
         return {name: tree.now for name, tree in self._trees.items()}
 
     def path(self, name: str) -> MultipointPath | None:
-        """Return the path of that name."""
+        """Return the path with that name."""
         tree = self._trees.get(name)
         return tree.now if tree is not None else None
 
@@ -196,11 +196,12 @@ class Reservations:
         return self._trees[name]
 
     def reserved_bps(self, link: str, node: str) -> int:
-        """Return what is guaranteed on the link, in the direction that leaves `node`."""
+        """Return the rate guaranteed on the link, in the direction that leaves `node`."""
         return self._reserved.get((link, node), 0)
 
     def free_bps(self, hop: Hop) -> int | None:
-        """Return what a core link's direction has left to guarantee; None: it has no limit."""
+        """Return the rate that can still be guaranteed on a core link's direction; None: no
+        limit."""
         if hop.rate_bps is None:
             return None
         return hop.rate_bps - self._reserved.get((hop.link, hop.source), 0)
@@ -214,11 +215,11 @@ class Reservations:
         return self._owners.get(key)
 
     def paths_over(self, link: str) -> tuple[str, ...]:
-        """Return the names of the paths whose trees use the core link (none: it is a hand-off)."""
+        """Return the names of the paths whose trees use the core link (none for a hand-off)."""
         return tuple(dict.fromkeys(name for name in self._vlans.get(link, {}).values() if name))
 
     def paths_through(self, switch: str) -> tuple[str, ...]:
-        """Return the names of the paths that have the switch in their trees."""
+        """Return the names of the paths whose trees contain the switch."""
         return tuple(self._through[switch])
 
     def next_number(self) -> int:
@@ -234,10 +235,10 @@ class Reservations:
         return self._last_number + 1
 
     def free_vlan(self, path: MultipointPath, hop: Hop) -> int | None:
-        """Return an id of the link's range that is free there; None: all are taken.
+        """Return a free id of the link's range; None if all are taken.
 
-        It differs from the path's other ids and from every static segment's as long as the range
-        allows.
+        As long as the range allows, it differs from the path's other ids and from every static
+        segment's.
         """
         low, high = hop.vlan_range
         taken = self._vlans[hop.link]
@@ -254,7 +255,7 @@ class Reservations:
     # -- changes as a whole
 
     def replace(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        """Replace `old` by `new` (None: there is, or will be, no such path)."""
+        """Replace `old` by `new` (None: no such path)."""
         self.version += 1
         ledger = Ledger()
         if old is not None and new is not None and _same_head(old, new):
@@ -298,12 +299,12 @@ class Reservations:
             ledger.undo()
 
     def commit(self, ledger: Ledger) -> None:
-        """Repeat the writes of a trial; only on the version it was made for."""
+        """Repeat the writes of a trial; allowed only on the version it was made for."""
         ledger.redo()
         self.version += 1
 
     def release_number(self, number: int) -> None:
-        """Allow a deleted path's number and VLAN ids again: no switch holds anything of it."""
+        """Free a deleted path's number and VLAN ids, once no switch has any of its entries."""
         if self._numbers.get(number, "in use") == SET_ASIDE:
             del self._numbers[number]
             if number not in self._listed:
@@ -317,7 +318,7 @@ class Reservations:
     ) -> tuple[tuple[str, int], ...]:
         """Keep VLAN ids that a change freed until `give_back`; return them as (link, id).
 
-        Some switch has not confirmed the change.
+        Some switch has not confirmed the change yet.
         """
         gone, _ = difference(old.hops, new.hops if new is not None else ())
         freed = tuple((hop.link, hop.vlan) for hop in gone)
@@ -326,7 +327,7 @@ class Reservations:
         return freed
 
     def give_back(self, freed: Iterable[tuple[str, int]]) -> None:
-        """Allow what `set_aside` returned again: all switches are known to be clean."""
+        """Free what `set_aside` returned, once all switches are known to be clean."""
         for link, vlan in freed:
             self._give_back(link, vlan)
 
@@ -338,7 +339,8 @@ class Reservations:
     def keep_aside(self, number: int | None, freed: Iterable[tuple[str, int]]) -> None:
         """Keep an earlier process's quarantine: VLAN ids (link, id) of a deleted path.
 
-        `number` is the path's; None: they are of a tree that shrank. Call before there are paths.
+        `number` is the path's; None: the ids are from a tree that shrank. Call before there are
+        paths.
         """
         freed = tuple(freed)
         for link, vlan in freed:
@@ -350,7 +352,7 @@ class Reservations:
     # -- changes in small steps, for plans
 
     def hold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
-        """Keep a free VLAN id from use until `unhold_vlan`."""
+        """Keep a free VLAN id from being used until `unhold_vlan`."""
         ledger.set(self._vlans[link], vlan, SET_ASIDE)
 
     def unhold_vlan(self, ledger: Ledger, link: str, vlan: int) -> None:
@@ -358,7 +360,7 @@ class Reservations:
         ledger.drop(self._vlans[link], vlan)
 
     def open(self, ledger: Ledger, path: MultipointPath) -> None:
-        """Reserve a path with its root alone, whatever leaves and hops `path` names."""
+        """Reserve a path with only its root, whatever leaves and hops `path` has."""
         self._take_endpoint(ledger, path.root, path.name)
         ledger.set(self._trees, path.name, Tree(path))
         ledger.set(self._numbers, path.number, path.name)
@@ -455,7 +457,7 @@ class Reservations:
         ledger.drop(tree.into, hop.target)
 
     def serve(self, ledger: Ledger, tree: Tree, leaf: Endpoint) -> None:
-        """Let a leaf's switch copy frames to it, and all switches above send it unicast."""
+        """Let a leaf's switch copy frames to it, and all switches above send its unicast there."""
         self._add_branch(ledger, tree, leaf.switch, leaf.vlan, leaf.port)
         for switch, way in tree.ways(self.core, leaf):
             for mac in leaf.macs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What switches count, as values. Frames are counted as OpenFlow does: without FCS, with tags."""
+"""Switches' counters, as values. Frames are counted as in OpenFlow: without FCS, with tags."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class PortCount:
 
 @dataclass(frozen=True)
 class SwitchStats:
-    """Counters of one switch:
+    """Counters of one switch.
 
-    `flows` (of this controller) by Flow.key, `groups` and `meters` by number, `ports` by OpenFlow
+    `flows` (this controller's) by Flow.key, `groups` and `meters` by number, `ports` by OpenFlow
     port.
     """
 

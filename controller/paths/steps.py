@@ -31,7 +31,7 @@ class Step:
 
     @property
     def undoing(self) -> tuple[Mapping[str, Delta], ...]:
-        """Return the phases that take the switches back."""
+        """Return the phases that undo the step at the switches."""
         return tuple(
             {switch: delta.inverse for switch, delta in phase.items()}
             for phase in reversed(self.phases)
@@ -41,7 +41,7 @@ class Step:
         """Reserve what the step needs.
 
         Raises ValueError if the reservations have changed since the step was planned.
-        (`reservations.replace(step.new, step.old)` takes it back.)
+        (`reservations.replace(step.new, step.old)` undoes it.)
         """
         if self.version != reservations.version:
             raise ValueError(f"the reservations have changed since this was planned: {self.what}")
@@ -73,8 +73,8 @@ class Draft:
             slots[entry.key] = (slots.get(entry.key, (None, None))[0], entry)
 
     def _keep_with_groups(self) -> None:
-        """Add flows that use a group no earlier than the group, and remove them no later: a switch
-        refuses a flow to a group that it does not have."""
+        """Add flows that use a group in the group's phase or later, and remove them in its phase or
+        earlier: a switch refuses a flow to a group that it does not have."""
         for switch in {switch for phase in self._phases for switch in phase}:
             for index, phase in enumerate(self._phases):
                 for old, new in list(phase.get(switch, {}).values()):
@@ -98,12 +98,12 @@ class Draft:
             if which(old, new):
                 del slots[key]
                 there = into.get(key)
-                if there is not None:  # the earlier one's old, the later one's new
+                if there is not None:  # the earlier phase's old, the later one's new
                     old, new = (old, there[1]) if source < target else (there[0], new)
                 into[key] = (old, new)
 
     def phases(self) -> tuple[Mapping[str, Delta], ...]:
-        """Return the phases that have something to do."""
+        """Return the phases that change anything."""
         self._keep_with_groups()
         result = []
         for slots_of in self._phases:
@@ -121,7 +121,7 @@ class Draft:
 
 
 def groups_of(entry: Entry | None) -> Iterator[int]:
-    """Return the groups that a flow gives its frames to; of another entry none."""
+    """Return the groups that a flow sends its frames to; none for other entries."""
     if isinstance(entry, Flow):
         yield from (action.group for action in entry.actions if isinstance(action, ToGroup))
 

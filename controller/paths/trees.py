@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a leaf's switch joins a tree: least-cost search over the domain. Pure.
 
-The search starts at the root and can enter the tree's switches only along the tree. With SHORTEST
+The search starts at the root and can enter the tree's switches only along the tree. With SHORTEST,
 the tree's own hops have their cost, so the leaf gets the cheapest way from the root that leaves
-the tree once; with STEINER they cost nothing, so it gets the cheapest way from the tree (the step
+the tree once. With STEINER, they cost nothing, so it gets the cheapest way from the tree (the step
 of H. Takahashi and A. Matsuyama, "An approximate solution for the Steiner problem in graphs",
 1980). A leaf that joins never moves another one. The cost of a search depends on the domain's
 links, not on the leaves.
@@ -36,7 +36,7 @@ Weigh = Callable[[Hop], float | None]
 def hops_to(
     reservations: Reservations, tree: Tree, switch: str, down: DownSet = NOTHING_DOWN
 ) -> tuple[Hop, ...]:
-    """Return the hops by which the tree grows to `switch`; none if it is in the tree.
+    """Return the hops by which the tree grows to `switch`; none if it is already in the tree.
 
     Raises Unreachable, NoVlanLeft, and NoCapacity, which names the first full direction on the best
     way.
@@ -99,7 +99,7 @@ def _weight(
 
 
 def _best(hops: tuple[Hop, ...], weigh: Weigh) -> tuple[float, Hop] | None:
-    """Return the cheapest of parallel hops, the first of equals."""
+    """Return the cheapest of parallel hops; the first if several are."""
     best: tuple[float, Hop] | None = None
     for hop in hops:
         weight = weigh(hop)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of the controllers that share a store is active: a lease in the store's SQLite file.
 
-The active controller renews the lease; another one takes it when it has expired, with the next
-generation. Switches get the generation with the MASTER role (OpenFlow 1.3.5, 6.3.6), the store
-compares it in each of its transactions: a controller that was stopped and resumes changes neither.
-Time is the epoch's; a clock that jumps may change which controller is active, but never makes two
-active.
+The active controller renews the lease. Another one takes it when it has expired, with the next
+generation. Switches get the generation with the MASTER role (OpenFlow 1.3.5, 6.3.6), and the store
+compares it in each transaction: so a controller that was stopped and resumes can change neither.
+Time is in epoch seconds. A clock that jumps may change which controller is active, but never makes
+two active.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CREATE TABLE IF NOT EXISTS lease (
 
 @dataclass(frozen=True)
 class Lease:
-    """`address` is where the holder's REST interface is, `expires` in seconds of the epoch."""
+    """`address`: the holder's REST interface; `expires`: epoch seconds."""
 
     holder: str
     address: str
@@ -57,21 +57,21 @@ class LeaseTable:
         self._connection.execute(SCHEMA)
 
     def read(self) -> Lease | None:
-        """Return the lease, if any controller ever took it."""
+        """Return the lease, if a controller ever took it."""
         row = self._connection.execute(
             "SELECT holder, address, expires, generation FROM lease"
         ).fetchone()
         return None if row is None else Lease(*row)
 
     def take(self, holder: str, address: str, now: float, duration_s: float) -> Lease | None:
-        """Return the lease with a new generation, or None if another controller has it."""
+        """Return the lease with a new generation; None if another controller has it."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             old = self.read()
             if old is not None and old.expires > now:
                 self._connection.execute("ROLLBACK")
                 return None
-            # Switches remember the greatest they saw, even when the store is new.
+            # Switches remember the greatest generation they saw, even if the store is new.
             generation = max(int(now * 1000), 0 if old is None else old.generation + 1)
             lease = Lease(holder, address, now + duration_s, generation)
             self._connection.execute(
@@ -86,7 +86,7 @@ class LeaseTable:
         return lease
 
     def renew(self, lease: Lease, expires: float) -> bool:
-        """Renew the lease; return False if it is no longer this one."""
+        """Renew the lease; return False if it has changed."""
         cursor = self._connection.execute(
             "UPDATE lease SET expires = ? WHERE holder = ? AND generation = ?",
             (expires, lease.holder, lease.generation),
@@ -108,7 +108,7 @@ class Table(Protocol):
 class Keeper:
     """Takes and renews the lease.
 
-    It calls `on_active(generation)` and `on_standby(lease of the active one)` when this
+    Calls `on_active(generation)` or `on_standby(lease of the active controller)` when this
     controller's role or the lease's holder changes, and once at the beginning.
     """
 
@@ -127,12 +127,12 @@ class Keeper:
         self._duration_s = duration_s
         self._on_active = on_active
         self._on_standby = on_standby
-        self._lease: Lease | None = None  # ours
-        self._told: int | None = None  # the generation of the active one, as last reported
+        self._lease: Lease | None = None  # this controller's
+        self._told: int | None = None  # the generation of the active controller, as last reported
         self._lock = threading.Lock()
 
     def turn(self, now: float) -> float:
-        """Do what is due; return after how many seconds to call again."""
+        """Do what is due; return the seconds until the next call."""
         with self._lock:
             if self._lease is not None:
                 self._hold(self._lease, now)

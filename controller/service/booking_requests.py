@@ -17,15 +17,15 @@ from controller.service.problems import ServiceError, name_in_use, of_plan_error
 from controller.service.state import PathState
 from controller.service.views import PathWish
 
-LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
+LOG = logging.getLogger("controller.service.service")  # one name for all modules of the service
 KIND = "booking"  # of the store's documents
-MOST_BOOKINGS = 1000  # of a domain: planning looks at each of them
-MOST_OF_A_WORKGROUP = 100  # of these: no workgroup can take all places
+MOST_BOOKINGS = 1000  # of a domain: planning looks at each booking
+MOST_OF_A_WORKGROUP = 100  # so that no workgroup can take all places
 
 
 @dataclass(frozen=True)
 class Installer:
-    """How a booking becomes a path: what the service does for its clients."""
+    """How a booking becomes a path: the changes that the service makes for clients."""
 
     create: Callable[[MultipointPath], object]
     add_leaf: Callable[[str, Endpoint], object]
@@ -38,7 +38,7 @@ class BookingRequests:
         self._state = state
         self._calendar = Calendar(state.core)
         self._beginning = ""  # the path of a booking that is being installed
-        self._told: set[str] = set()  # bookings whose failure is in the log
+        self._told: set[str] = set()  # bookings whose failure has been logged
 
     def load(self) -> None:
         """Read the store. Raises StoreError."""
@@ -64,7 +64,7 @@ class BookingRequests:
         self, wish: PathWish, start_s: float, most: int = MOST_OF_A_WORKGROUP
     ) -> tuple[Booking, bool]:
         """Book a path with its leaves from `start_s` to the wish's end; return whether it is new.
-        The wish's workgroup may have `most`.
+        The wish's workgroup may have `most` bookings.
 
         Raises ServiceError 409, 422, 503, 507.
         """
@@ -113,7 +113,7 @@ class BookingRequests:
             raise ServiceError(409, "no-number-left", "Too many reservations", detail)
 
     def cancel(self, name: str) -> None:
-        """Forget a booking that has not begun. Raises ServiceError 404, 503, 507."""
+        """Cancel a booking that has not begun. Raises ServiceError 404, 503, 507."""
         state = self._state
         state.check_active()
         with state.lock:
@@ -124,9 +124,9 @@ class BookingRequests:
     def check(
         self, old: MultipointPath | None, new: MultipointPath, *, entered: bool = False
     ) -> None:
-        """Raise PlanError or ServiceError if a change takes what is booked. Called with the lock.
+        """Raise PlanError or ServiceError if a change takes what is booked. Call with the lock.
 
-        `entered`: the reservations have the change already.
+        `entered`: the reservations already have the change.
         """
         if not len(self._calendar):
             return
@@ -143,13 +143,13 @@ class BookingRequests:
         self._calendar.check(old, new, state.clock(), state.reservations, entered=entered)
 
     def checked(self, step: Step | None) -> Step | None:
-        """Return a step of a plan that takes nothing that is booked; else raise as `check`."""
+        """Return a plan's step if it takes nothing that is booked; else raise as `check` does."""
         if step is not None and step.new is not None:
             self.check(step.old, step.new)
         return step
 
     def begin_due(self, install: Installer) -> None:
-        """Install the bookings that begin; one that cannot be installed is tried again until its
+        """Install the bookings that begin. If that fails, it is tried again until the booking's
         end."""
         now = self._state.clock()
         with self._state.lock:
@@ -198,7 +198,7 @@ class BookingRequests:
 
 
 def check_same(known: Booking, wish: PathWish, start_s: float) -> None:
-    """Raise ServiceError 409 if a wish for a path that is booked is another one."""
+    """Raise ServiceError 409 if a wish for a booked path differs from the booking."""
     differences = wish.differences(known.path)
     if {leaf.key for leaf in wish.leaves} != {leaf.key for leaf in known.path.leaves}:
         differences += f"{', ' if differences else ''}other leaves"

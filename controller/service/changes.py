@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a change of paths runs.
 
-It is planned and recorded under the lock, sent to the switches phase by phase, and then settled, or
-undone if a switch refused it.
+A change is planned and recorded under the lock, sent to the switches phase by phase, and then
+settled, or undone if a switch refused it.
 """
 
 from __future__ import annotations
@@ -36,50 +36,49 @@ from controller.switches.installer import (
     Read,
 )
 
-LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
+LOG = logging.getLogger("controller.service.service")  # one name for all modules of the service
 
 
 @dataclass
 class Work:
-    """Steps that are planned and written, not yet sent."""
+    """Steps that are planned and written, but not yet sent."""
 
     steps: tuple[Step, ...]
     phases: tuple[Phase, ...]
-    rows: tuple[Blocked, ...]  # what they free
+    rows: tuple[Blocked, ...]  # ids that they free
     keys: frozenset[str | EndpointKey]  # path names, and endpoints that they give up
     started: float
-    hold: Hold | None = None  # that they commit
+    hold: Hold | None = None  # the hold that they commit
 
 
 class ChangeRunner:
-    """Brings the switches to what a `PathState` wants. `installer` and `queues` are what it acts
-    through."""
+    """Brings the switches to what a `PathState` wants, through `installer` and `queues`."""
 
     def __init__(
         self, state: PathState, apply: Apply, read: Read, queue_driver: QueueDriver | None
     ) -> None:
         self._state = state
         self._base = base_entries(state.core)
-        # When a change of each group, (switch, number), last began or ended: a number that grows.
+        # When a change of each group, (switch, number), last began or ended, as a growing number.
         self._group_changes: dict[tuple[str, int], int] = {}
         self._moments = itertools.count(1)
-        self._unmoved: dict[str, str] = {}  # path -> link that changed; could not be written
+        self._unmoved: dict[str, str] = {}  # path -> changed link; the move could not be written
         self.queues = QueueKeeper(state.core, queue_driver)
         self.installer = Installer(state.core.dpids, apply, read, self._on_known)
 
     def load(self) -> None:
-        """Read the store; no switch is known to hold anything then. Raises StoreError."""
+        """Read the store; nothing is then known about any switch. Raises StoreError."""
         desired = self._state.load()
         self.queues.load(self._state.paths.values())
         self.installer.reset(self._base, desired)
 
     def view(self, path: MultipointPath) -> PathView:
-        """Return the path with what the switches have confirmed of it."""
+        """Return the path with what the switches have confirmed."""
         return PathView(path, self._state.core, self.installer.known)
 
     def group_changes(self) -> dict[tuple[str, int], int]:
-        """Return for each group, (switch, number), a number that differs after each beginning and
-        end of a change."""
+        """Return for each group, (switch, number), a number that changes whenever a change begins
+        or ends."""
         with self._state.lock:
             return dict(self._group_changes)
 
@@ -97,9 +96,9 @@ class ChangeRunner:
     ) -> tuple[PathView, bool]:
         """Plan and run a change of one path; return the path and whether anything changed.
 
-        `plan` returns None if all is as asked for: then the path's switches that have not
-        confirmed are tried again. `endpoints` are those that the change wants to use.
-        Raises ServiceError.
+        `plan` returns None if everything is as requested: then the path's switches that have not
+        confirmed are tried again. `endpoints`: those that the change wants to use. Raises
+        ServiceError.
         """
         state = self._state
         state.check_active()
@@ -122,7 +121,7 @@ class ChangeRunner:
     ) -> Work:
         """Record the steps, and mark their paths busy; see `PathState.record`.
 
-        Called with the lock.
+        Call with the lock.
         """
         started = time.monotonic()
         rows = self._state.record(steps, entered=entered, hold=hold)
@@ -164,7 +163,7 @@ class ChangeRunner:
             raise _unconfirmed(what, outcome.failures, undone=outcome.undone)
 
     def _widen_queues(self, work: Work, *, may_undo: bool) -> str | None:
-        """Return why the change must not be made; None: it may."""
+        """Return why the change must not be made; None if it may."""
         try:
             self.queues.widen([(step.old, step.new) for step in work.steps])
         except QueueError as error:
@@ -239,7 +238,7 @@ class ChangeRunner:
                     self._group_changes.pop(place, None)
 
     def _repair(self, name: str) -> None:
-        """Retry the path's switches that are in an unknown state, for a repeated request.
+        """Retry the path's switches in an unknown state, for a repeated request.
 
         Raises ServiceError 504.
         """
@@ -253,8 +252,8 @@ class ChangeRunner:
     # -- links change
 
     def reroute(self, names: Iterable[str], link: str) -> None:
-        """Move paths off or back to a link: first those that no request is changing now, together,
-        then the others as soon as those requests are done."""
+        """Move paths off a link or back to it: first, together, those that no request is changing
+        now, then the others as soon as their requests are done."""
         todo = set(names)
         while todo:
             with self._state.lock:
@@ -283,7 +282,7 @@ class ChangeRunner:
             self.reroute([name for name, of in unmoved.items() if of == link], link)
 
     def _rerouted(self, names: Iterable[str]) -> list[Step]:
-        """Plan and enter the moves, or none of them. Raises ServiceError 503, 507."""
+        """Plan and enter all moves, or none. Raises ServiceError 503, 507."""
         steps: list[Step] = []
         try:
             self._enter_moves(names, steps)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts join and leave the channels of paths by IGMP: the thread around membership.py.
 
-Reports come from the switches as packet-ins; queries go out of leaves as packet-outs. What changes
-goes to the path service: one change of a path at a time, with all that was said meanwhile in the
-next one, so that a host which joins and leaves without end delays nobody.
+Reports come from the switches as packet-ins; queries go out of leaves as packet-outs. Changes go to
+the path service, one change of a path at a time. Everything that was reported meanwhile is in the
+next one, so that a host which joins and leaves endlessly delays no other host.
 
-A hand-off leaf has no hosts but another domain's switch: what that domain's leaves have joined
+A hand-off leaf's only neighbour is another domain's switch: what that domain's leaves have joined
 comes by `set_remote`.
 """
 
@@ -28,20 +28,19 @@ from controller.service.membership import Asking, Membership, Settings, Watched
 from controller.service.problems import ServiceError
 
 LOG = logging.getLogger(__name__)
-INBOX_MAX: Final = 4096  # reports beyond are dropped; the switches' meters limit them before
+INBOX_MAX: Final = 4096  # further reports are dropped; the switches' meters limit them before
 RETRY_S: Final = 1.0
 QUERIER_MAC: Final = "02:44:50:00:00:00"  # locally administered
 
 Channels = Mapping[EndpointKey, frozenset[int]]
 Post = Callable[[str, Sequence[Message]], None]
-# Tells the domain that sends a path's frames what has been joined here; returns whether it knows
-# now.
+# Tells the domain that sends a path's frames what was joined here; returns whether it now knows.
 Tell = Callable[[str, Endpoint, frozenset[int]], bool]
 Submit = Callable[[Callable[[], None]], object]
 
 
 class Paths(Protocol):
-    """What this needs from the path service."""
+    """The part of the path service that this module needs."""
 
     core: Core
     events: EventLog
@@ -58,8 +57,8 @@ class Paths(Protocol):
 
 
 class ChannelKeeper:
-    """Keeps the members of all paths as hosts want them. `post` sends messages to a switch;
-    `submit` runs what waits for switches."""
+    """Keeps the members of all paths as the hosts request. `post` sends messages to a switch;
+    `submit` runs functions that wait for switches."""
 
     def __init__(
         self, paths: Paths, post: Post, submit: Submit, settings: Settings | None = None
@@ -73,8 +72,8 @@ class ChannelKeeper:
         self._known: dict[str, MultipointPath] = {}
         self._owner: dict[EndpointKey, str] = {}  # leaf -> path
         self._remote: dict[tuple[str, EndpointKey], frozenset[int]] = {}
-        self._dirty: set[str] = set()  # paths whose members may have to change
-        self._running: set[str] = set()  # paths that are being changed, or told about
+        self._dirty: set[str] = set()  # paths whose members may need a change
+        self._running: set[str] = set()  # paths that are being changed, or told to a peer
         self._told: dict[str, tuple[Endpoint, frozenset[int]]] = {}  # by path
         self._retry_s: dict[str, float] = {}
         self._is_stale = True  # paths may have changed
@@ -93,12 +92,12 @@ class ChannelKeeper:
     # -- called by other threads; never blocks
 
     def packet_in(self, switch: str, packet: PacketIn) -> None:
-        """Take what a leaf's host sent."""
+        """Take a frame from a leaf's host."""
         self._put(lambda now_s: self._read(switch, packet, now_s))
 
     def set_remote(self, name: str, leaf: EndpointKey, channels: frozenset[int]) -> bool:
-        """Note what the leaves behind a hand-off have joined; return whether there is such a
-        leaf, and such channels."""
+        """Record what the leaves behind a hand-off have joined; return whether there is such a leaf
+        with such channels."""
         path = self._paths.channel_paths().get(name)
         if path is None or path.channels is None or not self._is_hand_off(leaf):
             return False
@@ -173,7 +172,7 @@ class ChannelKeeper:
             self._ignored += 1
             return
         key = (switch, packet.in_port, received.vlan)
-        if key not in self._owner:  # its path is so new that nobody has reported it yet
+        if key not in self._owner:  # of a path too new to be known here
             self._follow_paths(now_s)
         self._membership.report(key, received.source_mac, received.message, now_s)
 
@@ -235,7 +234,8 @@ class ChannelKeeper:
                 self._submit(lambda: self._tell(name, path.root, union))
 
     def _differences(self, name: str) -> Channels:
-        """Return the channels of the leaves whose hosts want others than the path has."""
+        """Return the channels of the leaves whose hosts request other channels than the path
+        has."""
         path = self._paths.channel_paths().get(name)
         if path is None or not self._paths.is_active:
             return {}
@@ -244,7 +244,7 @@ class ChannelKeeper:
         for leaf in path.leaves:
             key, has = leaf.key, joined.get(leaf.key, frozenset())
             if self._owner.get(key) != name:
-                continue  # the next turn watches it
+                continue  # the next turn watches this leaf
             if self._is_hand_off(key):
                 wants = self._remote.get((name, key), has)
             else:
@@ -254,7 +254,7 @@ class ChannelKeeper:
         return wanted
 
     def _tell(self, name: str, root: Endpoint, union: frozenset[int]) -> None:
-        """Run by a worker."""
+        """Tell the sending domain what was joined. A worker runs this."""
         is_known = False
         try:
             is_known = self.tell(name, root, union)
@@ -268,13 +268,13 @@ class ChannelKeeper:
         self._ended(name, told, is_again=not is_known)
 
     def _change(self, name: str, wanted: Channels) -> None:
-        """Run by a worker."""
+        """Change a path's members. A worker runs this."""
         is_again = False
         try:
             self._paths.set_channels(name, wanted)
         except ServiceError as error:
             LOG.warning("path=%s action=channels: %s", name, error.detail)
-            # What a switch has not confirmed is brought to it when it is back.
+            # A switch that has not confirmed gets the change when it is back.
             is_again = error.kind != "unconfirmed"
         except Exception:
             LOG.exception("path=%s action=channels", name)

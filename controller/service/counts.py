@@ -5,14 +5,14 @@ received. Pure.
 Counters are matched with the path's entries by the entries' own keys (forwarding.py). A switch may
 restart a group's counters whenever the group changes (Open vSwitch does), that is, when a branch at
 that switch comes or goes. `Ledger` adds up across restarts, but its sums may miss what was counted
-between the readings before and after the change. So totals are "at least". The frames missing at a
-leaf are exact, but only since its counters began (`since`).
+between the last reading before the change and the change. So totals are "at least". The frames
+missing at a leaf are exact, but only since its counters began (`since`).
 
-A frame of a channel counts at each place with the path's other multicast, and for itself
-(`ChannelCounts`). Only for other multicast does it report what is missing.
+At each place, a frame of a channel counts both as the path's multicast and as the channel's
+(`ChannelCounts`). Missing frames are only reported for other multicast.
 
-Counts of several switches are not read at one instant: frames in transit show as missing until the
-next reading.
+The counters of several switches are not read at the same instant: frames in transit count as
+missing until the next reading.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Readings = Mapping[CounterId, Count]
 class Comparison:
     """Frames that were sent into something and that came out of it.
 
-    `since` (epoch seconds) both are counted without a break. Frames in transit at the first reading
-    may make `missing` negative.
+    `since` (epoch seconds): both have been counted without a break from then on. Frames in transit
+    at the first reading may make `missing` negative.
     """
 
     since: float
@@ -55,7 +55,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class EndpointCounts:
-    """`denied`: allowed source, destination that it may not send to; `spoofed`: other sources."""
+    """`denied`: source is allowed, destination is not; `spoofed`: source is not allowed."""
 
     endpoint: Endpoint
     denied: Count
@@ -66,8 +66,8 @@ class EndpointCounts:
 class LeafCounts(EndpointCounts):
     """Frames `multicast` and `unicast` to the leaf, and `sent` from it to the root.
 
-    `compared`: multicast that passed at the root against what came here; None while no path leads
-    to the leaf.
+    `compared`: multicast that passed the root, and what came here; None while no path leads to the
+    leaf.
     """
 
     multicast: Count
@@ -126,7 +126,7 @@ class PathCounts:
 
 
 def readings_of(core: Core, path: MultipointPath, stats: Mapping[str, SwitchStats]) -> Readings:
-    """Return the path's counters by what they count. Switches that are not in `stats` have none."""
+    """Return the path's counters, by what they count. Switches not in `stats` have none."""
     result: dict[CounterId, Count] = {}
 
     def add(counter: CounterId, count: Count) -> None:
@@ -178,32 +178,32 @@ def _sum(a: Count, b: Count) -> Count:
 class _Counter:
     total: Count = NOTHING
     last: Count = NOTHING
-    epoch: int = 0  # how often it started over
+    epoch: int = 0  # how many times it started over
 
 
 @dataclass
 class _PathLedger:
     counters: dict[CounterId, _Counter] = field(default_factory=dict)
-    # what is compared -> (epochs of both, both as they were when the comparison began, since)
+    # what is compared -> (epochs of both, values of both when the comparison began, since)
     bases: dict[tuple[CounterId, CounterId], tuple[tuple[int, int], tuple[int, int], float]] = (
         field(default_factory=dict)
     )
 
 
 class Ledger:
-    """Adds up readings over the life of each path (name and number)."""
+    """Adds up readings over the life of each path (its name and number)."""
 
     def __init__(self) -> None:
         self._paths: dict[tuple[str, int], _PathLedger] = {}
 
     def forget_others(self, paths: Iterable[MultipointPath]) -> None:
-        """Forget all paths but these."""
+        """Drop all paths except these."""
         alive = {(path.name, path.number) for path in paths}
         for key in self._paths.keys() - alive:
             del self._paths[key]
 
     def forget(self, name: str) -> None:
-        """Forget a path that was deleted."""
+        """Drop a path that was deleted."""
         for key in [key for key in self._paths if key[0] == name]:
             del self._paths[key]
 
@@ -218,9 +218,9 @@ class Ledger:
     ) -> PathCounts:
         """Return the path's counts after one more reading; `now` in epoch seconds.
 
-        At switches that are `regrouped` the group of the path may have changed since the last
-        reading; those that are `restarted` may have lost all counters, and the new ones may already
-        exceed the old.
+        `regrouped`: switches where the path's group may have changed since the last reading.
+        `restarted`: switches that may have lost all counters, where new counters may already exceed
+        the old ones.
         """
         ledger = self._paths.setdefault((path.name, path.number), _PathLedger())
         for counter, count in readings_of(core, path, stats).items():
@@ -241,7 +241,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class _Reader:
-    """Reads a path's ledger at a moment."""
+    """Reads a path's ledger at one moment."""
 
     path: MultipointPath
     ledger: _PathLedger
@@ -257,7 +257,7 @@ class _Reader:
         return NOTHING if known is None else known.total
 
     def multicast(self, kind: str | Kind, *place: str | int) -> Count:
-        """What was counted of the path's own group, or its flow, and of all channels."""
+        """Return the count of the path's own group, or its flow, plus that of all channels."""
         own = "branch" if kind == "branch" else Kind.DATA_DOWN
         counts = (self.total(kind, *place, number) for number in self.channels)
         return reduce(_sum, counts, self.total(own, *place))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A ring of the newest events for watchers, sent as server-sent events (WHATWG HTML, 9.2).
 
-A watcher is only a position in the ring: slow watchers and many watchers cost nothing. A watcher
-that falls behind the ring, or comes with the position of an earlier process, gets `resync` first:
-what it knows may be out of date, so it asks for the paths again.
+A watcher is only a position in the ring, so slow watchers and many watchers cost nothing. A watcher
+that falls behind the ring, or has a position of an earlier process, gets `resync` first: what it
+knows may be out of date, so it must get the paths again.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class EventKind(StrEnum):
 class Event:
     """What happened.
 
-    `workgroup`: whose path it concerns; '': the network (admins and peers see it).
+    `workgroup`: the owner of the path it concerns; "": the network (admins and peers see it).
     """
 
     sequence: int
@@ -78,8 +78,8 @@ class EventLog:
         return event
 
     def after(self, position: int, limit: int = 1000) -> tuple[list[Event], bool]:
-        """Return the oldest events after `position`, at most `limit`, and whether some before
-        them are forgotten."""
+        """Return the oldest events after `position`, at most `limit`, and whether earlier ones
+        after `position` were dropped."""
         with self._lock:
             first = self._last - len(self._ring) + 1
             start = max(position + 1, first)
@@ -97,14 +97,14 @@ class EventLog:
         return f"{self._boot}-{position}"
 
     def position_of(self, last_event_id: str) -> int | None:
-        """Return the position that a `Last-Event-ID` names; None if it is not of this process."""
+        """Return the position that a `Last-Event-ID` names; None if it is from another process."""
         match = _ID.fullmatch(last_event_id)
         if match is None or match[1] != self._boot or int(match[2]) > self._last:
             return None
         return int(match[2])
 
     def subscribe(self, wake: Callable[[], None]) -> None:
-        """Call `wake` after each event, in the thread that added it; it must not block."""
+        """Call `wake` after each event, in the thread that added it. `wake` must not block."""
         with self._lock:
             self._wakers.append(wake)
 

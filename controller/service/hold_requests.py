@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests about holds: a path, or more leaves of one, reserved now and installed at the commit."""
+"""Requests about holds: a path, or more leaves of one, reserved now and installed at a commit."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from controller.service.state import PathState
 from controller.service.views import HoldState, HoldView, PathView, PathWish
 from controller.switches.installer import Phase
 
-LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
+LOG = logging.getLogger("controller.service.service")  # one name for all modules of the service
 
 
 class HoldRequests:
@@ -42,7 +42,7 @@ class HoldRequests:
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
         """Reserve what is missing so that the path exists with at least the wish's leaves.
 
-        `hold_until`: epoch seconds. The same hold again changes nothing. Raises ServiceError 409,
+        `hold_until`: epoch seconds. Repeating the hold changes nothing. Raises ServiceError 409,
         422, 503.
         """
         state = self._state
@@ -68,7 +68,7 @@ class HoldRequests:
         return hold.view()
 
     def _open(self, hold_id: str, wish: PathWish, hold_until: float) -> Hold:
-        """Called with the lock."""
+        """Open a hold. Call with the lock."""
         state = self._state
         state.check_not_held(wish.name)
         old = state.paths.get(wish.name)
@@ -93,7 +93,7 @@ class HoldRequests:
         return hold
 
     def commit(self, hold_id: str) -> PathView:
-        """Install what is held. Repeated: return the path.
+        """Install a hold. If it is installed, return the path.
 
         Raises ServiceError 404, 409 (released, expired, dropped because the path was re-routed),
         502 (undone and released), 503, 504.
@@ -116,7 +116,7 @@ class HoldRequests:
         return self._runner.view(hold.new)
 
     def release(self, hold_id: str) -> None:
-        """Give back what is held; do nothing if the hold is over or not known.
+        """Release a hold; do nothing if it is over or unknown.
 
         Raises ServiceError 409 if it was committed, 503.
         """
@@ -135,7 +135,7 @@ class HoldRequests:
     def _reserve(
         self, wish: PathWish, old: MultipointPath | None
     ) -> tuple[MultipointPath, tuple[Phase, ...]]:
-        """Reserve the path as wished. Raises PlanError; then the reservations are as before."""
+        """Reserve the path as wished. Raises PlanError; the reservations are then as before."""
         core, reservations = self._state.core, self._state.reservations
         now = old
         phases: list[Phase] = []

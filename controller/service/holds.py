@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: changes that are reserved and not installed. No I/O.
+"""Holds: changes that are reserved but not installed. No I/O.
 
-A hold goes from held to committed, released or expired, and is remembered for a while, so
-that a repeated request gets the same answer.
+A hold goes from held to committed, released or expired. It is remembered for a while, so that a
+repeated request gets the same answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from controller.service.views import HoldState, HoldView, PathWish
 from controller.switches.installer import Phase
 
 REMEMBERED_S = 3600.0
-MAX_REMEMBERED = 2000  # per workgroup, so that none exhausts the memory
+MAX_REMEMBERED = 2000  # per workgroup, so that none can exhaust the memory
 
 
 def _request(wish: PathWish) -> str:
@@ -44,8 +44,8 @@ def _request(wish: PathWish) -> str:
 class Hold:
     """A change that is reserved.
 
-    `old` None: the path is new with it. `phases` install it. `until`: when it expires or, once it
-    is over, is forgotten.
+    `old` None: the path is new. `phases` install it. `until`: when it expires or, once it is over,
+    is forgotten.
     """
 
     id: str
@@ -109,7 +109,7 @@ class Hold:
             self.check_open()
 
     def check_open(self) -> None:
-        """Raise ServiceError 409 if it is over."""
+        """Raise ServiceError 409 if the hold is over."""
         if self.state is not HoldState.HELD:
             raise ServiceError(
                 409,
@@ -133,8 +133,8 @@ class Holds:
         rows: Iterable[HoldRow],
         paths: Mapping[str, MultipointPath],
     ) -> None:
-        """Load an earlier process's holds, and reserve what open ones take; all paths are reserved
-        already."""
+        """Load an earlier process's holds, and reserve what open ones need. All paths are already
+        reserved."""
         for row in rows:
             state = HoldState(row.state)
             old = paths.get(row.path)
@@ -190,7 +190,7 @@ class Holds:
         return [hold for hold in self._open.values() if hold.until <= now]
 
     def forgotten(self, now: float) -> list[str]:
-        """Return the ids of holds that ended long enough ago to be forgotten, and of the oldest
+        """Return the ids of holds that ended long enough ago to be forgotten, and the oldest ones
         of a workgroup that has too many."""
         finished = [hold for hold in self._by_id.values() if hold.state is not HoldState.HELD]
         over = [hold.id for hold in finished if hold.until <= now]

@@ -3,10 +3,10 @@
 I/O: reports and the time go in, queries and changes come out.
 
 Each host of version 3 reports for itself, so an endpoint leaves a channel with its last host, at
-once or after `leave_latency_s`. A host of version 1 or 2 keeps quiet when it hears another one's
-report: where an endpoint may have several hosts, the others are asked before it leaves (RFC 2236,
-3). What a host may cost is bounded: records a second, hosts of an endpoint, sources of a group;
-groups that are not channels take no memory.
+once or after `leave_latency_s`. A host of version 1 or 2 stays silent when it hears another host's
+report. So if an endpoint may have several hosts, the others are asked before it leaves (RFC 2236,
+3). A host's cost is bounded: records a second, hosts of an endpoint, sources of a group. Groups
+that are not channels take no memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from controller.switches.guard import Bucket
 RECORDS_PER_S: Final = 100.0  # of a host, about channels
 RECORDS_BURST: Final = 512.0
 HOSTS_MAX: Final = 64  # of an endpoint that names no MACs
-SOURCES_MAX: Final = 64  # of a host in a group; more count as all
-UNKNOWN: Final = ""  # the host behind what an earlier process knew
-LEAVING: Final = "-"  # in timers: of a channel, not of a host
+SOURCES_MAX: Final = 64  # of a host in a group; more than that count as all sources
+UNKNOWN: Final = ""  # the host of a membership that an earlier process knew
+LEAVING: Final = "-"  # in timers: a channel's, not a host's
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Settings:
     interval_s: float = 125.0  # between general queries
     response_s: float = 10.0
     startup_response_s: float = 1.0  # hosts may have joined before the leaf was added
-    last_member_s: float = 1.0  # between queries when a host has left
+    last_member_s: float = 1.0  # between queries after a host has left
 
     @property
     def silence_s(self) -> float:
@@ -56,7 +56,7 @@ class Settings:
 class Watched:
     """An endpoint whose hosts may join the groups `base` to `base` + `count` - 1.
 
-    `macs`: its hosts; none: any. Times in seconds.
+    `macs`: its hosts' addresses; none: any. Times in seconds.
     """
 
     base: IPv4Address
@@ -72,7 +72,7 @@ class Watched:
 
 @dataclass(frozen=True)
 class Asking:
-    """A query to send out of an endpoint."""
+    """A query to be sent out of an endpoint."""
 
     endpoint: EndpointKey
     query: Query
@@ -96,7 +96,7 @@ class _Interest:
     sources: set[IPv4Address] = field(default_factory=set)
 
     def follow(self, record: Record) -> bool:
-        """Change as a record says; return whether the host wants the group, from any source."""
+        """Apply a record; return whether the host wants the group, from any source."""
         what, named = record.filter, record.sources
         if what in (Filter.IS_EXCLUDE, Filter.TO_EXCLUDE):
             self.excludes = True
@@ -115,11 +115,11 @@ class _Interest:
 
 @dataclass
 class _Channel:
-    """An endpoint's membership. `leaves_s`: when it ends; None: hosts want it."""
+    """An endpoint's membership. `leaves_s`: when it ends; None while hosts want it."""
 
     hosts: dict[str, _Interest] = field(default_factory=dict)
     leaves_s: float | None = None
-    queries_s: list[float] = field(default_factory=list)  # when queries are still due
+    queries_s: list[float] = field(default_factory=list)  # when the remaining queries are due
     response_s: float = 0.0
 
 
@@ -132,14 +132,14 @@ class _Host:
 @dataclass
 class _Endpoint:
     watched: Watched
-    serial: int  # differs from an earlier endpoint's at this place
+    serial: int  # distinguishes endpoints that follow each other at one place
     startup_left: int
     channels: dict[int, _Channel] = field(default_factory=dict)
     hosts: dict[str, _Host] = field(default_factory=dict)  # by MAC, without UNKNOWN
-    timed: set[tuple[int, str]] = field(default_factory=set)  # have a timer for `until_s`
+    timed: set[tuple[int, str]] = field(default_factory=set)  # hosts with a timer for `until_s`
 
     def host(self, mac: str) -> _Host | None:
-        """Return a host, perhaps a new one in the place of one that has joined nothing. None: there
+        """Return a host, perhaps a new one in place of one that has joined nothing. None if there
         are too many."""
         known = self.hosts.get(mac)
         if known is not None:
@@ -162,7 +162,7 @@ _Timer = tuple[float, int, EndpointKey, int, int | None, str]  # None: the gener
 
 
 class Membership:
-    """Not thread-safe. Times are of one monotonic clock, in seconds."""
+    """Not thread-safe. All times are from one monotonic clock, in seconds."""
 
     def __init__(self, settings: Settings = Settings()) -> None:  # noqa: B008 (immutable)
         self._set = settings
@@ -180,7 +180,7 @@ class Membership:
         return frozenset() if endpoint is None else frozenset(endpoint.channels)
 
     def next_s(self) -> float | None:
-        """Return when to tick next; None: nothing to do."""
+        """Return when to call `tick` next; None: nothing to do."""
         return self._timers[0][0] if self._timers else None
 
     @property
@@ -195,8 +195,8 @@ class Membership:
     ) -> None:
         """Let an endpoint's hosts join from now on, or change how they may.
 
-        `joined`: channels that an earlier process knew; they last until the first queries have
-        been answered.
+        `joined`: channels that an earlier process knew; they last until the first queries have been
+        answered.
         """
         known = self._endpoints.get(key)
         if known is not None and _same_groups(known.watched, watched):
@@ -214,13 +214,13 @@ class Membership:
             self._time_host(until_s, key, endpoint, channel, UNKNOWN)
 
     def unwatch(self, key: EndpointKey) -> None:
-        """Forget an endpoint and its members."""
+        """Drop an endpoint and its members."""
         endpoint = self._endpoints.pop(key, None)
         if endpoint is not None and endpoint.channels:
             self._changed.add(key)
 
     def report(self, key: EndpointKey, mac: str, report: Report, now_s: float) -> None:
-        """Follow a host's report, or count why it is ignored."""
+        """Apply a host's report, or count why it is ignored."""
         endpoint = self._endpoints.get(key)
         if endpoint is None or (endpoint.watched.macs and mac not in endpoint.watched.macs):
             self.ignored["stranger"] += 1
@@ -272,7 +272,8 @@ class Membership:
     def _time_host(
         self, when_s: float, key: EndpointKey, endpoint: _Endpoint, number: int, mac: str
     ) -> None:
-        """Set a host's timer, unless it has one: that is earlier, and is set again then."""
+        """Set a host's timer, unless it has one: that one is earlier, and sets this one when it
+        ends."""
         if (number, mac) not in endpoint.timed:
             endpoint.timed.add((number, mac))
             self._time(when_s, key, endpoint, number, mac)

@@ -19,7 +19,7 @@ from controller.switches.installer import Failure
 
 LOG = logging.getLogger(__name__)
 PERIOD_S = 5.0
-FRESH_S = 1.0  # a reading that is not older is as good as a new one
+FRESH_S = 1.0  # a reading at most this old is as good as a new one
 
 Stats = Callable[[Iterable[str]], Mapping[str, SwitchStats | Failure]]
 
@@ -28,8 +28,8 @@ Stats = Callable[[Iterable[str]], Mapping[str, SwitchStats | Failure]]
 class Reading:
     """The counters at one time.
 
-    `unexpected`: frames dropped at a switch because they belong to no path, by port (wrong VLAN id)
-    and, at port None, elsewhere.
+    `unexpected`: frames that a switch dropped because they belong to no path, by port (wrong VLAN
+    id) and, under port None, elsewhere.
     """
 
     time: float = 0.0
@@ -64,8 +64,8 @@ class Monitor:
             return self._reading
 
     def run(self, stop: threading.Event, period_s: float = PERIOD_S) -> None:
-        """Read until `stop`, so that when a change of a group resets its counters, at most one
-        period is missed."""
+        """Read every `period_s` until `stop`. A change of a group may reset its counters: then at
+        most one period is missed."""
         while not stop.wait(period_s):
             try:
                 self.read()
@@ -89,7 +89,7 @@ class Monitor:
         for (switch, number), times in changes_then.items():
             if self._changes.get((switch, number)) != times:
                 regrouped.setdefault(number, set()).add(switch)
-        # Groups that changed during the reading were read before or after the change, so the next
+        # Groups that changed during the reading were read before or after the change. So the next
         # reading counts them as changed again.
         self._changes = changes
         self._ledger.forget_others(paths)
@@ -104,7 +104,8 @@ class Monitor:
     def _follow_events(self) -> set[str]:
         """Return the switches that came back since the last reading.
 
-        A path that was deleted meanwhile begins at zero: it may exist again, with the same number.
+        A path that was deleted meanwhile starts from zero: it may exist again, with the same
+        number.
         """
         restarted: set[str] = set()
         while True:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has happened and could not be written to the store: the next transaction writes it first.
+"""Changes that happened but could not be written to the store. The next transaction writes them.
 
-A change that the switches refused is undone in memory whether the store takes it or not. Without
-this, the rows of the change would stay, and later changes of the path would not fit them.
+A change that the switches refused is undone in memory whether or not the store accepts that.
+Without this, the rows of the change would stay, and later changes of the path would not fit them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from controller.service.store import Blocked, Store
 
 
 class Owed:
-    """Path numbers, hold ids and blocked ids whose rows are behind. Used under the service's
+    """Path numbers, hold ids and blocked ids whose rows are out of date. Used under the service's
     lock."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Owed:
         holds: Iterable[str] = (),
         blocked: Iterable[Blocked] = (),
     ) -> None:
-        """Note rows to write as memory has them."""
+        """Note rows that must be written as memory has them."""
         self._numbers.update(path.number for path in paths if path is not None)
         self._holds.update(holds)
         self._blocked += blocked
@@ -40,8 +40,8 @@ class Owed:
     def write(
         self, store: Store, paths: Mapping[str, MultipointPath], holds: Holds
     ) -> Callable[[], None]:
-        """Write everything, in the store's open transaction; return what to call once that is
-        committed."""
+        """Write everything, in the store's open transaction; return the function to call after the
+        commit."""
         numbers, ids, blocked = set(self._numbers), set(self._holds), len(self._blocked)
         if numbers:
             by_number = {path.number: path for path in paths.values() if path.number in numbers}

@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[int, str]] = {
 
 
 class ServiceError(Exception):
-    """A request that was not done (or, 504, not confirmed)."""
+    """A request that was not done (or, with 504, not confirmed)."""
 
     def __init__(self, status: int, kind: str, title: str, detail: str) -> None:
         super().__init__(detail)
@@ -65,11 +65,11 @@ class ServiceError(Exception):
 
     @property
     def public(self) -> ServiceError:
-        """Return what anybody may read of it."""
+        """Return the version of the error that anybody may read."""
         return self._public or self
 
     def only_for(self, workgroup: str, public: ServiceError) -> ServiceError:
-        """Return this error, which names a path or hold of `workgroup`. Those who may not see it
+        """Return this error, which names a path or hold of `workgroup`. Callers who may not see it
         get `public` instead."""
         self._workgroup, self._public = workgroup, public
         return self
@@ -81,7 +81,7 @@ class ServiceError(Exception):
         return self.public
 
 
-# Most specific first.
+# The most specific first.
 _PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
     (NoCapacity, 409, "no-capacity", "Not enough capacity"),
     (NoVlanLeft, 409, "no-vlan-left", "No VLAN id left"),
@@ -93,7 +93,7 @@ _PLAN_ERRORS: tuple[tuple[type[PlanError], int, str, str], ...] = (
 
 
 def of_plan_error(error: PlanError) -> ServiceError:
-    """Return the problem that tells the caller of a plan error."""
+    """Return the problem that describes a plan error to the caller."""
     for kind_of_error, status, kind, title in _PLAN_ERRORS:
         if isinstance(error, kind_of_error):
             problem = ServiceError(status, kind, title, str(error))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers and VLAN ids that a change freed, until every switch has forgotten them.
+"""Numbers and VLAN ids that a change freed, until every switch has dropped them.
 
-A switch that does not confirm the deletion of an entry may still forward by it. If another path
+A switch that has not confirmed the deletion of an entry may still forward by it. If another path
 got the VLAN id meanwhile, its frames would reach the old leaves.
 """
 
@@ -24,7 +24,7 @@ def _key(row: Blocked) -> Key:
 def rows_of(
     core: Core, old: MultipointPath | None, new: MultipointPath | None, switches: Iterable[str]
 ) -> tuple[Blocked, ...]:
-    """Return what the change from `old` to `new` frees, by the switches that have to forget it."""
+    """Return what the change from `old` to `new` frees, for the switches that must drop it."""
     if old is None:
         return ()
     number = 0 if new is not None else old.number
@@ -41,7 +41,7 @@ def rows_of(
 
 
 class Quarantine:
-    """What is freed and not yet confirmed. Used under the service's lock."""
+    """What is freed but not yet confirmed. Used under the service's lock."""
 
     def __init__(self, reservations: Reservations) -> None:
         self._reservations = reservations
@@ -59,16 +59,16 @@ class Quarantine:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether every number and VLAN id may be given to paths again."""
+        """Return whether paths may get every number and VLAN id again."""
         return not self._rows
 
     def begin(self, rows: Iterable[Blocked]) -> None:
-        """Wait for rows that are reserved as set aside and that switches have not confirmed."""
+        """Keep rows that are reserved as set aside and that switches have not confirmed."""
         for row in rows:
             self._rows.setdefault(_key(row), set()).add(row)
 
     def settle(self, rows: Iterable[Blocked], is_known: Callable[[str], bool]) -> list[Blocked]:
-        """Return the rows that no switch holds, after a change; the others wait."""
+        """Return the rows that no switch has after a change; keep the others."""
         done = []
         for row in rows:
             if is_known(row.switch):
@@ -79,7 +79,7 @@ class Quarantine:
         return done
 
     def switch_known(self, switch: str) -> list[Blocked]:
-        """Return the rows that waited for a switch, which holds exactly what it should."""
+        """Return the rows that waited for a switch, which now has exactly what it should."""
         rows = list(self._at.pop(switch, ()))
         for row in rows:
             self._release(row)

@@ -27,7 +27,7 @@ class PathRequests(Protocol):
         """Raise ServiceError 503 on a standby."""
 
     def switches(self) -> dict[str, bool]:
-        """Return which switches hold what they should."""
+        """Return, by switch, whether it has the entries it should."""
 
     def path(self, name: str) -> PathView:
         """Return a path."""
@@ -71,16 +71,16 @@ class PathRequests(Protocol):
         """Reserve a path for later."""
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation."""
+        """Cancel a reservation."""
 
     def hold_view(self, hold_id: str) -> HoldView:
         """Return a hold."""
 
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        """Reserve what a wish takes."""
+        """Reserve what a wish needs."""
 
     def commit(self, hold_id: str) -> PathView:
         """Install a hold."""
 
     def release(self, hold_id: str) -> None:
-        """Give a hold back."""
+        """Release a hold."""

@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service: which paths exist, who waits for what, and what happens when something fails.
+"""The path service: which paths exist, what waits for what, and what happens after a failure.
 
-No framework, no socket: messages leave through the injected `apply`, what switches hold comes
-through `read`. Requests are idempotent. A change is planned under a lock (never while a switch is
-waited for), written to the store, and only then sent: phase by phase, in the order of planning at
-each switch (installer.py). Changes of one path follow each other; others run side by side.
+No framework, no socket: messages leave through the injected `apply`, and `read` returns what
+switches have. Requests are idempotent. A change is planned under a lock (which is never held while
+waiting for a switch), written to the store, and only then sent: phase by phase, and at each switch
+in the order of planning (installer.py). Changes of one path follow each other; others run side by
+side.
 
-The service keeps the desired state whatever the switches say: a switch whose content is not
-confirmed makes its paths "degraded" and is brought to the desired state when it (re)connects or on
-the next retry. A change is undone only if a switch refused it and nothing was freed that other
-paths may have by now.
+The service keeps the desired state whatever the switches say. A switch whose content is not
+confirmed makes its paths "degraded". It is brought to the desired state when it (re)connects, or at
+the next retry. A change is undone only if a switch refused it and it freed nothing that other paths
+may now have.
 
-`PathState` (state.py) is what is wanted, `ChangeRunner` (changes.py) brings the switches there,
-`HoldRequests` (hold_requests.py) reserves now and installs later, `BookingRequests`
+`PathState` (state.py) is what is wanted, `ChangeRunner` (changes.py) brings the switches to it,
+`HoldRequests` (hold_requests.py) reserves now and installs later, and `BookingRequests`
 (booking_requests.py) reserves for a later time.
 """
 
@@ -118,10 +119,10 @@ class PathService:
     # -- active or standby
 
     def activate(self, generation: int | None) -> None:
-        """Act from now on: read the store again, which was another controller's.
+        """Act from now on: first read the store again, which another controller has used.
 
-        `generation`, of the lease, guards the store. Switches have to be reported by `switch_up`
-        again. Raises StoreError.
+        `generation`, of the lease, guards the store. `switch_up` must report the switches again.
+        Raises StoreError.
         """
         state = self.state
         with state.lock:
@@ -132,7 +133,7 @@ class PathService:
         LOG.info("active: generation=%s paths=%d", generation, len(state.paths))
 
     def deactivate(self, active: str) -> None:
-        """Leave the domain to the controller at the address `active` ('': not known)."""
+        """Leave the domain to the controller at the address `active` ("": not known)."""
         with self.state.lock:
             self.state.become_standby(active)
         LOG.info("standby: the active controller is %s", active or "not known")
@@ -149,15 +150,15 @@ class PathService:
     # -- reading
 
     def switches(self) -> dict[str, bool]:
-        """Return, by switch, whether it is connected and holds what it should."""
+        """Return, by switch, whether it is connected and has the entries it should."""
         return self._runner.installer.all_known()
 
     def desired(self, switch: str) -> frozenset[Entry]:
-        """Return the entries that a switch should hold."""
+        """Return the entries that a switch should have."""
         return self._runner.installer.desired(switch)
 
     def paths(self) -> list[PathView]:
-        """Return all paths as this domain's switches have them: a hand-off to another domain is a
+        """Return all paths as this domain's switches see them: a hand-off to another domain is a
         leaf."""
         return [self._runner.view(path) for path in list(self.state.paths.values())]
 
@@ -166,11 +167,11 @@ class PathService:
         return self._runner.view(self.state.existing(name))
 
     def down_links(self) -> dict[str, str]:
-        """Return the core links that carry nothing now, each with the reason."""
+        """Return the core links that carry no frames now, each with the reason."""
         return dict(self.state.down_links)
 
     def reserved_bps(self, link: str, node: str) -> int:
-        """Return what paths and holds are guaranteed on the link, in the direction that leaves
+        """Return the rate guaranteed to paths and holds on the link, in the direction that leaves
         `node`."""
         return self.state.reservations.reserved_bps(link, node)
 
@@ -179,8 +180,8 @@ class PathService:
         return self.state.reservations.owner_of(key)
 
     def group_changes(self) -> dict[tuple[str, int], int]:
-        """Return for each group, (switch, number), a number that differs after each beginning and
-        end of a change."""
+        """Return for each group, (switch, number), a number that changes whenever a change begins
+        or ends."""
         return self._runner.group_changes()
 
     # -- changing paths
@@ -262,7 +263,7 @@ class PathService:
         )
 
     def remove_leaf(self, name: str, key: EndpointKey) -> PathView:
-        """Remove a leaf and the branch that only it needed.
+        """Remove a leaf and the branch that no other leaf needs.
 
         Raises ServiceError 404, 409, 503, 504.
         """
@@ -347,8 +348,8 @@ class PathService:
     def delete(self, name: str) -> None:
         """Delete a path.
 
-        Raises ServiceError 404, 409, 503; 504 if a switch did not confirm (the path is gone even
-        then, and the switch is cleaned when it is back).
+        Raises ServiceError 404, 409, 503; 504 if a switch did not confirm (even then, the path is
+        gone, and the switch is cleaned up when it is back).
         """
         self._delete(name, EventKind.PATH_DELETED)
 
@@ -371,15 +372,15 @@ class PathService:
         return self._holds.open_of(name)
 
     def hold(self, hold_id: str, wish: PathWish, hold_until: float) -> HoldView:
-        """Reserve what a wish takes until `hold_until` (epoch seconds); see HoldRequests.hold."""
+        """Reserve what a wish needs until `hold_until` (epoch seconds); see HoldRequests.hold."""
         return self._holds.hold(hold_id, wish, hold_until)
 
     def commit(self, hold_id: str) -> PathView:
-        """Install what is held; see HoldRequests.commit."""
+        """Install a hold; see HoldRequests.commit."""
         return self._holds.commit(hold_id)
 
     def release(self, hold_id: str) -> None:
-        """Give back what is held; see HoldRequests.release."""
+        """Release a hold; see HoldRequests.release."""
         self._holds.release(hold_id)
 
     # -- reservations for a later time
@@ -399,7 +400,7 @@ class PathService:
         return self._bookings.book(wish, start_s, most)
 
     def cancel(self, name: str) -> None:
-        """Give up a reservation; see BookingRequests.cancel."""
+        """Cancel a reservation; see BookingRequests.cancel."""
         self._bookings.cancel(name)
 
     def _begin(self, path: MultipointPath) -> None:
@@ -417,7 +418,7 @@ class PathService:
     # -- links and switches come and go
 
     def link_changed(self, link: str, up: bool, why: str = "") -> None:
-        """Note that a core link carries frames or not, and move the paths that it concerns."""
+        """Note whether a core link carries frames, and move the paths that this affects."""
         self.reroute(self.note_link(link, up, why), link)
 
     def note_link(self, link: str, up: bool, why: str = "") -> frozenset[str]:
@@ -437,7 +438,7 @@ class PathService:
         return concerned
 
     def reroute(self, names: Iterable[str], link: str) -> None:
-        """Move paths to links that are up. A standby leaves that to the active controller."""
+        """Move paths to links that are up. A standby leaves this to the active controller."""
         if self.is_active:
             self._runner.reroute(names, link)
 
@@ -449,8 +450,8 @@ class PathService:
             self.reroute(names, link)
 
     def switch_up(self, switch: str) -> None:
-        """Read what a switch that connected holds, and send it the difference to what it should
-        hold."""
+        """Read what a switch that connected has, and send it the difference from what it should
+        have."""
         if not self.is_active:
             return
         try:
@@ -469,8 +470,8 @@ class PathService:
         LOG.warning("switch=%s disconnected", switch)
 
     def retry(self, connected: Iterable[str]) -> None:
-        """Bring connected switches whose content is unknown to the desired state, and do what the
-        store could not take before."""
+        """Bring connected switches whose content is unknown to the desired state, and write what
+        the store could not take before."""
         if not self.is_active:
             return
         with self.state.lock:
@@ -484,7 +485,7 @@ class PathService:
             LOG.warning("switch=%s still not in the desired state: %s", switch, failure)
 
     def expire(self) -> None:
-        """Delete paths that have reached their end, and holds that were not committed in time;
+        """Delete paths that have reached their end time, and holds that were not committed in time;
         then install the reservations that begin."""
         if not self.is_active:
             return

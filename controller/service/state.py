@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller knows of its domain's paths.
+"""What the controller knows about its domain's paths.
 
-That is the reservations, the paths and holds, what is in quarantine, and the store that all of it
-is read from at the start.
+This comprises the reservations, the paths and holds, the quarantine, and the store from which all
+are read at the start.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from controller.service.store import (
 )
 from controller.service.views import HoldState, PathWish
 
-LOG = logging.getLogger("controller.service.service")  # one name for the path service's log lines
-BUSY_TIMEOUT_S = 30.0  # how long a change waits for an earlier one of the same path
+LOG = logging.getLogger("controller.service.service")  # one name for all modules of the service
+BUSY_TIMEOUT_S = 30.0  # how long a change waits for an earlier change of the same path
 
 
 class PathState:
     """The paths of a domain as they are wanted, whatever the switches say.
 
-    `lock` guards every change and is never held while a switch is waited for. Single items are
-    replaced, never modified: reads need no lock. Attributes that `load` sets are replaced when a
+    `lock` guards every change and is never held while waiting for a switch. Single items are
+    replaced, never modified, so reads need no lock. Attributes that `load` sets are replaced when a
     standby becomes active.
     """
 
@@ -54,12 +54,12 @@ class PathState:
         self.clock = clock
         self.lock = threading.Lock()
         self.idle = threading.Condition(self.lock)
-        # Paths with a change that is planned and not finished, and the endpoints that it frees:
-        # another path's entries there would have the keys of those that are being deleted.
+        # Paths whose change is planned but not finished, and the endpoints that it frees: another
+        # path's entries there would have the same keys as those that are being deleted.
         self.busy: set[str | EndpointKey] = set()
-        self.down_links: dict[str, str] = {}  # name -> why
+        self.down_links: dict[str, str] = {}  # name -> reason
         self.owed = Owed()
-        self._store_problem = ""  # "": it took the last change
+        self._store_problem = ""  # "": the store accepted the last change
         self._standby_of: str | None = None
 
     def load(self) -> dict[str, list[Entry]]:
@@ -85,7 +85,7 @@ class PathState:
                 desired.setdefault(switch, []).extend(entries)
         self.holds = Holds()
         self.holds.load(self.core, self.reservations, loaded.holds, self.paths)
-        self.degraded = set(self.paths)  # nothing is known about what switches hold
+        self.degraded = set(self.paths)  # nothing is known about the switches' content
         if self.paths:
             LOG.info(
                 "recovered from the store: %s, %s, %s",
@@ -107,7 +107,7 @@ class PathState:
         self._standby_of = None
 
     def become_standby(self, active: str) -> None:
-        """Leave the domain to the controller at the address `active` ('': not known)."""
+        """Leave the domain to the controller at the address `active` ("": not known)."""
         self._standby_of = active
         self.store.fence(NO_GENERATION)
 
@@ -130,20 +130,20 @@ class PathState:
         return DownSet(links=frozenset(self.down_links))
 
     def existing(self, name: str) -> MultipointPath:
-        """Return the path of that name. Raises ServiceError 404."""
+        """Return the path with that name. Raises ServiceError 404."""
         path = self.paths.get(name)
         if path is None:
             raise unknown_path(name)
         return path
 
     def leaf_of(self, path: MultipointPath, key: EndpointKey) -> Endpoint | None:
-        """Return the path's leaf at `key`; leaves that a hold has only reserved do not count."""
+        """Return the path's leaf at `key`, unless a hold has only reserved it."""
         if self.holds.open_of(path.name) is None:
             return self.reservations.tree(path.name).leaves.get(key)
         return next((leaf for leaf in path.leaves if leaf.key == key), None)
 
     def new_path(self, wish: PathWish) -> MultipointPath:
-        """Return the path of a wish, without leaves and with its own number."""
+        """Return the path that a wish describes, without leaves and with its own number."""
         return MultipointPath(
             name=wish.name,
             number=self.reservations.next_number(),
@@ -190,7 +190,7 @@ class PathState:
         self.idle.wait_for(lambda: not self.busy, BUSY_TIMEOUT_S)
 
     def wait_until_idle(self, name: str, endpoints: Iterable[EndpointKey] = ()) -> None:
-        """Wait until no change of the path is under way, nor one that frees the endpoints.
+        """Wait until no change of the path, and no change that frees the endpoints, is under way.
 
         Raises ServiceError 504 after BUSY_TIMEOUT_S.
         """
@@ -204,7 +204,7 @@ class PathState:
             )
 
     def wait_for_ready(self, names: set[str]) -> list[str]:
-        """Wait until one of the paths or more have no change under way, and return those."""
+        """Wait until at least one of the paths has no change under way; return all such paths."""
         self.idle.wait_for(lambda: any(name not in self.busy for name in names))
         return sorted(name for name in names if name not in self.busy)
 
@@ -212,9 +212,9 @@ class PathState:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Run the block in a transaction of the store, after what is owed to it.
+        """Run the block in a transaction of the store, after writing what is owed to it.
 
-        Raises ServiceError 503, 507: then nothing was written.
+        Raises ServiceError 503, 507; then nothing was written.
         """
         try:
             with self.store.transaction():
@@ -254,7 +254,7 @@ class PathState:
                     raise
 
     def enter(self, step: Step) -> None:
-        """Reserve what a step takes; what it frees stays reserved for now."""
+        """Reserve what a step needs. What it frees stays reserved for now."""
         step.apply(self.reservations)
         if step.old is not None and step.new is not None:
             self.reservations.set_aside(step.old, step.new)
@@ -264,8 +264,8 @@ class PathState:
     ) -> tuple[Blocked, ...]:
         """Reserve, write and show the steps, and return the ids that they free.
 
-        If the store fails, nothing has changed. `entered`: the steps are reserved already.
-        `hold` is written with them; its reservation stays if that fails.
+        If the store fails, nothing has changed. `entered`: the steps are already reserved. `hold`
+        is written with them; if that fails, its reservation stays.
         """
         rows: list[Blocked] = []
         for step in steps:
@@ -290,10 +290,10 @@ class PathState:
         return tuple(rows)
 
     def undo(self, steps: Sequence[Step], hold: Hold | None) -> tuple[Blocked, ...]:
-        """Reverse steps that the switches have taken back, or will once they are known again.
+        """Reverse steps that the switches have undone, or will undo once their content is known.
 
-        `hold`, which they committed, is released. Returns the ids that this frees. If the store
-        cannot be written, that is done later.
+        `hold`, which the steps committed, is released. Returns the ids that this frees. If the
+        store cannot be written, it is written later.
         """
         rows: list[Blocked] = []
         for step in reversed(steps):
@@ -313,7 +313,7 @@ class PathState:
         return tuple(rows)
 
     def take_back(self, step: Step) -> None:
-        """Reverse `enter` for a step that was sent to no switch."""
+        """Reverse `enter`, for a step that was sent to no switch."""
         if step.old is not None and step.new is not None:
             kept = frozenset(step.new.hops)
             self.reservations.give_back((h.link, h.vlan) for h in step.old.hops if h not in kept)
@@ -332,7 +332,7 @@ class PathState:
             self.incomplete.discard(old.name)
 
     def unblock(self, rows: Sequence[Blocked]) -> None:
-        """Forget rows that all switches have confirmed; if the store fails, they stay longer."""
+        """Drop rows that all switches have confirmed. If the store fails, they stay longer."""
         if rows:
             with contextlib.suppress(ServiceError), self.writing():
                 self.store.unblock(rows)
@@ -344,7 +344,7 @@ class PathState:
         self.holds.put(hold)
 
     def drop_hold(self, hold: Hold, state: HoldState, why: str) -> None:
-        """End an open hold and give back what it reserves. Raises ServiceError 503, 507."""
+        """End an open hold and release what it reserves. Raises ServiceError 503, 507."""
         done = hold.finished(state, self.clock())
         with self.writing():
             self.store.put_hold(done.row())
@@ -353,14 +353,14 @@ class PathState:
         LOG.info("hold=%s path=%s action=%s", hold.id, hold.name, why)
 
     def unreserve(self, old: MultipointPath | None, new: MultipointPath | None) -> None:
-        """Replace a reservation that was sent to no switch by the one before it."""
+        """Replace a reservation that was sent to no switch by the previous one."""
         if new is not None and new != old:
             self.reservations.replace(new, old)
-            if old is None:  # no switch has ever seen this path's number
+            if old is None:  # no switch has ever seen the path's number
                 self.reservations.release_number(new.number)
 
     def expire_holds(self, now: float) -> None:
-        """End holds that were not committed in time; forget those that ended long ago."""
+        """End holds that were not committed in time, and drop those that ended long ago."""
         for hold in self.holds.expired(now):
             self.drop_hold(hold, HoldState.EXPIRED, "expired")
         forgotten = self.holds.forgotten(now)

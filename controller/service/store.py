@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What survives the process: paths, holds and blocked ids in an SQLite file, and what the
-federation knows of paths over several domains.
+"""What survives the process: paths, holds and blocked ids in an SQLite file, and the federation's
+knowledge of paths over several domains.
 
-A row per path, leaf and hop, so that a leaf that joins writes a few rows however many there are.
-Everything one request changes is one transaction, committed before any message to a switch:
-after a kill -9 the file says what the switches should hold. The active and the standby controller
-of a domain share the file; the `lease` row says which may write (active_role.py).
+Each path, leaf and hop is a row, so that a leaf that joins writes a few rows however many there
+are. Everything that one request changes is one transaction, committed before any message to a
+switch: after a kill -9, the file says what the switches should have. The active and the standby
+controller of a domain share the file; the `lease` row says which one may write (active_role.py).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from controller.paths.multipoint_path import (
 )
 
 SCHEMA_VERSION = 1
-CHANNELS = "channels"  # the kind of documents that have a path's channels, by its number
+CHANNELS = "channels"  # the kind of documents with a path's channels, keyed by its number
 BUSY_TIMEOUT_MS = 5000
 LOG_PAGES = 64
 PAGE_BYTES = 4096
@@ -69,7 +69,7 @@ CREATE TABLE lease (
 
 
 NO_CHANNELS = channels_from_json(None)
-NO_GENERATION = -1  # no lease ever has it: a store that is fenced with it is only read
+NO_GENERATION = -1  # no lease ever has it: a store fenced with it is read only
 
 
 class StoreError(Exception):
@@ -82,9 +82,9 @@ class Fenced(Exception):
 
 @dataclass(frozen=True, order=True)
 class Blocked:
-    """What must not be reused before `switch` is known to have forgotten it.
+    """What must not be reused until `switch` is known to have dropped it.
 
-    That is `number` and, unless `link` is '', (`link`, `vlan`): the switch may still forward by
+    That is `number` and, unless `link` is "", (`link`, `vlan`): the switch may still forward by
     entries that it was told to delete.
     """
 
@@ -118,8 +118,8 @@ class Loaded:
 
 
 def bound_log(connection: sqlite3.Connection) -> None:
-    """Checkpoint the write-ahead log into the file once it has LOG_PAGES, not SQLite's 1000:
-    otherwise a file of a few pages would have a log a hundred times as large. Raises
+    """Checkpoint the write-ahead log into the file once it has LOG_PAGES, instead of SQLite's 1000.
+    Otherwise, a file of a few pages would have a log a hundred times as large. Raises
     sqlite3.Error."""
     connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES}")
     connection.execute(f"PRAGMA journal_size_limit={LOG_PAGES * PAGE_BYTES}")
@@ -147,8 +147,8 @@ class Store:
             )
             self._connection.execute("PRAGMA journal_mode=WAL")
             bound_log(self._connection)
-            # A power cut may take the newest commits, never the file's consistency; a confirmed
-            # request has to survive that too.
+            # A power cut may cost the newest commits, but never the file's consistency. A confirmed
+            # request must survive a power cut, too.
             self._connection.execute("PRAGMA synchronous=FULL")
             self._check(network, domain)
         except (OSError, sqlite3.Error) as error:
@@ -190,11 +190,11 @@ class Store:
             self._connection.close()
 
     def fence(self, generation: int | None) -> None:
-        """Let transactions fail with Fenced from now on unless the lease has this generation."""
+        """Let transactions fail with Fenced from now on, unless the lease has this generation."""
         self._generation = generation
 
     def load(self) -> Loaded:
-        """Return what the file holds. Raises StoreError if it is damaged."""
+        """Return the content of the file. Raises StoreError if it is damaged."""
         try:
             with self._lock:
                 leaves: dict[int, list[Endpoint]] = {}
@@ -250,7 +250,7 @@ class Store:
         return Loaded(tuple(paths), tuple(holds), tuple(blocked))
 
     def documents(self, kind: str) -> list[str]:
-        """Return what controller/federation keeps here, as text."""
+        """Return the documents of a kind that controller/federation keeps here, as text."""
         with self._lock:
             query = "SELECT body FROM document WHERE kind = ? ORDER BY key"
             return [row[0] for row in self._connection.execute(query, (kind,))]
@@ -315,7 +315,7 @@ class Store:
             self.put_document(CHANNELS, str(new.number), body)
 
     def rewrite(self, number: int, path: MultipointPath | None) -> None:
-        """Write all rows of a path's number again (None: it has none), whatever is there."""
+        """Write all rows of a path's number again (None: there is no path), whatever is there."""
         self._delete_rows(number)
         if path is not None:
             self.replace(None, path)
@@ -375,8 +375,8 @@ class ChangeDocument(TypedDict):
 class Change:
     """What turns one state of a path into another, in rows.
 
-    Leaves that stay keep their order, new ones follow; hops that cannot be kept in order are all
-    written again.
+    Leaves that stay keep their order, and new ones follow. Hops that cannot keep their order are
+    all written again.
     """
 
     leaves_removed: tuple[tuple[str, int, int], ...] = ()
@@ -387,7 +387,7 @@ class Change:
 
     @classmethod
     def between(cls, old: MultipointPath | None, new: MultipointPath) -> Change:
-        """Return what turns `old` into `new`."""
+        """Return the change from `old` to `new`."""
         old_leaves = old.leaves if old is not None else ()
         old_hops = old.hops if old is not None else ()
         old_part, new_part = trimmed(old_leaves, new.leaves)
@@ -450,7 +450,7 @@ class Change:
 
 
 def check_fits(core: Core, path: MultipointPath) -> None:
-    """Raise StoreError if the path is of another network than `core`."""
+    """Raise StoreError if the path belongs to another network than `core`."""
     missing = [
         *(f"link '{h.link}'" for h in path.hops if (h.link, h.source) not in core.hop),
         *(f"port {e.switch}:{e.port}" for e in path.endpoints if not _is_access(core, e)),

@@ -35,9 +35,9 @@ class PathWish:
     channels: Channels | None = None
 
     def differences(self, path: MultipointPath) -> str:
-        """Return how `path` differs, in words; '' if it does not.
+        """Return how `path` differs, in words; "" if it does not.
 
-        Leaves are not compared; neither is an end time that the wish does not name.
+        Leaves are not compared, nor is an end time if the wish does not name one.
         """
         pairs: list[tuple[str, object, object]] = [
             ("workgroup", path.workgroup, self.workgroup or path.workgroup),
@@ -69,7 +69,7 @@ def _macs(endpoint: Endpoint) -> str:
 
 
 class PathView:
-    """A path as it was; what the switches have confirmed of it is computed on demand."""
+    """A path at one moment. What the switches have confirmed of it is computed on demand."""
 
     def __init__(self, path: MultipointPath, core: Core, is_known: Callable[[str], bool]) -> None:
         self.path = path
@@ -83,7 +83,7 @@ class PathView:
 
     @cached_property
     def _served(self) -> frozenset[str]:
-        """Return the switches that the root reaches over switches that have all confirmed."""
+        """Return the switches that the root reaches through switches that have all confirmed."""
         path = self.path
         served = {path.root.switch} if self._is_known(path.root.switch) else set()
         for tree_hop in path.hops:
@@ -93,7 +93,7 @@ class PathView:
         return frozenset(served)
 
     def down_leaves(self) -> frozenset[EndpointKey]:
-        """Return leaves that cannot be reached now, or on whose way a switch has not confirmed."""
+        """Return leaves that cannot be reached now, or with an unconfirmed switch on their way."""
         served = self._served
         return frozenset(leaf.key for leaf in self.path.leaves if leaf.switch not in served)
 
@@ -122,7 +122,7 @@ class HoldState(StrEnum):
 
 @dataclass(frozen=True)
 class HoldView:
-    """A hold. `until`: when a held one expires; when a finished one is forgotten."""
+    """A hold. `until`: when an open hold expires, or a finished one is forgotten."""
 
     id: str
     path: str

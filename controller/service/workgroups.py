@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workgroups: who asks, and which VLANs they may use on which edge ports (as in OESS).
+"""Workgroups: who sends a request, and which VLANs they may use on which edge ports (as in OESS).
 
-A workgroup is known by its bearer tokens, of which the file holds SHA-256 digests (or names a
-file that holds the token). A token has enough entropy for an unsalted digest: `MIN_TOKEN_CHARS`.
+A workgroup is identified by its bearer tokens. The file has their SHA-256 digests, or names a file
+that has the token. A token has enough entropy for an unsalted digest: `MIN_TOKEN_CHARS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from topologies.model.document import Document, TopologyErrors, read_document
 MIN_TOKEN_CHARS = 16
 MAX_TOKEN_CHARS = 512
 MAX_NAME_CHARS = 64
-# Not of dots alone: '.' and '..' mean other things in URLs.
+# Not only dots: '.' and '..' mean something else in URLs.
 NAME_PATTERN = r"[.]*[A-Za-z0-9_-][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"(?=.{{1,{MAX_NAME_CHARS}}}\Z){NAME_PATTERN}")
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")  # RFC 6750, 2.1 (b68token)
@@ -129,13 +129,13 @@ class Workgroups:
         return self._groups.values()
 
     def get(self, name: str) -> Workgroup | None:
-        """Return the workgroup of that name, if there is one."""
+        """Return the workgroup with that name, if there is one."""
         return OWNER if name == OWNER.name else self._groups.get(name)
 
     def by_token(self, token: str) -> Workgroup | None:
         """Return the workgroup of a token.
 
-        Every digest is compared, even after a match, so that the time reveals nothing.
+        Every digest is compared, even after a match, so that the time taken reveals nothing.
         """
         digest = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         found: Workgroup | None = None
@@ -149,7 +149,7 @@ class Workgroups:
 def read_token(path: Path) -> str:
     """Return the token in a file that only its owner can read.
 
-    Raises ValueError, never quoting it.
+    Raises ValueError, which never quotes it.
     """
     try:
         mode = path.stat().st_mode
@@ -256,7 +256,7 @@ class _Reader:
     @staticmethod
     def _digest(value: object) -> bytes:
         if not isinstance(value, str) or not _DIGEST.fullmatch(value):
-            # It may be a token, given by mistake: do not quote it.
+            # It may be a token, put there by mistake: do not quote it.
             raise ValueError("an invalid digest", "64 hexadecimal digits in quotes (of: sha256sum)")
         return bytes.fromhex(value)
 
@@ -305,7 +305,7 @@ class _Reader:
 
 
 def unknown_endpoints(groups: Workgroups, is_access_port: Callable[[str, int], bool]) -> list[str]:
-    """Return, in words, grants that name no access port of the domain."""
+    """Return, in words, the grants that do not name an access port of the domain."""
     return [
         f"workgroup '{group.name}': {grant.switch}:{grant.port} is not an access port of this "
         "domain"

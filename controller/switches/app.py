@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The framework's app: a shell that passes switch events on. All decisions are elsewhere."""
+"""The framework's app: it passes switch events on. All decisions are made elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PathServiceApp(compat.App):  # type: ignore[misc]
 
     @compat.on(compat.StateChange, compat.MAIN, compat.DEAD)
     def state_changed(self, event: compat.StateEvent) -> None:
-        """Report that a switch has connected, or has gone."""
+        """Report that a switch has connected or disconnected."""
         if event.state == compat.MAIN:
             datapath = event.datapath
             names = datapath.socket.certified_names()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's connection as the framework's Datapath uses it: a socket with time limits, TLS that
-two threads may use at once, and a report of its end."""
+"""A switch's connection, as the framework's Datapath uses it: a socket with time limits, TLS that
+two threads may use at once, and a report when it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TypeVar
 
-SILENCE_MAX_S = 20.0  # switches answer our echo requests, which go out more often
+SILENCE_MAX_S = 20.0  # switches answer this controller's echo requests, which are sent more often
 
 T = TypeVar("T")
 
@@ -22,8 +22,8 @@ T = TypeVar("T")
 class Channel:
     """Wraps a connected socket of the framework's hub (`is_green`: an eventlet one).
 
-    `ended` is called once, by the side that closes first. Until `is_known` is set, the peer has
-    `handshake_s`.
+    `ended` is called once, by the side that closes first. Until `is_known` is set, the peer has at
+    most `handshake_s`.
     """
 
     def __init__(self, raw: socket.socket, *, is_green: bool, handshake_s: float) -> None:
@@ -38,7 +38,7 @@ class Channel:
         self.is_known = False
         self.has_timed_out = False
         self.ended: Callable[[], None] = lambda: None
-        self.vet: Callable[[bytes], None] = lambda _data: None  # of all data; may raise
+        self.vet: Callable[[bytes], None] = lambda _data: None  # checks all data; may raise
 
     def start_tls(self, context: ssl.SSLContext) -> None:
         """Do the server's handshake. Raises OSError (ssl.SSLError, TimeoutError)."""
@@ -49,16 +49,16 @@ class Channel:
         self._socket.do_handshake()
         self._certified = _names_in(self._socket.getpeercert() or {})
         if not self._is_green:
-            # OpenSSL's connections must not be read and written by two threads at once.
+            # Two threads must not read and write an OpenSSL connection at the same time.
             self._tls_lock = threading.Lock()
             self._socket.setblocking(False)
 
     def certified_names(self) -> frozenset[str]:
-        """Return the names (subjectAltName, DNS) in the peer's certificate; without TLS none."""
+        """Return the names (subjectAltName, DNS) in the peer's certificate; none without TLS."""
         return self._certified
 
     def setsockopt(self, level: int, option: int, value: int) -> None:
-        """Set an option as a socket does."""
+        """Set an option, as a socket does."""
         self._socket.setsockopt(level, option, value)
 
     def settimeout(self, timeout_s: float | None) -> None:
@@ -68,7 +68,7 @@ class Channel:
             self._socket.settimeout(timeout_s)
 
     def recv(self, size: int) -> bytes:
-        """Receive as a socket does.
+        """Receive, as a socket does.
 
         Raises TimeoutError, and ConnectionError if the peer was silent too long.
         """
@@ -112,7 +112,8 @@ class Channel:
             view = view[sent:]
 
     def _tls(self, operation: Callable[[], T]) -> T:
-        """Run an operation once OpenSSL can. Raises OSError (ssl.SSLEOFError among them)."""
+        """Repeat an operation until OpenSSL can do it. Raises OSError (ssl.SSLEOFError, for
+        example)."""
         assert self._tls_lock is not None
         while True:
             try:
@@ -136,12 +137,12 @@ class Channel:
         """Shut the connection down, as a socket does."""
         if self._tls_lock is None:
             self._socket.shutdown(how)
-        else:  # SSLSocket.shutdown would drop the TLS layer under the other thread's feet
+        else:  # SSLSocket.shutdown would remove the TLS layer while the other thread uses it
             with self._tls_lock:
                 socket.socket.shutdown(self._socket, how)
 
     def abort(self) -> None:
-        """End the connection from any thread: its reader notices."""
+        """End the connection from any thread; its reader notices."""
         with contextlib.suppress(OSError, ValueError):
             self.shutdown(socket.SHUT_RDWR)
 
@@ -160,7 +161,7 @@ class Channel:
 
 
 def _names_in(certificate: Mapping[str, object]) -> frozenset[str]:
-    """Return the DNS names of a certificate as ssl.SSLSocket.getpeercert gives it."""
+    """Return the DNS names of a certificate from ssl.SSLSocket.getpeercert."""
     names = certificate.get("subjectAltName", ())
     assert isinstance(names, tuple)
     return frozenset(value for kind, value in names if kind == "DNS")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The one module that knows the OpenFlow framework: os-ken (preferred), Ryu 4.34 or c65of.
 
-`frameworks.py` says which one. `start` runs the path service's app alone; `listen` is for an app
-that the framework's own launcher has started, perhaps beside others.
+`frameworks.py` chooses one. `start` runs only the path service's app; `listen` is for an app that
+the framework's own launcher has started, perhaps beside others.
 
 Threads: with os-ken's native hub, and with c65of, everything is an ordinary thread. With the
-eventlet hub (Ryu; os-ken before 4.0, or os-ken-eventlet) the framework lives in green threads of
-the main thread, while the controller's own threads stay real ones (nothing is monkey-patched); its
-queues and semaphores must then only be touched through `in_hub`.
+eventlet hub (Ryu; os-ken before 4.0, or os-ken-eventlet), the framework runs in green threads of
+the main thread, while the controller's own threads stay real (nothing is monkey-patched). Its
+queues and semaphores must then only be used through `in_hub`.
 
-Two things of the framework are replaced: its listener, because connections need limits and TLS that
+Two parts of the framework are replaced: its listener, because connections need limits and TLS that
 works in threads, and the entry point of its parser, because messages are checked first.
 """
 
@@ -90,7 +90,7 @@ class Port(Protocol):
 
 
 class Datapath(Protocol):
-    """A connected switch as the framework has it. `ofproto` has OpenFlow's constants,
+    """A connected switch, as the framework represents it. `ofproto` has OpenFlow's constants,
     `ofproto_parser` its classes; neither has types."""
 
     id: int | None
@@ -184,8 +184,8 @@ def offline_datapath() -> Datapath:
 
 
 def meter_instruction(parser: Any, meter_id: int) -> Any:
-    """Return an OFPInstructionMeter: some versions want `type_` and `len_`, which they then
-    ignore."""
+    """Return an OFPInstructionMeter. Some versions require `type_` and `len_`, but ignore
+    them."""
     cls = parser.OFPInstructionMeter
     parameters = inspect.signature(cls).parameters
     extra = {
@@ -196,7 +196,7 @@ def meter_instruction(parser: Any, meter_id: int) -> Any:
     return cls(meter_id=meter_id, **extra)
 
 
-# How the names of an error's codes begin, by its type (OpenFlow 1.3.5, 7.4.4).
+# The prefixes of an error's code names, by its type (OpenFlow 1.3.5, 7.4.4).
 _CODES = tuple(
     f"OFP{letters}C"
     for letters in (
@@ -207,7 +207,7 @@ _CODES = tuple(
 
 
 def _constant(ofproto: Any, prefix: str, value: int) -> str:
-    """Return a constant's name and value; only the value if none has it."""
+    """Return a constant's name and value; only the value if it has no name."""
     names = (n for n in dir(ofproto) if n.startswith(prefix) and getattr(ofproto, n) == value)
     return f"{next(names, '')}({value})"
 
@@ -229,7 +229,7 @@ def error_text(message: ReceivedError) -> str:
 
 
 class _GreenCalls:
-    """Runs functions of other threads in a green thread of the hub, in order."""
+    """Runs other threads' functions in a green thread of the hub, in order."""
 
     def __init__(self) -> None:
         self._calls: queue.SimpleQueue[Callable[[], object]] = queue.SimpleQueue()
@@ -259,7 +259,7 @@ _green_calls = _GreenCalls() if IS_GREEN else None
 def in_hub(call: Callable[[], object]) -> None:
     """Run `call` where the framework's objects may be used.
 
-    That is at once in the calling thread, or soon in the hub's. Calls of one thread keep their
+    That is at once, in the calling thread, or soon, in the hub's. Calls of one thread keep their
     order.
     """
     if _green_calls is None:
@@ -279,7 +279,7 @@ def close(datapath: Datapath) -> None:
 
 
 def ports_of(datapath: Datapath) -> dict[int, bool]:
-    """Return whether each port was up when the switch connected."""
+    """Return for each port whether it was up when the switch connected."""
     return {number: port_is_up(datapath, port) for number, port in datapath.ports.items()}
 
 
@@ -299,7 +299,7 @@ _log_lines = Bucket(1.0, 20.0)
 
 
 def handle_raw(handlers: Mapping[Type, RawHandler]) -> None:
-    """Take messages of these types before the framework parses them."""
+    """Handle messages of these types before the framework parses them."""
     _raw_handlers.update(handlers)
 
 
@@ -313,21 +313,22 @@ def known(datapath: Datapath) -> None:
 
 
 def _warn(text: str, *arguments: object) -> None:
-    """Log a warning that a stranger can cause; limited, so that it cannot fill the log."""
+    """Log a warning that a stranger can cause. Its rate is limited, so that it cannot fill the
+    log."""
     if _log_lines.take(time.monotonic()):
         LOG.warning(text, *arguments)
 
 
 @dataclass
 class _OtherApps:
-    """Whether other apps of this process also get what the path service takes for itself."""
+    """Whether other apps of this process also get the messages that the path service handles."""
 
     are_served: bool = False
 
 
 _others = _OtherApps()
 _parse = _ofproto_parser.msg
-# They log every message that they cannot parse, with a traceback and all bytes.
+# These loggers log every message that cannot be parsed, with a traceback and all bytes.
 _COMPLAINS = "ofproto.ofproto_parser" if HAS_LAUNCHER else "controller.controller"
 logging.getLogger(frameworks.module_of(ROOT, _COMPLAINS)).disabled = True
 
@@ -335,7 +336,7 @@ logging.getLogger(frameworks.module_of(ROOT, _COMPLAINS)).disabled = True
 def _checked_parse(
     datapath: Datapath, version: int, kind: int, length: int, xid: int, data: bytes
 ) -> object:
-    """Return the framework's message object, or None if there is nothing for it to do."""
+    """Return the framework's message object, or None if the framework has nothing to do for it."""
     try:
         return _judged(datapath, version, kind, length, xid, bytes(data))
     except Malformed as error:
@@ -346,7 +347,7 @@ def _checked_parse(
 def _judged(
     datapath: Datapath, version: int, kind: int, length: int, xid: int, raw: bytes
 ) -> object:
-    """Raises Malformed."""
+    """Return the same, after checks. Raises Malformed."""
     verdict = datapath.inlet.judge(raw, time.monotonic())
     if verdict.pause_s > 0:
         _hub.sleep(verdict.pause_s)
@@ -361,7 +362,7 @@ def _judged(
         return None
     try:
         message = _parse(datapath, version, kind, length, xid, raw)
-    except Exception:  # c65of's way; the others return None
+    except Exception:  # c65of raises; the others return None
         message = None
     if message is None:
         COUNTS.add("malformed_messages")
@@ -374,8 +375,8 @@ _ofproto_parser.msg = _checked_parse
 
 @dataclass(frozen=True)
 class TlsFiles:
-    """The controller's key and certificate, and the authority whose certificates switches must
-    show."""
+    """The controller's key and certificate, and the authority that must have signed the switches'
+    certificates."""
 
     key: Path
     certificate: Path
@@ -396,7 +397,7 @@ def tls_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-Address = tuple[str | int, ...]  # host, port; for IPv6 two numbers more
+Address = tuple[str | int, ...]  # host, port; for IPv6 two more numbers
 
 
 class Service(Protocol):
@@ -407,7 +408,7 @@ class Service(Protocol):
 
 
 class _Listener:
-    """Stands in for the framework's OpenFlowController."""
+    """Replaces the framework's OpenFlowController."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         self._tls = tls
@@ -416,7 +417,7 @@ class _Listener:
         self._server: socket.socket = listen((host, port), family=family)
 
     def start(self) -> list[Service]:
-        """Start as c65of's handler of messages does; the others start what they call."""
+        """Start as c65of's message handler does. The other frameworks start what they call."""
         return [_hub.spawn(self)]
 
     def __call__(self) -> None:
@@ -461,14 +462,14 @@ class _Listener:
         channel.ended = partial(_ended, datapath)
         with contextlib.closing(datapath):
             datapath.serve()
-        if datapath.inlet.refused is not None:  # c65of itself only logs what its parser raises
+        if datapath.inlet.refused is not None:  # c65of only logs what its parser raises
             raise datapath.inlet.refused
 
 
 def _ended(datapath: Datapath) -> None:
     """Wake the thread that sends.
 
-    With os-ken 4.x's native hub it waits forever for something to send, and until then the end of
+    With os-ken 4.x's native hub, it waits forever for something to send, and until then the end of
     the connection is not reported.
     """
     _switches.discard(datapath)
@@ -477,9 +478,9 @@ def _ended(datapath: Datapath) -> None:
 
 
 def _keep_alive() -> None:
-    """Ask every switch for an echo now and then; Channel closes silent connections.
+    """Send every switch an echo request now and then; Channel closes silent connections.
 
-    (The framework would take a thread for each connection, which outlives it for a while.)
+    (The framework would use a thread for each connection, which outlives it for a while.)
     """
     interval_s = min(ECHO_LONGEST_S, looking.every_s(ECHO_INTERVAL_S))
     while True:
@@ -495,7 +496,7 @@ def start(
     tls: ssl.SSLContext | None = None,
     **app_arguments: object,
 ) -> list[Service]:
-    """Start the OpenFlow listener and the app of `app_module` (which gets `app_arguments`).
+    """Start the OpenFlow listener and the app in `app_module` (which gets `app_arguments`).
 
     Call from the main thread, then `wait`. Raises OSError if the address cannot be used.
     """
@@ -511,9 +512,9 @@ def start(
 
 
 def listen(host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-    """Listen for switches in a process that the framework's launcher began, beside other apps.
+    """Listen for switches in a process that the framework's launcher started, beside other apps.
 
-    Call while the launcher makes its apps. Raises OSError if the address cannot be used.
+    Call while the launcher creates its apps. Raises OSError if the address cannot be used.
     """
     _others.are_served = True
     _replace_listener(host, port, tls)
@@ -533,7 +534,7 @@ def launcher_settings() -> Any:
 
 
 def threads_are_real() -> bool:
-    """Return whether threads are still threads: launchers make them green unless told not to."""
+    """Return whether threads are real: launchers make them green unless told otherwise."""
     if not IS_GREEN:
         return True
     patcher: Any = importlib.import_module("eventlet.patcher")
@@ -541,7 +542,7 @@ def threads_are_real() -> bool:
 
 
 def wait(services: list[Service]) -> None:
-    """Block the main thread while the listener runs; signal handlers run meanwhile."""
+    """Block the main thread while the listener runs. Signal handlers run meanwhile."""
     if IS_GREEN:
         _hub.joinall(services)
     else:

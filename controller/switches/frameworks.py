@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which OpenFlow framework this process uses: os-ken, Ryu or c65of.
+"""Choose the OpenFlow framework of this process: os-ken, Ryu or c65of.
 
 An application that `ryu-manager` or `osken-manager` has loaded uses that launcher's framework.
 Otherwise DOWNPOUR_FRAMEWORK=os-ken|os-ken-eventlet|ryu|c65of chooses; else os-ken, else Ryu.
@@ -20,7 +20,7 @@ PACKAGES: Final = {
     "ryu": "ryu",
     "c65of": "c65of",
 }
-# c65of has what a controller needs of the others, in fewer modules; no launcher and no settings.
+# c65of has what a controller needs of the others, in fewer modules, without launcher and settings.
 C65OF: Final = "c65of"
 _IN_C65OF: Final = {
     "base.app_manager": "app",
@@ -36,8 +36,8 @@ _IN_C65OF: Final = {
 
 
 def root_package() -> str:
-    """Return a value of PACKAGES. ImportError: neither os-ken nor Ryu is installed, or not the one
-    chosen."""
+    """Return one of PACKAGES. Raises ImportError if neither os-ken nor Ryu is installed, or not the
+    chosen one."""
     chosen = os.environ.get(CHOICE)
     if chosen is not None and chosen not in PACKAGES:
         raise ImportError(f"{CHOICE}='{chosen}': valid: {', '.join(PACKAGES)}")
@@ -57,12 +57,12 @@ def root_package() -> str:
 
 
 def module_of(root: str, name: str) -> str:
-    """Return the full name of a framework's module, which os-ken and Ryu call `name`."""
+    """Return the full name of the module that os-ken and Ryu call `name`."""
     return f"{root}.{_IN_C65OF[name] if root == C65OF else name}"
 
 
 def launcher_package() -> str | None:
-    """Return the package whose launcher runs in this process; None: there is none."""
+    """Return the package whose launcher runs in this process; None without a launcher."""
     started = getattr(sys.modules.get("__main__"), "__spec__", None)
     for name in ("ryu", "os_ken"):
         launcher = f"{name}.cmd.manager"
@@ -72,16 +72,16 @@ def launcher_package() -> str | None:
 
 
 def mend_eventlet(root: str) -> None:
-    """Let eventlet be imported, with the name that Ryu 4.34 uses and eventlet 0.30.3 removed.
+    """Make eventlet importable, with the name that Ryu 4.34 uses and eventlet 0.30.3 removed.
 
-    eventlet imports pyOpenSSL where there is one; the distribution's is broken by a newer
+    eventlet imports pyOpenSSL if it is installed. The distribution's pyOpenSSL fails with a newer
     cryptography in the virtual environment, and nothing here uses it.
     """
     try:
         importlib.import_module("OpenSSL.SSL")
     except ImportError:
         pass
-    except Exception:  # whatever the reason
+    except Exception:  # for whatever reason
         for name in [n for n in sys.modules if n.partition(".")[0] == "OpenSSL"]:
             del sys.modules[name]
         sys.modules["OpenSSL"] = None  # type: ignore[assignment]
@@ -92,7 +92,7 @@ def mend_eventlet(root: str) -> None:
 
 
 def uses_eventlet(root: str) -> bool:
-    """Return whether the framework will run on eventlet: Ryu, and os-ken as it says or before 4."""
+    """Return whether the framework runs on eventlet: Ryu does, and os-ken by choice or before 4."""
     hub = os.environ.get("RYU_HUB_TYPE" if root == "ryu" else "OSKEN_HUB_TYPE")
     has_launcher = importlib.util.find_spec(f"{root}.cmd") is not None
     return hub == "eventlet" or (hub is None and has_launcher)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a connection from a switch (or from a stranger) may cost: decisions only, no I/O.
+"""Bound what a connection from a switch (or from a stranger) may cost. Decisions only, no I/O.
 
-Each message is checked before anything parses it; a malformed one ends its connection, and that one
-only. Packet-ins above a rate are dropped, other messages above a rate are delayed, so that TCP
+Each message is checked before anything parses it. A malformed message ends its connection, and no
+other. Packet-ins above a rate are dropped. Other messages above a rate are delayed, so that TCP
 slows down their sender. Connections that have not said which switch they are have a time limit, and
-a table of fixed size in which a newer one displaces the oldest.
+share a table of fixed size in which a newer one displaces the oldest.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Bucket:
         self.tokens = self.burst
 
     def take(self, now_s: float) -> bool:
-        """Take a token if there is one."""
+        """Take a token, if there is one; return whether there was."""
         if self.delay_s(now_s) > 0:
             return False
         self.tokens -= 1
@@ -75,7 +75,7 @@ class Counts:
         self._counts = dict.fromkeys(self.NAMES, 0)
 
     def add(self, name: str) -> int:
-        """Count one more; return the new value."""
+        """Increment a counter; return its new value."""
         with self._lock:
             self._counts[name] += 1
             return self._counts[name]
@@ -88,7 +88,7 @@ class Counts:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What to do with a message: pass it on (or drop it) after a pause."""
+    """What to do with a message: pass it on, or drop it, after a pause."""
 
     kind: Type
     passes: bool = True
@@ -96,21 +96,21 @@ class Verdict:
 
 
 class Inlet:
-    """The messages of one connection. `refused`: the malformed one that ended it."""
+    """The messages of one connection. `refused`: the malformed message that ended it."""
 
     def __init__(self, counts: Counts) -> None:
         self.refused: replies.Malformed | None = None
         self._counts = counts
         self._packet_ins = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)
-        self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # never at probes' cost
+        self._reports = Bucket(PACKET_INS_PER_S, PACKET_IN_BURST)  # reports never cost probes
         self._others = Bucket(MESSAGES_PER_S, MESSAGE_BURST)
         self._first = b""
 
     def vet(self, data: bytes) -> None:
-        """Check what came in, in pieces.
+        """Check incoming data, piece by piece.
 
-        A connection must begin with a HELLO; the rest of anything else is not waited for. Raises
-        replies.Malformed, counted.
+        A connection must begin with a HELLO; anything else is refused without waiting for its rest.
+        Raises replies.Malformed, and counts it.
         """
         if len(self._first) >= 4:
             return
@@ -122,7 +122,7 @@ class Inlet:
             raise
 
     def judge(self, message: bytes, now_s: float) -> Verdict:
-        """Return what to do with a message. Raises replies.Malformed, counted."""
+        """Return what to do with a message. Raises replies.Malformed, and counts it."""
         try:
             kind = replies.check(message)
             if kind is Type.ERROR and len(message) > ERROR_LENGTH_MAX:
@@ -154,7 +154,7 @@ class Strangers:
         self._waiting: OrderedDict[int, object] = OrderedDict()
 
     def enter(self, connection: object) -> object | None:
-        """Add a stranger; return the connection that must go for it, if any."""
+        """Add a stranger; return the connection that must be closed for it, if any."""
         with self._lock:
             self._waiting[id(connection)] = connection
             if len(self._waiting) <= self._limit:
@@ -162,7 +162,7 @@ class Strangers:
             return self._waiting.popitem(last=False)[1]
 
     def leave(self, connection: object) -> None:
-        """Remove a connection that is known now, or gone."""
+        """Remove a connection that is now known, or closed."""
         with self._lock:
             self._waiting.pop(id(connection), None)
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each switch should hold, and whether it is known to.
+"""What each switch should have, and whether it is known to have it.
 
-Deltas are sent phase by phase; a switch whose content is unknown is read and gets the difference.
-Changes run side by side, at the same switch too: the planner makes sure that they do not touch the
+Deltas are sent phase by phase. A switch whose content is unknown is read and gets the difference.
+Changes run side by side, even at the same switch: the planner makes sure that they do not touch the
 same entries (changes.py). While a switch is read and repaired, other changes leave it alone. A
-switch that does not answer delays only the changes that need it, and is left out after that until
-it is read again: no later change waits for it.
+switch that does not answer delays only the changes that need it. After that it is left out until it
+is read again, so that no later change waits for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from controller.paths.messages import (
 )
 
 Phase = Mapping[str, Delta]
-RETRY_S = 2.0  # a switch that did not answer is not asked again sooner by a request
+RETRY_S = 2.0  # how soon a request may ask a switch again that did not answer
 
 
 class Why(StrEnum):
@@ -46,10 +46,10 @@ class Failure:
         return f"{self.why}: {self.text}" if self.text else str(self.why)
 
 
-# Sends each switch its messages, waits until all confirmed (or a time limit), and returns the
-# failures; a switch that is not in the result has confirmed everything. Calls may overlap.
+# Sends each switch its messages, waits until all have confirmed (or a time limit), and returns the
+# failures. A switch that is not in the result has confirmed everything. Calls may overlap.
 Apply = Callable[[Mapping[str, Sequence[Message]]], Mapping[str, Failure]]
-# What each switch holds of this controller's entries.
+# Returns which of this controller's entries each switch has.
 Read = Callable[[Iterable[str]], Mapping[str, "frozenset[Entry] | Failure"]]
 
 
@@ -79,8 +79,8 @@ class _Switch:
 class Outcome:
     """The result of a change.
 
-    `failures`: switches that have not confirmed. `undone`: all is as it was before, because a
-    switch refused.
+    `failures`: switches that have not confirmed. `undone`: everything is as it was before, because
+    a switch refused.
     """
 
     failures: Mapping[str, Failure]
@@ -88,7 +88,7 @@ class Outcome:
 
 
 class Installer:
-    """Thread-safe. `on_known(switch, known)` is called, without a lock held, when it changes."""
+    """Thread-safe. `on_known(switch, known)` is called, without the lock, when it changes."""
 
     def __init__(
         self,
@@ -108,19 +108,19 @@ class Installer:
     # -- reading; never waits
 
     def known(self, switch: str) -> bool:
-        """Return whether the switch is known to hold what it should."""
+        """Return whether the switch is known to have what it should."""
         return self._switches[switch].known
 
     def all_known(self) -> dict[str, bool]:
-        """Return, by switch, whether it is known to hold what it should."""
+        """Return, by switch, whether it is known to have what it should."""
         return {name: self._switches[name].known for name in sorted(self._switches)}
 
     def desired(self, switch: str) -> frozenset[Entry]:
-        """Return the entries that a switch should hold."""
+        """Return the entries that a switch should have."""
         return frozenset(list(self._switches[switch].desired.values()))
 
     def failure_of(self, switch: str) -> Failure:
-        """Return why the switch did not confirm last."""
+        """Return why the switch last failed to confirm."""
         return self._switches[switch].failure
 
     # -- turns
@@ -145,14 +145,14 @@ class Installer:
     # -- switches come and go
 
     def connected(self, switch: str) -> Failure | None:
-        """Read what the switch holds and send the difference; None: done and confirmed."""
+        """Read what the switch has and send the difference; return None once it has confirmed."""
         self._lost(switch, Failure(Why.TIMEOUT, "its content is not known yet"))
         self._switches[switch].refusing = False
         with self._turn_at([switch], alone=True):
             return self._reconcile([switch]).get(switch)
 
     def disconnected(self, switch: str) -> None:
-        """Note that a switch is gone: what it holds is not known."""
+        """Note that a switch is gone: its content is now unknown."""
         self._lost(switch, Failure(Why.NOT_CONNECTED))
 
     def _lost(self, switch: str, failure: Failure) -> None:
@@ -182,7 +182,7 @@ class Installer:
     def reset(
         self, base: Mapping[str, Iterable[Entry]], more: Mapping[str, Iterable[Entry]]
     ) -> None:
-        """Replace the desired state; what the switches hold is unknown.
+        """Replace the desired state. The switches' content is now unknown.
 
         `on_known` is not called.
         """
@@ -195,10 +195,10 @@ class Installer:
                 state.failure, state.failed_at = Failure(Why.NOT_CONNECTED), None
 
     def execute(self, phases: Sequence[Phase], *, may_undo: bool) -> Outcome:
-        """Run the phases; all switches of one confirm before the next begins.
+        """Run the phases; all switches of one phase confirm before the next begins.
 
         If a switch does not answer, the change continues without it (its new desired state is
-        kept). If one refuses and `may_undo`, all is undone in the opposite order.
+        kept). If one refuses and `may_undo`, everything is undone in reverse order.
         """
         concerned = {switch for phase in phases for switch in phase}
         done = 0
@@ -212,7 +212,7 @@ class Installer:
                     self._undo(phases[:done])
                     return Outcome(failed, undone=True)
         except BaseException:
-            # Whatever failed, the new state is desired, and what the switches hold is unknown.
+            # Whatever failed, the new state is desired, and the switches' content is unknown.
             with self._turn_at(concerned, alone=False):
                 for phase in phases[done:]:
                     for switch, change in phase.items():
@@ -285,7 +285,7 @@ class Installer:
         with self._turns:
             state = self._switches[switch]
             if state.epoch != epoch:
-                return  # it has disconnected meanwhile, or reconnected
+                return  # it has disconnected, or reconnected, meanwhile
             was, state.known = state.known, True
             state.refusing = False
         if not was:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which links carry frames, and whether they are wired as the network description says. No I/O:
-what happened and when goes in, probes to send and news come out.
+events and their times go in, probes to send and news come out.
 
-A probe is overdue when it did not arrive within `grace`. Then a quick burst follows, and both
-switches are asked whether they are awake (a barrier after the burst): only a link that loses all
-of it between two switches that answer is down. Switches that take long to answer are busy, so they
-get twice as long again to hand in what arrived. So neither random loss nor a stalled or busy switch
-or controller takes a link down. A port that goes down takes its link down at once. A link is up
-again when several probes in a row came both ways.
+A probe is overdue when it has not arrived within `grace`. Then a quick burst follows, and both
+switches are asked whether they are awake (by a barrier after the burst): a link is down only if it
+loses the whole burst between two switches that answer. Switches that take long to answer are busy,
+so they get twice as long again to report what arrived. So neither random loss nor a stalled or busy
+switch or controller takes a link down. A port that goes down takes its link down at once. A link is
+up again when several probes in a row have arrived in both directions.
 
-A hand-off link has a switch of another controller on its far side. Probes over it show each side
-how it is wired; if they stop, the other controller may have died while frames still flow, so only
-its port's state takes it down.
+A hand-off link has a switch of another controller at its far end. Probes over it show each side how
+it is wired. If they stop, the other controller may have died while frames still flow, so only its
+port's state takes it down.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from controller.paths import lldp
 from topologies.model.network import ControlledBy, Network
 
 OUTSTANDING_MAX = 64
-BUSY = 2  # times the switch's last time to answer: how long to wait for its probes
+BUSY = 2  # how long to wait for a switch's probes, in multiples of its last time to answer
 
 
 @dataclass(frozen=True, order=True)
@@ -38,7 +38,7 @@ class End:
 
 @dataclass(frozen=True)
 class Watched:
-    """A link between two switches of controllers. `delay_s` is the greater of both directions."""
+    """A link between two switches with controllers. `delay_s`: the greater of both directions."""
 
     name: str
     a: End
@@ -48,13 +48,13 @@ class Watched:
 
 @dataclass(frozen=True)
 class Settings:
-    """Limits and periods. Period 0: no probes; a link is up while its ports are."""
+    """Limits and periods. Period 0: no probes; a link is up while its ports are up."""
 
     period_s: float = 0.1
-    grace_s: float = 0.05  # beyond one and a half times the latency seen
+    grace_s: float = 0.05  # added to one and a half times the latency seen
     burst: int = 5
     burst_gap_s: float = 0.01
-    good: int = 5  # probes in a row until a link is up again
+    good: int = 5  # probes in a row before a link is up again
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Direction:
     burst_next_s: float = 0.0
     suspected: bool = False
     asked_s: float = 0.0
-    asleep: set[str] = field(default_factory=set)  # asked, and not answered yet
+    asleep: set[str] = field(default_factory=set)  # asked, but not answered yet
     judge_s: float = 0.0
 
     def trust(self) -> None:
@@ -136,7 +136,7 @@ class Liveness:
         key: bytes,
         settings: Settings = Settings(),  # noqa: B008 (immutable)
     ) -> None:
-        """`dpids` of all switches on the links, `own` the switches of this controller."""
+        """`dpids`: of all switches on the links; `own`: the switches of this controller."""
         self._dpids = dict(dpids)
         self._names = {dpid: name for name, dpid in dpids.items()}
         self._own = frozenset(own)
@@ -164,7 +164,7 @@ class Liveness:
         return found
 
     def states(self) -> dict[str, tuple[bool, str]]:
-        """Return by link whether it is up, and if not, why."""
+        """Return for each link whether it is up, and if not, why."""
         return {name: (link.is_up, self._why(link)) for name, link in self._links.items()}
 
     # -- what happened
@@ -175,7 +175,7 @@ class Liveness:
         self._forget(switch, now_s)
 
     def disconnected(self, switch: str, now_s: float) -> None:
-        """Note that a switch is gone: its links stay as they are until it is back."""
+        """Note that a switch is gone: its links stay as they are until it returns."""
         self._awake.discard(switch)
         self._forget(switch, now_s)
 
@@ -200,7 +200,7 @@ class Liveness:
         return self._news(link)
 
     def awake(self, switch: str, asked_s: float, now_s: float) -> None:
-        """Note that the switch answered the barrier that was sent to it at `asked_s`."""
+        """Note that the switch answered the barrier that was sent at `asked_s`."""
         for direction in self._directions.values():
             if switch in direction.asleep and direction.asked_s <= asked_s:
                 direction.asleep.discard(switch)
@@ -208,8 +208,8 @@ class Liveness:
                 direction.judge_s = max(direction.judge_s, now_s + wait_s)
 
     def packet_in(self, end: End, frame: bytes, now_s: float) -> list[News]:
-        """Handle a frame that arrived at `end`; count and drop it unless it is this
-        controller's probe."""
+        """Handle a frame that arrived at `end`. Unless it is this controller's probe, count and
+        drop it."""
         try:
             received = lldp.read(frame)
         except lldp.NotAProbe:
@@ -256,7 +256,8 @@ class Liveness:
         return self._news(link)
 
     def _all_good(self, link: _Link) -> bool:
-        """Probes that another controller would have to see or to send are not waited for."""
+        """Return whether a link is good; probes that another controller sends or sees do not
+        count."""
         return self._set.period_s == 0 or all(
             direction.good == self._set.good
             for direction in self._of(link)
@@ -278,11 +279,11 @@ class Liveness:
     # -- time
 
     def tick(self, now_s: float) -> Todo:
-        """Return what to do now. Call at `next_s`, or a little later."""
+        """Return what to do now. Call this at `next_s`, or a little later."""
         todo = Todo()
         late_s = 0.0 if self._ticked_s is None else now_s - self._ticked_s
         if late_s > 2 * self._set.period_s:
-            # This controller slept: nobody has handed over yet what arrived meanwhile.
+            # This controller slept: what arrived meanwhile has not been reported yet.
             for direction in self._directions.values():
                 direction.outstanding.clear()
                 direction.trust()
@@ -293,7 +294,7 @@ class Liveness:
         return todo
 
     def next_s(self) -> float | None:
-        """Return when to tick next; None: nothing to do."""
+        """Return when to call `tick` next; None: nothing to do."""
         times = [
             time_s
             for d in self._directions.values()
@@ -361,7 +362,7 @@ class Liveness:
         return 1.5 * direction.latency_s + self._set.grace_s
 
     def _overdue_s(self, direction: _Direction) -> float:
-        """Return when the oldest probe that has not arrived should have."""
+        """Return when the oldest probe that has not arrived should have arrived."""
         return next(iter(direction.outstanding.values())) + self._grace_s(direction)
 
     def _lost(self, direction: _Direction, todo: Todo) -> None:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From message descriptions to OpenFlow 1.3 messages. Nothing is sent here.
+"""Turn message descriptions into OpenFlow 1.3 messages. This module sends nothing.
 
-`datapath` is what the framework gives for a connected switch (or `compat.offline_datapath()`):
-it carries the protocol's constants (`ofproto`) and classes (`ofproto_parser`).
+`datapath` is the framework's object for a connected switch (or `compat.offline_datapath()`). It has
+the protocol's constants (`ofproto`) and classes (`ofproto_parser`).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread around liveness.py: probes go out, what comes back goes in, news become events."""
+"""The thread around liveness.py: probes go out, answers come in, and news become events."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from controller.switches.liveness import End, Liveness, News
 from controller.switches.switchboard import D, Event, Switchboard
 
 LOG = logging.getLogger(__name__)
-INBOX_MAX = 4096  # packet-ins beyond are dropped; they are bounded at the switches and before
+INBOX_MAX = 4096  # further packet-ins are dropped; the switches and the guard bound them before
 NOT_READY_POLL_S = 0.05
 
 
 class Prober(Generic[D]):
     """The thread around `Liveness`.
 
-    `is_ready` says which switches hold what they should: before that, no flow hands probes to the
-    controller. A link that goes up or down is a ("link", name, is up, why) of the switchboard.
+    `is_ready` says which switches have what they should: before that, no flow sends probes to the
+    controller. For a link that goes up or down, the switchboard gets ("link", name, is up, why).
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Prober(Generic[D]):
         self._switchboard = switchboard
         self._is_ready = is_ready
         self._inbox: queue.Queue[Callable[[], list[News]]] = queue.Queue(INBOX_MAX)
-        self._waiting: set[str] = set()  # connected, not ready yet
+        self._waiting: set[str] = set()  # connected, but not ready yet
         self._states: Mapping[str, tuple[bool, str]] = liveness.states()
         self._thread = threading.Thread(target=self._run, name="prober", daemon=True)
         self.dropped = 0
@@ -49,12 +49,12 @@ class Prober(Generic[D]):
         self._thread.start()
 
     def states(self) -> Mapping[str, tuple[bool, str]]:
-        """Return by link whether it is up, and if not, why. Thread-safe."""
+        """Return for each link whether it is up, and if not, why. Thread-safe."""
         return self._states
 
     @property
     def foreign_frames(self) -> int:
-        """Return how many LLDP frames were not probes of this controller."""
+        """Return how many LLDP frames were not this controller's probes."""
         return self._liveness.foreign_frames
 
     # -- called by other threads

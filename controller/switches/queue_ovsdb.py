@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues through Open vSwitch's database, for its kernel datapath: a QoS record of type linux-htb
-for each port, a Queue record for each path, chosen by OpenFlow's set_queue.
+"""Queues through Open vSwitch's database, for its kernel datapath: each port has a QoS record of
+type linux-htb, and each path a Queue record, which OpenFlow's set_queue chooses.
 
-Queue 0 is the default, LLDP has one of its own, queue N is path N's; in the kernel they are the
+Queue 0 is the default, LLDP has its own, and queue N is path N's. In the kernel they are the
 classes 1:(N+1) of an HTB whose rate is class 1:fffe. This controller's records have the interface's
 name in external_ids:downpour.
 """
@@ -36,16 +36,16 @@ TIMEOUT_S: Final = 20.0
 
 @dataclass(frozen=True)
 class Record:
-    """This controller's QoS record, as the database has it."""
+    """This controller's QoS record in the database."""
 
     uuid: str
     interface: str
     queues: Mapping[int, str] = field(default_factory=dict)  # number -> uuid
-    in_use: bool = False  # by the port
+    in_use: bool = False  # a port uses it
 
 
 def interfaces_of(network: Network) -> dict[PortKey, str]:
-    """Return by switch port the name of the interface, which is also that of its Port record."""
+    """Return by switch port the name of its interface, and of its Port record."""
     return {
         (port.node, port.number): port.interface
         for link in network.links
@@ -56,8 +56,8 @@ def interfaces_of(network: Network) -> dict[PortKey, str]:
 def parse_records(qos_json: str, port_json: str) -> dict[str, list[Record]]:
     """Return this controller's records by interface.
 
-    The texts are of `ovs-vsctl --format=json list`, with the columns _uuid, external_ids, queues of
-    QoS, and name, qos of Port. Raises ValueError.
+    The texts are from `ovs-vsctl --format=json list`, with the columns _uuid, external_ids and
+    queues of QoS, and name and qos of Port. Raises ValueError.
     """
     used = {row["name"]: _uuid(row["qos"]) for row in _rows(port_json)}
     found: dict[str, list[Record]] = {}
@@ -93,9 +93,9 @@ def _uuid(value: Cell) -> str:
 def commands(
     interface: str, records: Iterable[Record], now: PortQueues | None, wanted: PortQueues
 ) -> list[str]:
-    """Return words of ovs-vsctl that bring a port to `wanted`.
+    """Return words of ovs-vsctl that change a port to `wanted`.
 
-    `now` is what the kernel has; None: nothing of use.
+    `now`: what the kernel has; None: nothing that can be used.
     """
     words: list[str] = []
     kept: Record | None = None
@@ -147,7 +147,7 @@ _CLASS = re.compile(r"^class htb 1:([0-9a-f]+) .*?\brate (\S+) ceil (\S+) ", re.
 
 
 def read_back(class_text: str) -> PortQueues | None:
-    """Parse what `tc class show` says; None: no HTB of Open vSwitch. Raises ValueError."""
+    """Parse `tc class show`; None if there is no HTB of Open vSwitch. Raises ValueError."""
     rates = {int(m[1], 16): parse_rate(m[2]) for m in _CLASS.finditer(class_text)}
     if not {ROOT, 1, LLDP_QUEUE + 1} <= rates.keys():
         return None
@@ -160,13 +160,13 @@ def read_back(class_text: str) -> PortQueues | None:
 
 
 def without_vlans(queues: PortQueues) -> PortQueues:
-    """Return the queues as the kernel knows them: set_queue chooses the class, not the VLAN id."""
+    """Return the queues as the kernel has them: set_queue chooses the class, not the VLAN id."""
     classes = tuple(QueueClass(c.number, (), c.rate_bps) for c in queues.classes)
     return PortQueues(queues.rate_bps, classes)
 
 
 class QueueOvsdb:
-    """The driver (`controller.paths.queues.QueueDriver`). `database` as for ovs-vsctl's --db."""
+    """The driver (`controller.paths.queues.QueueDriver`). `database`: as for ovs-vsctl's --db."""
 
     sets_queue = True
 
@@ -178,7 +178,7 @@ class QueueOvsdb:
         """Set the queues of these ports. Raises QueueError."""
         asked = {self._interfaces[port]: without_vlans(q) for port, q in wanted.items()}
         there = self._ports()
-        # Those of a switch that is off come with it: `QueueKeeper.refresh`.
+        # A switch that is off gets its queues when it returns: `QueueKeeper.refresh`.
         asked = {name: queues for name, queues in asked.items() if name in there}
         records = self._records()
         found = _kernel(asked)

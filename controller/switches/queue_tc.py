@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues through tc, for datapaths without queues: Open vSwitch's in userspace ignores set_queue.
+"""Queues through tc, for datapaths without queues: Open vSwitch's userspace one ignores set_queue.
 
 A port's frames leave at an interface that the option names (in an emulation: the egress of the
-link's wire).
-There HTB replaces the plain shaper, and a classic BPF program picks the class by the frame's VLAN
-id, in the frame or beside it. HTB's numbers, hexadecimal as tc writes them:
+link's wire). There, HTB replaces the plain shaper, and a classic BPF program chooses the class by
+the frame's VLAN id, which is in the frame or beside it. HTB's numbers, in hexadecimal as tc writes
+them:
+
 
     20:              the qdisc
       20:ffff        the link's rate
@@ -42,7 +43,7 @@ TIMEOUT_S: Final = 20.0
 _MARK: Final = "@"
 
 Instruction = tuple[int, int, int, int]  # code, jt, jf, k of classic BPF
-# linux/filter.h: SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT and _VLAN_TAG, the tag beside the frame.
+# linux/filter.h: SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT and _VLAN_TAG, for a tag beside the frame.
 _TAG_PRESENT, _TAG = 0xFFFFF000 + 48, 0xFFFFF000 + 44
 _LOAD_HALF, _AND, _JUMP_EQUAL, _JUMP, _RETURN = 0x28, 0x54, 0x15, 0x05, 0x06
 _ETHERTYPE_8021Q, _ETHERTYPE_LLDP = 0x8100, 0x88CC
@@ -51,7 +52,7 @@ _ETHERTYPE_8021Q, _ETHERTYPE_LLDP = 0x8100, 0x88CC
 @dataclass(frozen=True)
 class Outlet:
     """Where a port's frames leave: an interface in the network namespace of process `pid`. `parent`
-    is where HTB goes: "root", or the class of a qdisc before it. `queue_bytes` of each class."""
+    is where HTB goes: "root", or the class of a qdisc above it. `queue_bytes`: of each class."""
 
     port: PortKey
     pid: int
@@ -85,8 +86,8 @@ def read_outlets(path: Path) -> tuple[Outlet, ...]:
 
 
 def program(classes: Iterable[QueueClass]) -> tuple[Instruction, ...]:
-    """Return a BPF program: class id of LLDP or of the path whose frame it is, else 0, the
-    default class."""
+    """Return a BPF program that returns the class id of LLDP, or of the frame's path, else 0 (the
+    default class)."""
     found: list[Instruction] = [
         (_LOAD_HALF, 0, 0, _TAG_PRESENT),
         (_JUMP_EQUAL, 0, 2, 1),
@@ -108,7 +109,7 @@ def program(classes: Iterable[QueueClass]) -> tuple[Instruction, ...]:
 
 
 def commands(outlet: Outlet, found: PortQueues | None, wanted: PortQueues) -> list[str]:
-    """Return lines of `tc -batch` that bring an outlet from `found` (None: no HTB) to `wanted`."""
+    """Return lines of `tc -batch` that change an outlet from `found` (None: no HTB) to `wanted`."""
     dev, link_bps = outlet.interface, wanted.rate_bps
     lines: list[str] = []
 
@@ -168,7 +169,7 @@ _CLASS = re.compile(rf"^class htb {HANDLE:x}:([0-9a-f]+) .*?\brate (\S+) ceil (\
 
 
 def read_back(class_text: str, filter_json: str) -> PortQueues | None:
-    """Parse what `tc class show` and `tc -j filter show` say; None: no HTB of this driver's.
+    """Parse `tc class show` and `tc -j filter show`; None if there is no HTB of this driver's.
 
     Raises ValueError.
     """
@@ -189,7 +190,7 @@ def read_back(class_text: str, filter_json: str) -> PortQueues | None:
 
 
 def _targets(code: list[Mapping[str, int]]) -> Iterable[tuple[int, int]]:
-    """Yield (VLAN id, path) of one of this driver's programs."""
+    """Yield (VLAN id, path) from one of this driver's programs."""
     for test, back in zip(code, code[1:], strict=False):
         if test["code"] == _JUMP_EQUAL and back["code"] == _RETURN and back["k"] >> 16 == HANDLE:
             yield int(test["k"]), int(back["k"]) & 0xFFFF
@@ -201,13 +202,13 @@ class QueueTc:
     sets_queue = False
 
     def __init__(self, outlets: Iterable[Outlet] | Path) -> None:
-        """The outlets, or the file that will have them when the first switch is there."""
+        """`outlets`: the outlets, or the file that has them once the first switch connects."""
         self._file = outlets if isinstance(outlets, Path) else None
         self._outlets = {} if isinstance(outlets, Path) else {o.port: o for o in outlets}
         self._known: dict[PortKey, PortQueues] = {}  # read back
 
     def apply(self, wanted: Mapping[PortKey, PortQueues]) -> None:
-        """Set the queues of these ports; ports without an outlet are not limited.
+        """Set the queues of these ports. Ports without an outlet are not limited.
 
         Raises QueueError.
         """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what a switch says it holds into entries and counters. Pure.
+"""Turn what a switch reports into entries and counters. Pure.
 
 Only what this controller writes can be expressed. A flow with this controller's cookie that cannot
-(something else changed it) is reported by its cookie; such a group or meter becomes one with the
-same number and no content: it differs from any desired one, so the comparison repairs it.
+be expressed (something else changed it) is reported by its cookie. Such a group or meter becomes
+one with the same number and no content: it differs from any desired one, so the comparison repairs
+it.
 """
 
 from __future__ import annotations
@@ -60,9 +61,9 @@ class Foreign(ValueError):
 
 @dataclass(frozen=True)
 class Held:
-    """What a switch holds of this controller's.
+    """What a switch has of this controller's entries.
 
-    `strange` are the cookies of flows that cannot be expressed.
+    `strange`: the cookies of flows that cannot be expressed.
     """
 
     entries: Entries
@@ -194,7 +195,7 @@ def action_of(action: Tlv) -> Action:
 
 
 def group_of(group: replies.GroupDescription) -> Group:
-    """Return a group, without buckets if this controller did not write it."""
+    """Return a group; without buckets if this controller did not write it."""
     buckets: list[Bucket] = []
     for tlvs in group.buckets:
         try:
@@ -212,7 +213,7 @@ def group_of(group: replies.GroupDescription) -> Group:
 
 
 def meter_of(meter: replies.MeterConfig) -> Meter:
-    """Return a meter, of rate 0 if this controller did not write it."""
+    """Return a meter; with rate 0 if this controller did not write it."""
     if meter.flags == METER_FLAGS and len(meter.bands) == 1:
         band = meter.bands[0]
         if band.type == METER_BAND_DROP:

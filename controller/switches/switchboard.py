@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the switches: sends messages, waits for confirmations and replies.
 
-A list of changes is a transaction: its messages get consecutive transaction ids, its last message
-is a barrier. An error message for one of the ids marks it refused; the reply to the last barrier
-ends it, as errors of earlier messages must come before that reply. Reading is an exchange too:
-it ends with the last part of each reply.
+A list of changes is a transaction: its messages get consecutive transaction ids, and its last
+message is a barrier. An error message with one of the ids marks the list as refused. The reply to
+the last barrier ends it, since errors of earlier messages must come before that reply. Reading is
+an exchange, too: it ends with the last part of each reply.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from controller.switches.installer import Failure, Why
 LOG = logging.getLogger(__name__)
 CONFIRM_TIMEOUT_S = 5.0
 READ_TIMEOUT_S = 10.0
-PROOF_S = 2.0  # for a switch to answer when another connection claims its identity
-REPLY_MAX_BYTES = 64 << 20  # limit of one exchange, for a switch that never stops
-# Framework messages count up from a random id; ours are in the upper half, which only makes a
-# clash improbable: a foreign id is ignored unless it falls into an open exchange.
+PROOF_S = 2.0  # time for a switch to answer when another connection claims its identity
+REPLY_MAX_BYTES = 64 << 20  # limit of one exchange, in case a switch never stops
+# The framework's messages count up from a random id; this module's are in the upper half, which
+# makes a clash improbable. A foreign id is ignored unless it falls into an open exchange.
 XID_FIRST = 0x80000000
 XID_LAST = 0xFFFFFFF0
 
@@ -57,7 +57,7 @@ PacketIn = Callable[[str, replies.PacketIn], None]
 
 @dataclass(eq=False)
 class _Exchange:
-    """Messages with the ids `first` to `last`, and what is still awaited."""
+    """Messages with the ids `first` to `last`, and the answers still awaited."""
 
     switch: str
     first: int
@@ -78,7 +78,7 @@ class _Exchange:
 
 
 class Identified(Protocol):
-    """A connection; `id` is None until the switch has sent it."""
+    """A connection. `id` is None until the switch has sent it."""
 
     @property
     def id(self) -> int | None:
@@ -90,7 +90,7 @@ D = TypeVar("D", bound=Identified)
 
 @dataclass(eq=False)
 class _Claim(Generic[D]):
-    """A connection that says it is a switch which is connected already."""
+    """A connection that claims to be a switch which is already connected."""
 
     datapath: D
     ports: Mapping[int, bool]
@@ -98,9 +98,9 @@ class _Claim(Generic[D]):
 
 
 class Switchboard(Generic[D]):
-    """`encode(datapath, message, xid)` gives a message's bytes, `send(datapath, bytes)` sends
-    them from any thread, `close(datapath)` ends a connection. `events` tells the owner what
-    happened, in order. While `role` is SLAVE, nothing is written and no switch is "up"."""
+    """`encode(datapath, message, xid)` returns a message's bytes, `send(datapath, bytes)` sends
+    them from any thread, `close(datapath)` ends a connection. `events` reports to the owner, in
+    order. While `role` is SLAVE, nothing is written and no switch is "up"."""
 
     def __init__(
         self,
@@ -124,15 +124,15 @@ class Switchboard(Generic[D]):
         self._next_xid = XID_FIRST
         self._role = role
         self._generation = 0
-        self._role_xids: dict[int, str] = {}  # role requests that were not answered yet
+        self._role_xids: dict[int, str] = {}  # role requests that are not answered yet
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.on_packet_in: PacketIn | None = None  # called by the framework's threads
         self.on_report: PacketIn | None = None  # the same, for what leaves report by IGMP
-        self.on_event: Callable[[Event], None] | None = None  # beside `events`; must not block
+        self.on_event: Callable[[Event], None] | None = None  # besides `events`; must not block
         self.on_duplicate: Callable[[], object] = lambda: None  # a claim was refused
 
     def emit(self, event: Event) -> None:
-        """Tell the owner what happened."""
+        """Report an event to the owner."""
         self.events.put(event)
         if self.on_event is not None:
             self.on_event(event)
@@ -144,8 +144,8 @@ class Switchboard(Generic[D]):
     ) -> bool:
         """Take a connection; return whether it is a switch of the domain.
 
-        Others are disconnected. `ports` says which ports are up, `certified` the names in its
-        certificate: if some are switches of the domain, it can only be one of these. If that switch
+        Other connections are closed. `ports` says which ports are up. `certified`: the names in its
+        certificate; if some are switches of the domain, it can only be one of these. If that switch
         is already connected, its older connection is probed: if it does not answer in PROOF_S, the
         new connection replaces it; otherwise the new one is closed.
         """
@@ -180,14 +180,14 @@ class Switchboard(Generic[D]):
         return True
 
     def _claim(self, name: str, datapath: D, ports: Mapping[int, bool]) -> None:
-        """Called with the lock."""
+        """Probe the older connection. Call with the lock."""
         timer = threading.Timer(PROOF_S, self._grant_claim, (name, datapath))
         timer.daemon = True
         self._claims[name] = _Claim(datapath, dict(ports), timer)
         timer.start()
 
     def _refuse_claim(self, name: str, datapath: D) -> None:
-        """The switch has answered. Called by the end of an exchange, with the lock or without."""
+        """Close the new connection: the switch has answered. The end of an exchange calls this."""
         claim = self._claims.get(name)
         if claim is not None and claim.datapath is datapath:
             del self._claims[name]
@@ -202,7 +202,7 @@ class Switchboard(Generic[D]):
         self._close(datapath)
 
     def _grant_claim(self, name: str, datapath: D) -> None:
-        """Let a claim replace the connection that did not answer, or has ended."""
+        """Let a claim replace the connection that did not answer, or that has ended."""
         with self._lock:
             claim = self._claims.get(name)
             if claim is None or claim.datapath is not datapath:
@@ -238,7 +238,7 @@ class Switchboard(Generic[D]):
         """Note that a connection has ended."""
         with self._lock:
             name = self._name_of(datapath)
-            # A switch may be back on a new connection before the end of the old one is noticed.
+            # A switch may have a new connection before the end of the old one is noticed.
             if name is None:
                 self._forget_claim(datapath)
                 return
@@ -252,7 +252,7 @@ class Switchboard(Generic[D]):
             self._grant_claim(name, claim.datapath)
 
     def _forget_claim(self, datapath: D) -> None:
-        """Called with the lock."""
+        """Drop the claim of a connection that ended. Call with the lock."""
         for name, claim in list(self._claims.items()):
             if claim.datapath is datapath:
                 claim.timer.cancel()
@@ -273,7 +273,7 @@ class Switchboard(Generic[D]):
         with self._lock:
             exchange = self._exchange_of(datapath, xid)
             if exchange is None or exchange.kinds.get(xid) != part.kind:
-                return  # too late, or not asked for
+                return  # too late, or not requested
             exchange.size_bytes += len(part.body)
             exchange.parts.setdefault(exchange.kinds[xid], []).append(part.body)
             if not part.more:
@@ -318,7 +318,7 @@ class Switchboard(Generic[D]):
             self.emit(("port", name, port, is_up))
 
     def packet_in(self, datapath: D, message: bytes) -> None:
-        """Hand a PACKET_IN on. Raises replies.Malformed."""
+        """Pass a PACKET_IN on. Raises replies.Malformed."""
         packet = replies.packet_in(message)
         with self._lock:
             name = self._name_of(datapath)
@@ -351,10 +351,10 @@ class Switchboard(Generic[D]):
             return sorted(self._datapaths)
 
     def set_role(self, role: Role, generation: int) -> None:
-        """Ask all switches, now and when they connect, for the role.
+        """Request the role from all switches, now and when they connect.
 
-        With MASTER, each switch that confirms is reported as "up"; masters of older generations
-        become slaves. With SLAVE, all are reported as "down", and nothing is written any more.
+        With MASTER, each switch that confirms is reported as "up", and masters of older generations
+        become slaves. With SLAVE, all are reported as "down", and nothing more is written.
         """
         with self._lock:
             self._role = role
@@ -384,7 +384,7 @@ class Switchboard(Generic[D]):
     def ask(self, switch: str, answered: Callable[[], None]) -> None:
         """Send a barrier, and call `answered` when the switch replies to it.
 
-        The framework's thread calls it; never if the connection ends before.
+        The framework's thread calls it, but not if the connection ends first.
         """
         with self._lock:
             datapath = self._datapaths.get(switch)
@@ -395,10 +395,10 @@ class Switchboard(Generic[D]):
         self._send(datapath, self._encode(datapath, Barrier(), exchange.first))
 
     def apply(self, changes: Mapping[str, Sequence[Message]]) -> dict[str, Failure]:
-        """Send all lists, then wait for all, at most the time limit.
+        """Send all lists, then wait for all switches, at most the time limit.
 
-        Only one call at a time may change a switch; different switches may be changed by different
-        threads.
+        Only one call at a time may change a switch; different threads may change different
+        switches.
         """
         for name, messages in changes.items():
             if not messages or not isinstance(messages[-1], Barrier):
@@ -407,7 +407,7 @@ class Switchboard(Generic[D]):
         return failures
 
     def read(self, switches: Iterable[str]) -> dict[str, Entries | Failure]:
-        """Return what each switch holds of this controller's.
+        """Return which of this controller's entries each switch has.
 
         Flows that cannot be expressed as entries, because something else changed them, are deleted.
         """

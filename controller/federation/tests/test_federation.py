@@ -479,6 +479,6 @@ def test_messages_of_others_are_refused(world: WorldRig, a: DomainRig) -> None:
     assert "not another controller domain" in post(body, "zz")[1]
     status, text = post(body, "a")
     assert status == 200
-    assert "is not reserved (any more)" in text
+    assert "is not, or no longer, reserved" in text
     for broken in (b"", b"{", b'{"kind":"reserve"}', body.replace(b"9", b"-9")):
         assert post(broken, "a")[0] == 422
