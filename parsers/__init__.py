@@ -5,7 +5,8 @@ Four wings, each of which imports only from those above it:
 
 `base`: what all others share.
     `factors`, `metric_units`: names, units and labels of factors and metrics.
-    `intervals`: estimates, confidence intervals, tests; `moving_block` makes those within a run,
+    `intervals`: estimates, confidence intervals, tests; `moving_block` makes intervals within a
+    run,
     `power` says what they could have seen.
     `jsonfiles`, `problems`, `times`: JSON files, lines that cannot be read, time stamps.
 
@@ -22,8 +23,8 @@ Four wings, each of which imports only from those above it:
 `measure`: records in, numbers out; pure but for `run_files`, `evaluate`.
     One cell: `summary` (all metrics), from `metrics` (the papers' equations), `deliveries`,
     `file_sets`, `set_throughput`, `series` and `pieces` (over time), `repaired`; of a carousel
-    `carousel` and `storage`, of layered multicast `layers`. With subscribers that come and
-    go: `join_leave`, from `subscriptions`.
+    `carousel` and `storage`, of layered multicast `layers`. If subscribers join and
+    leave: `join_leave`, from `subscriptions`.
     Many cells: `sweep` (points), `comparison` (LDM7 beside LDM6), `verdicts`, `paper` (published
     values), `claims` (with `saving`, `undecided`); `sweep_json`.
     Several runs: `agreement` (points), `side_by_side` (cells, to the last digit).
@@ -38,5 +39,5 @@ Four wings, each of which imports only from those above it:
     `curves`, `spreads`, `over_time`, `subscribers`, `overlays`.
     `publish` writes report/ and metrics.json.
 
-In the room itself: `reading` (single files), `bench` and `synthetic_hour` (how fast reading is).
+In the room itself: `reading` (single files), `bench` and `synthetic_hour` (speed of reading).
 """

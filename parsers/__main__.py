@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     never_fail(sys.stdout)
     try:
-        from parsers.report.publish import write_report  # imports the drawing library
+        from parsers.report.publish import write_report  # which imports the drawing library
 
         written = write_report(Path(words[1]), include_invalid="--include-invalid" in flags)
     except BadFile as error:

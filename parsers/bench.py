@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour bench parsers`: measure how fast each format is read, and what a cell of the papers'
-length costs. Every measurement runs in its own process: CPU time, and the peak of resident
+length costs. Every measurement runs in its own process and takes CPU time and the peak of resident
 memory."""
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _cell(_name: str, directory: Path) -> None:
 
 
 def _nothing(_name: str, _path: Path) -> None:
-    """Take only what the interpreter and the modules take."""
+    """Read nothing: measure what the interpreter and the modules need."""
 
 
 def _timed(work: Callable[[str, Path], None], name: str, path: Path) -> tuple[float, int]:
@@ -65,7 +65,7 @@ def _timed(work: Callable[[str, Path], None], name: str, path: Path) -> tuple[fl
 
 def _measure(work: Callable[[str, Path], None], name: str, path: Path, what: str) -> Measured:
     files = [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]
-    # In its own process, as ru_maxrss never falls.
+    # In its own process, since ru_maxrss never falls.
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         cpu_s, peak = pool.apply(_timed, (work, name, path))
     return Measured(what, sum(p.stat().st_size for p in files), max(cpu_s, 1e-6), peak)

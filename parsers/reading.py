@@ -42,7 +42,7 @@ def _opened(path: Path) -> Iterator[IO[str]]:
 
 
 def format_of(path: Path, name: str) -> Format:
-    """Return the format of that name or, for `auto`, the one that the file's beginning shows.
+    """Return the format with that name or, for `auto`, the format that the file's beginning shows.
     Raises `BadFile`."""
     if name != "auto":
         return by_name(name)
@@ -57,8 +57,8 @@ def format_of(path: Path, name: str) -> Format:
 
 
 def print_records(path: Path, name: str, out: IO[str], errors: IO[str]) -> bool:
-    """Print the file's records as JSON lines and its problems to `errors`. Return False if a line
-    was malformed (a truncated last line is not). Raises `BadFile`, OSError."""
+    """Print the file's records as JSON lines, and its problems to `errors`. Return False if a line
+    was malformed (a truncated last line does not count). Raises `BadFile`, OSError."""
     known = format_of(path, name)
     with _opened(path) as stream:
         records, problems = known.read(stream.read() if known.is_document else stream, str(path))
@@ -91,8 +91,8 @@ def print_file_sets(
 ) -> bool:
     """Print the papers' CSV of each receiver's log, and the mean of several logs.
 
-    `metadata` says what was sent and in which order (a trace; the product of line i has the index i
-    - 1), else the logs together do. Return False if a line was malformed. Raises `BadFile`,
+    `metadata`, a trace, says what was sent in which order (the product of line i has index i - 1).
+    Without it, the logs together do. Return False if a line was malformed. Raises `BadFile`,
     OSError.
     """
     sound = True
@@ -134,11 +134,11 @@ def _print_table(table: Sequence[FileSetRow], title: str, out: IO[str]) -> None:
 
 
 def run_read(path: Path, name: str) -> int:
-    """Return 0 if done (the last line may be truncated), 1 if a line was malformed."""
+    """Print the records. Return 0, or 1 if a line other than a truncated last one was malformed."""
     return 0 if print_records(path, name, sys.stdout, sys.stderr) else 1
 
 
 def run_file_sets(logs: Sequence[Path], metadata: Path | None, group_bytes: int) -> int:
-    """Return the exit code as `run_read` does."""
+    """Print the file-sets. Return the exit code as `run_read` does."""
     sound = print_file_sets(logs, metadata, group_bytes, sys.stdout, sys.stderr)
     return 0 if sound else 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A SYNTHETIC cell of the papers' length for `downpour bench parsers`: nothing was measured.
 
-Sizes and gaps are random (seeded) with about the NGRID hour's totals; every file has as many lines
+Sizes and gaps are random (seeded), with about the NGRID hour's totals. Every file has as many lines
 as a real one.
 """
 
@@ -95,7 +95,7 @@ def _publisher(products: list[_Made]) -> Iterator[str]:
 
 
 def _receiver(products: list[_Made], seed: int) -> Iterator[str]:
-    """Write a receiver's log: FMTP misses one product in 250, and the backstop delivers it."""
+    """Yield a receiver's log: FMTP misses one product in 250, and the backstop delivers it."""
     chosen = random.Random(seed)
     for made in products:
         delay = 0.02 + chosen.expovariate(10)
@@ -229,7 +229,7 @@ def _iperf3(seconds: int) -> Iterator[str]:
 
 
 def write_others(directory: Path, hour: Hour) -> dict[str, Path]:
-    """Write files of formats that no cell has; return them by the format's name."""
+    """Write files in formats that no cell has; return them by the format's name."""
     products = _products(hour)
     lines: dict[str, Iterator[str]] = {
         "trace": _trace(products),

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names, units and labels of factors: what `at`, `where` and `over` of an experiment file, a
-point of metrics.json and an axis of a figure may name.
+"""Names, units and labels of factors: the names that `at`, `where` and `over` of an experiment
+file, a point of metrics.json and an axis of a figure may use.
 
 A level is a JSON scalar in the unit of the factor's name (bit/s, ms, a probability for `loss`).
-Three of the factors are not properties of a cell: `subscriber` takes a metric at one receiver
-instead of over all, `file_set_bytes` cuts the same run into file-sets of another aggregate size G
-(MPUP16 III-B), `first_s` ends the same run earlier.
+Three of the factors are not properties of a cell. `subscriber` takes a metric at one receiver
+instead of over all. `file_set_bytes` cuts the same run into file-sets of another aggregate size G
+(MPUP16 III-B). `first_s` ends the same run earlier.
 
-A list by receiver is a level under its name, `list_name`; so are settings, `settings_name`.
+The level of a list by receiver is its name, `list_name`; that of settings, `settings_name`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Scalar = float | int | str
 _QUANTITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?) ?([A-Za-z%]+)", re.ASCII)
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
 _FEED = re.compile(r"[A-Z][A-Z0-9]{0,15}", re.ASCII)
-_ITEM = re.compile(  # of a list's name
+_ITEM = re.compile(  # an item of a list's name
     r"(?:([1-9][0-9]{0,2})x)?(-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?:e[+-][0-9]{1,2})?)", re.ASCII
 )
 _SETTINGS = re.compile(r"none|[a-z0-9_.]+=\S+", re.ASCII)
@@ -33,11 +33,12 @@ NO_SETTINGS: Final = "none"
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """How to write and show a factor's levels: level / `scale` with `shown_unit`."""
+    """How to write and show a factor's levels: a level is shown as level / `scale`,
+    `shown_unit`."""
 
     name: str
     label: str
-    symbol: str  # of the papers, or as short
+    symbol: str  # the papers' symbol, or one as short
     shown_unit: str = ""
     scale: float = 1.0
     units: Mapping[str, float] = field(default_factory=dict)  # written after a number
@@ -46,8 +47,8 @@ class Factor:
     most: float = math.inf
     names: tuple[str, ...] | None = None  # levels are texts: one of these, or () for any name
     pattern: re.Pattern[str] = _NAME  # of any name
-    first: tuple[str, ...] = ()  # of any name: those that come before the others
-    each: str = ""  # levels are lists by receiver: the factor of an item
+    first: tuple[str, ...] = ()  # with any name: names that sort before the others
+    each: str = ""  # levels are lists by receiver: the name of an item's factor
     valid: str = ""
 
     def read(self, value: object) -> Scalar:
@@ -79,7 +80,7 @@ class Factor:
         return number
 
     def _read_list(self, value: object) -> str:
-        """Return the name of a list, which may be given by its name."""
+        """Return the name of a list, given as a list or by its name."""
         item = FACTORS[self.each]
         values: list[object] = []
         if isinstance(value, str):
@@ -105,7 +106,7 @@ class Factor:
 
 
 def list_name(values: Sequence[float]) -> str:
-    """Return a list's name, e.g. `0/1/2`; of the same value for 8 receivers `8x1`."""
+    """Return a list's name, e.g. `0/1/2`, or `8x1` for 8 receivers with the same value."""
     runs: list[tuple[str, int]] = []
     for value in values:
         text = f"{value + 0.0:.10g}"  # no -0
@@ -329,7 +330,7 @@ FACTORS: dict[str, Factor] = {
 
 
 def same(a: Scalar, b: Scalar) -> bool:
-    """Return whether levels are equal: texts exactly, numbers to 1e-9 of the greater."""
+    """Return whether levels are equal: texts exactly, numbers to within 1e-9 of the greater."""
     if isinstance(a, str) or isinstance(b, str):
         return a == b
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)

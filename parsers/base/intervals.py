@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Intervals, comparisons and regressions, each with the method that made it.
 
-All intervals are two-sided 95 % confidence intervals. What is repeated is the whole run, with
-another seed: over n repeats the interval is Student's t with n - 1 degrees of freedom. Comparisons
-use the fact that repeats of the same number have the same seed (the same trace, the same losses):
-if two quantities share repeats, the interval is that of their differences, repeat by repeat. Within
-one run, the interval comes from a moving-block bootstrap over time; two runs of one trace draw the
-same blocks. A run that is too short for it has no interval.
+All intervals are two-sided 95 % confidence intervals. The whole run is repeated, with another seed:
+over n repeats, the interval is Student's t with n - 1 degrees of freedom. Repeats with the same
+number have the same seed (the same trace, the same losses), and comparisons use that: if two
+quantities share repeats, the interval is that of their differences, repeat by repeat. Within one
+run, the interval comes from a moving-block bootstrap over time; two runs of one trace draw the same
+blocks. A run that is too short for a bootstrap has no interval.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ APART = "ends of the intervals against each other (wider than 95 %)"
 class Estimate:
     """A quantity in its SI unit with its 95 % interval. n = 1: low = high = mean.
 
-    `values` are the single runs', and `repeats` their repeats (empty: unknown, or not from
+    `values` are those of the single runs, and `repeats` their numbers (empty: unknown, or no
     repeats). For a bootstrap, `mean` is the statistic of all values. `over_time`: the pieces of one
-    run's metric, which n then counts.
+    run's metric, whose number is then n.
     """
 
     mean: float
@@ -55,15 +55,15 @@ class Estimate:
 
     def covers(self, value: float) -> bool:
         """Return whether the value is within the interval, ends included; for one run, whether it
-        is the same."""
+        is equal."""
         slack = 1e-12 * max(abs(self.low), abs(self.high))
         return self.low - slack <= value <= self.high + slack
 
 
 def over_repeats(values: Sequence[float], repeats: Sequence[int] = ()) -> Estimate:
-    """The mean over repeats with Student's t interval: mean +- t(n-1) s / sqrt(n).
+    """Return the mean over repeats with Student's t interval: mean +- t(n-1) s / sqrt(n).
 
-    ValueError without values, or if `repeats` has another length.
+    Raises ValueError without values, or if `repeats` has another length.
     """
     if not values or (repeats and len(repeats) != len(values)):
         raise ValueError(f"{len(values)} values of {len(repeats)} repeats")
@@ -87,7 +87,8 @@ _confidence = ContextVar("confidence", default=CONFIDENCE)
 
 @contextmanager
 def at_confidence(share: float) -> Iterator[None]:
-    """Make intervals over repeats with another confidence, for callers that look more than once."""
+    """Make intervals over repeats with another confidence, for callers that test more than
+    once."""
     token = _confidence.set(share)
     try:
         yield
@@ -96,7 +97,7 @@ def at_confidence(share: float) -> Iterator[None]:
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the factor of a two-sided interval, by default 95 %, with that many degrees of
+    """Return the factor of a two-sided interval, by default of 95 %, with that many degrees of
     freedom."""
     return _t_quantile(degrees, _confidence.get())
 
@@ -107,7 +108,7 @@ def _t_quantile(degrees: float, confidence: float) -> float:
 
 
 def of_run(value: float, repeat: int, over_time: OverTime) -> Estimate:
-    """Return a metric of one run with the interval from its pieces, if they give one."""
+    """Return a metric of one run, with the interval from its pieces if they give one."""
     found = over_repeats([value], [repeat])
     interval = moving_block.interval_of(over_time)
     if interval is None:
@@ -151,16 +152,16 @@ def iqr(values: Any, axis: int = -1) -> Any:
 
 
 def common(a: Estimate, b: Estimate) -> list[tuple[int, float, float]]:
-    """Return (repeat, a, b) of the repeats that both have."""
+    """Return (repeat, a, b) for the repeats that both have."""
     of_b = dict(zip(b.repeats, b.values, strict=True)) if b.repeats else {}
     of_a = zip(a.repeats, a.values, strict=True) if a.repeats else ()
     return [(repeat, value, of_b[repeat]) for repeat, value in of_a if repeat in of_b]
 
 
 def difference(a: Estimate, b: Estimate) -> Estimate:
-    """Return a - b: paired over the shared repeats, if there are at least two (or if they share
-    their only one); else Welch's t for two samples, whose seeds differ. For bootstraps, the ends
-    are compared, which is wider than 95 %. One run each has no interval."""
+    """Return a - b: paired over the shared repeats, if there are at least two (or if each has one,
+    the same); else Welch's t for two samples, whose seeds differ. For bootstraps, the ends are
+    compared, which is wider than 95 %. With one run each, there is no interval."""
     pairs = common(a, b)
     if (runs := _same_run(a, b)) and (found := moving_block.interval_of_difference(*runs)):
         return _of_blocks(a.mean - b.mean, found, a, runs[0])
@@ -181,7 +182,7 @@ def difference(a: Estimate, b: Estimate) -> Estimate:
 
 
 def _same_run(a: Estimate, b: Estimate) -> tuple[OverTime, OverTime] | None:
-    """Return the pieces of two metrics of one run each, if both are of the same repeat."""
+    """Return the pieces of two metrics of one run each, if both are from the same repeat."""
     if len(a.values) != 1 or len(b.values) != 1 or a.repeats != b.repeats:
         return None
     return None if a.over_time is None or b.over_time is None else (a.over_time, b.over_time)
@@ -193,7 +194,7 @@ def _of_blocks(mean: float, found: Interval, of: Estimate, run: OverTime) -> Est
 
 
 def within_repeats(found: Estimate) -> Estimate:
-    """Return the estimate without what its single run's pieces say about it."""
+    """Return the estimate without the interval from its single run's pieces."""
     if found.over_time is None:
         return found
     return over_repeats(found.values, found.repeats)
@@ -214,9 +215,9 @@ def _welch(a: Estimate, b: Estimate) -> Estimate:
 
 
 def ratio(a: Estimate, b: Estimate) -> Estimate | None:
-    """Return a / b: the geometric mean of the paired ratios with the t interval of their
+    """Return a / b: the geometric mean of the paired ratios, with the t interval of their
     logarithms; None if a value is not above 0. Without shared repeats: Welch's t of the logarithms.
-    One run each of the same repeat: a bootstrap over the blocks that both have."""
+    With one run each of the same repeat: a bootstrap over the blocks that both have."""
     if min(*a.values, *b.values, a.mean, b.mean) <= 0.0:
         return None
     if (runs := _same_run(a, b)) and (blocks := moving_block.interval_of_ratio(*runs)):
@@ -236,9 +237,9 @@ def ratio(a: Estimate, b: Estimate) -> Estimate | None:
 
 
 def wilcoxon_p(a: Estimate, b: Estimate) -> float | None:
-    """Return the two-sided p of Wilcoxon's signed-rank test over the shared repeats; None below two
-    of them or if all are equal. It assumes no normal distribution; 5 repeats cannot get below
-    0.0625."""
+    """Return the two-sided p of Wilcoxon's signed-rank test over the shared repeats; None if there
+    are fewer than two or if all are equal. It assumes no normal distribution. With 5 repeats, p is
+    at least 0.0625."""
     differences = [x - y for _, x, y in common(a, b)]
     if len(differences) < 2 or not any(differences):
         return None
@@ -253,8 +254,8 @@ def least_ranked() -> int:
 
 def side(a: Estimate, b: Estimate) -> int:
     """Return 1 if the sign test finds a above b over the shared repeats, -1 if below, else 0. It
-    leaves equal pairs out, and assumes nothing of their distribution; at 95 %, six pairs that all
-    agree decide."""
+    leaves out equal pairs and makes no assumption about their distribution. At 95 %, six pairs that
+    all agree decide."""
     signs = [x > y for _, x, y in common(a, b) if x != y]
     if not signs or stats.binomtest(sum(signs), len(signs)).pvalue >= 1 - _confidence.get():
         return 0
@@ -272,12 +273,13 @@ class Regression:
 
 
 def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
-    """A straight line through the points; ValueError below three different x.
+    """Return a straight line through the points. Raises ValueError with fewer than three different
+    x.
 
-    The slope's interval: where all points share at least two repeats, Student's t over the slopes
-    of the single repeats (a repeat's points share trace and losses, so that the scatter around one
-    repeat's line is not what the next repeat would show); else from the scatter of the means around
-    the line, with n - 2 degrees of freedom.
+    The slope's interval: if all points share at least two repeats, Student's t over the slopes of
+    the single repeats. A repeat's points share trace and losses, so the scatter around one repeat's
+    line is not what the next repeat would show. Otherwise it comes from the scatter of the means
+    around the line, with n - 2 degrees of freedom.
     """
     if len(x) != len(y) or len(set(x)) < 3:
         raise ValueError(f"a line needs three different x, found {len(set(x))}")
@@ -304,6 +306,6 @@ def regression(x: Sequence[float], y: Sequence[Estimate]) -> Regression:
 
 
 def trend_p(y: Sequence[float]) -> float:
-    """Return the two-sided p of Kendall's test that y has no trend over its order; at least 2
-    values."""
+    """Return the two-sided p of Kendall's test that y has no trend over its order. It needs at
+    least 2 values."""
     return float(stats.kendalltau(range(len(y)), y).pvalue)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read JSON of run directories and of tools: errors as one clear message, and the rest of a
-truncated document."""
+"""Read the JSON of run directories and of tools. An error is one clear message, and what is
+complete of a truncated document can be read."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def malformed(text: str, file: str, error: json.JSONDecodeError, expected: str) 
 
 
 def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
-    """Return whether the document is truncated, rather than wrong: only an unfinished word or
+    """Return whether the document is truncated rather than wrong: then only an unfinished word or
     string follows the place of the error."""
     rest = text[error.pos :].strip()
     if not rest or error.msg.startswith("Unterminated string"):
@@ -58,8 +58,8 @@ def is_cut_off(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def complete_elements(text: str, name: str) -> tuple[list[object], int]:
-    """Return the complete elements of the array `"name": [...]` of a truncated document, and the
-    position after the last of them. Nothing if the array has not begun."""
+    """Return the complete elements of the array `"name": [...]` in a truncated document, and the
+    position after the last of them. None of them if the array has not begun."""
     found: list[object] = []
     begin = re.search(rf'"{re.escape(name)}"\s*:\s*\[', text)
     if begin is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and units of the metrics: what metrics.json, the reports and a `paper:` block may name."""
+"""Names and units of the metrics, for metrics.json, the reports and a `paper:` block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Value:
 
 
 def absent(unit: str, reason: str) -> Value:
-    """Return a missing value, with the reason."""
+    """Return a missing value with its reason."""
     return Value(None, unit, reason=reason)
 
 
@@ -140,7 +140,7 @@ TRANSPORT_METRICS: dict[str, Metric] = {
     )
 }
 
-# For cells whose subscribers come and go.
+# For cells whose subscribers join and leave.
 SUBSCRIPTION_METRICS: dict[str, Metric] = {
     m.name: m
     for m in (
@@ -209,8 +209,8 @@ _FACTORS: dict[str, dict[str, float]] = {
 
 
 def canonical(name: str) -> str | None:
-    """Return the metric's name in `METRICS`, also from an alias or with a unit suffix; None if
-    unknown."""
+    """Return the metric's name in `METRICS`, from that name, an alias, or a name with a unit
+    suffix; None if unknown."""
     name = name.strip().lower().replace("-", "_").replace(" ", "_")
     candidates = [name]
     candidates += [name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)]

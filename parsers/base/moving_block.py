@@ -2,9 +2,9 @@
 """Compute intervals of one run's metric by a moving-block bootstrap over time (Kuensch 1989).
 
 Each piece of a run depends on the pieces before it: the stream is bursty on all scales, and queues
-have memory. So the bootstrap draws blocks of neighbouring pieces, not single ones. Their length
-follows from the autocorrelation (Politis and White 2004, corrected by Patton, Politis and White
-2009).
+have memory. So the bootstrap draws blocks of neighbouring pieces, not single pieces. A block's
+length follows from the autocorrelation (Politis and White 2004, corrected by Patton, Politis and
+White 2009).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 RESAMPLES = 1999
-SEED = 20150615  # of every bootstrap: the same values give the same interval
+SEED = 20150615  # of every bootstrap, so that the same values give the same interval
 LEAST_PIECES = 10  # with fewer there is no interval
 
 
@@ -40,7 +40,7 @@ class OverTime:
         return len(self.top)
 
     def value(self, pieces: int | None = None) -> float | None:
-        """Return the metric of the first `pieces` (None: of all); None if it is not defined."""
+        """Return the metric of the first `pieces` (None: of all); None if it is undefined."""
         top, bottom = self.top[:pieces].sum(axis=0), self.bottom[:pieces].sum(axis=0)
         return float((top / bottom).mean()) if len(bottom) and bottom.all() else None
 
@@ -55,7 +55,7 @@ class Interval:
 
 
 def interval_of(data: OverTime) -> Interval | None:
-    """Return the interval of the metric; None where there are too few pieces."""
+    """Return the metric's interval; None if there are too few pieces."""
     if not data.long_enough or data.pieces < LEAST_PIECES or data.value() is None:
         return None
     block = block_length(_influence(data))
@@ -63,8 +63,8 @@ def interval_of(data: OverTime) -> Interval | None:
 
 
 def interval_of_ratio(a: OverTime, b: OverTime) -> Interval | None:
-    """Return the interval of a / b over the same pieces, each block drawn from both. None where
-    there are too few pieces, or others, or a value is not above 0."""
+    """Return the interval of a / b over the same pieces, each block drawn from both. None if there
+    are too few pieces, if the pieces differ, or if a value is not above 0."""
     if a.pieces != b.pieces or not (a.long_enough and b.long_enough) or a.pieces < LEAST_PIECES:
         return None
     values = a.value(), b.value()
@@ -90,7 +90,7 @@ def interval_of_difference(a: OverTime, b: OverTime) -> Interval | None:
 
 def interval_of_statistic(values: Floats, statistic: Callable[..., Any]) -> Interval | None:
     """Return the interval of a statistic (`np.median`; must take `axis`) of values in order of
-    time; None where there are too few."""
+    time; None if there are too few."""
     n = len(values)
     if n < LEAST_PIECES:
         return None
@@ -114,7 +114,7 @@ def _drawn(pieces: int, block: int) -> NDArray[np.int64]:
 
 
 def _weights(pieces: int, block: int) -> Floats:
-    """Return how often each piece is drawn, a row for each resample."""
+    """Return how many times each piece is drawn, a row for each resample."""
     places = _drawn(pieces, block) + pieces * np.arange(RESAMPLES)[:, None]
     counts = np.bincount(places.ravel(), minlength=RESAMPLES * pieces)
     return counts.reshape(RESAMPLES, pieces).astype(np.float64)
@@ -128,7 +128,7 @@ def _resampled(data: OverTime, weights: Floats) -> Floats:
 
 def _ends(found: Floats, block: int) -> Interval | None:
     defined = found[np.isfinite(found)]
-    if len(defined) < 0.9 * len(found):  # in too many resamples nothing arrived
+    if len(defined) < 0.9 * len(found):  # too many resamples have no arrivals
         return None
     low, high = np.percentile(defined, [2.5, 97.5])
     return Interval(float(low), float(high), block)
@@ -150,7 +150,7 @@ def block_length(values: Floats) -> int:
     )  # the last lag with a correlation
     lags = min(2 * max(last, 1), most_lags)
     k = np.arange(1, lags + 1)
-    taper = np.minimum(1.0, 2 * (1 - k / lags))  # flat, then down to 0
+    taper = np.minimum(1.0, 2 * (1 - k / lags))  # flat, then falling to 0
     slope = 2 * float(taper * k @ covariances[1 : lags + 1])
     level = float(covariances[0]) + 2 * float(taper @ covariances[1 : lags + 1])
     if level <= 0:

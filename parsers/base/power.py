@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute which difference an interval could have seen, and how many repeats would decide.
 
-Both assume a paired t test at 5 %, two-sided, with a power of 80 %: with a true difference of this
-size, four of five runs have an interval that excludes 0.
+Both assume a paired t test at 5 %, two-sided, with a power of 80 %: if the true difference has this
+size, the intervals of four in five runs exclude 0.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from scipy import optimize, stats
 from parsers.base.intervals import CONFIDENCE, Estimate
 
 POWER: Final = 0.8
-MOST_REPEATS: Final = 1000  # nobody would follow advice to do more
-# With normal quantiles, for intervals that are not over repeats.
+MOST_REPEATS: Final = 1000  # advice to run more would be useless
+# With normal quantiles, for intervals that are not based on repeats.
 _FACTOR: Final = float(stats.norm.ppf(0.5 + CONFIDENCE / 2) + stats.norm.ppf(POWER))
 
 
 @cache
 def least_effect(repeats: int) -> float:
-    """Return the least true mean, in standard deviations of one repeat, that `repeats` see. Raises
-    ValueError below two."""
+    """Return the least true mean, in standard deviations of one repeat, that `repeats` can see.
+    Raises ValueError below two."""
     if repeats < 2:
         raise ValueError(f"{repeats} repeats have no interval")
     limit = float(stats.t.ppf(0.5 + CONFIDENCE / 2, repeats - 1))
@@ -37,7 +37,7 @@ def least_effect(repeats: int) -> float:
 
 
 def repeats_for(effect: float, spread: float) -> int | None:
-    """Return how many repeats see a true mean `effect` of values with a standard deviation
+    """Return how many repeats can see a true mean `effect` of values with a standard deviation
     `spread`; None if more than MOST_REPEATS."""
     if spread <= 0:
         return 2 if effect else None
@@ -52,8 +52,8 @@ def repeats_for(effect: float, spread: float) -> int | None:
 
 
 def spread_of(found: Estimate) -> float:
-    """Return the standard deviation of one repeat; for an interval that is not from repeats, the
-    value that gives its width with `n` of them."""
+    """Return the standard deviation of one repeat. For an interval that is not from repeats, return
+    the value that gives its width with `n` repeats."""
     if len(found.values) > 1:
         return float(np.std(found.values, ddof=1))
     half = (found.high - found.low) / 2
@@ -61,7 +61,7 @@ def spread_of(found: Estimate) -> float:
 
 
 def visible(found: Estimate) -> float | None:
-    """Return the least true difference that an interval like this one sees; None without one."""
+    """Return the least true difference that an interval like this one can see; None without one."""
     if not found.has_interval:
         return None
     if len(found.values) > 1:

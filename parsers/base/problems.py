@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a parser could not understand, and where. Problems are returned beside the records, never
-raised."""
+"""What a parser could not understand, and where. Parsers return problems beside the records; they
+never raise them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ class Problem:
 
     @property
     def is_cut_off(self) -> bool:
-        """Return whether a program was killed, or is still writing: no line is wrong."""
+        """Return whether the text was cut off, as a program was killed or still writes: no line is
+        wrong."""
         return self.reason in (CUT_OFF, CUT_OFF_DOCUMENT)
 
     def __str__(self) -> str:
@@ -37,7 +38,7 @@ class Problem:
 
 
 def problem(file: str, line: int, text: str, reason: str) -> Problem:
-    """Return a `Problem` with a quotation of bounded length (a damaged log may have huge lines)."""
+    """Return a `Problem` with a short quotation (a damaged log may have huge lines)."""
     if len(text) > _QUOTED_CHARACTERS:
         text = text[:_QUOTED_CHARACTERS] + "..."
     return Problem(file, line, text, reason)
@@ -63,7 +64,7 @@ def cut_off(file: str, line: int, text: str) -> Problem:
 
 
 def complete_lines(text: Lines, file: str, problems: list[Problem]) -> Iterator[tuple[int, str]]:
-    """Yield `numbered_lines` without a truncated last one, which becomes one of the `problems`."""
+    """Yield `numbered_lines` without a truncated last one, which is added to `problems`."""
     for number, line, complete in numbered_lines(text):
         if complete:
             yield number, line

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide whether two runs of the same experiment agree: to the digit, or within their error bars.
+"""Decide whether two runs of the same experiment agree: to the last digit, or within their error
+bars.
 
-Agreement within error bars is decided over all points together: of the intervals of n differences
-that are all truly 0, one in twenty misses 0. The runs agree unless more intervals miss it than in
-99 of 100 pairs of equal runs. Metrics that nearly repeat another one do not count (`DECISIVE`).
+Agreement within error bars is decided over all points together: if n differences are all truly 0,
+one in twenty of their intervals still misses 0. The runs disagree only if more intervals miss 0
+than in 99 of 100 pairs of equal runs. Metrics that nearly repeat another one do not count
+(`DECISIVE`).
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ Verdict = Literal["agree", "differ", "not decidable"]
 
 @dataclass(frozen=True)
 class Compared:
-    """A metric at one point in both runs. `covers`: the interval of the difference includes 0;
-    None: one run each."""
+    """A metric at one point in both runs. `covers`: the interval of the difference includes 0; None
+    if there is one run each."""
 
     label: str
     metric: str
@@ -102,12 +104,12 @@ def matching(point: Point, points: Sequence[Point]) -> Point | None:
 
 
 def whole(points: Sequence[Point]) -> list[Point]:
-    """Return the points of whole cells: not of single subscribers or sizes of file-sets."""
+    """Return the points of whole cells, not of single subscribers or sizes of file-sets."""
     return [p for p in points if not any(name in p.factors for name in APART)]
 
 
 def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
-    """Compare the points of two runs with the same base seed: repeats of the same number are
+    """Compare the points of two runs with the same base seed: repeats with the same number are
     paired."""
     before, after = whole(then), whole(now)
     compared: list[Compared] = []
@@ -123,7 +125,7 @@ def agreement(then: Sequence[Point], now: Sequence[Point]) -> Agreement:
             if a is None or b is None:
                 (only_now if a is None else only_then).append(f"{metric} at {point.label}")
                 continue
-            # Pieces of one run do not show how much another run would differ.
+            # The pieces of one run do not show how much another run would differ.
             a, b = intervals.within_repeats(a), intervals.within_repeats(b)
             change = intervals.difference(b, a)
             covers = change.covers(0.0) if change.has_interval else None
@@ -154,11 +156,11 @@ class Identity:
 
     cell: str
     values: int
-    different: tuple[str, ...]  # places of values that are not the same to the last digit
+    different: tuple[str, ...]  # places of values that differ in any digit
 
     @property
     def identical(self) -> bool:
-        """Return whether every value is the same to the last digit."""
+        """Return whether no value differs in any digit."""
         return not self.different
 
 
@@ -185,6 +187,6 @@ def identity(
 def changed(
     then: Mapping[str, Scalar | None], now: Mapping[str, Scalar | None]
 ) -> dict[str, tuple[Scalar | None, Scalar | None]]:
-    """Return by name (then, now) of what differs."""
+    """Return name -> (then, now) for the values that differ."""
     names = dict.fromkeys([*then, *now])
     return {n: (then.get(n), now.get(n)) for n in names if then.get(n) != now.get(n)}

@@ -44,7 +44,7 @@ def bandwidth_values(
 ) -> dict[str, Value]:
     """Return Theta(t1, t2) of eq. 5: bytes by the counters over the time from the first insertion
     to the last arrival. The counters are read just before and just after, when only keepalives are
-    sent. What the publisher sent to a monitor, by NIC2, is left out."""
+    sent. What the publisher sent to a monitor by NIC2 is left out."""
     begin, finish = active_s
     if start is None or end is None:
         return {n: absent("bit/s", "no counters of start and end") for n in BY_COUNTERS}
@@ -138,7 +138,7 @@ def by_sar(
     cell: Cell, sar: SarLog | None, active_s: tuple[float, float]
 ) -> tuple[Value, list[RateSample]]:
     """Return NIC1's mean rate by sar's samples, as the papers measured it, and the samples. The
-    first and the last sample count in proportion, though bytes are not spread evenly in them."""
+    first and the last sample count in proportion, though their bytes are not spread evenly."""
     nic = interface_name(cell.nic1)
     samples = [
         RateSample(s.time_s, s.interval_s, 8.0 * s.tx_bytes_per_s)
@@ -187,8 +187,8 @@ def delivery_values(
     receivers: Mapping[str, Receiver],
     counters: tuple[Counters | None, Counters | None],
 ) -> dict[str, Value]:
-    """Return how many products are missing, of all receivers together, and what the sender's NICs
-    sent for each byte that reached a receiver, times m, without what went to a monitor."""
+    """Return how many products are missing, over all receivers, and what the sender's NICs sent for
+    each byte that reached a receiver, times m, without what went to a monitor."""
     arrived = [p.size_bytes for r in receivers.values() for p in r.arrivals]
     if not sent.order or not receivers:
         reason = sent.reason or "no receiver's log mentions products"

@@ -2,8 +2,8 @@
 """Compute how long a carousel's receivers listen and what it costs, measured and by Fcast's
 formula.
 
-Listening time is counted in files: datagrams that passed from tuning in to the complete file, over
-the file's symbols.
+Listening time is counted in files: the datagrams that passed between tuning in and the complete
+file, divided by the file's symbols.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from parsers.read.cell_files import Cell
 from parsers.read.counters import Counters
 from parsers.read.fcast_log import CarouselReceiver, CarouselSender
 
-UNLIKELY: Final = 1e-12  # of the formula's distribution: longer times are not counted
-MOST_TERMS: Final = 1_000_000  # terms of its sum: more are combined
+UNLIKELY: Final = 1e-12  # in the formula's distribution: less likely times are not counted
+MOST_TERMS: Final = 1_000_000  # terms of its sum; if there are more, they are combined
 NAMES: Final = (
     "listening_time",
     "listening_max",
@@ -40,7 +40,7 @@ NO_CAROUSEL: Final = "defined for carousels only"
 
 @dataclass(frozen=True)
 class CarouselData:
-    """What the programs of a cell reported. None: a log has no such line."""
+    """What the programs of a cell reported. None: the log has no such line."""
 
     sender: CarouselSender | None = None
     receivers: Mapping[str, CarouselReceiver | None] = field(default_factory=dict)
@@ -49,11 +49,11 @@ class CarouselData:
 
 def expected_files(k: int, groups: int, loss: float) -> float:
     """Return the mean listening time in files, with groups of k symbols, any k of which restore the
-    group (MSR-TR-99-14, 5); loss below 1. It counts whole rounds: stopping inside one is up to 1/k
-    shorter."""
+    group (MSR-TR-99-14, 5); loss below 1. The formula counts whole rounds: a receiver that stops
+    within one listens up to 1/k less."""
     if loss <= 0:
         return 1.0
-    import numpy as np  # here, as each cell's process loads this module and SciPy takes a second
+    import numpy as np  # here: each cell's process loads this module, SciPy takes a second
     from scipy import stats
 
     # A group loses a number of symbols before its kth arrives; the slowest group decides.
@@ -61,18 +61,18 @@ def expected_files(k: int, groups: int, loss: float) -> float:
     most = int(lost.isf(UNLIKELY / groups))
     step = 1 + most // MOST_TERMS
     seen = np.arange(step // 2, most + 1, step)
-    with np.errstate(divide="ignore"):  # the logarithm of 0, where all groups want more
+    with np.errstate(divide="ignore"):  # the logarithm of 0, if all groups need more
         mean = step * -np.expm1(groups * np.log1p(-lost.sf(seen))).sum()
     return float((k + mean) / k)
 
 
 def source_symbols(data: CarouselData, file_bytes: int) -> int | None:
-    """Return how many symbols the file has; None if the sender did not say their size."""
+    """Return how many symbols the file has; None if the sender did not report their size."""
     return None if data.sender is None else math.ceil(file_bytes / data.sender.symbol_bytes)
 
 
 def carousel_values(cell: Cell, data: CarouselData | None) -> dict[str, Value]:
-    """Return the metrics of a carousel; for other protocols none has a value."""
+    """Return the metrics of a carousel; for other protocols, none has a value."""
     if data is None:
         return {name: absent("", NO_CAROUSEL) for name in NAMES}
     symbols = source_symbols(data, cell.trace.bytes or 0)
@@ -116,7 +116,7 @@ def _formula(cell: Cell, symbols: int) -> Value:
 
 def latencies(data: CarouselData) -> list[float]:
     """Return each receiver's time from tuning in to the complete file, in seconds, without the time
-    that it waited for the sender."""
+    in which it waited for the sender."""
     return sorted(
         r.file_s - data.waited_s.get(host, 0.0)
         for host, r in data.receivers.items()
@@ -133,7 +133,7 @@ def parse_tune_ins(text: str, file: str) -> dict[str, float]:
 
 
 def wire_per_file(cell: Cell, start: Counters | None, end: Counters | None) -> Value:
-    """Return what the sender's NIC1 sent over what it had to send, headers included."""
+    """Return what the sender's NIC1 sent, divided by what it had to send, headers included."""
     size = cell.trace.bytes or 0
     if start is None or end is None or not size:
         return absent("", "no counters of start and end, or no size of the trace")
@@ -144,7 +144,7 @@ def wire_per_file(cell: Cell, start: Counters | None, end: Counters | None) -> V
 
 
 def feedback_packets(cell: Cell, start: Counters | None, end: Counters | None) -> Value:
-    """Return how many packets receivers sent on the path, all together."""
+    """Return how many packets all receivers together sent on the path."""
     if start is None or end is None:
         return absent("packets", "no counters of start and end")
     total = 0
@@ -159,7 +159,7 @@ def feedback_packets(cell: Cell, start: Counters | None, end: Counters | None) -
 
 
 def download_values(cell: Cell, data: CarouselData) -> dict[str, Value]:
-    """Return latency and throughput (MPUP16 eq. 3) of the file: from tuning in to its end."""
+    """Return latency and throughput (MPUP16 eq. 3) of the file, from tuning in to its end."""
     found = latencies(data)
     note = "from tuning in"
     values = {

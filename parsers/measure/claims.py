@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decide whether the points of a sweep support a paper's qualitative claims.
 
-A claim is held or not held only where 95 % intervals decide it. Otherwise it is not decidable, with
-the reason, what would decide it, and why this run does not. Every claim says which difference its
-intervals could have seen. Ordered values are compared by ratios, repeat by repeat, since all
-metrics are above 0, and by differences only if one is 0; these are not normally distributed, so
-that the sign test also decides. A claim about several lines or pairs of points is held if it holds
-for all of them, and not held if it fails for one.
+A claim is held or not held only if 95 % intervals decide it. Otherwise it is not decidable; the
+result gives the reason, what would decide it, and why this run does not. Every claim says which
+difference its intervals could have seen. Ordered values are compared by ratios, repeat by repeat,
+since metrics are above 0. If one is 0, they are compared by differences, which are not normally
+distributed, so that the sign test also decides. A claim about several lines or pairs of points is
+held if it holds for all of them, and not held if it fails for one.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ FLAT_AT_MOST = 0.1  # change over the range, relative to the mean
 EQUAL_AT_MOST = 0.1  # difference, relative to the counterpart
 TREND_P = 0.05
 NO_CELL = "no cell was run under these conditions"
-NO_MORE = "no more repeats were requested: --until-decided adds them"  # this run
+NO_MORE = "no more repeats were requested: --until-decided adds them"  # for this run
 
 
 @dataclass(frozen=True)
 class Part:
-    """The claim at one line or pair of points."""
+    """The claim for one line or pair of points."""
 
     label: str
     verdict: Verdict
     numbers: str
     reason: str
-    sees: str = ""  # which difference its intervals could have seen, if any
-    decider: Decider | None = None  # what would decide it, if nothing does
+    sees: str = ""  # the difference that its intervals could have seen, if any
+    decider: Decider | None = None  # what would decide it, if nothing does yet
     at: tuple[Mapping[str, Scalar], ...] = ()  # levels of the cells that it covers
 
 
@@ -71,7 +71,7 @@ class ClaimResult:
     numbers: str  # figures with units, in one line
     reason: str  # the reason for the verdict
     parts: tuple[Part, ...] = ()
-    decides: str = ""  # what would decide it, and why this run does not, if nothing does
+    decides: str = ""  # what would decide it, and why this run does not, if it is undecided
 
     @property
     def is_decided(self) -> bool:
@@ -80,7 +80,7 @@ class ClaimResult:
 
     @property
     def open(self) -> tuple[Part, ...]:
-        """Return the parts that more repeats would decide, if the claim is not decided."""
+        """Return the parts that more repeats would decide, if the claim is undecided."""
         if self.is_decided:
             return ()
         return tuple(p for p in self.parts if p.decider is not None and p.decider.by_repeats)
@@ -89,7 +89,7 @@ class ClaimResult:
 def judge(
     claims: Sequence[Claim], points: Sequence[Point], no_more: str = NO_MORE
 ) -> tuple[ClaimResult, ...]:
-    """Judge every claim by the points of a run. `no_more`: why the run has no more repeats."""
+    """Judge every claim by a run's points. `no_more`: why the run has no more repeats."""
     return tuple(_explained(_judge(claim, points), no_more) for claim in claims)
 
 
@@ -104,7 +104,7 @@ def _explained(found: ClaimResult, no_more: str) -> ClaimResult:
 
 
 def _without_value(reason: str) -> Decider:
-    """Return what would give a metric the value that this run could not."""
+    """Return what would give a metric a value that this run could not give."""
     if NO_CELL in reason:
         return Decider("a run that has such cells would")
     if NO_CPU in reason:
@@ -115,7 +115,7 @@ def _without_value(reason: str) -> Decider:
 
 
 def _judge(claim: Claim, points: Sequence[Point]) -> ClaimResult:
-    """Judge one claim; for runs too short for a file-set, by the throughput of the whole run."""
+    """Judge one claim; in runs too short for a file-set, by the throughput of the whole run."""
     metric = metric_of(points, claim.metric)
     if metric == claim.metric:
         return _by_its_metric(claim, points)
@@ -186,7 +186,7 @@ def _over(claim: Claim, points: Sequence[Point]) -> tuple[list[Part], str]:
 
 
 def _levels(claim: Claim, points: Sequence[Point]) -> tuple[Mapping[str, Scalar], ...]:
-    """Return levels of the cells of some points, and of those that they are compared with."""
+    """Return the levels of the cells of some points, and of the cells they are compared with."""
     cells = [{n: v for n, v in p.factors.items() if n not in APART} for p in points]
     instead = claim.against.single() if claim.against is not None else {}
     others = [{**c, **{n: v for n, v in instead.items() if n not in APART}} for c in cells]
@@ -302,7 +302,7 @@ def _change(line: Line, span: Estimate, mean: float) -> Estimate:
     """Return the change over a line's range, as a share of its mean."""
     if len(set(line.x)) < 3:
         return _scaled(span, 1 / abs(mean))
-    if span.mean == 0:  # the same everywhere: the regression has no residuals
+    if span.mean == 0:  # equal everywhere: the regression has no residuals
         return Estimate(0.0, 0.0, 0.0, len(line.x), "the same everywhere")
     x = _numbers(line)
     return _scaled(intervals.regression(x, line.y).slope, (max(x) - min(x)) / abs(mean))
@@ -352,14 +352,14 @@ def _monotonic(claim: Claim, line: Line) -> Part:
 
 
 def _side(found: Estimate) -> int:
-    """Return on which side of 0 an interval lies: 1, -1, or 0 for both or none."""
+    """Return the side of 0 on which an interval lies: 1, -1, or 0 if it includes 0."""
     return (found.low > 0) - (found.high < 0) if found.has_interval else 0
 
 
 def _steps(claim: Claim, values: Sequence[Estimate]) -> tuple[list[Estimate], str, bool]:
-    """Return, from each value to the next, the logarithms of the ratios and which change they see;
-    for values that are not all above 0, or if the claim says so, the differences. Last: whether
-    they are differences that only the sign test suits."""
+    """Return the steps from each value to the next as logarithms of the ratios, and which change
+    they see. For values that are not all above 0, or if the claim says so, return the differences.
+    Last: whether these are differences that only the sign test suits."""
     pairs = list(zip(values, values[1:], strict=False))
     ratios = [ratio for a, b in pairs if (ratio := intervals.ratio(b, a)) is not None]
     by_difference = claim.compared_by == "difference"
@@ -384,7 +384,7 @@ def _by_trend(claim: Claim, line: Line, numbers: str, steps: str) -> Part:
 
 # -- point against point ----------------------------------------------------------------------
 def _other(claim: Claim, point: Point, points: Sequence[Point]) -> Estimate | None:
-    """Return what the point is compared with."""
+    """Return the value that the point is compared with."""
     instead: dict[str, Scalar] = claim.against.single() if claim.against is not None else {}
     other = counterpart(point, points, instead) if instead else point
     if other is None or (other is point and claim.against_metric is None):
@@ -511,8 +511,8 @@ def _interval(estimate: Estimate, scale: float, unit: str) -> str:
 
 
 def _above(claim: Claim, label: str, both: str, ours: Estimate, other: Estimate) -> Part:
-    """Judge by the ratio or, if a value is not above 0, by the difference; with Wilcoxon's test if
-    there are enough repeats for it."""
+    """Judge by the ratio or, if a value is not above 0, by the difference; also by Wilcoxon's test
+    if there are enough repeats."""
     metric = METRICS[claim.metric]
     difference, ratio = intervals.difference(ours, other), intervals.ratio(ours, other)
     numbers = f"{both}: difference {_interval(difference, metric.scale, metric.shown_unit)}"
@@ -551,7 +551,7 @@ def _within(
     bounds: tuple[float | None, float | None],
     text: str,
 ) -> Part:
-    """Judge whether the interval is within the bounds, outside of them, or across one."""
+    """Judge whether the interval is within the bounds, outside them, or across one."""
     low, high = bounds
 
     def inside(value: float) -> bool:

@@ -24,8 +24,8 @@ PROTOCOLS = ("ldm7", "ldm6", "fcast")
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with the same levels of all factors except the protocol, and the same duration and
-    clock: per protocol one cell per repeat."""
+    """Cells with the same duration, clock, and levels of all factors except the protocol: for each
+    protocol, one cell per repeat."""
 
     factors: Mapping[str, Scalar]  # without the protocol
     duration_s: float
@@ -67,7 +67,7 @@ class Group:
 
     @property
     def protocols(self) -> tuple[str, ...]:
-        """Return the protocols of the cells: those of the papers first."""
+        """Return the protocols of the cells, the papers' protocols first."""
         own = [p for p in PROTOCOLS if p in self.cells]
         return (*own, *(p for p in self.cells if p not in PROTOCOLS))
 
@@ -78,7 +78,7 @@ class Group:
 
 
 def mean_of(values: Sequence[Value]) -> Value:
-    """Return the mean over repeats; undefined if one of them is. The note has the spread."""
+    """Return the mean over repeats; undefined if a repeat is. The note has the spread."""
     if len(values) == 1:
         return values[0]
     unit = values[0].unit
@@ -100,7 +100,7 @@ def group_cells(
     include_invalid: bool = False,
 ) -> tuple[Group, ...]:
     """Return groups in order of (r, p, m, duration, clock), then of the other factors. Cells with
-    an invalid verdict are shown, but compared with published values only on request."""
+    an invalid verdict are shown, but are only compared with published values on request."""
     by_key: dict[tuple[object, ...], list[CellMetrics]] = {}
     for metrics in sorted(cells, key=lambda c: (c.cell.repeat, c.cell.cell)):
         cell = metrics.cell
@@ -133,7 +133,7 @@ def _group(cells: Sequence[CellMetrics], comparisons: Comparisons) -> Group:
 
 
 def clocks_of(cells: Iterable[CellMetrics]) -> str:
-    """ "native", "virtual", or "native and virtual": a resumed run may have both."""
+    """Return "native", "virtual", or "native and virtual": a resumed run may have both."""
     return " and ".join(sorted({cell.cell.clock for cell in cells})) or "unknown"
 
 

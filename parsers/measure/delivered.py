@@ -4,10 +4,10 @@ can read.
 
     DPDELIV1, u32 length of the header, the header (JSON), then zlib of the columns
 
-The header names receivers and columns. A column is a whole number for each product, or for each
-receiver and product: sign in the lowest bit, its bytes in planes (all lowest bytes first). Numbers
-are little-endian. FMTP's delay (BOP to completion) is arrival - creation - `wait` - `rest`: `wait`
-is the product's, so `rest` is small and packs well.
+The header names receivers and columns. A column has a whole number for each product, or for each
+receiver and product: the sign is in the lowest bit, and the bytes are in planes (all lowest bytes
+first). Numbers are little-endian. FMTP's delay (BOP to completion) is arrival - creation - `wait` -
+`rest`. `wait` is the same for all receivers of a product, so `rest` is small and packs well.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OF_RECEIVERS: Final = ("way", "latency", "rest", "blocks")
 
 
 class DeliveredError(Exception):
-    """Bytes that are not a deliveries.bin. The message is one line."""
+    """Bytes that are not a deliveries.bin. The message has one line."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class Delivered:
     created_us: Numbers  # N, since begin_us
     size: Numbers  # N, bytes
     way: Numbers  # M x N: WAYS
-    latency_us: Numbers  # M x N: arrival - creation; 0 where never
-    delay_us: Numbers  # M x N: FMTP's, 0 where FMTP did not deliver it
+    latency_us: Numbers  # M x N: arrival - creation; 0 if it never arrived
+    delay_us: Numbers  # M x N: FMTP's; 0 if FMTP did not deliver it
     blocks: Numbers  # M x N: retransmitted
 
     @property
@@ -72,7 +72,7 @@ def _way(arrival: Arrival) -> int:
 
 
 def delivered_of(begin_s: float, sent: Sent, receivers: Mapping[str, Receiver]) -> Delivered:
-    """Return who received what when. Products without a known sender come last."""
+    """Return which receiver got which product when. Products of unknown order come last."""
     order = dict.fromkeys(sent.order)
     others = {p for r in receivers.values() for p in r.arrivals if p not in order}
     products = [*order, *sorted(others, key=attrgetter("created_us", "ident"))]
@@ -123,7 +123,7 @@ def _fmtp(way: Numbers) -> NDArray[np.bool_]:
 
 
 def encode(found: Delivered, level: int = 6) -> bytes:
-    """Return deliveries.bin. `level`: zlib's."""
+    """Return the bytes of a deliveries.bin. `level`: zlib's."""
     m, n = found.shape
     fmtp = _fmtp(found.way)
     over = np.where(fmtp, found.latency_us - found.delay_us, np.iinfo(np.int64).max)
@@ -172,7 +172,7 @@ def _whole(header: dict[str, Any], name: str, most: int, least: int = 0) -> int:
 
 
 def decode(data: bytes) -> Delivered:
-    """Return the content of deliveries.bin. Raises DeliveredError."""
+    """Read the bytes of a deliveries.bin. Raises DeliveredError."""
     header, at = _header(data)
     n = _whole(header, "products", MOST_PRODUCTS)
     receivers, columns = header.get("receivers"), header.get("columns")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find who received which product when, and how, from the logs of one cell."""
+"""Find which receiver got which product when, and how, from the logs of one cell."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Arrival:
     how: How
     delay_s: float | None = None  # FMTP only: since the BOP's time stamp
     retrans: int = 0  # FMTP only: retransmitted blocks
-    index: int | None = None  # FMTP only: the file's, in sending order
+    index: int | None = None  # FMTP only: the file's index, in sending order
 
     def latency_s(self, product: Product) -> float:
-        """Return the time from the product's creation to its arrival; both clocks must agree."""
+        """Return the time from creation to arrival. Both clocks must agree."""
         return (self.time_us - product.created_us) / MICROSECONDS
 
 
@@ -46,7 +46,7 @@ class Receiver:
     arrivals: Mapping[Product, Arrival]
     missed: int
     duplicates: int
-    stats: ReceiverStats | None  # the sum of each process's last reading
+    stats: ReceiverStats | None  # the sum of the last reading of each process
 
 
 def receiver_of(log: LdmLog) -> Receiver:
@@ -129,17 +129,17 @@ def _first_times(pairs: Iterable[tuple[int, Product]]) -> tuple[Product, ...]:
 
 
 def ingested(log: LdmLog | None) -> tuple[Product, ...]:
-    """Return what pqinsert inserted into the queue, in its order."""
+    """Return what pqinsert inserted into the queue, in order."""
     if log is None:
         return ()
     return _first_times((r.time_us, r.product) for r in log.of(Inserted) if r.via == "ingest")
 
 
 def sent_by(protocol: str, publisher: LdmLog | None, ingest: LdmLog | None) -> Sent:
-    """For LDM7, order by FMTP's product index (`Multicasted`). For LDM6, or without such lines,
-    take the ingest order.
+    """Return what was sent. For LDM7, order by FMTP's product index (`Multicasted`). For LDM6, or
+    without such lines, take the order of insertion.
 
-    Without an ingest log, LDM6's order is that of the upstream's first `sending`.
+    Without pqinsert's log, LDM6's order is that of the upstream's first `sending`.
     """
     released: dict[str, int] = {}
     stats: SenderStats | None = None

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute everything measured from a run directory's files, without drawing or writing anything.
+"""Compute everything measured from a run directory's files. Draws and writes nothing.
 
-The report is made from this, and `verify` compares it with the existing metrics.json.
+The report is made from the result, and `verify` compares it with the existing metrics.json.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Manifest, parse_manifest
 from parsers.read.published import Published, parse_published
 
-PARALLEL_FROM_BYTES: Final = 30_000_000  # of logs: with less, starting processes takes longer
+PARALLEL_FROM_BYTES: Final = 30_000_000  # of logs; with less, starting processes would take longer
 
 OnCell = Callable[[str], None]  # called with the name of each cell whose logs were read
 
@@ -144,7 +144,7 @@ def cell_metrics(directory: Path, published: Published) -> CellMetrics | JoinLea
 
 
 def no_more(manifest: Mapping[str, object]) -> str:
-    """Return why a run has no more repeats, by its manifest."""
+    """Return, from a run's manifest, why the run has no more repeats."""
     until = manifest.get("until_decided")
     stopped = until.get("stopped") if isinstance(until, Mapping) else None
     return stopped if isinstance(stopped, str) else claims.NO_MORE
@@ -156,8 +156,8 @@ def _summaries(
     other_group_bytes: Sequence[int],
     on_cell: OnCell,
 ) -> Iterator[CellMetrics]:
-    """Yield the metrics of cells, in their order. For large cells, one process for each core
-    parses, with one cell's records at a time."""
+    """Yield the metrics of cells, in order. For large cells, one process per core parses, with the
+    records of one cell at a time."""
     one = partial(_summary, group_bytes=group_bytes, other_group_bytes=tuple(other_group_bytes))
     size = sum(f.stat().st_size for d in directories for f in d.glob("logs/*"))
     jobs = min(len(directories), len(os.sched_getaffinity(0)))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure how receivers and flows fare side by side: Jain's index, and how others fare beside a
-receiver that is worse off."""
+"""Measure fairness between receivers and flows: Jain's index, and how the others do beside a first
+receiver with a handicap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OTHERS: Final = ("latency_p50_others", "latency_p99_others", "missing_others")
 
 def jain(rates: Sequence[float]) -> float:
     """Return Jain's index of some rates, one of them above 0: 1 if all are equal, 1/n if one has
-    all (Jain, Chiu and Hawe, DEC-TR-301)."""
+    everything (Jain, Chiu and Hawe, DEC-TR-301)."""
     return sum(rates) ** 2 / (len(rates) * sum(rate * rate for rate in rates))
 
 

@@ -46,8 +46,8 @@ class FileSetRow:
 
 def deliveries_of(log: LdmLog | PapersLog) -> dict[int, PapersDelivery]:
     """Return each product's first arrival by its index: FMTP's, else the number at the end of its
-    name. Raises ValueError for a product without one. The backlog of an earlier session does not
-    count."""
+    name. Leave out the backlog of an earlier session. Raises ValueError for a product without an
+    index."""
     if isinstance(log, PapersLog):
         first: dict[int, PapersDelivery] = {}
         for delivery in log.deliveries:
@@ -77,8 +77,8 @@ def numbered(product: Product) -> int:
 
 
 def sent_sizes(receivers: Iterable[Mapping[int, PapersDelivery]]) -> dict[int, int]:
-    """Return the size by index of all that arrived anywhere: what was sent, as far as the logs
-    show."""
+    """Return index -> size of everything that arrived anywhere. As far as the logs show, that is
+    what was sent."""
     sizes = {index: d.size_bytes for found in receivers for index, d in found.items()}
     return dict(sorted(sizes.items()))
 
@@ -86,8 +86,8 @@ def sent_sizes(receivers: Iterable[Mapping[int, PapersDelivery]]) -> dict[int, i
 def rows(
     sent: Mapping[int, int], received: Mapping[int, PapersDelivery], group_bytes: int
 ) -> list[FileSetRow]:
-    """Return one row for each file-set of at least `group_bytes` of what was `sent` (sizes by
-    index, in order). If the total is less, return one row of everything."""
+    """Return one row for each file-set of at least `group_bytes` of what was `sent` (index -> size,
+    in order). If the total is less, return one row for everything."""
     order = list(sent)
     if not order:
         return []
@@ -114,8 +114,8 @@ def rows(
 
 
 def mean_of(receivers: Sequence[Sequence[FileSetRow]]) -> list[FileSetRow]:
-    """Return row by row the mean over all receivers (MPUP16 eq. 3, 4); undefined if it is undefined
-    for one of them."""
+    """Return, row by row, the mean over all receivers (MPUP16 eq. 3, 4); undefined if it is
+    undefined for one of them."""
 
     def mean(values: Sequence[float | None]) -> float | None:
         defined = [v for v in values if v is not None]

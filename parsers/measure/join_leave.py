@@ -48,7 +48,7 @@ class _File(BaseModel):
 
 
 class FeedInfo(_File):
-    """A feed, and the subscriber who stays."""
+    """A feed, and the subscriber that stays."""
 
     name: str
     lane: int = Field(ge=1)
@@ -129,7 +129,7 @@ class PathState(_File):
 
 
 def parse_paths(text: str, file: str) -> tuple[PathState, ...]:
-    """paths-start.json, paths-end.json. Raises `BadFile`."""
+    """Parse paths-start.json or paths-end.json. Raises `BadFile`."""
     try:
         return tuple(PathState.model_validate(row) for row in json.loads(text))
     except (json.JSONDecodeError, TypeError) as error:
@@ -165,12 +165,12 @@ class PathCounters(_File):
 
     @property
     def refused(self) -> int:
-        """Return the frames with a source or destination that their endpoint may not have."""
+        """Return the frames whose source or destination was not allowed at their endpoint."""
         return sum(e.denied.packets + e.spoofed.packets for e in (self.root, *self.leaves))
 
 
 def parse_path_counters(text: str, file: str) -> tuple[PathCounters, ...]:
-    """path-counters.json. Raises `BadFile`."""
+    """Parse path-counters.json. Raises `BadFile`."""
     try:
         return tuple(PathCounters.model_validate(row) for row in json.loads(text))
     except (json.JSONDecodeError, TypeError) as error:
@@ -181,8 +181,8 @@ def parse_path_counters(text: str, file: str) -> tuple[PathCounters, ...]:
 
 @dataclass(frozen=True)
 class JoinLeaveData:
-    """Everything read from one cell. `logs` and `products`: by "<subscriber>.<feed>", the
-    publisher's log by its name, its products by "<publisher>.<feed>"; `ingest`: by feed."""
+    """Everything read from one cell. `logs` and `products`: by "<subscriber>.<feed>", except the
+    publisher's log (by its name) and products (by "<publisher>.<feed>"). `ingest`: by feed."""
 
     cell: JoinLeaveCell
     verdict: Verdict | None
@@ -210,19 +210,19 @@ class FeedMetrics:
     leaves_added: int
     leaves_removed: int
     leaf_setup_p50: Value
-    latency_p50: Value  # from BOP to the whole product, at all who received it by multicast
+    latency_p50: Value  # from BOP to the whole product, at all that received it by multicast
     latency_p99: Value
-    whole_p50: Value  # from creation to the whole product, at those who stayed
+    whole_p50: Value  # from creation to the whole product, at those that stayed
     whole_p99: Value
-    throughput: Value  # MPUP16 eq. 3, mean over those who stayed
+    throughput: Value  # MPUP16 eq. 3, mean over those that stayed
     branches: frozenset[str]  # in the path service at the end
-    subscribed: frozenset[str]  # endpoints of those subscribed at the end
+    subscribed: frozenset[str]  # endpoints that are subscribed at the end
     counters: PathCounters | None
 
 
 @dataclass(frozen=True)
 class JoinLeaveMetrics:
-    """What a cell showed. `values`: by names of
+    """The results of a cell. `values`: by names of
     `parsers.base.metric_units.SUBSCRIPTION_METRICS`."""
 
     cell: JoinLeaveCell
@@ -238,7 +238,7 @@ class JoinLeaveMetrics:
 
 
 def summarize(data: JoinLeaveData) -> JoinLeaveMetrics:
-    """Return the metrics. Leave out, and report, a subscription whose log or list is missing."""
+    """Return the metrics. Report and leave out a subscription whose log or list is missing."""
     cell, missing = data.cell, list(data.missing)
     feeds: list[FeedMetrics] = []
     subscriptions: list[Subscription] = []
@@ -334,7 +334,7 @@ def _feed_metrics(
 
 
 def _arrived(data: JoinLeaveData, own: Subscription) -> list[metrics.Delivery]:
-    """Return every product of a subscription, with its time since its creation."""
+    """Return every product of a subscription, with its age at arrival."""
     arrivals = receiver_of(data.logs[f"{own.subscriber}.{own.feed}"]).arrivals
     return [metrics.Delivery(p.size_bytes, a.latency_s(p)) for p, a in arrivals.items()]
 
@@ -350,7 +350,7 @@ def _values(
     ended = [s for s in sessions if s.end_s is not None]
     setups = [s.leaf_added_took_s for s in sessions]
     ready = [s.after_join(s.ready_s) for s in sessions]
-    # Those who stay join before anything is sent.
+    # Subscribers that stay join before anything is sent.
     begin = data.cell.insertion_started
     first = [s.after_join(s.first_product_s) for s in sessions if s.join_s >= begin]
     pruned = [s.prune_took_s for s in ended]
@@ -386,8 +386,8 @@ def _values(
 def _stayed(
     data: JoinLeaveData, feeds: Sequence[FeedMetrics], subscriptions: Sequence[Subscription]
 ) -> dict[str, Value]:
-    """Return the transport's metrics at those who stayed: means over their subscriptions of
-    throughput (MPUP16 eq. 3) and FFDR (eq. 4) of the whole run, and latencies of all their
+    """Return the transport's metrics at the subscribers that stayed: throughput (MPUP16 eq. 3) and
+    FFDR (eq. 4) of the whole run, as means over their subscriptions, and the latencies of all their
     products."""
     products = {feed.info.name: feed.info.products for feed in feeds}
     throughputs: list[float] = []
@@ -418,7 +418,7 @@ def _stayed(
 def _count(
     numbers: Iterable[int], data: JoinLeaveData, subscriptions: Sequence[Subscription]
 ) -> Value:
-    """Return a number of products over all subscriptions; none if one of them could not be
+    """Return a number of products over all subscriptions; absent if one of them could not be
     checked."""
     joined = {(e.subscriber, e.feed) for e in data.events}
     seen = {(s.subscriber, s.feed) for s in subscriptions if s.sessions[0].ready_s is not None}
@@ -431,7 +431,7 @@ def _count(
 
 
 def _quantile(moments: Sequence[float | None], probability: float) -> Value:
-    """Return the statistic over those that were seen; the note says how many."""
+    """Return the statistic over the moments that were seen; the note says how many were."""
     known = [m for m in moments if m is not None]
     value = metrics.quantile(known, probability, "s")
     if value.value is None or len(known) == len(moments):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Split a file's latency into its components at each receiver (DRFSM21 eq. 7, and its repair).
 
-Propagation is half of the requested round trip, emission is the file and its headers at r_mc, and
-the clock offset is what the experiment injected. A queue that r_mc empties in sending order gives
-the wait in the sender's buffers: of files (q_snd), of the socket (b_snd) and of traffic control
-(b_mc). These four do not use the measured latency. Its excess over them is repair if blocks were
-retransmitted. Otherwise it is a rest, which shows how well they explain the latency.
+Propagation is half of the requested round trip. Emission is the file and its headers at r_mc. The
+clock offset is what the experiment injected. A queue that r_mc empties in sending order gives the
+wait in the sender's buffers: of files (q_snd), of the socket (b_snd) and of traffic control (b_mc).
+These four do not use the measured latency. If blocks were retransmitted, its excess over them is
+repair. Otherwise it is a rest, which shows how well they explain the latency.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from parsers.read.ldm_log import Product
 
 UDP_HEADERS = 14 + 20 + 8  # Ethernet, IPv4, UDP: as tc counts a frame, without a VLAN tag
 FMTP_HEADER = 12
-# BOP, EOP and LDM's description of a file, if the sender left no statistics.
+# Bytes of BOP, EOP and LDM's description of a file, if the sender left no statistics.
 FILE_BYTES = 200.0
 NAMES = ("propagation", "emission", "buffer", "repair", "offset", "rest")
 METRICS_OF = {name: f"latency_{name}" for name in NAMES}
@@ -30,7 +30,7 @@ METRICS_OF = {name: f"latency_{name}" for name in NAMES}
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A file's latency, or the mean of several, seconds: `total_s` is the sum of the others."""
+    """A file's latency, or the mean of several, in seconds. `total_s` is the sum of the others."""
 
     propagation_s: float
     emission_s: float
@@ -55,13 +55,13 @@ class LatencyParts:
 
     files: int
     mean: Parts
-    rest_most_s: float  # the largest rest of a file, either way
-    repair_least_s: float  # 0, or the lowest repair of a file where the others are too large
+    rest_most_s: float  # the largest rest of a file, positive or negative
+    repair_least_s: float  # 0, or the lowest repair of a file whose other components are too large
 
 
 def file_bytes(sent: Sent) -> float:
-    """Return a file's bytes besides its blocks, frames and headers included, by the sender's own
-    counters if it left them."""
+    """Return a file's bytes besides its blocks, frames and headers included: from the sender's own
+    counters, if it left them."""
     stats = sent.stats
     if stats is None or not stats.products or stats.products != len(sent.order):
         return FILE_BYTES
@@ -70,7 +70,7 @@ def file_bytes(sent: Sent) -> float:
 
 
 def block_bytes(size_bytes: int) -> int:
-    """Return the bytes of a file's blocks as frames."""
+    """Return the bytes of a file's blocks, sent as frames."""
     blocks = -(-size_bytes // BLOCK_BYTES)
     return size_bytes + blocks * (UDP_HEADERS + FMTP_HEADER)
 
@@ -78,8 +78,8 @@ def block_bytes(size_bytes: int) -> int:
 def waits(
     order: Sequence[Product], rate_bps: float, more_bytes: float
 ) -> dict[Product, tuple[float, float]]:
-    """Return (wait, emission) of each file, seconds: one queue in sending order, emptied at
-    `rate_bps`. `more_bytes`: of each file, besides its blocks."""
+    """Return (wait, emission) of each file in seconds: one queue in sending order, emptied at
+    `rate_bps`. `more_bytes`: sent for each file besides its blocks."""
     found: dict[Product, tuple[float, float]] = {}
     if not order:
         return found
@@ -109,7 +109,7 @@ def parts_of(
 
 
 def at_receiver(found: Iterable[Parts]) -> LatencyParts | None:
-    """Return the means over a receiver's files; None without one."""
+    """Return the means over a receiver's files; None without files."""
     sums, files, rest_most_s, repair_least_s = dict.fromkeys(NAMES, 0.0), 0, 0.0, 0.0
     for parts in found:
         files += 1
@@ -126,8 +126,8 @@ def at_receiver(found: Iterable[Parts]) -> LatencyParts | None:
 def by_receiver(
     cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]
 ) -> dict[str, LatencyParts] | str:
-    """Return the components at each receiver that received files by FMTP, or why they are
-    unknown."""
+    """Return the components at each receiver that received files by FMTP, or the reason why they
+    are unknown."""
     if cell.protocol != "ldm7":
         return "defined for LDM7 only"
     rate = cell.parameters.get("r_mc")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate a file's transfer by layered multicast, or by TCP beside it: the criteria of M2C10, 7.2,
-and the effect on traffic that shares the bottleneck."""
+"""Evaluate a file's transfer by layered multicast, or by TCP for comparison: the criteria of M2C10,
+7.2, and the effect on traffic that shares the bottleneck."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ UNITS: Final = {
     "share_of_rival": "",
     "jain": "",
 }  # of all others %
-CONVERGED: Final = 10  # slots after which two sessions are compared
+CONVERGED: Final = 10  # slots before two sessions are compared
 NO_FILE: Final = "defined for a single file"
 
 
 @dataclass(frozen=True)
 class LayersData:
-    """What the programs of a cell reported. None: a log has no such line."""
+    """What the programs of a cell reported. None: the log has no such line."""
 
     sender: LayersSender | None = None
     receivers: Mapping[str, LayersReceiver | None] = field(default_factory=dict)
-    rival: LayersReceiver | None = None  # of the session that competes
+    rival: LayersReceiver | None = None  # of the competing session
 
 
 def _absent(name: str, reason: str) -> Value:
@@ -76,7 +76,8 @@ def layers_values(
 
 
 def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, float]) -> Value:
-    """Return what share of its own line's rate the file used, at the receiver that used least."""
+    """Return the share of its own line's rate that the file used, at the receiver with the
+    least."""
     rates = cell.parameters.get("rate_i")
     if not isinstance(rates, list) or len(rates) != len(cell.subscribers):
         return _absent(LINES, "receivers have no lines of their own (rate_i_bps)")
@@ -92,7 +93,7 @@ def _line_used(cell: Cell, data: LayersData | None, arrived_s: Mapping[str, floa
 
 
 def _by_layers(data: LayersData) -> dict[str, Value]:
-    """Return what the receivers themselves report: means over all that have the file."""
+    """Return what the receivers report, as means over all that have the file."""
     done = [r for r in data.receivers.values() if r is not None and r.overheads is not None]
     if not done:
         reason = "no receiver has the file"
@@ -128,7 +129,7 @@ def _interfaces(
 def _by_others(
     cell: Cell, arrived_s: Mapping[str, float], start: Counters | None, end: Counters | None
 ) -> dict[str, Value]:
-    """Return the same of another protocol, by the counters of NIC1 at both ends."""
+    """Return the same for another protocol, by the counters of NIC1 at both ends."""
     times = [t for t in arrived_s.values() if t > 0]
     if not times:
         return {n: _absent(n, "no receiver has the file") for n in TIMES}
@@ -154,7 +155,7 @@ def _by_others(
 
 
 def _beside(cell: Cell, start: Counters | None, end: Counters | None) -> dict[str, Value]:
-    """Return the competing traffic, by the counters of the second lane's NICs at both ends."""
+    """Return the metrics of competing traffic, by the counters of the second lane's NICs."""
     names = ("rival_rate", "rival_loss")
     if not any(cell.parameters.get(n) for n in ("background_flows", "rival_sessions")):
         return {n: _absent(n, "no long flow competes") for n in names}

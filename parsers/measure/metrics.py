@@ -2,8 +2,9 @@
 """The papers' metrics as formulas over plain numbers.
 
 Symbols: MPUP16 III-B (throughput eq. 3, FFDR eq. 4, bandwidth eq. 5, CPU), DRFSM21 3.2
-(harmonic-mean throughputs eq. 1-3, FFDR eq. 4-5, MPLR eq. 6). Sizes are bytes, times seconds, rates
-bits/s, shares percent. An undefined quantity is a `Value` without a value, with the reason.
+(harmonic-mean throughputs eq. 1-3, FFDR eq. 4-5, MPLR eq. 6). Sizes are in bytes, times in seconds,
+rates in bit/s, shares in percent. An undefined quantity is a `Value` without a value, with a
+reason.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from parsers.base.times import MICROSECONDS
 from parsers.read.cpu_log import RunTimeSample
 from parsers.read.ps_log import ProcessSample
 
-GROUP_BYTES = 200_000_000  # G of MPUP16 V-C; gives its 27 file-sets for the NGRID hour
+GROUP_BYTES = 200_000_000  # G of MPUP16 V-C; it gives the paper's 27 file-sets for the NGRID hour
 PCPU_STEP = 0.1  # percent of a core: ps prints pcpu with one decimal
 
 
@@ -42,10 +43,10 @@ class FileSet:
 
 
 def file_sets(sizes: Sequence[int], group_bytes: int = GROUP_BYTES) -> list[FileSet]:
-    """Cut the files into consecutive sets: each ends with the file that makes its sum reach G.
+    """Cut the files into consecutive sets. Each ends with the file that makes its sum reach G:
+    sum(S[I1..I2-1]) < G <= sum(S[I1..I2]), as eq. 3 requires.
 
-    sum(S[I1..I2-1]) < G <= sum(S[I1..I2]) as eq. 3 requires; a rest that does not reach G is left
-    out.
+    A remainder that does not reach G is left out.
     """
     if group_bytes <= 0:
         raise ValueError("the file-set size G must be positive")
@@ -62,9 +63,9 @@ def file_sets(sizes: Sequence[int], group_bytes: int = GROUP_BYTES) -> list[File
 
 
 def receiver_throughput(deliveries: Iterable[Delivery]) -> Value:
-    """Return the sum of sizes over the sum of latencies, in bits/s: one receiver's term of eq. 3.
+    """Return the sum of sizes over the sum of latencies, in bit/s: one receiver's term of eq. 3.
 
-    Also the harmonic-mean throughput of DRFSM21 eq. 1 and 2.
+    This is also the harmonic-mean throughput of DRFSM21 eq. 1 and 2.
     """
     size = 0
     latency = 0.0
@@ -85,8 +86,8 @@ def throughput(
 ) -> Value:
     """Return Gamma(I1, I2), eq. 3: the mean over all m receivers of their file-set throughput.
 
-    `order` gives the file ids in sending order, `received` per receiver the files of Z_i by id. A
-    receiver that received no file of the set leaves the mean undefined.
+    `order` gives the file ids in sending order, `received` the files of Z_i by receiver and id. If
+    a receiver received no file of the set, the mean is undefined.
     """
     if not received:
         return absent("bit/s", "no receiver")
@@ -124,7 +125,7 @@ class FmtpFile:
 
 @dataclass(frozen=True, slots=True)
 class FmtpMetrics:
-    """DRFSM21 3.2 for one receiver (or, given all receivers' files together, for all)."""
+    """DRFSM21 3.2 for one receiver (or for all, if given all receivers' files together)."""
 
     throughput_fmtp: Value  # eq. 1
     throughput_mc: Value  # eq. 2, files that needed no retransmission
@@ -221,7 +222,7 @@ def fmtp_metrics(files: Sequence[FmtpFile], backstop_sizes: Sequence[int]) -> Fm
 
 
 def bandwidth(bytes_1: int, time_1_s: float, bytes_2: int, time_2_s: float) -> Value:
-    """Return Theta(t1, t2), eq. 5, in bits/s."""
+    """Return Theta(t1, t2), eq. 5, in bit/s."""
     if time_2_s <= time_1_s:
         return absent("bit/s", f"the readings are {time_2_s - time_1_s:.3f} s apart")
     if bytes_2 < bytes_1:
@@ -256,18 +257,18 @@ def mean_rate(samples: Sequence[RateSample], time_1_s: float, time_2_s: float) -
 
 @dataclass(frozen=True, slots=True)
 class CpuUse:
-    """CPU seconds of the sender's processes within an interval, and the utilisation."""
+    """CPU seconds of the sender's processes in an interval, and the utilisation."""
 
     cpu_s: Value
-    utilization: Value  # Phi: of all cores' time
-    one_core: Value  # of one core's time, may exceed 100
+    utilization: Value  # Phi: share of all cores' time
+    one_core: Value  # share of one core's time, which may exceed 100
 
 
 CpuSample = ProcessSample | RunTimeSample
 
 
 def _age(sample: CpuSample) -> int:
-    """Values that never decrease while the process is the same."""
+    """Return a value that never decreases while the process is the same."""
     return sample.etimes_s if isinstance(sample, ProcessSample) else sample.run_ns
 
 
@@ -275,10 +276,10 @@ def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
     """Return (time of a block, CPU seconds that all processes seen so far have used), in order of
     time.
 
-    The samples are all of ps.log or all of cpu.log. ps's CPU seconds come from pcpu x etimes
-    because cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process keeps its
-    last sample's value; a process whose age (ps) or run time decreases is another one with the same
-    id.
+    The samples are all from ps.log or all from cpu.log. ps's CPU seconds are computed from pcpu x
+    etimes, since cputimes has a granularity of 1 s; see `ProcessSample.cpu_s`. An ended process
+    keeps the value of its last sample. If the age (ps) or run time of a process decreases, it is
+    another process with the same id.
     """
     latest: dict[int, CpuSample] = {}
     closed = 0.0
@@ -297,8 +298,8 @@ def cumulative_cpu(samples: Sequence[CpuSample]) -> list[tuple[float, float]]:
 def cpu_use(samples: Sequence[CpuSample], time_1_s: float, time_2_s: float, cores: int) -> CpuUse:
     """Return Phi(t1, t2): what all sampled processes used in [t1, t2], over the available CPU time.
 
-    t1 and t2 move to the last block up to each of them, as the counters are known only there.
-    Without a block up to t1, the counters begin at t1 with 0, so earlier use also counts.
+    t1 and t2 each move back to the last block, since the counters are known only there. Without a
+    block at or before t1, the counters begin at t1 with 0, so earlier use also counts.
     """
     if time_2_s <= time_1_s:
         reason = "the interval is empty"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare the papers' published values with ours.
+"""Compare the papers' published values with this run's.
 
 A row of the `paper:` block is compared only with the points that have the levels of its `at`. The
-criterion is whether the published value lies within our error bar. A sentence points out values
-that differ by more than the row's tolerance, and says what input a run shorter than the published
-one had. The published input is the row of the metric `input_rate`.
+criterion is whether the published value lies within this run's error bar. A sentence points out
+values that differ by more than the row's tolerance. If the run was shorter than the published one,
+the sentence also says what input it had. The published input is the row of metric `input_rate`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ NOT_RUN = "no cell was run under these conditions"
 
 @dataclass(frozen=True)
 class Headline:
-    """Our value beside one published value, in the metric's SI unit (percentage points for
+    """This run's value beside a published value, in the metric's SI unit (percentage points for
     shares)."""
 
     paper: PaperValue
     protocol: str
-    at: Mapping[str, Scalar]  # the levels of our point, or of the row if there is none
+    at: Mapping[str, Scalar]  # the levels of the run's point, or of the row if there is none
     published: float
     ours: Estimate | None
-    reason: str  # why we have no value
-    context: str = ""  # how the inputs differ, if ours was shorter than the published run
+    reason: str  # why the run has no value
+    context: str = ""  # how the inputs differ, if the run was shorter than the published one
 
     @property
     def metric(self) -> str:
@@ -51,12 +51,12 @@ class Headline:
 
     @property
     def derived(self) -> bool:
-        """Return whether the value is computed from published figures."""
+        """Return whether the published value was computed from published figures."""
         return self.paper.derived
 
     @property
     def difference(self) -> float | None:
-        """Return ours minus the published value."""
+        """Return the run's value minus the published value."""
         return None if self.ours is None else self.ours.mean - self.published
 
     @property
@@ -68,27 +68,27 @@ class Headline:
 
     @property
     def within(self) -> bool | None:
-        """Return whether the published value lies within our error bar; None: we have none."""
+        """Return whether the published value lies within the run's error bar; None without one."""
         if self.ours is None or not self.ours.has_interval:
             return None
         return self.ours.covers(self.published)
 
     @property
     def beyond_tolerance(self) -> bool:
-        """Return whether ours differs by more than the row's tolerance."""
+        """Return whether the run's value differs by more than the row's tolerance."""
         limit = self.paper.tolerance * abs(self.published)
         return self.difference is not None and abs(self.difference) > limit
 
     @property
     def why(self) -> str:
-        """Return the known reason for this difference, a clause; empty if there is none."""
+        """Return the known reason for the difference, as a clause; empty if there is none."""
         if self.difference is None or not self.beyond_tolerance:
             return ""
         return (self.paper.why.above if self.difference > 0 else self.paper.why.below) or ""
 
     @property
     def sentence(self) -> str:
-        """Return what to point out; empty within the tolerance."""
+        """Return the sentence that points the value out; empty within the tolerance."""
         metric = METRICS[self.metric]
         label = f"{self.protocol.upper()} {metric.label}"
         published = metric.show(self.published)
@@ -112,8 +112,8 @@ class Headline:
 
 
 def headlines(rows: Sequence[PaperValue], points: Sequence[Point]) -> tuple[Headline, ...]:
-    """Return every row with a value beside each point that it covers, or one without ours if there
-    is none."""
+    """Return each row that has a value beside each point that it covers. A row without such a point
+    stands alone."""
     made: list[Headline] = []
     for row in rows:
         if row.value is None:
@@ -149,13 +149,13 @@ def _headline(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point:
 
 
 def _context(row: PaperValue, rows: Sequence[PaperValue], protocol: str, point: Point) -> str:
-    """Return how our input differs from the published one, if our run was shorter than the row
-    says."""
+    """Return how the run's input differs from the published one, if the run was shorter than the
+    published run."""
     duration_s = point.conditions.get("duration_s")
     metric = METRICS["input_rate"]
     if row.published_s is None or not isinstance(duration_s, (int, float)):
         return ""
-    if duration_s >= row.published_s or row.metric == metric.name:  # then the row says it
+    if duration_s >= row.published_s or row.metric == metric.name:  # the row itself says it
         return ""
     rate = point.estimates.get(metric.name)
     if rate is None:  # points at single subscribers have no such value
@@ -199,7 +199,7 @@ class Comparisons:
 
 
 def compare_all(rows: Sequence[PaperValue], points: Sequence[Point]) -> Comparisons:
-    """`points`: of one group, of one protocol or of both."""
+    """Compare all rows with `points`, which are of one group, of one protocol or of both."""
     compared: list[Headline] = []
     statements: list[PaperValue] = []
     elsewhere: list[PaperValue] = []

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute a cell's metrics in pieces of equal length, by the files' creation times, for intervals
-within a run and curves over its length."""
+within a run and for curves over its length."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Pieces:
-    """Metrics over time by name: the cell's in `whole`, each subscriber's in `at`. `piece_s`: the
-    length of a piece; 0: there are none."""
+    """Metrics over time, by name: the cell's in `whole`, each subscriber's in `at`. `piece_s`: the
+    length of a piece; 0 if there are none."""
 
     piece_s: float = 0.0
     whole: Mapping[str, OverTime] = field(default_factory=dict)
@@ -41,8 +41,8 @@ def piece_seconds(duration_s: float) -> float:
 
 
 def pieces_of(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Pieces:
-    """Return throughput, FFDR, latency and FMTP's throughput in pieces; nothing if the list of sent
-    files or a receiver's log is missing."""
+    """Return throughput, FFDR, latency and FMTP's throughput in pieces. Return nothing if the list
+    of sent files or a receiver's log is missing."""
     piece_s = piece_seconds(cell.duration_s)
     count = math.ceil(cell.duration_s / piece_s)
     if not sent.order or len(receivers) < cell.m or count < 2:
@@ -89,7 +89,7 @@ def _columns(
     count: int,
     per_piece: Floats,
 ) -> dict[str, tuple[Floats, Floats]]:
-    """Return (top, bottom) of one receiver's metrics."""
+    """Return (top, bottom) for one receiver's metrics."""
     # Sums must not depend on the order of the log's lines.
     known = sorted(
         ((place[p], p, a) for p, a in receiver.arrivals.items() if p in place),

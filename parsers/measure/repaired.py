@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""List files that FMTP delivered only with retransmitted blocks, by their index: DRFSM21 Table 5.
+"""List, by index, the files that FMTP delivered only with retransmitted blocks: DRFSM21 Table 5.
 
-Files that needed retransmission at all subscribers were lost before the multicast tree branches;
-DRFSM21 5.2 locates loss in the publisher's regional network this way.
+Files that needed retransmission at all subscribers were lost before the multicast tree branches.
+This is how DRFSM21 5.2 locates loss in the publisher's regional network.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from parsers.measure.deliveries import Arrival
 
-LISTED = 50  # kept by index for a receiver; in a lossy hour nearly all are repaired
+LISTED = 50  # files listed for each receiver; in a lossy hour nearly all are repaired
 
 
 @dataclass(frozen=True, slots=True)
 class RepairedFile:
-    """`index`: FMTP's, which counts the files in sending order; `blocks`: retransmitted ones."""
+    """`index`: FMTP's, which counts files in sending order; `blocks`: those retransmitted."""
 
     index: int
     blocks: int
@@ -48,7 +48,7 @@ def repaired_of(arrivals: Iterable[Arrival]) -> Repaired:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Repaired files by the number of receivers that needed blocks of them."""
+    """Repaired files, by how many receivers needed blocks of them."""
 
     everywhere: tuple[int, ...]  # indexes
     somewhere: tuple[int, ...]  # at two or more receivers, but not at all
@@ -56,7 +56,7 @@ class Sharing:
 
 
 def sharing(repaired: Mapping[str, Repaired]) -> Sharing | None:
-    """Return the files by receivers; None unless all receivers' files are known by index."""
+    """Return the files by receivers; None unless the index of every file is known."""
     if not all(r.complete for r in repaired.values()):
         return None
     at: dict[int, int] = {}
@@ -74,8 +74,8 @@ def sharing(repaired: Mapping[str, Repaired]) -> Sharing | None:
 def matrix(
     repaired: Mapping[str, Repaired],
 ) -> tuple[tuple[str, ...], Sequence[tuple[str, ...]]] | None:
-    """Return (header, rows): a row per file, with the blocks retransmitted to each receiver; None
-    unless all are known and there are at most LISTED."""
+    """Return (header, rows): a row per file, with the blocks retransmitted to each receiver. None
+    unless all files are known and there are at most LISTED."""
     if not all(r.complete for r in repaired.values()):
         return None
     blocks = {(f.index, h): f.blocks for h, r in repaired.items() for f in r.files}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the cells of a run directory. Only this module and `publish`, which writes the report, touch
-files in this room."""
+"""Read the cells of a run directory. In this room, only this module and `publish`, which writes the
+report, access files."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_text(path: Path) -> str:
 
 
 class _Directory:
-    """A cell's directory. `missing`: requested files that do not exist."""
+    """A cell's directory. `missing`: files that were requested but do not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -55,7 +55,7 @@ class _Directory:
         return parse(read_text(path), _shown(path)) if self._has(name) else None
 
     def log(self, name: str, parse: Callable[[Lines, str], T]) -> T | None:
-        """Parse a log line by line: its text is never in memory as a whole."""
+        """Parse a log line by line, so that its text is never in memory as a whole."""
         if not self._has(name):
             return None
         path = self.path / name
@@ -79,8 +79,8 @@ def _present(found: Mapping[str, T | None]) -> dict[str, T]:
 
 
 def load_cell(directory: Path) -> CellData:
-    """Read `cells/<cell>/`. Raises `BadFile` if cell.json is missing or a JSON file is malformed;
-    every other file may be missing, and `missing` lists it."""
+    """Read `cells/<cell>/`. Raises `BadFile` if cell.json is missing or a JSON file is malformed.
+    Any other file may be missing; it is then listed in `missing`."""
     files = _Directory(directory)
     cell_file = directory / "cell.json"
     if not cell_file.is_file():
@@ -122,8 +122,8 @@ def load_cell(directory: Path) -> CellData:
 
 
 def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
-    """Return the logs that name products, by host, and that of the replay; {}, "" for a carousel.
-    For protocols that send files, the cell itself writes both."""
+    """Return host -> log that names products, and the replay's log; ({}, "") for a carousel. For
+    protocols that send files, the cell itself writes both."""
     if cell.protocol in ("fcast", "m2c"):
         return {}, ""
     if cell.protocol in WITH_OWN_LOGS:
@@ -132,7 +132,7 @@ def _logs(cell: Cell, hosts: Iterable[str]) -> tuple[dict[str, str], str]:
 
 
 def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
-    """Read what the programs of a carousel reported. A missing log reports nothing."""
+    """Read what the programs of a carousel reported. A missing log counts as empty."""
 
     def text(name: str) -> str:
         path = directory / "logs" / name
@@ -144,7 +144,7 @@ def load_carousel(directory: Path, hosts: Iterable[str]) -> CarouselData:
 
 
 def load_layers(directory: Path, hosts: Iterable[str]) -> LayersData:
-    """Read what the programs of a session of layered multicast reported."""
+    """Read what the programs of a layered multicast session reported."""
 
     def text(name: str) -> str:
         path = directory / "logs" / name
@@ -158,8 +158,8 @@ def load_layers(directory: Path, hosts: Iterable[str]) -> LayersData:
 
 
 def load_join_leave(directory: Path) -> JoinLeaveData:
-    """Read `cells/<cell>/` of a cell whose subscribers join and leave. Raises `BadFile` like
-    `load_cell`, and without events.json, which everything depends on."""
+    """Read `cells/<cell>/` of a cell whose subscribers join and leave. Raises `BadFile` as
+    `load_cell` does, and if events.json is missing, which everything depends on."""
     files = _Directory(directory)
     cell = join_leave.parse_cell(read_text(directory / "cell.json"), str(directory / "cell.json"))
     events = files.document("events.json", parse_events)
@@ -191,7 +191,7 @@ def load_join_leave(directory: Path) -> JoinLeaveData:
 
 
 def _shown(path: Path) -> str:
-    """Return the path below its cell, as problems name it."""
+    """Return the path relative to its cell, as problems quote it."""
     parts = path.parts
     if "cells" in parts:
         return "/".join(parts[len(parts) - parts[::-1].index("cells") :])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute how much less of a resource the same performance takes (DRFSM21 5.4: the VLAN rate at
+"""Compute how much less of a resource the same performance needs (DRFSM21 5.4: the VLAN rate at
 which LDM6 reaches LDM7's throughput)."""
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Bound = Literal["", "at least", "at most"]
 
 @dataclass(frozen=True)
 class Saving:
-    """`share`: 1 - level / `needed`, of the repeats. `needed`: the mean level at which the other
-    line reaches the same value. `bound`: "at least" if in some repeat it does not reach the value
-    within the measured levels, "at most" if in one it is above the value at the lowest level."""
+    """`share`: 1 - level / `needed`, over the repeats. `needed`: the mean level at which the other
+    line reaches the same value. `bound`: "at least" if some repeat does not reach the value within
+    the measured levels; "at most" if some repeat is above the value at the lowest level."""
 
     share: Estimate
     needed: float
@@ -30,7 +30,7 @@ def saving(
 ) -> Saving | None:
     """Return what `level` with `value` saves against the line of `levels` (ascending) and `values`.
 
-    Between two levels the line is straight. Each repeat is compared with itself; None if no repeat
+    Between two levels the line is straight. Each repeat is compared with itself. None if no repeat
     has all values, or if the repeats disagree on whether the line reaches the value.
     """
     shares: list[float] = []
@@ -67,7 +67,7 @@ def _of_repeat(estimate: Estimate, repeat: int) -> float | None:
 
 
 def _level_of(wanted: float, levels: Sequence[float], line: Sequence[float]) -> tuple[float, Bound]:
-    """Return the lowest level at which the line is at `wanted`."""
+    """Return the lowest level at which the line reaches `wanted`."""
     if line[0] >= wanted:
         return levels[0], "" if line[0] == wanted else "at most"
     for i in range(1, len(line)):

@@ -12,7 +12,7 @@ from parsers.measure.metrics import CpuSample, RateSample
 from parsers.measure.taus import Tau
 from parsers.read.ldm_log import Product
 
-MOST_S = 8 * 86_400.0  # of a cell: a log may say any year
+MOST_S = 8 * 86_400.0  # limit for a cell: a log may contain any year
 CPU_WINDOW_S = 5.0  # ps's CPU times are too coarse for shorter windows
 
 

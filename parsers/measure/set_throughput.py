@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute throughput and FFDR of a cell's file-sets, for any aggregate size G, and over all of them
-(MPUP16 III-B, V-C)."""
+"""Compute throughput and FFDR of a cell's file-sets, for any aggregate size G, and over all
+file-sets (MPUP16 III-B, V-C)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ Cutter = Callable[[int | None], list[FileSetMetrics]]
 
 
 def cutter(cell: Cell, sent: Sent, receivers: Mapping[str, Receiver]) -> Cutter:
-    """Return a function that measures the file-sets of size G, or (None) everything as one; none if
-    the list of sent files or a receiver's log is missing."""
+    """Return a function that measures the file-sets of size G or, with None, everything as one set.
+    Return None if the list of sent files or a receiver's log is missing."""
     no_ffdr = absent("%", "defined for LDM7 only")
     if not sent.order or len(receivers) < cell.m:
         return lambda _: []
@@ -88,7 +88,7 @@ def throughput(
     cut: Cutter,
     values: dict[str, Value],
 ) -> tuple[list[FileSetMetrics], bool]:
-    """Return eq. 3 and 4 per file-set, their means, and over the whole run."""
+    """Return eq. 3 and 4 for each file-set, their means, and their values over the whole run."""
     found = cut(None)
     if not found:
         without = [h for h in cell.subscribers if h not in receivers]

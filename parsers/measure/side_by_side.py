@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare cells of several runs side by side: repeats under one clock, or one clock against the
+"""Compare cells of several runs side by side: repeats with one clock, or one clock with the
 other.
 
 Pure: `Column`s in, differences out. Nothing is rounded before the comparison.
@@ -25,7 +25,7 @@ from parsers.measure.summary import CellData, CellMetrics
 from parsers.measure.verdicts import worst_verdict
 from parsers.read.cell_files import Cell, Clock
 
-# What cell.json measures in addition to the logs.
+# Round trips that cell.json has in addition to the logs.
 ROUND_TRIPS = {
     m.name: m
     for m in (
@@ -72,7 +72,7 @@ class Column:
 
 
 def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
-    """Return per receiver that has a log its products in order of arrival."""
+    """Return, for each receiver with a log, its products in order of arrival."""
     if data.carousel is not None:
         return _of_a_carousel(data.carousel, data.cell.trace.bytes or 0)
     found = {h: receiver_of(data.logs[h]) for h in data.cell.subscribers if h in data.logs}
@@ -98,8 +98,8 @@ def deliveries_of(data: CellData) -> dict[str, tuple[Delivered, ...]]:
 
 
 def _of_a_carousel(data: CarouselData, file_bytes: int) -> dict[str, tuple[Delivered, ...]]:
-    """Return the same for a carousel's file: times since the receiver tuned in; what it missed
-    until then counts as repaired."""
+    """Return the same for a carousel's file. Times count from when the receiver tuned in; what it
+    missed until then counts as repaired."""
     return {
         host: ()
         if r.file_s is None
@@ -119,7 +119,7 @@ def _of_a_carousel(data: CarouselData, file_bytes: int) -> dict[str, tuple[Deliv
 
 
 def numbers_of(metrics: CellMetrics) -> dict[str, Value]:
-    """Return all of `COMPARED`."""
+    """Return all values of `COMPARED`."""
     cell = metrics.cell
     measured = cell.rtt_measured_ms
     if not measured:
@@ -148,11 +148,11 @@ class Spread:
     high: float | None
     spread: float | None
     relative: float | None
-    same: bool  # every run has exactly this value, or none for the same reason
+    same: bool  # all runs have exactly this value, or none for the same reason
 
 
 def spread_of(values: Sequence[Value]) -> Spread:
-    """Return minimum, maximum and spread of what is defined; None if nothing is."""
+    """Return minimum, maximum and spread of the defined values; None if there are none."""
     defined = [v.value for v in values if v.value is not None]
     same = len({(v.value, v.reason) for v in values}) == 1
     if not defined:
@@ -165,7 +165,7 @@ def spread_of(values: Sequence[Value]) -> Spread:
 
 @dataclass(frozen=True)
 class Sameness:
-    """How all runs' deliveries at one receiver differ from the first run's."""
+    """How the deliveries of all runs at one receiver differ from the first run's."""
 
     host: str
     products: bool
@@ -174,8 +174,8 @@ class Sameness:
     retrans: bool
     times: bool
     latencies: bool
-    retrans_differ: int  # products, most of any run
-    time_differs_s: float  # at most, over the products that both have
+    retrans_differ: int  # the largest number of products in any run
+    time_differs_s: float  # largest difference, over the products that both have
     latency_differs_s: float
     missing: str = ""  # runs without a log of this receiver
 
@@ -223,14 +223,14 @@ def _sameness(host: str, columns: Sequence[Column]) -> Sameness:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Cells under the same conditions and clock."""
+    """Cells under the same conditions, with the same clock."""
 
     clock: Clock
     columns: tuple[Column, ...]
     metrics: Mapping[str, Spread]
     receivers: tuple[Sameness, ...]
     files_same: int
-    files_different: tuple[str, ...]  # also files that some runs lack
+    files_different: tuple[str, ...]  # including files that some runs lack
     different_inputs: tuple[str, ...] = ()  # inputs that differ
 
     @property
@@ -245,7 +245,7 @@ class Repeats:
 
 
 def repeats_of(columns: Sequence[Column]) -> Repeats:
-    """`columns`: at least one, of one clock."""
+    """Compare `columns`: at least one, all with the same clock."""
     numbers = [numbers_of(c.metrics) for c in columns]
     hosts = {host: None for c in columns for host in c.cell.subscribers}
     files = sorted({file for c in columns for file in c.digests})
@@ -263,7 +263,7 @@ def repeats_of(columns: Sequence[Column]) -> Repeats:
 
 @dataclass(frozen=True)
 class Difference:
-    """One metric under both clocks, each the mean over its runs. `relative` is of native."""
+    """One metric with each clock, as the mean over its runs. `relative`: to native."""
 
     native: Value
     virtual: Value
@@ -275,7 +275,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Clocks:
-    """Cells under the same conditions, under one clock and the other."""
+    """Cells under the same conditions, with one clock and with the other."""
 
     native: tuple[Column, ...]
     virtual: tuple[Column, ...]
@@ -286,7 +286,7 @@ class Clocks:
 
 
 def _mean(values: Sequence[Value]) -> Value:
-    """Return the mean over the runs; undefined if one of them is."""
+    """Return the mean over the runs; undefined if it is undefined for one of them."""
     without = next((v for v in values if v.value is None), None)
     if without is not None:
         return without
@@ -305,7 +305,7 @@ def difference_of(native: Sequence[Value], virtual: Sequence[Value]) -> Differen
 
 
 def clocks_of(native: Sequence[Column], virtual: Sequence[Column]) -> Clocks:
-    """Both at least one column."""
+    """Compare the columns of both clocks, at least one of each."""
     ours = [numbers_of(c.metrics) for c in native]
     theirs = [numbers_of(c.metrics) for c in virtual]
     return Clocks(
@@ -326,7 +326,7 @@ class Conditions:
     topology: str
     factors: tuple[tuple[str, Scalar], ...]
     duration_s: float
-    repeat: int | None = None  # from 0, where runs have several: those of a number have one seed
+    repeat: int | None = None  # from 0, if runs have several; equal numbers: equal seeds
 
     @property
     def label(self) -> str:
@@ -342,22 +342,22 @@ def conditions_of(cell: Cell) -> Conditions:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of the cells under the same conditions."""
+    """The comparison of cells under the same conditions."""
 
     conditions: Conditions
     columns: tuple[Column, ...]
-    different_inputs: Mapping[str, tuple[str, ...]]  # what -> per column
-    repeats: tuple[Repeats, ...]  # of each clock with at least two cells
+    different_inputs: Mapping[str, tuple[str, ...]]  # input -> its value in each column
+    repeats: tuple[Repeats, ...]  # of each clock that has at least two cells
     clocks: Clocks | None
 
     @property
     def is_one(self) -> bool:
-        """Return whether there is nothing to compare."""
+        """Return whether there is only one cell, and so nothing to compare."""
         return len(self.columns) == 1
 
 
 def without_deliveries(found: Comparison) -> Comparison:
-    """Return the same without what only the comparison needed."""
+    """Return the same without the data that only the comparison needed."""
 
     def bare(columns: Sequence[Column]) -> tuple[Column, ...]:
         return tuple(replace(c, deliveries={}, digests={}) for c in columns)
@@ -374,7 +374,7 @@ def without_deliveries(found: Comparison) -> Comparison:
 
 
 def _inputs(column: Column) -> dict[str, str]:
-    """Return the input and the environment, not the outcome."""
+    """Return what went into the cell (input and environment), not the outcome."""
     cell, facts = column.cell, column.facts
     parameters = {str(k): str(v) for k, v in cell.parameters.items()}
     trace = f"{cell.trace.products} products, {cell.trace.bytes} bytes ({cell.trace.source})"
@@ -395,7 +395,7 @@ def _different(columns: Sequence[Column]) -> dict[str, tuple[str, ...]]:
 
 
 def compare(columns: Iterable[Column]) -> tuple[Comparison, ...]:
-    """Group columns by conditions, in their order; inside a group, columns keep theirs."""
+    """Group columns by conditions. Groups and the columns in them keep their order."""
     by_conditions: dict[Conditions, list[Column]] = {}
     for column in columns:
         by_conditions.setdefault(conditions_of(column.cell), []).append(column)

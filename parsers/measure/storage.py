@@ -13,13 +13,14 @@ from parsers.base.metric_units import Value, absent
 from parsers.read.fcast_log import CarouselReceiver, DiskUse
 
 NAMES: Final = ("disk_rate", "disk_seeks", "scheme_memory", "scheme_formula", "rss")
-LEAST_WRITE_S: Final = 0.01  # if shorter, the time in writes says nothing about the disk
+LEAST_WRITE_S: Final = 0.01  # below this, the time in writes says nothing about the disk
 _UNITS: Final = {"disk_rate": "bit/s", "disk_seeks": ""}
 
 
 def pool_blocks(blocks: int, k: int, b: int) -> int:
-    """Return the memory of Crowd-Pool for a file of that many blocks, in blocks: of g groups of k
-    per crowd, the g around the crossing of S/c and b c + b - c + 1 that takes less (6)."""
+    """Return the memory of Crowd-Pool, in blocks, for a file of that many blocks: of the two
+    numbers of groups around the crossing of S/c and b c + b - c + 1, take the one that needs less
+    (6)."""
     if b == 1:
         crowds = blocks / 2
     else:
@@ -34,7 +35,8 @@ def pool_blocks(blocks: int, k: int, b: int) -> int:
 
 
 def scheme_blocks(storage: str, blocks: int, k: int, b: int) -> int | None:
-    """Return the memory that Table 1 of the report gives a scheme, in blocks; None: another one."""
+    """Return the memory that Table 1 of the report gives a scheme, in blocks; None if it has
+    none."""
     table = {
         "memory": blocks,
         "receive-order": 1,
@@ -48,8 +50,8 @@ def scheme_blocks(storage: str, blocks: int, k: int, b: int) -> int | None:
 def storage_values(
     parameters: Mapping[str, object], receivers: Sequence[CarouselReceiver], blocks: int
 ) -> dict[str, Value]:
-    """Return disk activity while symbols arrived, and memory: means over the receivers with the
-    file of that many blocks."""
+    """Return disk activity while symbols arrived, and memory: means over the receivers that have
+    the file of that many blocks."""
     uses = [r.disk for r in receivers if r.disk is not None]
     if not uses:
         return {n: absent(_UNITS.get(n, "B"), "the logs do not say") for n in NAMES}

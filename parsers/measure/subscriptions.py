@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find who was subscribed to which feed when, and what happened to each product, from the logs, the
-products' lists and the executed script of a cell whose subscribers come and go. Pure.
+products' lists and the executed script of a cell whose subscribers join and leave. Pure.
 
-A subscription is one subscriber's to one feed; its sessions are the times between a join and the
-next leave. Times are seconds since 1970 on the machine's one clock.
+A subscription is one subscriber's to one feed. Its sessions are the times between a join and the
+next leave. Times are in seconds since 1970, on the machine's clock.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from parsers.read.ldm_log import (
 from parsers.read.products import ListedProduct, compare_products
 
 What = Literal["join", "leave", "kill"]
-# If those who stayed had a product this long before a leave, the leaver must also have had it: the
-# longest round trip of the network, a retransmission timeout, and margin for a busy machine.
+# If the subscribers that stayed had a product this long before a leave, the leaver must have had
+# it, too: the network's longest round trip, a retransmission timeout, and a margin for a busy
+# machine.
 IN_FLIGHT_S = 1.0
 
 
@@ -61,19 +62,20 @@ def parse_events(text: str, file: str) -> tuple[ScriptEvent, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`ready_s`: FMTP connected; `pruned_s`: the branch was gone (None: not seen, or there)."""
+    """`ready_s`: FMTP connected; `pruned_s`: the branch was gone (None: not seen, or still
+    there)."""
 
     join_s: float
-    end_s: float | None  # None: to the end of the run
+    end_s: float | None  # None: until the end of the run
     how: Literal["stayed", "left", "killed"]
     ready_s: float | None = None
-    leaf_added_took_s: float | None = None  # the path service's part
+    leaf_added_took_s: float | None = None  # the path service's share of the time
     first_product_s: float | None = None
     first_multicast_s: float | None = None
     pruned_s: float | None = None
 
     def after_join(self, moment_s: float | None) -> float | None:
-        """Return the seconds from the join to `moment_s`; None if that never came."""
+        """Return the seconds from the join to `moment_s`; None if there is no such moment."""
         return None if moment_s is None else moment_s - self.join_s
 
     @property
@@ -86,23 +88,23 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one subscriber received of one feed, in numbers of products."""
+    """What one subscriber received of one feed, as numbers of products."""
 
     subscriber: str
     feed: str
     sessions: tuple[Session, ...]
-    stayed: bool  # from before the first product to the end, without a break
+    stayed: bool  # subscribed from before the first product to the end
     sent: int  # while it was subscribed
     received: int  # of those, intact
     in_flight: int  # sent so shortly before a leave that they did not arrive
     lost: tuple[str, ...]  # sent while subscribed, not received, not in flight
-    away: int  # sent between sessions
-    recovered: int  # of those, received after coming back
+    away: int  # sent while it was not subscribed, between sessions
+    recovered: int  # of those, received after it joined again
     not_recovered: tuple[str, ...]  # of those, missing although it is subscribed at the end
     duplicates: int  # products more than once in its queue
-    damaged: int  # products with other bytes than the publisher's, or that it does not have
+    damaged: int  # products that differ from the publisher's, or that the publisher does not have
     arrived_twice: int  # refused by the queue
-    by: Mapping[How, int]  # how products came
+    by: Mapping[How, int]  # how products arrived
 
     @property
     def at_end(self) -> bool:
@@ -123,8 +125,8 @@ class Feed:
 def feed_of(
     name: str, ingest: LdmLog, published: Sequence[ListedProduct], publisher: LdmLog
 ) -> Feed:
-    """Return the feed. `publisher`: the log of its ldmd, which controls the path with the feed's
-    name."""
+    """Return the feed. `publisher`: the log of the publisher's ldmd, which controls the path with
+    the feed's name."""
     inserted = {r.product.ident: r.time_us / MICROSECONDS for r in ingest.of(Inserted)}
     events = tuple(e for e in publisher.of(PathEvent) if e.path == name)
     return Feed(name, inserted, tuple(published), events)
@@ -133,8 +135,8 @@ def feed_of(
 def sessions_of(
     events: Sequence[ScriptEvent], log: LdmLog, feed: Feed, endpoint: str
 ) -> tuple[Session, ...]:
-    """Return the sessions of one subscription. `events`: its own, by time, joins and ends in
-    turn."""
+    """Return the sessions of one subscription. `events`: the subscription's own, in order of time,
+    joins and ends in turn."""
     found: list[Session] = []
     arrivals = sorted((a.time_us, a.how) for a in receiver_of(log).arrivals.values())
     for i, event in enumerate(events):
@@ -199,8 +201,8 @@ def subscription_of(
     held: Sequence[ListedProduct],
     reached_s: Mapping[str, float],
 ) -> Subscription:
-    """`held`: the subscriber's queue of this feed. `reached_s`: ident -> when all those who stayed
-    subscribed to the feed had it; it shows what was sent before a session ended."""
+    """Return what a subscriber received. `held`: its queue of this feed. `reached_s`: ident -> when
+    the last subscriber that stayed had it; this shows what was sent before a session ended."""
     receiver = receiver_of(log)
     content = compare_products(subscriber, feed.published, held)
     copies = Counter(p.ident for p in held)
@@ -240,7 +242,7 @@ def _sent(
     feed: Feed, sessions: Sequence[Session], reached_s: Mapping[str, float]
 ) -> tuple[set[str], set[str], set[str]]:
     """Return (sent within a session, those of them possibly in flight at its end, sent between the
-    first session's start and the last one's end but in none)."""
+    first session's start and the last session's end, but in no session)."""
     sent: set[str] = set()
     in_flight: set[str] = set()
     away: set[str] = set()
@@ -249,7 +251,7 @@ def _sent(
         return sent, in_flight, away
     last_end = sessions[-1].end_s
     for ident, inserted in feed.inserted_s.items():
-        # If those who stayed lost it, it counts from its insertion.
+        # If the subscribers that stayed lost it, its insertion counts.
         reached = reached_s.get(ident, inserted)
         for session in sessions:
             if session.ready_s is None or inserted < session.ready_s:
@@ -266,8 +268,8 @@ def _sent(
 
 
 def reached_s(stayed: Iterable[LdmLog]) -> dict[str, float]:
-    """Return by ident when the last of these subscribers had it, without what one of them never
-    received."""
+    """Return ident -> when the last of these subscribers received it, without products that one of
+    them never received."""
     found: dict[str, float] = {}
     counts: Counter[str] = Counter()
     logs = list(stayed)

@@ -68,12 +68,12 @@ from parsers.read.products import ContentCheck, ProductList, compare_products
 from parsers.read.ps_log import PsLog
 from parsers.read.sar_log import SarLog, shift_to
 
-NOT_WRITTEN = {"written": False}  # of a field: metrics.json is without it
+NOT_WRITTEN = {"written": False}  # for fields that metrics.json does not have
 
 
 @dataclass(frozen=True)
 class CellData:
-    """A cell's directory as records. None or absent: the file was missing."""
+    """A cell's directory as records. None or missing: there was no such file."""
 
     cell: Cell
     verdict: Verdict | None = None
@@ -89,7 +89,7 @@ class CellData:
     virtual: VirtualRun | None = None
     background: Mapping[str, IperfReport] = field(default_factory=dict)  # per host that has flows
     about: ProtocolAbout | None = None  # of a cell whose protocol sends files
-    missing: tuple[str, ...] = ()  # files that were not there
+    missing: tuple[str, ...] = ()  # files that did not exist
     carousel: CarouselData | None = None  # of a cell of protocol fcast
     layers: LayersData | None = None  # of a cell of protocol m2c
 
@@ -100,7 +100,7 @@ class ReceiverMetrics:
     site: str
     rtt_ms: float | None
     throughput: Value
-    by: Mapping[str, int]  # how a product came -> count
+    by: Mapping[str, int]  # how products arrived -> count
     missed: int
     duplicates: int
     fmtp: FmtpMetrics | None
@@ -116,12 +116,12 @@ class ReceiverMetrics:
 class CellMetrics:
     cell: Cell
     verdict: Verdict | None
-    active_s: tuple[float, float]  # first insertion .. last arrival, s after the first insertion
+    active_s: tuple[float, float]  # first insertion, last arrival; s after the first insertion
     sent: int
     sent_source: str
     values: Mapping[str, Value]
     file_sets: tuple[FileSetMetrics, ...]
-    file_sets_complete: bool  # False: the run is smaller than G; one set of everything
+    file_sets_complete: bool  # False: the run is smaller than G, and everything is one set
     receivers: tuple[ReceiverMetrics, ...]
     identical: Value  # number of receivers whose products equal the publisher's
     drops: tuple[Drop, ...]
@@ -148,7 +148,7 @@ def summarize(
     other_group_bytes: Sequence[int] = (),
 ) -> CellMetrics:
     """Return all metrics of a cell, including file-sets of other sizes G. Values that cannot be
-    computed say why; nothing raises."""
+    computed have a reason; nothing raises."""
     cell = data.cell
     sent = sent_by(cell.protocol, data.logs.get(cell.publisher), data.ingest)
     receivers = {
@@ -211,7 +211,7 @@ def _others(
     identical: Value,
     values: dict[str, Value],
 ) -> None:
-    """Add what competed, the cost of delivery, and the products' outcome as a whole."""
+    """Add the competing traffic, the cost of delivery, and the products' overall outcome."""
     cell = data.cell
     _bursts(data, values)
     _background(data, values)
@@ -229,7 +229,7 @@ def _others(
 
 
 def _carousel(data: CellData, values: dict[str, Value]) -> None:
-    """Add what a carousel's receivers listened to, and the cost of distributing the data."""
+    """Add how long a carousel's receivers listened, and the cost of distributing the data."""
     cell, start, end = data.cell, data.counters_start, data.counters_end
     values |= carousel.carousel_values(cell, data.carousel)
     values["wire_per_file"] = carousel.wire_per_file(cell, start, end)
@@ -239,7 +239,7 @@ def _carousel(data: CellData, values: dict[str, Value]) -> None:
 
 
 def _layers(data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]) -> None:
-    """Add how long one file took, its cost, and how competing traffic fared."""
+    """Add how long one file took, its cost, and the effect on competing traffic."""
     arrived_s = {
         host: arrival.latency_s(product)
         for host, receiver in receivers.items()
@@ -269,7 +269,7 @@ def _problems(data: CellData) -> tuple[Problem, ...]:
 
 
 def _active(cell: Cell, receivers: Mapping[str, Receiver]) -> tuple[float, float]:
-    """Return the time from the first insertion to the last arrival anywhere, at least to the last
+    """Return the first insertion, and the last arrival at any receiver or, if later, the last
     insertion."""
     arrivals = [a.time_us for r in receivers.values() for a in r.arrivals.values()]
     last = max(arrivals) / MICROSECONDS if arrivals else (cell.drained or cell.insertion_ended)
@@ -316,7 +316,7 @@ def _fmtp(cell: Cell, receivers: Mapping[str, Receiver], values: dict[str, Value
 def _latencies(
     cell: Cell, sent: Sent, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> list[float]:
-    """Return the latency from creation to arrival by any route, over all receivers."""
+    """Return the latencies from creation to arrival by any route, over all receivers."""
     found = sorted(a.latency_s(p) for r in receivers.values() for p, a in r.arrivals.items())
     expected = len(sent.order) * cell.m
     note = ""
@@ -385,8 +385,8 @@ def _cpu_samples(data: CellData) -> tuple[str, Sequence[CpuSample]]:
 def _loss(
     data: CellData, receivers: Mapping[str, Receiver], values: dict[str, Value]
 ) -> dict[str, Value]:
-    """Return the measured loss per receiver: what the experiment's rules dropped of what reached
-    them."""
+    """Return the measured loss of each receiver: the share of arriving packets that the
+    experiment's rules dropped."""
     cell = data.cell
     values["loss_injected"] = Value(100.0 * cell.loss, "%")
     found: dict[str, Value] = {}
@@ -498,8 +498,8 @@ def _drops(data: CellData) -> tuple[tuple[Drop, ...], bool]:
 
 
 def with_purpose(cell: Cell, drop: Drop) -> Drop:
-    """Return the drop as intended if a UDP buffer was meant to overflow: its size varies, or it is
-    the first receiver's, which pauses in each second."""
+    """Return the drop as intended if a UDP buffer was meant to overflow: because its size varies,
+    or because it belongs to the first receiver, which pauses in each second."""
     paused = cell.subscribers[0] if cell.parameters.get("pause_ms") else None
     on_purpose = "b_rcv" in cell.factors or drop.place == paused
     if drop.what == "UDP rcvbuf_errors" and on_purpose:
@@ -552,7 +552,7 @@ def _receiver(
 
 
 def _per_tau(cell: Cell, receivers: Mapping[str, Receiver]) -> dict[str, tuple[Tau, ...]]:
-    """Return DRFSM21 3.2's metrics over time, of the subscribers with multicast."""
+    """Return DRFSM21 3.2's metrics over time for each subscriber with multicast."""
     width = interval_s(cell.insertion_ended - cell.insertion_started)
     return {
         host: per_tau(receiver.arrivals, cell.insertion_started, width)
@@ -590,6 +590,6 @@ def _series(
 
 
 def replayed(data: CellData) -> Replayed | None:
-    """Return pqinsert's own account of the replay."""
+    """Return pqinsert's summary of the replay."""
     records = data.ingest.of(Replayed) if data.ingest is not None else []
     return max(records, key=lambda r: r.time_us) if records else None

@@ -3,9 +3,9 @@
 repeats.
 
 Cells with an invalid verdict are named and left out, unless requested. A point whose factors
-include `subscriber` holds one receiver's metrics; one with `file_set_bytes`, those of the run cut
-into file-sets of that size; one with `first_s`, those of its first seconds. The others hold the
-cell's metrics.
+include `subscriber` has one receiver's metrics. A point with `file_set_bytes` has those of the run
+cut into file-sets of that size, and one with `first_s` those of its first seconds. Other points
+have the cell's metrics.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from parsers.read.cell_files import Cell
 from parsers.read.published import Where
 
 APART = ("subscriber", "file_set_bytes", "first_s")  # these are not properties of a cell: see above
-SHARES = (8, 4, 2, 1)  # shares of a run's length, in points of its first seconds
+SHARES = (8, 4, 2, 1)  # shares of a run's length, for points of its first seconds
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class Point:
     cells: tuple[str, ...]  # whose values are in the estimates
     excluded: tuple[str, ...] = ()  # cells with an invalid verdict
     fixed: Mapping[str, Scalar] = field(default_factory=dict)  # what else the cells have in common
-    reasons: Mapping[str, str] = field(default_factory=dict)  # metric -> why (some) have no value
+    reasons: Mapping[str, str] = field(default_factory=dict)  # metric -> why (some) have none
 
     @property
     def conditions(self) -> dict[str, Scalar]:
-        """Return the levels of all factors, also of those that did not vary."""
+        """Return the levels of all factors, including those that did not vary."""
         return {**self.fixed, **self.factors}
 
     @property
@@ -63,7 +63,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Measured:
-    """What `points` takes of a cell, of whatever kind it is."""
+    """What `points` needs of a cell of any kind."""
 
     cell: str
     repeat: int
@@ -77,12 +77,12 @@ class Measured:
     pieces: Pieces = Pieces()
 
 
-# A run that is too short for the first metric has the second, which no paper has.
+# A run that is too short for the first metric has the second, which no paper uses.
 WHOLE_RUN: Mapping[str, str] = {"throughput_sets": "throughput"}
 
 
 def metric_of(points: Iterable[Point], name: str) -> str:
-    """Return the metric, or its whole-run counterpart if no point has a value of it."""
+    """Return the metric, or its whole-run counterpart if no point has a value for it."""
     return name if any(name in p.estimates for p in points) else WHOLE_RUN.get(name, name)
 
 
@@ -126,9 +126,9 @@ def points(
     include_invalid: bool = False,
     by_length: bool = False,
 ) -> tuple[Point, ...]:
-    """Return all points, in order of their levels; for each, first the cell's own, then file-sets,
-    then (`by_length`) its first seconds, then subscribers. Cells of different length or clock make
-    different points."""
+    """Return all points, in order of their levels. For each combination: the cell's own, then
+    file-sets, then (`by_length`) its first seconds, then subscribers. Cells with different lengths
+    or clocks make different points."""
     ordered = sorted((measured(c) for c in cells), key=lambda c: (c.repeat, c.cell))
     of_run = {name: {c.fixed[name] for c in ordered} for name in ("duration_s", "clock")}
     also = [name for name, levels in of_run.items() if len(levels) > 1]
@@ -144,7 +144,7 @@ def points(
 
 
 def _order(factors: Mapping[str, Scalar]) -> tuple[tuple[int, float, str], ...]:
-    """Return a sort key: numbers ascending, protocols as FACTORS orders them and last, so that LDM7
+    """Return a sort key: numbers ascend; protocols come last, in the order of FACTORS, so that LDM7
     and LDM6 are adjacent."""
     names = [n for n in FACTORS if n in factors and n != "protocol"]
     names += [n for n in sorted(factors) if n not in FACTORS] + ["protocol"]
@@ -182,7 +182,7 @@ def _points(
             reasons,
         )
 
-    only = used[0] if len(used) == 1 else None  # no repeats: time gives intervals
+    only = used[0] if len(used) == 1 else None  # no repeats: the pieces over time give intervals
     own = point({}, [c.values for c in used], only.pieces.whole if only else NOTHING)
     yield _with_file_sets(own, only.file_sets, only.repeat) if only else own
     for size in sorted({size for c in used for size in c.file_sets_by}):
@@ -213,7 +213,7 @@ def _first_s(pieces: Pieces, share: int) -> float:
 
 
 def _values_of_first(pieces: Pieces, share: int) -> dict[str, Value]:
-    """Return the metrics of the files created in the first part of a run."""
+    """Return the metrics of the files that were created in the first part of a run."""
     first = _first(pieces, share)
     return {
         name: absent(METRICS[name].unit, "nothing arrived")
@@ -224,7 +224,7 @@ def _values_of_first(pieces: Pieces, share: int) -> dict[str, Value]:
 
 
 def _with_file_sets(point: Point, sets: Sequence[FileSetMetrics], repeat: int) -> Point:
-    """Return the point of one run, with the intervals from its file-sets in order of time."""
+    """Return the point of one run, with intervals from its file-sets in order of time."""
     over_time = of_file_sets(sets)
     if over_time is None or over_time.pieces < 2:
         return point
@@ -243,8 +243,8 @@ def _with_file_sets(point: Point, sets: Sequence[FileSetMetrics], repeat: int) -
 def _estimates(
     of: Sequence[Mapping[str, Value]], repeats: Sequence[int], over_time: Mapping[str, OverTime]
 ) -> tuple[dict[str, Estimate], dict[str, str]]:
-    """Return per metric the estimate over the repeats that have a value, and why others have none.
-    `over_time`: the pieces of one run's metrics."""
+    """Return metric -> estimate over the repeats that have a value, and metric -> why others have
+    none. `over_time`: the pieces of one run's metrics."""
     estimates: dict[str, Estimate] = {}
     reasons: dict[str, str] = {}
     for name in dict.fromkeys(n for values in of for n in values):
@@ -274,7 +274,7 @@ _FMTP = (
 
 
 def subscriber_values(receiver: ReceiverMetrics) -> dict[str, Value]:
-    """Return a receiver's metrics by the names of the cell's."""
+    """Return a receiver's metrics under the names of the cell's."""
     found = {
         "throughput": receiver.throughput,
         "latency_p50": receiver.latency_p50,
@@ -307,8 +307,8 @@ EVERYTHING = Where()
 def select(
     points: Iterable[Point], where: Demands, also: Iterable[str | None] = ()
 ) -> tuple[Point, ...]:
-    """Return the points that meet `where`. Return points at single subscribers or of file-sets only
-    if `where` or `also` (names of factors) mention these, and then no others."""
+    """Return the points that meet `where`. If `where` or `also` (names of factors) mention single
+    subscribers, file-sets or first seconds, return only such points; otherwise none of these."""
     where = where if isinstance(where, Where) else Where.model_validate(where)
     named = {*where.levels, *also}
     return tuple(
@@ -344,7 +344,7 @@ def lines(
     by: Sequence[str] = (),
     where: Demands = EVERYTHING,
 ) -> tuple[Line, ...]:
-    """Return one line per combination of levels of `by`, and of every other factor that varies
+    """Return one line for each combination of levels of `by`, and of every other factor that varies
     (only repeats are averaged). Points without a value of the metric are left out."""
     chosen = [
         p for p in select(points, where, (x, *by)) if metric in p.estimates and x in p.factors
@@ -376,7 +376,7 @@ def counterpart(
     point: Point, points: Iterable[Point], instead: Mapping[str, Scalar]
 ) -> Point | None:
     """Return the point that has the levels `instead`, and otherwise those of `point`. If there is
-    none, return the only one that lacks factors which not every protocol has."""
+    none, return the only point that lacks factors which not every protocol has."""
     wanted = {**point.factors, **instead}
     apart = wanted.keys() & set(APART)
     lacking: list[Point] = []

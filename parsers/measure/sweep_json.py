@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Points, claims and headlines as metrics.json has them (docs/reference/contracts.md)."""
+"""Points, claims and headlines in the form of metrics.json (docs/reference/contracts.md)."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def claim_json(result: ClaimResult) -> dict[str, object]:
 
 
 def headline_json(headline: Headline) -> dict[str, object]:
-    """Return a published value beside ours as JSON."""
+    """Return a published value beside the run's value as JSON."""
     return {
         "metric": headline.metric,
         "protocol": headline.protocol,

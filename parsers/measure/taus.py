@@ -19,14 +19,14 @@ LEAST_INTERVALS = 10
 
 @dataclass(frozen=True, slots=True)
 class Tau:
-    """The metrics of the files that arrived in an interval; `end_s`: after the first insertion."""
+    """Metrics of the files that arrived in an interval. `end_s`: after the first insertion."""
 
     end_s: float
     fmtp: FmtpMetrics
 
 
 def interval_s(duration_s: float) -> int:
-    """Return the longest of INTERVALS_S with at least LEAST_INTERVALS in the run."""
+    """Return the longest of INTERVALS_S of which the run has at least LEAST_INTERVALS."""
     return next((i for i in INTERVALS_S if duration_s / i >= LEAST_INTERVALS), INTERVALS_S[-1])
 
 

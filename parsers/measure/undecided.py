@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Say what a claim's intervals could have seen, and what would decide it if they do not."""
+"""Say which difference a claim's intervals could have seen, and what would decide the claim."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logarithm(found: Estimate) -> Estimate:
 
 
 def sees_ratio(steps: Iterable[Estimate]) -> str:
-    """Return which change the worst of some ratios' intervals sees."""
+    """Return the change that the least precise of some ratios' intervals can see."""
     seen = [power.visible(logarithm(step)) for step in steps]
     found = [s for s in seen if s is not None]
     if not found or len(found) < len(seen):
@@ -35,7 +35,7 @@ def sees_ratio(steps: Iterable[Estimate]) -> str:
 
 
 def sees_share(found: Estimate, scale: float) -> str:
-    """Return which difference an interval sees, as a share of `scale`."""
+    """Return the difference that an interval can see, as a share of `scale`."""
     seen = power.visible(found)
     if seen is None or not scale:
         return ""
@@ -43,7 +43,7 @@ def sees_share(found: Estimate, scale: float) -> str:
 
 
 def sees_value(found: Estimate, scale: float, unit: str) -> str:
-    """Return which difference an interval sees, in a unit."""
+    """Return the difference that an interval can see, in a unit."""
     seen = power.visible(found)
     if seen is None:
         return ""
@@ -73,7 +73,7 @@ def repeats(found: Estimate, distance: float) -> Decider:
 
 def repeats_by_sign(found: Estimate, distance: float) -> Decider:
     """Return what would decide a comparison that the sign test suits: as many repeats as it needs
-    while all agree, else what `repeats` says."""
+    if all so far agree, else what `repeats` returns."""
     have = len(found.values)
     if have < 2 or not (min(found.values) > 0 or max(found.values) < 0):
         return repeats(found, distance)
@@ -82,8 +82,8 @@ def repeats_by_sign(found: Estimate, distance: float) -> Decider:
 
 
 def most(deciders: Iterable[Decider]) -> Decider:
-    """Return the most demanding one: what no repeats decide, else the last in order of the number
-    in its text."""
+    """Return the most demanding one: one that no repeats decide, else the one with the highest
+    number in its text."""
     found = list(deciders)
     never = [d for d in found if not d.by_repeats]
     return (never or sorted(found, key=lambda d: _number(d.text)))[-1]

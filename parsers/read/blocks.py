@@ -23,8 +23,9 @@ def parse_blocks(
     """Return (times of the blocks, empty ones included; rows; lines that are not understood). Never
     raises.
 
-    `row(time_s, line)` reads a line of the block of that time: None to skip it,
-    ValueError with the reason if it is malformed. Before the first block its time is NaN.
+    `row(time_s, line)` reads a line of the block with that time. It returns None to skip the line,
+    and raises ValueError with the reason if it is malformed. Before the first block, the time is
+    NaN.
     """
     times: list[float] = []
     rows: list[Row] = []

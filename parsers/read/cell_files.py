@@ -23,7 +23,7 @@ class _File(BaseModel):
 
 
 class ModelCheck(_File):
-    """One published statistic of the trace, and the generated trace's value."""
+    """One published statistic of the trace, and its value in the generated trace."""
 
     statistic: str = Field(validation_alias=AliasChoices("statistic", "name"))
     unit: str = ""
@@ -51,7 +51,7 @@ class Cell(_File):
     duration_s: float
     seed: int | str | None = None
     repeat: int = Field(0, ge=0)
-    level: str | None = None  # of the experiment: quick, paper; none if it has none
+    level: str | None = None  # of the experiment: quick, paper; none if it has no levels
     factors: dict[str, float | int | str] = {}  # levels; see `_from_the_old_fields`
     publisher: str
     subscribers: tuple[str, ...] = Field(min_length=1)
@@ -66,22 +66,22 @@ class Cell(_File):
     insertion_ended: float
     drained: float | None = None
     cores: int = Field(ge=1)
-    clock: Clock = "native"  # runs from before there was another do not say
+    clock: Clock = "native"  # runs older than virtual time do not say
     rtt_measured_ms: dict[str, float] = {}
     topology: str = ""
     loss_model: str = ""
     ldm6_subscribers: tuple[str, ...] = ()  # without multicast, in a cell of protocol ldm7
-    # "<host>/<interface>" of NIC1 and of the second lane's NIC, where others compete
+    # "<host>/<interface>" of NIC1 and of the second lane's NIC, if traffic competes
     path_interfaces: dict[str, tuple[str, ...]] = {}
     clock_offset_ms: dict[str, float] = {}  # of subscribers whose programs' clocks are off
 
     def protocol_of(self, host: str) -> str:
-        """Return how products reach a subscriber."""
+        """Return the protocol by which a subscriber gets products."""
         return "ldm6" if host in self.ldm6_subscribers else self.protocol
 
     @model_validator(mode="after")
     def _from_the_old_fields(self) -> Cell:
-        """Give cells from before factors had names their four factors."""
+        """Give cells older than named factors their four factors."""
         if not self.factors:
             self.factors.update(
                 protocol=self.protocol, receivers=self.m, rate_bps=self.r_bps, loss=self.loss

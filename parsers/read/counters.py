@@ -80,7 +80,7 @@ class SwitchPortCounters(_Counters):
 
 
 class Counters(_Counters):
-    """All counters of a network at one instant. Keys as docs/reference/contracts.md gives them."""
+    """All counters of a network at one instant. docs/reference/contracts.md describes the keys."""
 
     time: float
     interfaces: dict[str, InterfaceCounters] = {}
@@ -130,7 +130,7 @@ def _lost(
 
 
 def _queue_drops(start: Counters, end: Counters) -> dict[str, Drop]:
-    """Return per interface the qdisc that dropped most; on a tie the leaf, which has the longer
+    """Return, by interface, the qdisc that dropped most; on a tie the leaf, which has the longer
     handle."""
     found: dict[str, Drop] = {}
     for drop in _lost("qdisc", start.qdiscs, end.qdiscs, ("drops",)):
@@ -161,11 +161,11 @@ def drops_between(
 ) -> tuple[Drop, ...]:
     """Return every loss that the counters show, largest first.
 
-    `lossy_link_directions` ("<link>/forward", "wire/w0b", ...) are those whose loss the topology
+    `lossy_link_directions` ("<link>/forward", "wire/w0b", ...): directions whose loss the topology
     asks for; a netem's drops there count as injected. Counters that began after `start` count from
     0. A lost packet that several counters show is reported once: a class and a classful qdisc
-    repeat their leaf's drops, an interface those of its qdiscs. UDP's sndbuf_errors are not losses:
-    the send fails and the program tries again.
+    repeat their leaf's drops, and an interface repeats those of its qdiscs. UDP's sndbuf_errors are
+    not losses: the send fails, and the program tries again.
     """
     queues = _queue_drops(start, end)
     found = [
@@ -197,8 +197,8 @@ def drops_between(
 
 
 def _growth(host: str, start: Counters, end: Counters) -> Iterator[tuple[Rule, int]]:
-    """Yield each rule of a host with the packets it counted between the two readings; a rule that
-    came after the first reading counts from 0."""
+    """Yield each rule of a host with the packets that it counted between the two readings. A rule
+    that was added after the first reading counts from 0."""
     before: dict[tuple[str, str], int] = {}
     for rule in start.rules(host):
         key = (rule.chain, rule.rule)
@@ -208,18 +208,18 @@ def _growth(host: str, start: Counters, end: Counters) -> Iterator[tuple[Rule, i
 
 
 def _counted(host: str, start: Counters, end: Counters, comment: str) -> int | None:
-    """Return the packets at the host's rules with this comment; None if it has no such rule."""
+    """Return the packets at the host's rules with this comment; None if there is no such rule."""
     found = [n for rule, n in _growth(host, start, end) if comment in rule.rule]
     return sum(found) if found else None
 
 
 @dataclass(frozen=True, slots=True)
 class InjectedLoss:
-    """What the experiment's own rules did at one host; None if the host has no such rule."""
+    """What the experiment's own rules did at one host; None if there is no such rule."""
 
-    arrived: int | None  # packets that reached the rule that drops
+    arrived: int | None  # packets that reached the dropping rule
     dropped: int | None
-    interface: str | None  # the input interface of the rule that drops
+    interface: str | None  # the dropping rule's input interface
 
 
 def injected_loss(host: str, start: Counters, end: Counters) -> InjectedLoss:
@@ -234,7 +234,7 @@ def injected_loss(host: str, start: Counters, end: Counters) -> InjectedLoss:
 
 
 def foreign_drops(host: str, start: Counters, end: Counters) -> Iterator[Drop]:
-    """Yield what the host's firewall rules dropped that are not the experiment's."""
+    """Yield the drops of the host's firewall rules that are not the experiment's."""
     for rule, packets in _growth(host, start, end):
         if rule.discards and LOSS_COMMENT not in rule.rule and packets > 0:
             yield Drop(host, f"iptables rule '{rule.rule}'", packets, injected=False)
@@ -242,5 +242,5 @@ def foreign_drops(host: str, start: Counters, end: Counters) -> Iterator[Drop]:
 
 def rule_bursts(host: str, start: Counters, end: Counters) -> int | None:
     """Return how many bursts of losses began between the two readings: packets at the host's rules
-    that match a burst's first one. None if its losses do not come in bursts."""
+    that match the first packet of a burst. None if losses do not come in bursts."""
     return _counted(host, start, end, BURST_COMMENT)

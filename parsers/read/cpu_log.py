@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse blocks of `pid name ns` into the time that each process has been on a CPU.
 
-A block begins with `@ <seconds since 1970>`. `ns` counts from the process's start. An ended process
-is in no further block.
+A block begins with `@ <seconds since 1970>`. `ns` counts from the process's start. A process is in
+no block after its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RunTimeSample:
 @dataclass(frozen=True, slots=True)
 class CpuLog:
     file: str
-    times_s: tuple[float, ...]  # one per block, also of blocks without processes
+    times_s: tuple[float, ...]  # one for each block, including blocks without processes
     samples: tuple[RunTimeSample, ...]
     problems: tuple[Problem, ...]
 

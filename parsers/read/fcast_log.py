@@ -38,7 +38,7 @@ class DiskUse:
 
 @dataclass(frozen=True)
 class CarouselReceiver:
-    """A receiver's account, when it ended. `at_*`: when the file was complete; None: it was not."""
+    """A receiver's account at its end. `at_*`: when the file was complete; None: it never was."""
 
     received: int
     lost: int  # missing sequence numbers
@@ -49,7 +49,7 @@ class CarouselReceiver:
     socket_drops: int
     seconds: float
     complete: bool
-    file_s: float | None = None  # since it tuned in
+    file_s: float | None = None  # after it tuned in
     file_received: int | None = None
     file_lost: int | None = None
     file_useful: int | None = None  # symbols that it needed
@@ -84,7 +84,7 @@ def parse_sender(text: str) -> CarouselSender | None:
 
 
 def _disk(end: Mapping[str, str]) -> DiskUse | None:
-    """Return the disk's figures; None for a log of an older fcast-recv without them. Raises
+    """Return the disk's figures; None if the log is from an older fcast-recv without them. Raises
     KeyError, ValueError."""
     if "rss_bytes" not in end:
         return None

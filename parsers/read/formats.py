@@ -30,13 +30,13 @@ from parsers.read.tc_qdisc import parse_qdiscs
 from parsers.read.trace import parse_trace
 
 Records = tuple[Iterable[Any], tuple[Problem, ...]]
-HEAD_CHARACTERS = 4096  # enough of a file to recognize its format
+HEAD_CHARACTERS = 4096  # enough to recognise a file's format
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format. `is_document`: its text is one JSON document, which a parser needs as a whole; else
-    lines. `head`: how such a file begins."""
+    """A format. `is_document`: the text is one JSON document, which a parser needs as a whole;
+    otherwise it consists of lines. `head`: how such a file begins."""
 
     name: str
     what: str
@@ -48,7 +48,7 @@ class Format:
 def _logged(
     parse: Callable[[Lines, str], Any] | Callable[[str, str], Any], *names: str
 ) -> Callable[[Any, str], Records]:
-    """Return a reader of a log whose records are the fields of these names."""
+    """Return a reader of a log whose records have these names."""
 
     def read(text: Any, file: str) -> Records:
         log = parse(text, file)
@@ -67,7 +67,7 @@ def _head(pattern: str, flags: re.RegexFlag = re.ASCII) -> re.Pattern[str]:
 
 
 _STAMP = r"\A\s*\d{8}T\d{6}(?:\.\d+)?Z?\s+"
-# In this order a file is tried: specific formats come first.
+# Files are tried in this order: specific formats come first.
 FORMATS = (
     Format(
         "notifyme",
@@ -167,7 +167,7 @@ FORMATS = (
 
 
 def by_name(name: str) -> Format:
-    """Return the format of that name. Raises ValueError if there is none."""
+    """Return the format with that name. Raises ValueError if there is none."""
     for known in FORMATS:
         if known.name == name:
             return known
@@ -180,7 +180,7 @@ def detect(head: str) -> Format | None:
 
 
 def json_lines(records: Iterable[Any]) -> Iterator[str]:
-    """Return one JSON object per record: its type's name as `record`, then its fields."""
+    """Yield one JSON object for each record: its type's name as `record`, then its fields."""
     for record in records:
         if isinstance(record, BaseModel):
             fields = record.model_dump()

@@ -2,8 +2,8 @@
 """Parse `iperf3 -J`, the report of one client or server, into goodput, retransmissions and
 intervals.
 
-For several parallel flows it takes iperf3's sums. A truncated report keeps its complete intervals,
-with a `Problem`; that of a failed test has iperf3's own `error`.
+With several parallel flows, the figures are iperf3's sums. A truncated report keeps its complete
+intervals and has a `Problem`; the report of a failed test has iperf3's own `error`.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class _Report(BaseModel):
 
 
 class Interval(_Report):
-    """All flows together from `start_s` to `end_s` after the test's start. At a receiver, and for
-    UDP, there is no number of retransmissions."""
+    """All flows together, from `start_s` to `end_s` after the test's start. Receivers, and UDP,
+    have no number of retransmissions."""
 
     start_s: float = Field(alias="start")
     end_s: float = Field(alias="end")
     size_bytes: int = Field(alias="bytes", ge=0)
     rate_bps: float = Field(alias="bits_per_second")
     retransmits: int | None = None
-    omitted: bool = False  # in the warm-up that -O asks for
+    omitted: bool = False  # in the warm-up that the option -O excludes
 
 
 class _Total(_Report):
@@ -54,8 +54,8 @@ class _Total(_Report):
 
 @dataclass(frozen=True, slots=True)
 class IperfReport:
-    """`goodput_bps`: what arrived; None if the other end did not say. Rates are means over the test
-    (what -O omits excluded)."""
+    """`goodput_bps`: what arrived; None if the other end did not report it. Rates are means over
+    the test, without what -O excludes."""
 
     file: str
     protocol: str  # TCP or UDP; "" if it did not begin
@@ -67,7 +67,7 @@ class IperfReport:
     sent_bps: float | None
     received_bytes: int | None
     goodput_bps: float | None
-    flow_bps: tuple[float, ...]  # of each flow: what arrived
+    flow_bps: tuple[float, ...]  # goodput of each flow
     retransmits: int | None
     lost_packets: int | None  # UDP
     packets: int | None  # UDP
@@ -77,8 +77,8 @@ class IperfReport:
 
 
 def parse_iperf3(text: str, file: str) -> IperfReport:
-    """Parse a report. Raises `BadFile` (file:line) if the text is not a report. A truncated one
-    gives the complete intervals, and a problem."""
+    """Parse a report. Raises `BadFile` (file:line) if the text is not a report. A truncated report
+    gives its complete intervals, and a problem."""
     try:
         found = json.loads(text)
     except json.JSONDecodeError as error:
@@ -131,7 +131,7 @@ def _report(found: dict[str, Any], file: str, problems: tuple[Problem, ...]) -> 
 
 
 def _flows(streams: Any) -> tuple[float, ...]:
-    """Return what arrived of each TCP flow; empty if an end did not report it."""
+    """Return the goodput of each TCP flow; empty if an end did not report it."""
     try:
         return tuple(float(stream["receiver"]["bits_per_second"]) for stream in streams)
     except (KeyError, TypeError, ValueError):

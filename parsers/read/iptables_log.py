@@ -24,7 +24,7 @@ _INTERFACE = re.compile(r"(?:^|\s)(?:-i|--in-interface) (\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule, as far as loss injection needs it. `rule` is its text, with blanks collapsed."""
+    """A rule, with what loss injection needs of it. `rule` is its text, with blanks collapsed."""
 
     chain: str
     packets: int
@@ -33,14 +33,14 @@ class Rule:
 
     @property
     def discards(self) -> bool:
-        """Return whether matching packets are lost."""
+        """Return whether matching packets are dropped."""
         return not {"DROP", "REJECT"}.isdisjoint(self.rule.split())
 
     @property
     def probability(self) -> float | None:
         """Return the probability of the statistic match (iptables prints 0.01 as 0.00999999978), or
-        of a bpf match whose program ends by comparing a 32-bit hash with p x 2^32; None without
-        either."""
+        of a bpf match whose program ends by comparing a 32-bit hash with p x 2^32. None if there is
+        neither."""
         if match := _BYTECODE.search(self.rule):
             return int(match[1]) / 2**32
         match = _PROBABILITY.search(self.rule)
@@ -66,7 +66,7 @@ class RuleList:
 
 
 def parse_iptables(text: Lines, file: str) -> RuleList:
-    """Parse either listing, recognized line by line. Never raises."""
+    """Parse either listing; each line shows which one it is. Never raises."""
     rules: list[Rule] = []
     problems: list[Problem] = []
     chain: str | None = None

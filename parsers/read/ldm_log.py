@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse log lines of the LDM programs, ours and the originals (from 6.13 on), into typed records.
+"""Parse log lines of the LDM programs (Downpour's, and the originals from 6.13 on) into typed
+records.
 
 Line format (DRFSM21 Table 2 and Fig. 5; docs/reference/contracts.md): `YYYYMMDDThhmmss.ffffffZ
 prog[pid]   file.c:function:line   LEVEL message`, UTC. The message's first words identify the
-record. Lines with other messages are counted; warnings and errors among them become a `Notice`. A
-line that begins like a record but is not one is a `Problem`.
+record. Lines with other messages are only counted, but warnings and errors among them become a
+`Notice`. A line that begins like a record and is not one is a `Problem`.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from parsers.base.times import MICROSECONDS, utc_microseconds, utc_seconds
 
 Via = Literal["ingest", "backstop", "ldm6", "file"]
 
-# Groups: date, clock, fraction, prog, pid, file, function, level, message. How a product reached a
-# receiver.
+# How a product reached a receiver.
 How = Literal["fmtp", "backstop", "backlog", "ldm6", "file"]
 
+# Groups: date, clock, fraction, prog, pid, file, function, level, message.
 _LINE = re.compile(
     r"(\d{8})T(\d{6})\.(\d{6})Z\s+([^\s\[\]]+)\[(\d+)\]\s+"
     r"([^\s:]+):(\S+):\d+\s+([A-Z]+)\s+(\S.*)",
@@ -50,14 +51,14 @@ _REPLAYED = re.compile(
     r" late_max_ms=(-?[\d.]+)",
     re.ASCII,
 )
-PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs: about 60 MB, four hours of the NGRID feed
+PRODUCTS_REMEMBERED = 1 << 17  # of the latest logs, about 60 MB: four hours of the NGRID feed
 FORMAT = "YYYYMMDDThhmmss.ffffffZ prog[pid] file:function:line LEVEL message"
 _KEPT_LEVELS = frozenset({"WARN", "ERROR", "FATAL", "CRIT", "ALERT", "EMERG"})
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Product:
-    """A product as its log line describes it; the same product has the same value everywhere."""
+    """A product as its log line describes it. The same product has equal values in all logs."""
 
     size_bytes: int
     created_us: int  # microseconds since 1970, UTC
@@ -66,12 +67,12 @@ class Product:
     ident: str
 
     def __hash__(self) -> int:
-        return hash((self.created_us, self.ident))  # enough to distinguish them, and quick
+        return hash((self.created_us, self.ident))  # enough to distinguish products, and fast
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """The fields of all log records: when (microseconds since 1970, UTC) and which process."""
+    """The fields of all log records: the time (microseconds since 1970, UTC) and the process."""
 
     time_us: int
     prog: str
@@ -90,7 +91,7 @@ class Received(Record):
 
 @dataclass(frozen=True, slots=True)
 class Inserted(Record):
-    """A product entered a queue: from the ingester, by LDM7's backstop, or by LDM6."""
+    """A product entered a queue: from pqinsert, by LDM7's backstop, or by LDM6."""
 
     via: Via
     product: Product
@@ -109,7 +110,7 @@ class Duplicate(Record):
 
 @dataclass(frozen=True, slots=True)
 class Missed(Record):
-    """FMTP gave up the product; the backstop requests it."""
+    """FMTP gave up on the product; the backstop requests it."""
 
     index: int
 
@@ -128,14 +129,14 @@ class Released(Record):
 
 @dataclass(frozen=True, slots=True)
 class Sending(Record):
-    """LDM6 upstream hands a product to one connection."""
+    """LDM6's upstream hands a product to one connection."""
 
     product: Product
 
 
 @dataclass(frozen=True, slots=True)
 class Replayed(Record):
-    """Summary of `pqinsert --trace`: how much, and how late against the trace's times."""
+    """pqinsert's summary of a replay: how much, and how late compared with the trace's times."""
 
     products: int
     size_bytes: int
@@ -187,13 +188,13 @@ PathChange = Literal["path ready", "leaf added", "leaf removed", "path deleted"]
 @dataclass(frozen=True, slots=True)
 class PathEvent(Record):
     """The publisher's path service confirmed a change of a feed's path, `took_s` after the request.
-    `endpoint` (switch:port:VLAN): of the leaf, or of the root."""
+    `endpoint` (switch:port:VLAN): the leaf's, or the root's."""
 
     what: PathChange
     path: str
     endpoint: str
     took_s: float
-    leaves: int | None  # at the path afterwards
+    leaves: int | None  # of the path after the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +216,7 @@ class LdmLog:
     records: tuple[Record, ...]
     problems: tuple[Problem, ...]
     lines: int
-    other_lines: int  # well-formed lines of no interest here
+    other_lines: int  # well-formed lines of other kinds
 
     def of(self, kind: type[R]) -> list[R]:
         """Return the records of this type."""
@@ -227,8 +228,8 @@ def parse_product(text: str) -> Product:
     """Parse `%10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident`. Raises ValueError if it is not a
     product.
 
-    All receivers' logs describe the same products in the same words, so each is made once and
-    shared.
+    All receivers' logs describe the same products in the same words, so each product is made once
+    and shared.
     """
     match = _PRODUCT.fullmatch(text)
     if match is None:
@@ -274,8 +275,8 @@ def _received(line: _Line) -> Record:
 
 def _inserted(line: _Line) -> Record:
     via: Via
-    # The originals' processes have the name of the host that they serve; the file distinguishes
-    # them.
+    # The originals' processes have the name of the host that they serve, but their file
+    # distinguishes them.
     program = line.source.removesuffix(".c")
     if line.function == "dh_saveProd" or "down6" in (line.prog, program):
         via = "ldm6"
@@ -293,7 +294,7 @@ def _inserted(line: _Line) -> Record:
 
 
 def _bare_product(line: _Line) -> Record | None:
-    """The original LDM6's downstream names a product that it stored without a line before it."""
+    """Read a stored product. The original LDM6's downstream logs it without a word before it."""
     if line.function != "dh_saveProd" or not line.message[0].isdigit():
         return None
     return Inserted(line.time_us, line.prog, line.pid, "ldm6", parse_product(line.message))
@@ -358,7 +359,7 @@ def _stats(kind: type[SenderStats] | type[ReceiverStats]) -> Callable[[_Line], R
         missing = [name for name in names if name not in given]
         if missing:
             raise ValueError(f"counters missing: {', '.join(missing)}")
-        # Names that this version does not know are a newer program's: not an error.
+        # Names unknown to this version come from a newer program: this is not an error.
         return kind(line.time_us, line.prog, line.pid, **{name: given[name] for name in names})
 
     return build
@@ -372,7 +373,7 @@ _PATH_CHANGE = re.compile(
 def _path_event(line: _Line) -> Record | None:
     match = _PATH_CHANGE.fullmatch(line.message)
     if match is None:
-        return None  # a refusal, or that the service does not answer
+        return None  # a refusal, or a service that does not answer
     given = dict(item.partition("=")[::2] for item in match[2].split(", "))
     needed = {"leaf added": ("endpoint", "leaves"), "leaf removed": ("endpoint", "leaves")}
     for name in ("path", "ms", *needed.get(match[1], ())):
@@ -414,10 +415,10 @@ _BUILDERS: dict[str, Callable[[_Line], Record | None]] = {
 
 
 def parse_ldm_log(text: Lines, file: str) -> LdmLog:
-    """Parse a whole log. Never raises: what is malformed is in `problems`, as file:line.
+    """Parse a whole log. Never raises: malformed lines are in `problems`, as file:line.
 
-    A last line without its newline is a problem even if it parses: otherwise a truncated name or
-    number would go unnoticed.
+    A last line without its newline is a problem even if it can be parsed: otherwise a truncated
+    name or number would go unnoticed.
     """
     records: list[Record] = []
     problems: list[Problem] = []

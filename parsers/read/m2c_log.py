@@ -22,12 +22,12 @@ class LayersSender:
     slot_s: float
     most_packets_per_s: float
     seconds: float
-    late: int  # how often it could not keep its rate
+    late: int  # how many times it could not keep its rate
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A time slot at a receiver, which ended `at_s` after it began."""
+    """A time slot of a receiver. `at_s`: when it ended, after the receiver began."""
 
     at_s: float
     layers: int
@@ -49,7 +49,7 @@ class Overheads:
 
 @dataclass(frozen=True)
 class LayersReceiver:
-    """A receiver's account, when it ended. Without the file there are no overheads."""
+    """A receiver's account at its end. Without the file, there are no overheads."""
 
     time_s: float
     gput_bps: float

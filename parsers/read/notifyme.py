@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse logs of `notifyme` (ours, and LDM's of any version) into the products that a server
+"""Parse logs of `notifyme` (Downpour's, and LDM's in any version) into the products that a server
 announced.
 
 A line has a time, `notifyme[pid]`, possibly the place in the source and the level, and the product:
-`size YYYYMMDDhhmmss.mmm FEED seqno  ident`. The signature that debug output puts before it is
-skipped. Lines of another kind (about the connection) are counted.
+`size YYYYMMDDhhmmss.mmm FEED seqno  ident`. A signature before it (debug output) is skipped. Other
+lines (about the connection) are counted.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`ovs-ofctl dump-flows`, `dump-groups`, `dump-group-stats`, `dump-meters` and `meter-stats` text
--> records. Each line shows which dump it belongs to, so one file may hold several dumps."""
+"""Parse text of `ovs-ofctl dump-flows`, `dump-groups`, `dump-group-stats`, `dump-meters` and
+`meter-stats` into records. Each line shows its dump, so a file may contain several dumps."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """`buckets`: (packets, bytes) of each."""
+    """`buckets`: (packets, bytes) of each bucket."""
 
     group: int
     duration_s: float | None
@@ -112,7 +112,7 @@ class OvsDump:
 
 def _flow(found: re.Match[str]) -> Flow:
     priority, match = DEFAULT_PRIORITY, []
-    # Flags (send_flow_rem) stand before the match, with a blank between.
+    # Flags (send_flow_rem) precede the match, with a blank between.
     for item in found[7].rpartition(" ")[2].split(","):
         name, _, value = item.partition("=")
         if name == "priority":
@@ -162,7 +162,7 @@ _LINES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], OvsRecord]], ...]
 
 
 def _with_band(last: OvsRecord | None, line: str) -> OvsRecord | None:
-    """Return the previous meter with the band of this line; None if the line is not one of its
+    """Return the previous meter with this line's band; None if the line is not one of its
     bands."""
     if isinstance(last, Meter) and (band := _BAND.fullmatch(line)):
         burst = int(band[3]) if band[3] else None

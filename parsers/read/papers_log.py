@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse logs of the LDM7 and LDM6 of 2015/16, by the columns that the papers' scripts read.
+"""Parse logs of the LDM7 and LDM6 of 2015/16, by the columns that the papers' scripts use.
 
-Columns are separated by white space and count from 0; column 0 is the time of arrival,
+Columns are separated by white space and count from 0. Column 0 is the time of arrival,
 `YYYYMMDDThhmmss.ffffffZ`.
 
     FMTP        a line with 'mldm', later 'Received': size in column 6, creation in column 7
     backstop    a line with 'down7', later 'Inserted': size in column 5, creation in column 6
     LDM6        every other line with a size in column 3 and a creation time in column 4
 
-The last column is the product's index: pq_test_insert numbered the products of a trace, and their
-names were their numbers. Other lines are counted.
+The last column is the product's index: pq_test_insert numbered the products of a trace and used the
+numbers as names. Other lines are counted.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def parse_papers_log(text: Lines, file: str) -> PapersLog:
 
 
 def _delivery(line: str, words: list[str]) -> PapersDelivery | None:
-    """Return the delivery; None if the line is not one. Raises ValueError if it should be one and
-    is not."""
+    """Return the delivery; None if the line is not one. Raises ValueError if the line is a
+    malformed one."""
     how: How
     if _FMTP.search(line):
         how, size_column = "fmtp", 6

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`pqcat --list`: one line `md5-of-the-data size ident` per product, in insertion order."""
+"""Parse `pqcat --list`: one line `md5-of-the-data size ident` per product, in insertion order."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class ProductList:
 
 @dataclass(frozen=True, slots=True)
 class ContentCheck:
-    """What one receiver holds compared with the publisher, by ident, digest and size."""
+    """A receiver's products compared with the publisher's, by ident, digest and size."""
 
     receiver: str
     expected: int
     found: int
     missing: tuple[str, ...]  # idents that only the publisher has
     extra: tuple[str, ...]  # idents that only the receiver has
-    different: tuple[str, ...]  # idents at both, with other bytes or another size
+    different: tuple[str, ...]  # idents that both have, with other bytes or another size
 
     @property
     def identical(self) -> bool:
@@ -73,8 +73,9 @@ def parse_products(text: Lines, file: str) -> ProductList:
 def compare_products(
     receiver: str, published: Sequence[ListedProduct], held: Sequence[ListedProduct]
 ) -> ContentCheck:
-    """Compare as multisets: order does not matter (retransmission reorders), repetition does."""
-    if list(published) == list(held):  # the usual case, unless something was retransmitted
+    """Compare as multisets: order does not matter (retransmission reorders), but repetition
+    does."""
+    if list(published) == list(held):  # the usual case, if nothing was retransmitted
         return ContentCheck(receiver, len(published), len(held), (), (), ())
     balance = Counter(published)
     balance.subtract(Counter(held))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse blocks of `ps -eo pid,ppid,pcpu,cputimes,etimes,rss,args` into samples per process.
 
-A block begins with `@ <seconds since 1970>`; then come ps's header and its lines.
+A block begins with `@ <seconds since 1970>`; ps's header and lines follow.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ProcessSample:
     def cpu_s(self) -> float:
         """Return the CPU seconds that the process has used so far.
 
-        ps gives CPU time in whole seconds only (`cputimes`), too coarse for a process that uses a
-        few percent of a core for a minute; `pcpu` has three more digits. pcpu/100 x etimes is
-        low by at most one second's worth of pcpu, as etimes is cut to whole seconds; cputimes
-        bounds it from both sides.
+        ps gives CPU time only in whole seconds (`cputimes`). That is too coarse for a process that
+        uses a few percent of a core for a minute; `pcpu` has three more digits. pcpu/100 x etimes
+        is too low by at most one second's worth of pcpu, since etimes is cut to whole seconds.
+        cputimes bounds it from both sides.
         """
         estimate = self.pcpu / 100.0 * self.etimes_s
         highest = math.nextafter(self.cputimes_s + 1.0, 0.0)
@@ -41,7 +41,7 @@ class ProcessSample:
 @dataclass(frozen=True, slots=True)
 class PsLog:
     file: str
-    times_s: tuple[float, ...]  # one per block, also of blocks without processes
+    times_s: tuple[float, ...]  # one for each block, including blocks without processes
     samples: tuple[ProcessSample, ...]
     problems: tuple[Problem, ...]
 

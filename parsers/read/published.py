@@ -3,8 +3,8 @@
 manifest.json: what the papers published, what they claim, and which figures to draw.
 
 The models are strict: unknown keys, factors, metrics and units are errors.
-`experiments.design.spec` reads the file with them and reports where a mistake is; here they read
-the manifest.
+`experiments.design.spec` uses them to read the file and reports the place of a mistake. Here they
+read the manifest.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from common.nearest import did_you_mean
 from parsers.base.factors import FACTORS, Scalar, same
 from parsers.base.metric_units import METRICS, canonical, to_si
 
-TOLERANCE = 0.10  # relative difference that a sentence points out without error bars
+TOLERANCE = 0.10  # relative difference that is pointed out, if there are no error bars
 
 
 class Block(BaseModel):
-    """A block of the file: unknown keys are refused."""
+    """A block of the file. Unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _wrong(valid: str) -> PydanticCustomError:
-    """An error whose text is what would be valid, as in experiment and topology files."""
+    """Return an error that says what would be valid, as for experiment and topology files."""
     # Otherwise braces would become template fields.
     return PydanticCustomError("published", "{valid}", {"valid": valid})
 
@@ -81,7 +81,7 @@ Levels = tuple[Scalar, ...] | Range
 
 
 def _levels(name: str) -> Callable[[object], Levels | None]:
-    """Read one level, a list of levels or `{at_least, at_most}` of the factor `name`."""
+    """Return a reader of one level, a list of levels or `{at_least, at_most}` of factor `name`."""
     factor = FACTORS[name]
 
     def run(value: object) -> Levels | None:
@@ -130,7 +130,7 @@ _NAMED = WithJsonSchema({"type": ["string", "array", "object"]})
 
 
 class Where(Block):
-    """Conditions on factors; a factor that is not named may have any level."""
+    """Conditions on factors. A factor that is not named may have any level."""
 
     protocol: Annotated[Levels | None, BeforeValidator(_levels("protocol")), _SCHEMA] = None
     receivers: Annotated[Levels | None, BeforeValidator(_levels("receivers")), _SCHEMA] = None
@@ -225,24 +225,25 @@ class Where(Block):
 
     @model_serializer(mode="wrap")
     def _named(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """Omit the factors that are not named, so that versions that know others can read it."""
+        """Omit factors that are not named, so that versions with other factors can read the
+        result."""
         return {name: demand for name, demand in handler(self).items() if demand is not None}
 
     @property
     def levels(self) -> dict[str, Levels]:
-        """Return the condition by factor, of the factors that are named."""
+        """Return factor -> condition, for the factors that are named."""
         found = {name: getattr(self, name) for name in FACTORS}
         return {name: demand for name, demand in found.items() if demand is not None}
 
     def holds(self, factors: Mapping[str, Scalar]) -> bool:
-        """Return whether these levels meet every condition. An unknown factor with a condition does
-        not."""
+        """Return whether these levels meet every condition. A condition on an unknown factor is not
+        met."""
         return all(
             name in factors and meets(factors[name], demand) for name, demand in self.levels.items()
         )
 
     def single(self) -> dict[str, Scalar]:
-        """Return the level by factor, of factors whose condition is exactly one level."""
+        """Return factor -> level, for the factors whose condition is exactly one level."""
         return {
             name: demand[0]
             for name, demand in self.levels.items()
@@ -265,14 +266,14 @@ def meets(level: Scalar, demand: Levels) -> bool:
 
 
 class Why(Block):
-    """Why ours differs from the published value, as a clause after "because"."""
+    """Why this run's value differs from the published one, as a clause after "because"."""
 
     above: Text | None = Field(default=None, description="where ours is above the published value")
     below: Text | None = Field(default=None, description="where ours is below it")
 
 
 class PaperValue(Block):
-    """A published value, for the column beside ours; or, without a value, a quoted statement."""
+    """A published value, for the column beside the run's; or, without a value, a statement."""
 
     metric: MetricName = Field(description="name of the metric")
     protocol: Protocol | Literal["both"]
@@ -314,7 +315,7 @@ class PaperValue(Block):
 
     @property
     def derived(self) -> bool:
-        """Return whether the value is computed from published figures."""
+        """Return whether the value was computed from published figures."""
         return self.source.lower().startswith("derived")
 
     @property
@@ -324,7 +325,7 @@ class PaperValue(Block):
 
     @property
     def where(self) -> Where:
-        """Return `at` together with the subscriber; the protocol stays separate."""
+        """Return `at` with the subscriber added; the protocol stays separate."""
         if self.subscriber is None:
             return self.at
         return self.at.model_copy(update={"subscriber": (self.subscriber,)})
@@ -336,18 +337,19 @@ OVER_A_FACTOR = ("linear", "flat", "increases", "decreases")
 class Claim(Block):
     """A qualitative claim of a paper, as `parsers.measure.claims` decides it.
 
-    linear: over `over`, R2 >= at_least (0.98) and the slope's interval above 0. flat: the change
-    over the range is at most at_most (0.1) of the mean. increases, decreases: each step of `over`,
-    by the interval of the paired ratio; with `against`, the ratio to the other points does. With
-    `compared_by: difference`, by that of the paired difference: for what adds the same amount to
-    values of any size.
+    linear: over `over`, R2 >= at_least (0.98) and the slope's interval is above 0. flat: the change
+    over the range is at most at_most (0.1) of the mean. increases, decreases: each step of `over`
+    does, by the interval of the paired ratio; with `against`, the ratio to the other points does.
+    With `compared_by: difference`, by the interval of the paired difference: for something that
+    adds the same amount to values of any size.
 
-    With `against` each point at `where` is set against the one that has the levels of `against`
-    instead, and `against_metric` if it is given. equal: the interval of the difference within
-    +-at_most (0.1) of the latter; ratio: between at_least and at_most; above: a ratio above 1.
+    With `against`, each point at `where` is compared with the point that has the levels of
+    `against` instead, in `against_metric` if it is given. equal: the interval of the difference is
+    within +-at_most (0.1) of the other value; ratio: between at_least and at_most; above: a ratio
+    above 1.
 
-    saving: the point at `where` reaches its value with so much less of `over` than the line of the
-    points that have the levels of `against` instead, as a share; at least at_least.
+    saving: the share of `over` that the point at `where` saves, at the same value, against the line
+    of the points that have the levels of `against` instead; at least at_least.
     """
 
     kind: Literal["linear", "flat", "increases", "decreases", "equal", "ratio", "above", "saving"]
@@ -396,7 +398,7 @@ class Claim(Block):
         return self
 
 
-# Of DRFSM21 3.2, over all files of an interval.
+# Metrics of DRFSM21 3.2, over all files of an interval.
 TAU_METRICS = (
     *("throughput_fmtp", "throughput_mc", "throughput_retx"),
     *("ffdr_count", "ffdr_size", "mplr"),
@@ -406,12 +408,13 @@ TAU_METRICS = (
 class Figure(Block):
     """A figure of the report; the paper's rows that match metric and `where` are drawn into it.
 
-    lines: `metric` over `x`, a line per combination of the levels of `by`, with error bars. bars:
-    the same as bars. boxes: the distribution over file-sets against G, `x` is file_set_bytes.
-    minutes: the per-minute series of the first repeat of the cells at `where`, a line per level of
-    `by` (the protocols). subscribers: one of DRFSM21 3.2's metrics in each interval tau, a line per
-    subscriber of the first cell at `where`. arrivals: size and time of each file of its trace.
-    latency: the components of DRFSM21 eq. 7, a bar per subscriber of that cell.
+    lines: `metric` over `x`, with a line for each combination of the levels of `by`, and error
+    bars. bars: the same as bars. boxes: the distribution over file-sets against G; `x` is
+    file_set_bytes. minutes: the per-minute series of the first repeat of the cells at `where`, with
+    a line for each level of `by` (the protocols). subscribers: a metric of DRFSM21 3.2 in each
+    interval tau, with a line for each subscriber of the first cell at `where`. arrivals: size and
+    time of each file of that cell's trace. latency: the components of DRFSM21 eq. 7, with a bar for
+    each subscriber of that cell.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$")]
@@ -491,8 +494,8 @@ T = TypeVar("T", bound=Block)
 
 
 def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[str, ...]]:
-    """Return (blocks, complaints) of a manifest, whose `spec` is the experiment's file. A complaint
-    names each item that cannot be used; never raises."""
+    """Return (blocks, complaints) from a manifest, whose `spec` is the experiment file. A complaint
+    names each item that cannot be used. Never raises."""
     spec = manifest.get("spec")
     blocks = {**manifest, **(spec if isinstance(spec, Mapping) else {})}
     complaints: list[str] = []
@@ -507,8 +510,8 @@ def parse_published(manifest: Mapping[str, object]) -> tuple[Published, tuple[st
 
 
 def _dated(block: object, complaints: list[str]) -> object:
-    """Drop the rows that do not name their levels: manifests have `at` in every row, except old
-    ones."""
+    """Drop rows that do not name their levels. Manifests have `at` in every row, except old
+    manifests."""
     if not isinstance(block, list):
         return block
     found = []

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`sadf -j` (of sar's binary file, with `-- -u -n DEV`) -> the same records as sar's text."""
+"""Parse `sadf -j` (of sar's binary file, with `-- -u -n DEV`) into the same records as sar's
+text."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ class _Statistics(_Sadf):
 
 def parse_sadf(text: str, file: str) -> SarLog:
     """Parse the document. Raises `BadFile` (file:line) if the text is not sadf's. A truncated
-    document gives the complete samples, and a problem. It may cover several hosts or files."""
+    document gives its complete samples, and a problem. It may cover several hosts or files."""
     problems: tuple[Problem, ...] = ()
     try:
         statistics = _statistics(json.loads(text), file)
@@ -83,7 +84,7 @@ def parse_sadf(text: str, file: str) -> SarLog:
     for entry in statistics:
         try:
             found = _Statistics.model_validate(entry)
-            if found.timestamp is None:  # of nothing that was asked for
+            if found.timestamp is None:  # a sample without anything requested
                 continue
             time_s, interval_s = found.timestamp.seconds, found.timestamp.interval
         except ValidationError as error:

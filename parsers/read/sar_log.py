@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parse text of `sar -n DEV -u 1` into interface rates and CPU shares.
 
-As sysstat 12.6 writes it (the header's date is ISO with S_TIME_FORMAT=ISO, else month/day/year),
-with 24-hour or AM/PM clock and repeated headers. Columns are found by their names in the latest
-header.
+The format is that of sysstat 12.6 (the header's date is ISO with S_TIME_FORMAT=ISO, else
+month/day/year), with a 24-hour or AM/PM clock and repeated headers. Columns are found by their
+names in the latest header.
 
-sysstat's kB is 1024 bytes: 10 026 156 bytes counted by the kernel on the loopback interface came
-out as rates that sum to 9 758 kB. Rows carry the local time without its zone; `shift_to` finds the
-zone from a known instant.
+sysstat's kB is 1024 bytes: the kernel counted 10 026 156 bytes on the loopback interface, and the
+rates summed to 9 758 kB. Rows have the local time without its zone; `shift_to` finds the zone from
+a known instant.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class CpuSample:
 
 @dataclass(frozen=True, slots=True)
 class SarLog:
-    """`time_s` of the samples is the local wall clock, as seconds since 1970 as if it were UTC."""
+    """The samples' `time_s` is the local wall clock, as seconds since 1970 as if it were UTC."""
 
     file: str
     interfaces: tuple[InterfaceSample, ...]
@@ -85,7 +85,7 @@ def _date_epoch(line: str) -> int | None:
 
 
 def _clock(words: list[str]) -> tuple[int, int]:
-    """Return (second of the day, words used) of `13:05:09` or `01:05:09 PM`. Raises ValueError for
+    """Return (second of the day, words used) for `13:05:09` or `01:05:09 PM`. Raises ValueError for
     anything else."""
     match = _CLOCK.fullmatch(words[0])
     if match is None:
@@ -110,7 +110,7 @@ def _numbers(words: list[str]) -> list[float]:
 
 
 class _Days:
-    """Turns times of day into a time line: a step back of more than half a day is midnight."""
+    """Turns times of day into a continuous time: a step back of over half a day is midnight."""
 
     def __init__(self) -> None:
         self.midnight_s = 0
@@ -133,8 +133,8 @@ class _Days:
 def parse_sar_log(text: Lines, file: str) -> SarLog:
     """Parse the text of one sar run. Never raises; averages at the end are left out.
 
-    The length of an interval is the difference between a row's time and that of the sample before
-    (or of the header above, which sar prints with the interval's beginning).
+    An interval's length is the difference between a row's time and that of the previous sample (or
+    of the header above, which has the interval's beginning).
     """
     reader = _Reader()
     problems: list[Problem] = []
@@ -155,15 +155,15 @@ def parse_sar_log(text: Lines, file: str) -> SarLog:
 
 
 class _Reader:
-    """The state after the lines so far. Its methods raise ValueError, KeyError (a column)."""
+    """The state after the lines so far. Its methods raise ValueError, or KeyError for a column."""
 
     def __init__(self) -> None:
         self.interfaces: list[InterfaceSample] = []
         self.cpus: list[CpuSample] = []
         self._days = _Days()
         self._columns: list[str] = []
-        self._began: dict[str, int] = {}  # kind of row (IFACE, CPU): when its interval began
-        self._current: dict[str, int] = {}  # kind of row: the latest sample's time
+        self._began: dict[str, int] = {}  # kind of row (IFACE, CPU) -> beginning of its interval
+        self._current: dict[str, int] = {}  # kind of row -> time of its latest sample
 
     def line(self, raw: str, words: list[str]) -> None:
         """Take one line that is neither empty nor an average."""
@@ -210,10 +210,11 @@ class _Reader:
 
 
 def shift_to(log: SarLog, reference_s: float) -> SarLog:
-    """Return the log with its local times moved by whole quarters of an hour to seconds since 1970.
+    """Return the log with its local times shifted by whole quarters of an hour to seconds since
+    1970.
 
-    `reference_s` is an instant (seconds since 1970) within a few minutes of the first sample: the
-    start of the run. A log without samples is returned unchanged.
+    `reference_s`: an instant (seconds since 1970) within a few minutes of the first sample, such as
+    the start of the run. A log without samples is returned unchanged.
     """
     times = [s.time_s for s in log.interfaces] + [s.time_s for s in log.cpus]
     if not times:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parse text of `tc -s class show` into classes with their counters. (Debian 12's tc writes this
-text for classes even with -j.)"""
+"""Parse text of `tc -s class show` into classes with their counters. (For classes, Debian 12's tc
+writes this text even with -j.)"""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ _SENT = re.compile(
     re.ASCII,
 )
 _BACKLOG = re.compile(r"\s+backlog (\d+)([KMG]?)b (\d+)([KMG]?)p requeues (\d+)\s*", re.ASCII)
-_OTHER = re.compile(r"\s+\S.*")  # the kind's own counters: lended, tokens, deficit
+_OTHER = re.compile(r"\s+\S.*")  # counters of the class's kind: lended, tokens, deficit
 _SCALE = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3}
 EXPECTED = "'class KIND ID root|parent ID ...', or its indented counters"
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficClass:
-    """`parent` is empty for a class of the root qdisc's; `options` is the rest of its line."""
+    """`parent` is empty for a class of the root qdisc; `options` is the rest of the class's
+    line."""
 
     kind: str
     handle: str

@@ -9,13 +9,13 @@ from parsers.base.jsonfiles import BadFile, describe
 
 
 class Qdisc(BaseModel):
-    """One queueing discipline. `options` are its own parameters, as tc names them."""
+    """One queueing discipline. `options`: its parameters under tc's names."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", populate_by_name=True)
 
     kind: str
     handle: str
-    device: str = Field(default="", alias="dev")  # absent when tc was asked for one device
+    device: str = Field(default="", alias="dev")  # missing if tc was asked about one device
     parent: str = ""  # empty for the root
     root: bool = False
     options: dict[str, object] = {}
@@ -31,7 +31,7 @@ _QDISCS = TypeAdapter(list[Qdisc])
 
 
 def parse_qdiscs(text: str, file: str) -> tuple[Qdisc, ...]:
-    """Parse the JSON. Raises `BadFile` (file and what was found) if the text is not tc's JSON."""
+    """Parse the JSON. Raises `BadFile` (file, what was found) if the text is not tc's JSON."""
     try:
         return tuple(_QDISCS.validate_json(text))
     except ValidationError as error:

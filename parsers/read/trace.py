@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces: the papers' format, one product per line, `size YYYYMMDDhhmmss.mmm` (UTC), and logs of
-`notifyme`, which have the same in each line.
+"""Read traces: the papers' format, one product per line, `size YYYYMMDDhhmmss.mmm` (UTC), and logs
+of `notifyme`, whose lines have the same values.
 
-In the papers' format times must not go back; sizes are bytes, 1 or more.
+In the papers' format, times must not go back; sizes are in bytes, 1 or more.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """Quantiles are (probability, value), linearly interpolated; gaps are between neighbours."""
+    """Quantiles are (probability, value), linearly interpolated. Gaps are between neighbours."""
 
     count: int
     size_bytes: int
@@ -78,7 +78,7 @@ def parse_trace(text: Lines, file: str) -> Trace:
 
 
 def parse_notified(text: Lines, file: str) -> Trace:
-    """Return the products of a notifyme log in order of their creation (UTC). A server announces
+    """Return the products of a notifyme log in order of creation (UTC), since a server announces
     products from several sources in another order. Never raises."""
     log = parse_notifyme(text, file)
     problems = list(log.problems)
@@ -94,7 +94,7 @@ def parse_notified(text: Lines, file: str) -> Trace:
 
 
 def parse_any_trace(text: str, file: str) -> Trace:
-    """Parse a trace in either form, recognized by its first line that is not blank."""
+    """Parse a trace in either form, by its first line that is not blank."""
     form = parse_notified if FIRST_LINE.match(text.lstrip()) else parse_trace
     return form(text, file)
 
@@ -107,7 +107,7 @@ def _quantiles(values: list[int], scale: float) -> tuple[tuple[float, float], ..
 
 
 def summarize(trace: Trace) -> TraceSummary:
-    """Return count, bytes, quantiles and means of sizes and gaps; None and () where undefined."""
+    """Return count, bytes, quantiles and means of sizes and gaps; None and () if undefined."""
     sizes = [p.size_bytes for p in trace.products]
     times = [p.time_us for p in trace.products]
     gaps = [b - a for a, b in zip(times, times[1:], strict=False)]

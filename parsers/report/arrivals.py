@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the trace of a cell: each file's size against its creation time (DRFSM21 Fig. 10).
 
-Points are drawn as one image, as an hour has 45,703 of them."""
+All points are one image, since an hour has 45,703 of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parsers.report.overlays import caption_of
 
 
 def summary(files: Sequence[tuple[float, int]]) -> str:
-    """Say how many files there are, how many bytes, and the median and largest size."""
+    """Return the number of files, their bytes, and the median and largest size, as text."""
     sizes = sorted(size for _, size in files)
     return (
         f"{len(sizes):,} files, {sum(sizes) / 1e6:,.1f} MB; "

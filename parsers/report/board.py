@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Show a run as one interactive page: report/dashboard.html, which needs no other file or network.
 
-`parsers/board` has the page's script and style; `monitor` serves the same page for a running
+`parsers/board` has the page's script and style. `monitor` serves the same page for a running
 experiment.
 """
 
@@ -51,7 +51,7 @@ def _digest(text: str) -> str:
 
 
 def _in_script(document: object) -> str:
-    """Return JSON that nothing in it can end early."""
+    """Return JSON in a form that cannot end a script element."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -73,8 +73,8 @@ def render_board(board: Mapping[str, object], blobs: Mapping[str, bytes]) -> str
 def board_of(
     found: Transports | Subscriptions, brief: Brief, run: str, run_dir: Path
 ) -> tuple[dict[str, object], dict[str, bytes]]:
-    """Return what the page shows of a finished run, and the deliveries of as many cells as the page
-    has room for. Reads the networks and counters of the cells. Raises OSError, BadFile."""
+    """Return what the page shows of a finished run, and the deliveries of as many cells as fit into
+    the page. Reads the networks and counters of the cells. Raises OSError, BadFile."""
     blobs: dict[str, bytes] = {}
     cells = []
     for one in found.cells:
@@ -118,7 +118,7 @@ def board_of(
 
 
 def _levels(point: Point) -> dict[str, str]:
-    """Return a point's levels as they are shown."""
+    """Return a point's levels in the form in which they are shown."""
     return {k: FACTORS[k].show(v) if k in FACTORS else str(v) for k, v in point.factors.items()}
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn network.json and two readings of the counters into nodes in layers, or at their places on
-a map, and links with load and loss."""
+"""Turn network.json and two readings of the counters into nodes, in layers or at their places on a
+map, and links with load and loss."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def network_of(
 
 
 def _places(raw: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Return degrees north and east of the switches, and of each host those of its switch."""
+    """Return degrees north and east of the switches, and of each host (its switch's place)."""
     found = {
         s["name"]: (float(s["lat"]), float(s["lon"]))
         for s in raw["switches"]
@@ -117,7 +117,7 @@ def _relay_losses(link: str, start: Counters | None, end: Counters | None) -> in
 
 
 def _injected(host: str, start: Counters | None, end: Counters | None) -> int:
-    """Return what the experiment's rules dropped at a host."""
+    """Return how many packets the experiment's rules dropped at a host."""
     lost = 0
     for sign, reading in ((1, end), (-1, start)):
         rules = reading.iptables.get(host, []) if reading is not None else []
@@ -126,8 +126,8 @@ def _injected(host: str, start: Counters | None, end: Counters | None) -> int:
 
 
 def _layers(root: str, edges: list[_Edge], kinds: Mapping[str, str]) -> dict[str, int]:
-    """Return the steps from the publisher, over links that carry frames, and over others only for
-    nodes that these do not reach. Nodes of a layer are in the order of those that lead to them."""
+    """Return each node's steps from the publisher over links that carry frames; only for nodes that
+    these do not reach, over other links. A layer's nodes are in the order of their predecessors."""
     busiest = max((e.bytes or 0 for e in edges), default=0)
     carrying = {id(e) for e in edges if (e.bytes or 0) > busiest / 100 or e.bytes is None}
     layers = {root: 0}

@@ -2,8 +2,8 @@
 """Print the end of a run: the result, the main table, doubts, and where the page is. Pure.
 
 `Brief` is the beginning of a report. It is stored as report/brief.json, so that another program can
-print it in the width and characters of its own terminal. This module draws nothing, so importing it
-is cheap.
+print it for the width and characters of its own terminal. This module draws nothing, so importing
+it is cheap.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from common.terminal import columns, is_ascii_only, to_ascii
 BRIEF_FILE: Final = "brief.json"  # in a run's report/
 LINES: Final = 40  # at most, altogether
 RESULT_LINES: Final = 18
-DOUBT_LINES: Final = 2  # of one doubt
+DOUBT_LINES: Final = 2  # for each doubt
 TABLE_ROWS: Final = 16
 LEAST_TABLE: Final = 4  # lines: a header, a rule, a row, and the number of further rows
-GAP: Final = 2  # columns between two columns of a table
+GAP: Final = 2  # between two columns of a table
 _UNIT: Final = re.compile(r"(\d) (%|[kMG]?bit/s|[kMG]?B\b|[munµ]?s\b)")
-LEAST_LABEL: Final = 10  # columns of a table's first column
+LEAST_LABEL: Final = 10  # width of a table's first column
 
 
 class _Part(BaseModel):
@@ -35,8 +35,8 @@ class _Part(BaseModel):
 
 
 class BriefTable(_Part):
-    """Rows of text, the first column aligned left. `optional` names the columns that a narrow
-    terminal omits, in that order."""
+    """Rows of text, with the first column aligned left. `optional`: the columns that a narrow
+    terminal omits, in this order."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -45,8 +45,8 @@ class BriefTable(_Part):
 
 
 class Brief(_Part):
-    """`verdict`: faithful, degraded, invalid or unknown. `doubts`: the lines of the verdict that
-    warn or fail, the worst first, and other problems with the figures."""
+    """`verdict`: faithful, degraded, invalid or unknown. `doubts`: the verdict's warnings and
+    failures, the worst first, and other problems with the figures."""
 
     title: str
     verdict: str
@@ -59,9 +59,10 @@ class Brief(_Part):
 def render_brief(
     brief: Brief, page: str, *, width: int = 80, ascii_only: bool = False, hint: str = ""
 ) -> str:
-    """Return at most `LINES` lines of at most `width` columns; `page` alone may be longer.
+    """Return at most `LINES` lines of at most `width` columns; only `page` may be longer.
 
-    `page`: where the report's page is, the last line. `hint`: the command that prints the rest.
+    `page`: where the report's page is; this is the last line. `hint`: the command that prints the
+    rest.
     """
     if ascii_only:
         brief, page, hint = _ascii(brief), to_ascii(page), to_ascii(hint)
@@ -72,7 +73,7 @@ def render_brief(
     doubts = _doubts(brief, width)
     table: list[str] = []
     for one in brief.tables:
-        # Tables leave room for at most a third of the doubts.
+        # Tables leave at most a third of the lines, or 4, for doubts.
         room = left - len(table) - min(len(doubts), max(4, left // 3))
         if one.rows and room > LEAST_TABLE:
             table += ["", *_table(one, width, room - 1)]
@@ -81,7 +82,7 @@ def render_brief(
 
 
 def _ascii(brief: Brief) -> Brief:
-    """Replace characters before the layout, as some become several."""
+    """Replace characters before the layout, since some become several."""
     tables = [
         BriefTable(
             header=tuple(map(to_ascii, table.header)),
@@ -102,7 +103,7 @@ def _ascii(brief: Brief) -> Brief:
 
 
 def shown_brief(brief: Brief, page: str, hint: str = "") -> str:
-    """Return `render_brief` for the width and the characters of standard output."""
+    """Return `render_brief` for the width and characters of standard output."""
     return render_brief(
         brief, page, width=columns(), ascii_only=is_ascii_only(sys.stdout), hint=hint
     )
@@ -119,7 +120,7 @@ def keep_units(text: str) -> str:
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    """Return lines of at most `width` columns that do not separate a number from its unit."""
+    """Return lines of at most `width` columns. A number and its unit stay on one line."""
     bound = keep_units(" ".join(text.split()))
     lines = textwrap.wrap(bound, width, subsequent_indent=indent)
     return [line.replace("\u00a0", " ") for line in lines]
@@ -175,7 +176,7 @@ def _widths(table: BriefTable) -> list[int]:
 
 
 def _fitting(table: BriefTable, width: int) -> BriefTable:
-    """Drop as many optional columns as needed to make it fit, then the last ones."""
+    """Drop optional columns until the table fits, then the last columns."""
     names = list(table.optional)
     while True:
         widths = _widths(table)
@@ -194,7 +195,7 @@ def _fitting(table: BriefTable, width: int) -> BriefTable:
 
 
 def _row(cells: Sequence[str], widths: Sequence[int], left: frozenset[int]) -> list[str]:
-    """Return one row; a label that is too long continues below."""
+    """Return one row. A label that is too long continues on the next line."""
     label = textwrap.wrap(cells[0], widths[0], subsequent_indent="  ") or [""]
     rest = [
         cell.ljust(size) if number in left else cell.rjust(size)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report a run's conditions, how to repeat it, and what made it, from manifest.json, any part of
-which may be missing."""
+"""Report a run's conditions, how to repeat it, and what produced it, from manifest.json, any part
+of which may be missing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Described(Protocol):
 
     @property
     def trace(self) -> CellTrace:
-        """Return what was replayed."""
+        """Return the trace that was replayed."""
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -141,7 +141,7 @@ def repeat_section(manifest: Mapping[str, object], run: str) -> Section:
 
 
 def provenance_section(manifest: Mapping[str, object]) -> Section:
-    """Return versions and settings of what made the figures."""
+    """Return versions and settings of what produced the figures."""
     python = _mapping(manifest.get("python"))
     machine = _mapping(manifest.get("machine"))
     rows = [("Python", _text(python.get("version")))]

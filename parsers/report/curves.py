@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw a metric over a factor: lines or bars with error bars, a second metric dashed with its own
-axis, published values as hollow markers."""
+"""Draw a metric over a factor: lines or bars with error bars; a second metric dashed, with its own
+axis; published values as hollow markers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from parsers.report.overlays import (
     published,
 )
 
-ALT_LINES = 8  # curves that the text for screen readers describes
+ALT_LINES = 8  # curves that are described for screen readers
 
 
 def draw(figure: Figure, points: Sequence[Point], paper: Sequence[PaperValue]) -> Plot | str:
@@ -100,8 +100,8 @@ def why_nothing(figure: Figure, points: Sequence[Point]) -> str:
 
 
 def looks_of(found: Sequence[Line]) -> list[Look]:
-    """Return the lines' styles: each protocol has a colour, and other differences a marker and a
-    dash; without protocols each line has its own colour."""
+    """Return the lines' styles. Each protocol has a colour, and other differences have a marker and
+    a dash. Without protocols, each line has its own colour."""
     protocols = {line.factors.get("protocol") for line in found}
     rest = [{n: v for n, v in line.factors.items() if n != "protocol"} for line in found]
     kinds: list[Mapping[str, Scalar]] = []
@@ -230,7 +230,7 @@ def _x_axis(axes: Axes, figure: Figure, places: Places, also: Sequence[float]) -
 
 
 def _side_by_side(axes: Axes, count: int) -> None:
-    """Add margins for few levels, so that bars do not fill the figure."""
+    """Add margins if there are few levels, so that bars do not fill the figure."""
     margin = 0.6 if count > 2 else 1.4
     axes.set_xlim(-margin, count - 1 + margin)
 

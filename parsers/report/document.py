@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A report as data (sections of tables, sentences, figures), and as text.
 
-`parsers.report.page` makes HTML of it, `parsers.report.markdown` Markdown.
+`parsers.report.page` turns it into HTML, `parsers.report.markdown` into Markdown.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GAP: Final = 3  # between columns, as rich draws them
 class Table:
     """Cells are plain text. Columns whose name is in `left` are aligned left, others right.
 
-    The first column, if aligned left, names its row."""
+    The first column, if it is aligned left, names its row."""
 
     title: str
     header: tuple[str, ...]
@@ -43,8 +43,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """`commands` are lines for a shell. `parts` are sections of this section; `collapsed` hides its
-    contents in HTML until the reader unfolds them, `in_text` False leaves it out of report.txt."""
+    """`commands`: lines for a shell. `parts`: subsections. `collapsed`: the page hides the contents
+    until the reader unfolds them. `in_text` False: report.txt leaves the section out."""
 
     title: str
     sentences: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Section:
     in_text: bool = True
 
     def walk(self) -> Iterator[Section]:
-        """Return this section and all within it."""
+        """Yield this section and all its subsections."""
         yield self
         for part in self.parts:
             yield from part.walk()
@@ -74,7 +74,7 @@ class Banner:
 
 @dataclass(frozen=True)
 class Report:
-    """`result`: the findings, in a few sentences. `main_tables`: those that are printed."""
+    """`result`: the findings, in a few sentences. `main_tables`: the tables that are printed."""
 
     title: str
     subtitle: str
@@ -90,7 +90,7 @@ class Report:
 
 
 def brief_of(report: Report) -> Brief:
-    """Return the printed part of the report. A report without a result has the banner's lines."""
+    """Return the part that is printed. For a report without a result, use the banner's lines."""
     title, banner = f"Downpour: {report.subtitle}", report.banner
     if not report.result:
         lines = (banner.headline, *banner.lines)
@@ -108,7 +108,7 @@ def brief_of(report: Report) -> Brief:
 def render_text(report: Report, width: int = WIDTH, *, ascii_only: bool = False) -> str:
     """Return the whole report in at most `width` columns, without control sequences.
 
-    Names of files and commands for a shell are never broken, so they alone may be longer.
+    Names of files and shell commands are never broken, so only they may be longer.
     """
     if ascii_only:
         report = _ascii(report)
@@ -134,7 +134,7 @@ def render_text(report: Report, width: int = WIDTH, *, ascii_only: bool = False)
 
 
 def _ascii(report: Report) -> Report:
-    """Replace characters before the layout, as some become several."""
+    """Replace characters before the layout, since some become several."""
     banner = replace(
         report.banner,
         headline=to_ascii(report.banner.headline),
@@ -199,8 +199,8 @@ def _bullet(sentence: str, width: int) -> str:
 
 
 def _side_by_side(table: Table, width: int) -> Iterator[Table]:
-    """Return the table, split if its columns need it: each part begins with the columns that name a
-    row."""
+    """Yield the table, split if its columns do not fit: each part begins with the columns that name
+    a row."""
     columns = list(zip(table.header, *table.rows, strict=True))
     needed = [_needed(table, column) for column in columns]
     names = list(range(_names(table)))
@@ -219,7 +219,7 @@ def _side_by_side(table: Table, width: int) -> Iterator[Table]:
 
 
 def _names(table: Table) -> int:
-    """Return how many of the first columns identify a row; 1 if not even all do."""
+    """Return how many of the first columns identify a row; 1 if even all of them do not."""
     for count in range(1, len(table.header)):
         if len({row[:count] for row in table.rows}) == len(table.rows):
             return count
@@ -227,7 +227,7 @@ def _names(table: Table) -> int:
 
 
 def _needed(table: Table, column: Sequence[str]) -> int:
-    """Return the minimum width of a column of the table: numbers are not broken."""
+    """Return the minimum width of a column of the table: numbers are never broken."""
     longest = max(map(len, column))
     return min(longest, LEAST_TEXT) if column[0] in table.left else longest
 

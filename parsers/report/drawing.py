@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The style of all figures, and how they become PNG, SVG and PDF bytes.
+"""The style of all figures, and their conversion to PNG, SVG and PDF bytes.
 
-Colours are the Okabe-Ito palette; curves also differ in marker, dash or hatch, so that they work
-without colour. The same data gives the same bytes.
+Colours are the Okabe-Ito palette. Curves also differ in marker, dash or hatch, so that they can be
+told apart without colour. The same data gives the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: Final = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (9, 3)))
 HATCHES: Final = ("", "///", "...", "\\\\\\", "xxx", "++", "oo")
 GREY: Final = "#7a7a7a"
-# The viewer renders text in an SVG and may lack the first font; the others are about as wide.
+# The viewer renders the text of an SVG and may lack the first font; the others are about as wide.
 FONTS_OF_SVG: Final = b"'DejaVu Sans', Verdana, sans-serif"
 
 _STYLE: Final[dict[Any, Any]] = {
@@ -42,15 +42,15 @@ _STYLE: Final[dict[Any, Any]] = {
     "grid.linewidth": 0.8,
     "legend.frameon": False,
     "hatch.linewidth": 0.8,
-    "svg.fonttype": "none",  # text as text: it can be searched, and files are a third of the size
+    "svg.fonttype": "none",  # text stays text: you can search it, and files are a third of the size
     "pdf.fonttype": 42,
 }
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A finished figure. `name` is the file name without extension, `alt` describes it in words,
-    `caption` is the text below it (`alt` if it is empty)."""
+    """A finished figure. `name`: the file name without extension; `alt`: a description in words;
+    `caption`: the text below it (empty: `alt`)."""
 
     name: str
     title: str
@@ -72,13 +72,13 @@ class Plot:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Create and save figures in this context."""
+    """Set the style for figures that are made and saved in this context."""
     with matplotlib.rc_context(_STYLE):
         yield
 
 
 def blank(height: float = 4.0) -> Figure:
-    """Return an empty figure of that height, inches."""
+    """Return an empty figure of that height in inches."""
     figure = Figure(figsize=(9.0, height), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     return figure
@@ -102,11 +102,11 @@ def save(figure: Figure, name: str, title: str, alt: str, caption: str = "") -> 
 
 
 def place_of(protocol: str) -> int:
-    """Return a number for a protocol's colour and dashes, the same in every report."""
+    """Return the number of a protocol's colour and dashes, the same in every report."""
     own = list(COLOURS)
     return own.index(protocol) if protocol in COLOURS else len(own) + sum(map(ord, protocol))
 
 
 def colour_of(protocol: str) -> str:
-    """Return a protocol's colour; beyond those of the papers two may share one."""
+    """Return a protocol's colour. Beyond the papers' protocols, two may share a colour."""
     return PALETTE[place_of(protocol) % len(PALETTE)]

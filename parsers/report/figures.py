@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the figures that an experiment file asks for (`figures:`): a sweep's points as lines or bars
 with error bars, distributions over file-sets as boxes, bandwidth per minute, the files of the
-trace, the components of latency. Published values whose metric and conditions match appear as
+trace, and the components of latency. Published values with matching metric and conditions appear as
 hollow markers."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def draw(
     cells: Sequence[CellMetrics],
     paper: Sequence[PaperValue],
 ) -> Drawn:
-    """Draw all of `figures`, in order. `cells`: without those that the points exclude."""
+    """Draw all `figures`, in order. `cells`: without those that the points exclude."""
     plots: list[Plot] = []
     left_out: list[str] = []
     for figure in figures:

@@ -33,7 +33,7 @@ LISTED_INDEXES = 20
 
 
 def fmtp_section(cells: Iterable[CellMetrics]) -> Section | None:
-    """Return the section; None if no cell has LDM7, or no subscriber left a log."""
+    """Return the section; None if no cell has LDM7, or if no subscriber left a log."""
     tables: list[Table] = []
     sentences: list[str] = []
     for cell in cells:
@@ -76,7 +76,7 @@ def _show(value: Value, scale: float, digits: int = 2) -> str:
 
 
 def _shared(repaired: Mapping[str, Repaired]) -> str:
-    """Say which files needed retransmission at all subscribers, at several, or at one."""
+    """Say which files needed retransmission at all subscribers, at several, or at only one."""
     if not any(r.count for r in repaired.values()):
         return "no file needed a retransmission."
     found = sharing(repaired)

@@ -17,7 +17,7 @@ from parsers.report.wording import LISTED
 def input_section(
     cells: Sequence[CellMetrics] | Sequence[JoinLeaveMetrics], complaints: Sequence[str]
 ) -> Section:
-    """`complaints`: what was wrong outside the cells."""
+    """Return the section. `complaints`: problems outside the cells."""
     sentences = [f"{c}." for c in complaints]
     for cell in cells:
         name = cell.cell.cell
@@ -40,7 +40,7 @@ def _notices(cell: CellMetrics | JoinLeaveMetrics) -> Sequence[Notice]:
 
 
 def said_once(notices: Mapping[str, Sequence[Notice]]) -> list[str]:
-    """Return a sentence for each text of the cells' notices: those of several cells first."""
+    """Return a sentence for each text of the cells' notices, those of several cells first."""
     found: dict[str, Counter[str]] = {}
     for cell, of_cell in notices.items():
         for notice in of_cell:

@@ -38,7 +38,7 @@ from parsers.report.wording import HEADLINES, LISTED, number, some
 
 
 def build_report(run: str, found: Subscriptions, drawn: Drawn) -> Report:
-    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file
+    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment file
     asks for."""
     manifest, cells = found.manifest.raw, found.cells
     conditions = conditions_section(manifest, [c.cell for c in cells])

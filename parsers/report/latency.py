@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show the components of latency at each subscriber (DRFSM21 eq. 7): a stacked figure and a
+"""Show the components of latency at each subscriber (DRFSM21 eq. 7), as a stacked figure and a
 table."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SENTENCES: Final = (
 
 
 def latency_section(cells: Iterable[CellMetrics]) -> Section | None:
-    """Return the table of each cell; None if FMTP delivered nothing."""
+    """Return a table for each cell; None if FMTP delivered nothing."""
     tables = []
     for cell in cells:
         rows = tuple(_row(r.host, r.parts) for r in cell.receivers if r.parts is not None)
@@ -62,14 +62,14 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
 
 
 def stacked(figure: Figure, parts: Mapping[str, Mapping[str, float]], levels: str) -> Plot:
-    """Draw the components of each host's latency, seconds by their names in NAMES.
+    """Draw the components of each host's latency: seconds, by their names in NAMES.
 
-    `levels`: of the cell's factors, in words.
+    `levels`: the cell's factors in words.
     """
     canvas = blank(4.4)
     axes = canvas.subplots()
-    axes.use_sticky_edges = False  # otherwise the axis ends where the last bar begins
-    # Negative parts are stacked downwards, separately.
+    axes.use_sticky_edges = False  # otherwise the axis would end where the last bar begins
+    # Negative parts are stacked separately, downwards.
     tops, bottoms = dict.fromkeys(parts, 0.0), dict.fromkeys(parts, 0.0)
     for number, name in enumerate(NAMES):
         heights = {host: 1e3 * means[name] for host, means in parts.items()}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a report as Markdown (GitHub's tables), with figures as links to the SVG files beside
-it."""
+"""Write a report as Markdown (with GitHub's tables), where figures are links to the SVG files
+beside it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from parsers.report.document import Report, Section, Table
 
-# Entities instead of backslashes for HTML: some viewers do not know escapes and run the rest.
+# Entities instead of backslashes: some viewers do not know escapes and would interpret HTML.
 _SPECIAL = str.maketrans(
     {**{c: f"\\{c}" for c in "\\`*_[]#|"}, "&": "&amp;", "<": "&lt;", ">": "&gt;"}
 )
@@ -33,7 +33,7 @@ def render_markdown(report: Report, *, figures: str = "") -> str:
 
 
 def plain(text: str) -> str:
-    """Return `text` so that Markdown shows it unchanged."""
+    """Return `text` in a form that Markdown shows unchanged."""
     return " ".join(text.split()).translate(_SPECIAL)
 
 
@@ -62,7 +62,7 @@ def _section(section: Section, level: int, figures: str) -> Iterator[str]:
 
 
 def _code(commands: Sequence[str]) -> Iterator[str]:
-    """Return a block in which nothing is markup. A manifest may name any command, even one that
+    """Yield a block in which nothing is markup. A manifest may contain any command, even one that
     would end the block."""
     text = "\n".join(commands)
     if any(c in text for c in "<>&`\r"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw bandwidth per minute, above the sizes of the files created in each minute (MPUP16 Fig. 5).
-Runs of a few minutes have shorter intervals."""
+Runs of a few minutes use shorter intervals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def means(
     series: Sequence[tuple[float, float]], width_s: float, until_s: float
 ) -> list[tuple[float, float]]:
     """Return (end of an interval, mean) of samples (time at their end, rate), weighted by the time
-    that each covers; intervals that the samples cover by less than 90 % are left out."""
+    that each covers. Leave out intervals that are covered by less than 90 %."""
     covered: dict[int, float] = {}
     total: dict[int, float] = {}
     begins = [series[0][0] - _step(series), *(t for t, _ in series)] if series else []
@@ -50,19 +50,19 @@ def means(
 
 
 def _step(series: Sequence[tuple[float, float]]) -> float:
-    """Return the usual distance between samples, which the first one covers."""
+    """Return the usual distance between samples, used as the span of the first sample."""
     gaps = sorted(b - a for (a, _), (b, _) in pairwise(series))
     return gaps[len(gaps) // 2] if gaps else 1.0
 
 
 def chosen(figure: Figure, cells: Sequence[CellMetrics]) -> list[CellMetrics]:
-    """Return the first repeat at each combination of levels that meets the figure's `where`."""
+    """Return the first repeat of each combination of levels that meets the figure's `where`."""
     found: dict[tuple[tuple[str, object], ...], CellMetrics] = {}
     for cell in sorted(cells, key=lambda c: c.cell.repeat):
         factors = cell.cell.factors
         if figure.where.holds({**fixed_of(cell.cell), **factors}) and cell.series.nic_bps:
             found.setdefault(tuple(sorted(factors.items())), cell)
-    # LDM7 first, as in the tables; others in their order.
+    # LDM7 first, as in the tables; the others keep their order.
     return sorted(found.values(), key=lambda c: c.cell.protocol, reverse=True)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parts of several kinds of figures: published values as hollow markers, labels of axes,
+"""Parts that several kinds of figures share: published values as hollow markers, labels of axes,
 captions."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from parsers.read.published import (
     meets,
 )
 
-LABELLED = 8  # as many published values get their number beside them
+LABELLED = 8  # at most this many published values show their number
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ class Places:
     """The places of x levels: numbers at their value in the shown unit, texts side by side."""
 
     name: str
-    names: tuple[str, ...]  # of texts; empty: x is a number
-    even: bool = False  # numbers also side by side (bars)
+    names: tuple[str, ...]  # of texts; empty if x is a number
+    even: bool = False  # numbers are side by side, too (for bars)
     levels: tuple[Scalar, ...] = ()
 
     def at(self, level: Scalar) -> float | None:
@@ -126,8 +126,8 @@ def belongs(row: PaperValue, figure: Figure) -> bool:
 
 
 def fits(line: Line, row: PaperValue, protocol: str, x: str) -> bool:
-    """Return whether the line was measured under the row's conditions, as far as either says
-    (except x)."""
+    """Return whether the line was measured under the row's conditions, as far as both say (except
+    x)."""
     levels = {**(line.points[0].conditions if line.points else {}), **line.factors}
     if levels.get("protocol", protocol) != protocol:
         return False
@@ -157,7 +157,7 @@ def draw_published(axes: Axes, overlays: Sequence[Overlay], metric: Metric, on_b
             axes.annotate(
                 f"{y:g}",
                 xy=(overlay.end, y),
-                xytext=(9, -13) if on_bars else (8, 4),  # bars have their own number above
+                xytext=(9, -13) if on_bars else (8, 4),  # bars show their own number above
                 textcoords="offset points",
                 fontsize=8.5,
                 color=colour,
@@ -188,7 +188,7 @@ def errors(values: Sequence[Estimate], metric: Metric) -> list[list[float]] | No
 def caption_of(
     figure: Figure, values: Sequence[Estimate], published: bool, *, bars: bool = True
 ) -> str:
-    """Return the figure's source, what its error bars are, and what hollow markers mean."""
+    """Return the figure's source, the kind of its error bars, and what hollow markers mean."""
     parts = [figure.caption.rstrip(".")] if figure.caption else []
     parts.append(f"{figure.title} ({figure.source})" if figure.source else figure.title)
     methods = list(dict.fromkeys(v.method for v in values if v.has_interval))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a report as one self-contained HTML page: styles inside, figures as embedded SVG."""
+"""Write a report as one self-contained HTML page, with styles and with figures as embedded SVG."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from parsers.report.document import Report, Section
 
 BAD_CELLS = frozenset({"NO", "FAIL", "UNINJECTED", INVALID, "not held", "failed"})
 GOOD_CELLS = frozenset({"held"})
-CONTENTS_FROM = 4  # number of sections from which a page lists them at the top
+CONTENTS_FROM = 4  # with at least this many sections, a page lists them at the top
 
 _environment = Environment(
     loader=PackageLoader("parsers"),
@@ -30,7 +30,7 @@ _environment.filters["keep_units"] = keep_units
 
 
 def render_html(report: Report) -> str:
-    """Return one page. Nothing in it depends on time or place: the same report gives the same
+    """Return one page. It does not depend on time or place: the same report gives the same
     bytes."""
     images = {
         plot.name: "data:image/svg+xml;base64," + base64.b64encode(plot.svg).decode("ascii")
@@ -47,7 +47,7 @@ def render_html(report: Report) -> str:
 
 
 def _anchors(report: Report) -> dict[int, str]:
-    """Return by id(section) a fragment that no other section of the page has."""
+    """Return id(section) -> a fragment that is unique in the page."""
     found: dict[int, str] = {}
     taken: set[str] = set()
 

@@ -28,7 +28,7 @@ from parsers.report.drawing import (
     style,
 )
 
-LONG_RUN_S = 600.0  # from here bandwidth is shown per minute, as the papers do
+LONG_RUN_S = 600.0  # from this length on, bandwidth is shown per minute, as in the papers
 
 
 def _present(group: Group) -> list[tuple[str, CellMetrics]]:
@@ -47,7 +47,7 @@ def _mean_throughput(group: Group, protocol: str, host: str) -> float | None:
 
 
 def _by_site(receivers: tuple[ReceiverMetrics, ...]) -> list[ReceiverMetrics]:
-    """Return sites by their RTT, with hosts in each site as the cell lists them."""
+    """Return receivers by their site's RTT; the hosts of a site are in the cell's order."""
     listed = {r.host: i for i, r in enumerate(receivers)}
     return sorted(
         receivers,
@@ -94,11 +94,12 @@ def _throughput(group: Group) -> Figure | None:
     return figure
 
 
-Span = tuple[str, float, float]  # label of a site, its first and its last position
+Span = tuple[str, float, float]  # a site's label, and its first and last position
 
 
 def _placed(ordered: Sequence[ReceiverMetrics]) -> tuple[list[float], list[Span]]:
-    """Return the place of each receiver on the x axis, with a gap between sites."""
+    """Return each receiver's place on the x axis, with a gap between sites, and the sites'
+    spans."""
     positions: list[float] = []
     spans: list[Span] = []
     x = 0.0
@@ -119,7 +120,7 @@ def _placed(ordered: Sequence[ReceiverMetrics]) -> tuple[list[float], list[Span]
 def _throughput_bars(
     axes: Axes, group: Group, positions: Sequence[float], ordered: Sequence[ReceiverMetrics]
 ) -> float:
-    """Draw each receiver's bars; return the highest, Mbit/s."""
+    """Draw each receiver's bars; return the height of the highest, in Mbit/s."""
     present = _present(group)
     width = 0.8 / len(present)
     highest = 0.0
@@ -148,7 +149,7 @@ def _throughput_bars(
 
 
 def _finish(figure: Figure, axes: Axes, group: Group) -> None:
-    """Draw conditions and verdict on the left above the axes, and the legend on the right."""
+    """Draw conditions and verdict above the axes on the left, and the legend on the right."""
     cells = [c for repeats in group.cells.values() for c in repeats]
     verdict = worst_verdict(cells)
     repeats = max((len(c) for c in group.cells.values()), default=0)
@@ -241,7 +242,7 @@ def _extended(series: tuple[tuple[float, float], ...]) -> list[float]:
 
 
 def _cpu(group: Group) -> Figure | None:
-    """Draw the sender's processes above, and the whole machine by sar below: their scales
+    """Draw the sender's processes above, and the whole machine (by sar) below: their scales
     differ."""
     present = [(p, c) for p, c in _present(group) if c.series.sender_cpu or c.series.machine_cpu]
     if not present:
@@ -352,7 +353,7 @@ _KINDS: tuple[tuple[str, str, Callable[[Group], Figure | None]], ...] = (
 
 
 def render_plots(group: Group, suffix: str = "") -> tuple[Plot, ...]:
-    """Return all figures of a group that have data; `suffix` goes into their names."""
+    """Return all figures of a group that have data. `suffix` is added to their names."""
     found = []
     for kind, title, draw in _KINDS:
         name = f"{kind}{suffix}"

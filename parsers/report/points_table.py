@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The main table of a run of many cells: a row for each point or, where these are too many to
-print, for each line of points, with a value for each level of one factor. Pure."""
+"""The main table of a run of many cells: a row for each point or, if there are too many points to
+print, a row for each line of points, with a value for each level of one factor. Pure."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ SHORT: Final = {
     "products_missing": "missing",
 }
 MOST_FOLDED: Final = 4  # levels in a row
-DIGITS: Final = 3  # of a value in such a row
-Rest = tuple[tuple[str, Scalar], ...]  # the levels of a row
+DIGITS: Final = 3  # of a value in a row of several
+Rest = tuple[tuple[str, Scalar], ...]  # the levels that identify a row
 
 
 def points_tables(points: Sequence[Point], metrics: Sequence[str]) -> list[BriefTable]:
-    """Return the table of the points, the first metric first; none without a point or a value."""
+    """Return the table of the points, by the first metric first; none without points or values."""
     own = select(points, {})
     names = [n for n in metrics if any(n in p.estimates for p in own)]
     if not own or not names:
@@ -64,7 +64,7 @@ def _whole(point: Point, name: str) -> str:
 
 
 def _short(name: str) -> str:
-    """Return a heading that leaves room for several."""
+    """Return a heading that leaves room for other columns."""
     metric = METRICS[name]
     label = SHORT.get(name, metric.label)
     return f"{label}, {metric.shown_unit}" if metric.shown_unit else label
@@ -72,8 +72,8 @@ def _short(name: str) -> str:
 
 # -- several levels in a row ------------------------------------------------------------------
 def _folded(points: Sequence[Point], factors: Sequence[str]) -> str | None:
-    """Return the factor whose levels share a row, so that all rows are printed; None if each point
-    can have its own row, or no factor does it."""
+    """Return the factor whose levels share a row, so that all rows can be printed. None if each
+    point can have its own row, or if no factor helps."""
     if len(points) <= TABLE_ROWS:
         return None
     for name in factors:
@@ -121,8 +121,8 @@ def _values(line: Mapping[float, Point], levels: Sequence[float], name: str) -> 
 
 
 def _few_digits(point: Point | None, name: str) -> str:
-    """Return the value with at most `DIGITS` digits, or all of a whole number; `-`: there is
-    none."""
+    """Return the value with at most `DIGITS` digits, or with all digits of a whole number; `-` if
+    there is none."""
     found = None if point is None else point.estimates.get(name)
     if found is None:
         return "-"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tell readers how protocols that send files repair, where their settings are from, and what they
+"""Tell readers how protocols that send files repair, where their settings come from, and what they
 cannot do."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write metrics.json and report/ of a run directory. Only this module and `run_files`, which reads,
-touch files in this room."""
+"""Write metrics.json and report/ of a run directory. In this room, only this module and
+`run_files`, which reads, access files."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from parsers.report.result import result_of
 from parsers.report.sections import build_report
 from parsers.report.tidy import cells_csv, points_csv
 
-FIGURES_OF_GROUPS: Final = 4  # with more groups of cells, they have no separate figures
+FIGURES_OF_GROUPS: Final = 4  # with more groups of cells, groups have no separate figures
 
 
 @dataclass(frozen=True)
 class Written:
-    """What `write_report` made. `text` is the contents of report.txt."""
+    """The result of `write_report`. `text`: the content of report.txt."""
 
     report: Report
     brief: Brief
@@ -46,9 +46,9 @@ def write_report(
 ) -> Written:
     """Re-create metrics.json and report/ of a run from its other files.
 
-    Nothing else changes and nothing is left half-written: files are written under temporary names
+    Nothing else changes, and no file is left half-written: files are written under temporary names
     and renamed. Running it again gives the same bytes. `include_invalid`: means, figures and claims
-    use cells whose verdict is invalid. Raises `BadFile` or `OSError`.
+    also use cells whose verdict is invalid. Raises `BadFile` or `OSError`.
     """
     found = evaluate(run_dir, group_bytes, include_invalid=include_invalid)
     run = f"{found.experiment}/{whole_name(run_dir.resolve())}"
@@ -108,8 +108,8 @@ def _replace_file(path: Path, text: str) -> None:
 
 
 def _replace_directory(path: Path, files: dict[str, bytes]) -> None:
-    """Replace a directory: rename() cannot replace a non-empty one, so the old one moves aside
-    briefly."""
+    """Replace a directory. rename() cannot replace a directory that is not empty, so the old one is
+    moved aside briefly."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     old = path.with_name(f".{path.name}.{os.getpid()}.old.tmp")
     try:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Word what a run found: a few sentences, the first of page and printed text, and the main table.
+"""Word what a run found: the first sentences of the page and of the printed text, and the main
+table.
 
-Reasons for differences from the papers come from the experiment file (`why` in its `paper:` block).
+The experiment file gives the reasons for differences from the papers (`why` in its `paper:` block).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ JOIN_LEAVE_ROWS = (
     "latency_p99_stayed",
 )
 ORDER = (NOT_HELD, NOT_DECIDABLE, HELD)
-REASONS = 3  # how many differences the sentences explain; the table has all
+REASONS = 3  # differences that the sentences explain; the table has all of them
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,7 @@ def _of_group(group: Group) -> Result:
 
 
 def _delivered(group: Group) -> list[str]:
-    """Say what arrived, with protocols of the same outcome in one sentence."""
+    """Say what arrived. Protocols with the same outcome share a sentence."""
     outcomes: dict[str, list[str]] = {}
     for protocol in group.protocols:
         if cells := group.cells.get(protocol, ()):
@@ -133,7 +134,7 @@ def _compared(group: Group) -> list[str]:
 
 def _differences(group: Group) -> list[str]:
     """Say what differs from the paper by more than its tolerance, with the reason. Leave out a
-    derived value if its source also differs."""
+    derived value if a value that it is derived from also differs."""
     differing = [c for c in group.comparisons.compared if c.beyond_tolerance and c.ours is not None]
     published = [c for c in differing if not c.derived]
     if not differing:
@@ -144,8 +145,8 @@ def _differences(group: Group) -> list[str]:
 
 
 def _reasons(differing: Iterable[Headline], at: str) -> list[str]:
-    """Return one sentence for each reason, with equal values of both protocols together and input
-    rates last."""
+    """Return one sentence for each reason. Equal values of both protocols are together, and input
+    rates come last."""
     same: dict[tuple[str, str, str, str], list[str]] = {}
     for found in sorted(differing, key=lambda c: c.metric == "input_rate"):
         assert found.ours is not None
@@ -309,7 +310,7 @@ def _of_join_leave(cell: JoinLeaveMetrics) -> Result:
 
 
 def _lost(cells: Sequence[JoinLeaveMetrics]) -> list[str]:
-    """Say whether anything was lost, which is the question of such a run."""
+    """Say whether anything was lost, the question that such a run answers."""
     sentences = []
     lost = [c.values["lost_products"] for c in cells]
     total = sum(v.value for v in lost if v.value is not None)

@@ -144,7 +144,7 @@ def _main_table(group: Group) -> Table:
 
 
 def clock_text(cell: CellMetrics) -> str:
-    """Say which clock made a cell's figures, and in virtual time its cost."""
+    """Say which clock a cell's figures are from and, for virtual time, its cost."""
     if cell.cell.clock == "native":
         return "clock: native"
     run = cell.virtual
@@ -194,7 +194,7 @@ def _main_section(group: Group) -> Section:
 
 
 def _remarks(group: Group, names: Iterable[str]) -> list[str]:
-    """Return reasons of absent values, and notes, each text once."""
+    """Return the reasons of absent values, and notes, each text once."""
     about: dict[str, dict[str, list[str]]] = {}  # text -> metric -> protocols
     for name in names:
         for protocol in group.protocols:
@@ -528,8 +528,8 @@ def _group_sections(group: Group, plots: Sequence[Plot]) -> list[Section]:
 def build_report(
     run: str, found: Transports, drawn: Drawn, plots: Mapping[str, Sequence[Plot]]
 ) -> Report:
-    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment's file
-    asks for; `plots`: those of groups, per `Group.slug`."""
+    """Return the report. `run`: EXPERIMENT/STAMP; `drawn`: the figures that the experiment file
+    asks for; `plots`: each group's, by `Group.slug`."""
     groups = found.groups
     manifest = found.manifest.raw
     cells = [cell for group in groups for cell in _cells(group)]

@@ -78,7 +78,7 @@ def _clocks_json(found: Clocks) -> dict[str, object]:
 
 
 def to_json(runs: Mapping[str, str], comparisons: Sequence[Comparison]) -> dict[str, object]:
-    """Return everything in the text, with all digits. `runs`: names by letter."""
+    """Return everything that is in the text, with all digits. `runs`: letter -> name."""
     return {
         "runs": dict(runs),
         "comparisons": [

@@ -19,11 +19,11 @@ from parsers.measure.side_by_side import (
 )
 from parsers.report.document import Section, Table
 
-MORE_DIGITS: Final = 3  # than a report shows
-COLUMNS_AT_ONCE: Final = 4  # as many values as fit beside each other
+MORE_DIGITS: Final = 3  # more than in a report
+COLUMNS_AT_ONCE: Final = 4  # as many values as fit side by side
 FILES_LISTED: Final = 12
 
-# For native against virtual; the rest is in the JSON.
+# For native against virtual; the JSON has all metrics.
 SHOWN: Final = (
     *("throughput", "throughput_sets", "ffdr", "mplr", "retransmitted_blocks"),
     *("input_rate", "nic_bandwidth", "bandwidth_over_offered", "cpu", "cpu_one_core"),
@@ -31,7 +31,7 @@ SHOWN: Final = (
     *("fmtp_delay_p50", "fmtp_delay_p99", "loss_injected", "loss_measured", "rtt", "rtt_error"),
     "products_identical",
 )
-ERRORS: Final = frozenset({"rtt_error"})  # should be 0, so that a share of them is meaningless
+ERRORS: Final = frozenset({"rtt_error"})  # should be 0, so a share of them is meaningless
 CPU: Final = frozenset({"cpu", "cpu_one_core", "cpu_ps"})
 
 
@@ -46,7 +46,7 @@ def _label(name: str) -> str:
 
 
 def _amount(name: str, value: float | None) -> str:
-    """Return a spread as short as possible, but never 0 unless it is 0."""
+    """Return a spread as short as possible, but as 0 only if it is 0."""
     return "n/a" if value is None else f"{value / COMPARED[name].scale:.3g}"
 
 
@@ -55,7 +55,7 @@ def _percent(value: float | None) -> str:
 
 
 def repeats_title(found: Repeats) -> str:
-    """Return which runs are compared, and under which clock."""
+    """Return which runs are compared, and with which clock."""
     names = ", ".join(c.name for c in found.columns)
     return f"{counted(len(found.columns), 'repeat')}, {found.clock} time ({names})"
 
@@ -82,14 +82,14 @@ def _beforehand(different: Sequence[str]) -> str:
 
 
 def _spread_table(found: Repeats) -> Table:
-    """Return the columns; with two runs, the values themselves are minimum and maximum."""
+    """Return the table of spreads. With two runs, minimum and maximum are the values themselves."""
     two = len(found.columns) == 2
     limits = tuple(c.name for c in found.columns) if two else ("minimum", "maximum")
     header = ("Metric", *limits, "spread", "of the mean", "same")
     rows = []
     for name, metric in found.metrics.items():
         if metric.low is None and metric.same:
-            continue  # a sentence below the tables says why
+            continue  # a sentence below the tables gives the reason
         rows.append(
             (
                 _label(name),
@@ -166,7 +166,7 @@ def _files_text(found: Repeats) -> str:
 
 
 def repeats_section(comparison: Comparison, found: Repeats) -> Section:
-    """Return the tables of repeats under one clock."""
+    """Return the tables of repeats with one clock."""
     sentences = [
         f"{repeats_text(found).capitalize()}.",
         _files_text(found),
@@ -195,7 +195,7 @@ def clocks_text(found: Clocks) -> str:
         if relative is not None:
             parts.append(f"{COMPARED[name].label} {100 * relative:+.2f} %")
     text = ", ".join(parts) or "nothing both measured"
-    # What the network runs on is always different.
+    # The environment that the network runs on always differs.
     different = [name for name in found.different_inputs if name not in RUNS_ON]
     return f"virtual against native: {text}{_beforehand(different)}"
 
@@ -258,7 +258,7 @@ def inputs_section(comparison: Comparison) -> Section | None:
 
 
 def findings(comparisons: Sequence[Comparison]) -> list[str]:
-    """Return one line per comparison, the summary of all."""
+    """Return one line for each comparison, as a summary."""
     lines = []
     for found in comparisons:
         label = found.conditions.label

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the spread of throughput over file-sets against their size G (MPUP16 Fig. 2): boxes, and
-below them the inter-quartile range with the published values."""
+below them the interquartile range with the published values."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from parsers.report.overlays import (
     published,
 )
 
-OUTLIERS = 60  # drawn per box; more would overlap
+OUTLIERS = 60  # drawn for each box; more would overlap
 SPREAD = "throughput_iqr"
 
 
@@ -51,7 +51,7 @@ def gammas(cells: Sequence[CellMetrics], size_bytes: int) -> list[float]:
 
 def box(values: Sequence[float], scale: float) -> dict[str, Any]:
     """Return quartiles, whiskers to the last value within 1.5 IQR, and at most OUTLIERS beyond
-    them: the outermost and evenly chosen others."""
+    them: the outermost, and evenly chosen others."""
     ordered = np.sort(np.asarray(values, dtype=float)) / scale
     q1, median, q3 = (float(q) for q in np.percentile(ordered, [25, 50, 75]))
     reach = 1.5 * (q3 - q1)
@@ -77,7 +77,7 @@ def draw(
 ) -> Plot | str:
     """Draw boxes of the file-sets' throughput over their size, and below them the IQR.
 
-    `cells`: without those that the points exclude. Return why if there is nothing to draw.
+    `cells`: without those that the points exclude. If there is nothing to draw, return why.
     """
     found = lines(points, x="file_set_bytes", metric=SPREAD, by=figure.by, where=figure.where)
     if not found:
@@ -114,7 +114,7 @@ def draw(
 
 
 def _sets_of(line: Line, cells: Sequence[CellMetrics]) -> dict[int, list[float]]:
-    """Return by size the throughput of its file-sets in bit/s, without sizes that have none."""
+    """Return size -> throughputs of its file-sets in bit/s, without sizes that have none."""
     by_name = {c.cell.cell: c for c in cells}
     found = {
         int(level): gammas([by_name[n] for n in point.cells if n in by_name], int(level))
@@ -130,7 +130,7 @@ def _boxes(
     colour: str,
     place: tuple[int, int],
 ) -> None:
-    """`place`: the line's number, from 0, and how many lines there are."""
+    """Draw one line's boxes. `place`: the line's number, from 0, and the number of lines."""
     number, of = place
     width = 0.7 / of
     shift = (number - (of - 1) / 2) * width
@@ -167,7 +167,7 @@ def _spread_line(
 
 
 def _dress(upper: Axes, lower: Axes, title: str, counts: Mapping[int, int]) -> None:
-    """Set titles, labels and ticks; `counts`: file-sets by size."""
+    """Set titles, labels and ticks. `counts`: size -> number of file-sets."""
     shown = FACTORS["file_set_bytes"]
     lower.set_xticks(
         range(len(counts)),

@@ -17,7 +17,7 @@ from parsers.report.overlays import caption_of
 
 
 def points(taus: Sequence[Tau], metric: str) -> list[tuple[float, float]]:
-    """Return (end of an interval, value) of the intervals that have a value: Mbit/s, or %."""
+    """Return (end of an interval, value in Mbit/s or %) for the intervals that have a value."""
     scale = 1e6 if METRICS[metric].unit == "bit/s" else 1.0
     values = ((tau.end_s, getattr(tau.fmtp, metric).value) for tau in taus)
     return [(end, value / scale) for end, value in values if value is not None]
@@ -44,7 +44,7 @@ def draw(figure: Figure, cells: Sequence[CellMetrics]) -> Plot | str:
         series = points(taus, metric)
         if not series:
             continue
-        # An interval without a file is a gap in the line.
+        # An interval without files is a gap in the line.
         whole = [series[0]]
         for (before, _), (end, value) in pairwise(series):
             whole += [(end - width, float("nan"))] if end - before > 1.5 * width else []

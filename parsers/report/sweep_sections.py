@@ -29,7 +29,7 @@ from parsers.report.wording import LISTED, labelled
 DEFAULT_METRICS = ("throughput", "ffdr", "nic_bandwidth", "latency_p50")
 METRICS_AT_ONCE = 4  # columns of a table of points
 Run = Transports | Subscriptions
-DEFAULT_AT_MOST = 8  # metrics of a run of another kind, if its file names none
+DEFAULT_AT_MOST = 8  # for a run of another kind whose file names none
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class Failed:
 
     cell: str
     reason: str
-    artefacts: str = ""  # what it left, below the run directory
+    artefacts: str = ""  # what it left; relative to the run directory
 
 
 def excluded_of(found: Run) -> tuple[str, ...]:
-    """Cells that are not in any point."""
+    """Return the cells that are in no point."""
     return tuple(dict.fromkeys(name for p in found.points for name in p.excluded))
 
 
 def failed_of(manifest: Mapping[str, object]) -> tuple[Failed, ...]:
-    """Return the manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason,
+    """Return the cells in the manifest's `failed`: {cell: {reason, artefacts}} or [{cell, reason,
     artefacts}]."""
     raw: Any = manifest.get("failed") or ()
     if isinstance(raw, Mapping):
@@ -79,7 +79,7 @@ def interval_text(metric: Metric, found: Estimate, *, unit: bool = False) -> str
 
 
 def banner(found: Run, lines: Sequence[str]) -> Banner:
-    """Return the counts of verdicts; `lines`: what is wrong with cells."""
+    """Return the banner, with the number of each verdict. `lines`: what is wrong with cells."""
     verdicts = {c.cell.cell: c.verdict.verdict if c.verdict else "unknown" for c in found.cells}
     counts = Counter(verdicts.values())
     parts = [f"{counts[v]} {v}" for v in (FAITHFUL, DEGRADED, UNKNOWN) if counts[v]]
@@ -101,7 +101,7 @@ def banner(found: Run, lines: Sequence[str]) -> Banner:
 
 
 def spoilt(cells: Sequence[CellMetrics]) -> list[str]:
-    """Return what is wrong with cells, each reason of a verdict once."""
+    """Return what is wrong with cells, with each reason of a verdict once."""
     by_check: dict[tuple[str, str], list[tuple[str, str]]] = {}
     lines = different_clocks(cells)
     for cell in cells:
@@ -158,7 +158,7 @@ def findings(found: Run, drawn: Drawn, conditions: Section) -> list[Section]:
 
 
 def headline_section(headlines: Sequence[Headline], paper: Sequence[PaperValue]) -> Section | None:
-    """Show our value beside each published number, and what the papers say without one."""
+    """Show the run's value beside each published number, and the papers' other statements."""
     rows = [_headline_row(h) for h in headlines]
     sentences = [
         f'{row.source} says: "{row.text}"' + (f" ({row.conditions})." if row.conditions else ".")
@@ -203,7 +203,7 @@ def _headline_row(found: Headline) -> tuple[str, ...]:
 
 
 def claims_section(results: Sequence[ClaimResult]) -> Section | None:
-    """Return a row for each claim, with its parts at several lines or points folded below."""
+    """Return a row for each claim; its parts at several lines or points are folded below."""
     if not results:
         return None
     rows = tuple((r.claim.text, r.verdict, _claim_numbers(r), r.claim.source) for r in results)
@@ -236,7 +236,7 @@ def claims_section(results: Sequence[ClaimResult]) -> Section | None:
 
 
 def _claim_numbers(result: ClaimResult) -> str:
-    """Return figures and reason, the power, and for an undecided claim what would decide it."""
+    """Return figures, reason and power; for an undecided claim, also what would decide it."""
     sees = [part.sees for part in result.parts if part.sees]
     decides = f"what would decide it: {result.decides}" if result.decides else ""
     if len(result.parts) < 2:
@@ -249,14 +249,14 @@ def _claim_numbers(result: ClaimResult) -> str:
 
 
 def figures_section(drawn: Drawn) -> Section | None:
-    """Return the figures, and which were left out and why; None if none were asked for."""
+    """Return the figures, and which were left out and why; None if no figure was requested."""
     if not drawn.plots and not drawn.left_out:
         return None
     return Section("Figures", drawn.left_out, plots=drawn.plots)
 
 
 def points_section(sweep: Run) -> Section:
-    """Return every point, with those at single subscribers and of file-sets folded."""
+    """Return every point; those at single subscribers and of file-sets are folded."""
     metrics = asked(sweep.published, sweep.points)
     own = [p for p in sweep.points if not any(n in p.factors for n in APART)]
     methods = Counter(e.method for p in own for e in p.estimates.values())
@@ -283,7 +283,7 @@ def points_section(sweep: Run) -> Section:
 
 
 def asked(published: Published, points: Sequence[Point]) -> list[str]:
-    """Return the measured metrics that the experiment's file mentions, else the usual ones."""
+    """Return the measured metrics that the experiment file mentions, else the usual ones."""
     names = {row.metric for row in published.paper}
     names |= {c.metric for c in published.claims}
     names |= {c.against_metric for c in published.claims if c.against_metric is not None}
@@ -373,7 +373,7 @@ def _why(verdict: Verdict | None) -> str:
 
 
 def folded(title: str, parts: Sequence[Section]) -> Section:
-    """Return sections that only the page has, folded."""
+    """Return sections that are folded, and only in the page."""
     return Section(
         title,
         parts=tuple(replace(part, in_text=False) for part in parts),

@@ -27,8 +27,8 @@ _UNITS = {
 
 
 def points_csv(points: Sequence[Point]) -> str:
-    """Return the points, including those at single subscribers and of file-sets, whose column is
-    filled."""
+    """Return all points. Those at single subscribers and of file-sets have a value in the column of
+    that factor."""
     factors = _in_order(name for p in points for name in p.factors)
     metrics = [name for name in METRICS if any(name in p.estimates for p in points)]
     header = [_factor(name) for name in factors]

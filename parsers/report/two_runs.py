@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Show points of several runs side by side, with the difference of two, and how the runs' settings
-differ. Pure."""
+"""Show points of several runs side by side, with the difference of two runs, and how the runs'
+settings differ. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from parsers.report.document import Section, Table
 from parsers.report.sweep_sections import asked, interval_text
 from parsers.report.wording import labelled
 
-# Parts of manifest.json that say how a run was made; the rest is its outcome or its time.
+# Parts of manifest.json that say how a run was made. The rest is its outcome or its time.
 MADE_BY = (
     *("level", "git", "kernel", "virtual_kernel", "python", "programs", "environment"),
     *("sysctls", "machine", "spec"),
@@ -36,7 +36,7 @@ LISTED = 60
 
 
 def differences_section(manifests: Mapping[str, Mapping[str, object]]) -> Section | None:
-    """Return how the manifests (manifest.json by letter) differ."""
+    """Return how the manifests (letter -> manifest.json) differ."""
     told = {
         letter: {
             place: value
@@ -65,7 +65,7 @@ def _text(value: object) -> str:
 
 
 def points_section(points: Mapping[str, Sequence[Point]], published: Published) -> Section | None:
-    """Return the points of each run (by letter) that more than one of them has."""
+    """Return the points that more than one run has. `points`: by the runs' letters."""
     plain = {letter: whole(found) for letter, found in points.items()}
     names = list(
         dict.fromkeys([*asked(published, [p for f in plain.values() for p in f]), *DECISIVE])
@@ -97,7 +97,7 @@ def agreement_text(found: Agreement, a: str, b: str) -> str:
 
 
 def differing_table(found: Agreement, points: Mapping[str, Sequence[Point]]) -> BriefTable:
-    """Return the decisive metrics at each point of two runs, those that differ most first."""
+    """Return the decisive metrics at each point of two runs, the largest differences first."""
     a, b = points
     short, _ = _short_labels([p for of_run in points.values() for p in whole(of_run)])
     rows = []
@@ -119,7 +119,7 @@ def _rank(one: Compared) -> tuple[bool, float]:
 
 
 def _short_labels(points: Sequence[Point]) -> tuple[dict[str, str], str]:
-    """Return by label of a point what distinguishes it from the others, and what all have in
+    """Return label of a point -> what distinguishes it from the others, and what all have in
     common."""
     names = varying(points)
     common = {n: v for n, v in points[0].factors.items() if n not in names} if points else {}
@@ -177,7 +177,7 @@ def _many_tables(points: Mapping[str, Sequence[Point]], metrics: Sequence[str]) 
 
 
 def marked(points: Mapping[str, Sequence[Point]]) -> list[Point]:
-    """Return all points together; the factor `run` names their run, so that figures have a line for
+    """Return all points together. The factor `run` names their run, so that figures have a line for
     each run."""
     return [
         replace(point, factors={**point.factors, "run": letter})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How values, differences and lists read: shared by all reports."""
+"""How all reports word values, differences and lists."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def labelled(name: str) -> str:
 
 
 def published_and_difference(comparison: Headline | None) -> tuple[str, str]:
-    """Return the paper's value and ours minus it, the latter also as a share of the paper's."""
+    """Return the paper's value, and the difference to it, also as a share of the paper's value."""
     if comparison is None:
         return "n/a", ""
     metric = METRICS[comparison.metric]
