@@ -148,7 +148,7 @@ class Store:
             self._connection.execute("PRAGMA journal_mode=WAL")
             bound_log(self._connection)
             # A power cut may cost the newest commits, but never the file's consistency. A confirmed
-            # request must survive a power cut, too.
+            # request must also survive one.
             self._connection.execute("PRAGMA synchronous=FULL")
             self._check(network, domain)
         except (OSError, sqlite3.Error) as error:

@@ -4,7 +4,7 @@
 A list of changes is a transaction: its messages get consecutive transaction ids, and its last
 message is a barrier. An error message with one of the ids marks the list as refused. The reply to
 the last barrier ends it, since errors of earlier messages must come before that reply. Reading is
-an exchange, too: it ends with the last part of each reply.
+also an exchange: it ends with the last part of each reply.
 """
 
 from __future__ import annotations

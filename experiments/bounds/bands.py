@@ -226,7 +226,7 @@ def propose(text: str, bands: Sequence[Band], findings: Iterable[Finding], share
     A band with both ends becomes the range of the measured values (of all cells it covers), widened
     by `share` of them on either side. A band whose ends are equal stays so if the measured values
     are equal. A band with one end, or without a measured value, stays as it is. Reasons and
-    comments stay, too: the author corrects them.
+    comments also stay: the author corrects them.
     """
     measured: dict[int, list[float]] = {}
     places = {id(band): index for index, band in enumerate(bands)}

@@ -105,7 +105,7 @@ Offsets = Annotated[tuple[OffsetMs, ...], Field(min_length=1)]
 
 
 def _mac_level(value: object) -> object:
-    """Accept 0, 1 and 2 as numbers, too."""
+    """Also accept 0, 1 and 2 as numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 

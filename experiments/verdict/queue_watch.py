@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Watch how full the queues of a network become: every queueing discipline of a few namespaces,
-read over netlink several times a second (starting `tc` that often would be a load of its own)."""
+read over netlink several times a second (starting `tc` that often would itself be a load)."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from parsers.read.ldm_log import (
 from parsers.read.products import ListedProduct, compare_products
 
 What = Literal["join", "leave", "kill"]
-# If the subscribers that stayed had a product this long before a leave, the leaver must have had
-# it, too: the network's longest round trip, a retransmission timeout, and a margin for a busy
+# If the subscribers that stayed had a product this long before a leave, the leaver must also
+# have had it: the network's longest round trip, a retransmission timeout, and a margin for a busy
 # machine.
 IN_FLIGHT_S = 1.0
 

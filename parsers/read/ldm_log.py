@@ -294,7 +294,7 @@ def _inserted(line: _Line) -> Record:
 
 
 def _bare_product(line: _Line) -> Record | None:
-    """Read a stored product. The original LDM6's downstream logs it without a word before it."""
+    """Read a stored product. The original LDM6's downstream logs it without a keyword in front."""
     if line.function != "dh_saveProd" or not line.message[0].isdigit():
         return None
     return Inserted(line.time_us, line.prog, line.pid, "ldm6", parse_product(line.message))

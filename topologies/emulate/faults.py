@@ -24,7 +24,7 @@ from common.shell import NetworkError, check, in_node
 from topologies.model.network import Link, Network
 from topologies.model.wire_plan import WIRE, WirePlan
 
-# Matches any frame: classic BPF that returns TC_ACT_SHOT. Works without act_gact, too.
+# Matches any frame: classic BPF that returns TC_ACT_SHOT. Also works without act_gact.
 DROP_ALL: Final = ("bpf", "da", "bytecode", "1,6 0 0 2")
 DROP_PREFERENCE: Final = 7  # of the filter; the wires' own filters are at ingress
 NOWHERE: Final = "cut"  # a peer that no patch port has
