@@ -339,9 +339,9 @@ class Claim(Block):
 
     linear: over `over`, R2 >= at_least (0.98) and the slope's interval is above 0. flat: the change
     over the range is at most at_most (0.1) of the mean. increases, decreases: each step of
-    `over` does, by the interval of the paired ratio; with `against`, the ratio to the other points
-    does. With `compared_by: difference`, by the interval of the paired difference: for something
-    that adds the same amount to values of any size.
+    `over` does, by the interval of the paired ratio; with `against`, the ratio to the other
+    points does. With `compared_by: difference`, by the interval of the paired difference: for
+    something that adds the same amount to values of any size.
 
     With `against`, each point at `where` is compared with the point that has the levels of
     `against` instead, in `against_metric` if it is given. equal: the interval of the difference is
