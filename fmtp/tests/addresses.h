@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* An IPv4 or IPv6 address as text, with a port. */
+/* Returns an IPv4 or IPv6 address, given as text, with a port. */
 struct sockaddr_storage address(const char *text, uint16_t port);
-/* A UDP port that is not in use. */
+/* Returns a UDP port that is not in use. */
 uint16_t free_port(void);
 
 #endif

@@ -42,19 +42,20 @@ struct feed {
 struct feed new_feed(bool v6);
 void open_server(struct feed *f);
 struct sink *open_client(struct feed *f);
-/* One turn of the caller's loop over all that the feeds have. */
+/* Runs one turn of the caller's loop over everything that the feeds have. */
 void turn(struct feed *feeds, int n, int timeout_ms);
 void offer_next(struct feed *f);
 void wait_connected(struct feed *feeds, int n);
-/* Sends `products` on each feed until all are released. */
+/* Sends `products` on each feed, and returns when all are released. */
 void transfer(struct feed *feeds, int n, unsigned products);
 void check_all(struct feed *f, unsigned products);
 void close_feed(struct feed *f);
-/* The loopback interface carries no IPv6 multicast; own_network() has one that does. */
+/* Returns whether there is IPv6 multicast. The loopback interface has none; own_network() makes an
+ * interface that has. */
 bool has_ipv6(void);
-/* Group set-up: the content. */
+/* Group setup: makes the content. */
 int fill(void **state);
-/* A network namespace of this test's own; without the means for that, the test runs where it is. */
+/* Enters a network namespace of this test; if that is impossible, the test runs where it is. */
 void own_network(char **argv);
 
 #endif

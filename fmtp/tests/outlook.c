@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What FMTP's sender sends for many receivers: its real cores on the simulated network of their
- * tests, which needs no bandwidth and no memory for a thousand receivers.
+ * What FMTP's sender sends to many receivers: the real cores on the simulated network of their
+ * tests, which needs no bandwidth and little memory even for a thousand receivers.
  *
  *   outlook RECEIVERS LOSS unicast|blocks|parity SEED PRODUCTS SIZE
  *
- * Products of one size come at 12.3 Mbit/s, the mean of the papers' hour, to a rate of 20 Mbit/s.
- * Prints a line of name=value: bytes that left the sender (FMTP's own, without lower headers) and
- * those of the products, messages that reached it, and whether all have all. Exit code 1: not all.
+ * Products of one size are offered at 12.3 Mbit/s, the mean of the papers' hour, and multicast at
+ * 20 Mbit/s. Prints a line of name=value: the bytes that left the sender (FMTP's own, without lower
+ * headers) and those of the products, the messages that reached the sender, and whether all
+ * receivers have everything. Exit code 1: they do not.
  */
 #include <inttypes.h>
 #include <stdio.h>

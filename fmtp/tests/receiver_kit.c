@@ -101,7 +101,7 @@ void kit_bytes(uint16_t flags, uint32_t index, uint32_t seq, const uint8_t *payl
 
 void kit_datagram(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill)
 {
-    uint8_t *payload = malloc(len + 1); /* no more than that, for the sanitizer's sake */
+    uint8_t *payload = malloc(len + 1); /* exact size: the sanitizer detects reads past the end */
 
     memset(payload, fill, len);
     kit_bytes(flags, index, seq, payload, len);

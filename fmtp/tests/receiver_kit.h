@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An application and a sender for tests of the receiving core: messages made by hand, the next
- * message to the sender compared field by field. One receiver at a time.
+ * An application and a sender for tests of the receiving core: messages are made by hand, and the
+ * next message to the sender is compared field by field. One receiver at a time.
  */
 #ifndef RECEIVER_KIT_H
 #define RECEIVER_KIT_H
@@ -21,43 +21,43 @@ enum { KIT_PRODUCTS = 16, KIT_BLOCK = 1448, KIT_MISSED = 200 };
 
 struct kit {
     struct fmtp_receiver *r;
-    struct fmtp_receiver_config cfg; /* changed before kit_open(), if at all */
+    struct fmtp_receiver_config cfg; /* may be changed before kit_open() */
     size_t bytes;                    /* the largest product: 400000 */
-    uint8_t *data;                   /* where every product goes */
+    uint8_t *data;                   /* where every product is stored */
     int nbegun, nended, nmissed;
     bool refuse; /* begun() returns NULL */
     uint32_t begun[KIT_MISSED], ended[KIT_MISSED], missed[KIT_MISSED];
-    uint32_t retx; /* of the last that ended */
+    uint32_t retx; /* of the last product that ended */
     uint64_t now_ns;
 };
 extern struct kit kit;
 
-/* LAYOUT_2017, equation (2) with factor 2 and 8 Mbit/s, as many products as KIT_PRODUCTS, 1 MiB
- * of parity, 8 datagrams in the reorder buffer; time 1000 ns. */
+/* Resets to LAYOUT_2017, equation (2) with factor 2 and 8 Mbit/s, KIT_PRODUCTS products, 1 MiB of
+ * parity, 8 datagrams in the reorder buffer; time 1000 ns. */
 void kit_reset(void);
 void kit_open(void);
-/* Extended session with blocks of 100 bytes. */
+/* Opens an extended session with blocks of 100 bytes. */
 void kit_open_extended(uint16_t fec_k, uint32_t next_index);
 void kit_session(bool extended, uint16_t block, uint16_t fec_k, uint32_t next_index, uint64_t id);
 void kit_close(void);
 
-/* A datagram: payload of len bytes `fill`, or the bytes given. */
+/* Delivers a datagram with a payload of len bytes `fill`, or with the given bytes. */
 void kit_datagram(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill);
 void kit_bytes(uint16_t flags, uint32_t index, uint32_t seq, const uint8_t *payload, size_t len);
 void kit_bop(uint32_t index, uint32_t size);
 void kit_parity(uint32_t index, uint16_t group, uint8_t number, uint8_t end, const uint8_t *symbol,
                 size_t len);
-/* The same on the stream, in one piece. */
+/* Delivers the same on the stream, in one piece. */
 int kit_stream(uint16_t flags, uint32_t index, uint32_t seq, size_t len, uint8_t fill);
 int kit_stream_bop(uint32_t index, uint32_t size);
 
-/* The next message to the sender must be this one. */
+/* Asserts that this is the next message to the sender. */
 void kit_expect(uint16_t flags, uint32_t index, uint32_t seq, uint16_t len);
-/* The next one must be this REPAIR_REQ; the bitmap's first 32 bits. */
+/* Asserts that the next message is this REPAIR_REQ; bits: the bitmap's first 32. */
 void kit_expect_repair(uint32_t index, uint32_t group, unsigned k, uint8_t high, uint8_t round,
                        uint16_t need, uint32_t bits);
 void kit_expect_nothing(void);
-/* Takes all that waits. */
+/* Takes all waiting output. */
 size_t kit_drain(void);
 void kit_advance(uint64_t ns);
 struct fmtp_client_stats kit_stats(void);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How many seeds a test runs: FMTP_SEEDS=N, DOWNPOUR_TEST_LONG, or FMTP_SEED=N for that one alone.
+ * How many seeds a test runs: FMTP_SEEDS=N, DOWNPOUR_TEST_LONG, or only one with FMTP_SEED=N.
  */
 #ifndef FMTP_TESTS_SEEDS_H
 #define FMTP_TESTS_SEEDS_H
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct seeds {
-    uint32_t first, end, many; /* many: if none is alone */
+    uint32_t first, end, many; /* many: unless only one runs */
     bool is_alone;
 };
 

@@ -31,7 +31,7 @@ static size_t slot(const struct sim *s, uint32_t index)
     return i;
 }
 
-/* True if the sender has no such product: not its index, or not what it announces. */
+/* Returns whether the sender has no such product: another index, or another announcement. */
 static bool is_stray(const struct sim *s, uint32_t index)
 {
     uint32_t i = index - s->cfg.first_index;
@@ -61,7 +61,7 @@ static void *begun(void *ctx, uint32_t index, uint32_t size, const void *meta, u
     return rx->data[i];
 }
 
-/* The buffer is the application's again: a later write would be seen by the sanitizer. */
+/* The application owns the buffer again: the sanitizer detects a later write. */
 static void take_back(struct sim_receiver *rx, size_t i)
 {
     free(rx->data[i]);
@@ -188,7 +188,7 @@ static void start_receiver(struct sim_receiver *rx)
     assert(rx->core);
 }
 
-/* A receiver's life, or its session, is over: nothing may be left undecided, or decided twice. */
+/* A receiver's life, or its session, is over: checks that each product ended in exactly one way. */
 static void close_books(struct sim_receiver *rx)
 {
     for (size_t i = 0; i < rx->sim->cfg.products; i++) {
@@ -404,7 +404,7 @@ static void multicast(struct sim *s)
     unsigned n = fmtp_sender_fill(s->sender, d, 1 + (s->datagrams & 3), sender_now(s));
 
     if (!n)
-        return; /* what was due has become needless */
+        return; /* what was due is no longer needed */
     uint8_t bytes[SIM_DATAGRAM];
     for (int i = 0; i < d[0].niov; i++) {
         assert(len + d[0].iov[i].iov_len <= sizeof bytes);
@@ -488,7 +488,7 @@ static void stream_out(struct sim *s, struct sim_receiver *rx)
                          bytes, len);
 }
 
-/* Half of the payloads lie where the receiver predicted one, right or wrong. */
+/* Half of the payloads lie where the receiver predicted one, correctly or not. */
 static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struct tp_packet *p)
 {
     const uint8_t *payload = p->bytes + FMTP_HEADER_LEN;
@@ -560,7 +560,7 @@ static uint64_t later(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-/* A core's deadline in the network's time. */
+/* Converts a core's deadline to the network's time. */
 static uint64_t unleap(uint64_t deadline_ns, uint64_t leapt_ns)
 {
     if (deadline_ns == TP_NEVER)

@@ -2,13 +2,13 @@
  *
  * A simulated network in virtual time: one sender core, up to SIM_RECEIVERS receiver cores
  * (SIM_PEERS places at the sender, unless more are configured).
- *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then to every
- *               receiver its delay; loss (independent, in bursts, or as drop() says),
+ *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then each
+ *               receiver's delay; loss (independent, in bursts, or chosen by drop()),
  *               duplication and reordering (extra delay)
- *   stream      per receiver, reliable and in order, its delay each way, unicast_bps from the
- *               sender, cut into pieces of random size
- * Connections can break, either end can start over, clocks can leap forward. The seed decides
- * everything; the cores see nothing but bytes and the virtual time.
+ *   stream      per receiver, reliable and in order, with its delay each way, unicast_bps from
+ *               the sender, cut into pieces of random size
+ * Connections can break, either end can restart, clocks can leap forward. The seed determines
+ * everything; the cores see only bytes and virtual time.
  */
 #ifndef SIM_H
 #define SIM_H
@@ -19,7 +19,7 @@
 
 enum { SIM_PEERS = 128, SIM_RECEIVERS = 1024, SIM_DATAGRAM = 16384 };
 
-struct sim_message { /* what passed on a stream */
+struct sim_message { /* a message that passed on a stream */
     uint64_t at_ns;  /* when its last byte arrived */
     bool from_sender;
     struct fmtp_header h;
@@ -31,7 +31,7 @@ struct sim_receiver {
     bool extended, ours;
     uint64_t delay_ns;
     uint64_t leapt_ns; /* how far its clock is ahead */
-    uint64_t session;  /* extended one, else 0 */
+    uint64_t session;  /* if extended, else 0 */
     /* by index - first_index; of this life of the receiver and this session */
     uint8_t **data;
     int *begun, *ended, *missed;
@@ -39,7 +39,7 @@ struct sim_receiver {
     uint32_t *retx_blocks;
     uint64_t *ended_ns;
     uint64_t ended_before, missed_before; /* in earlier ones */
-    void **strays;                        /* where products that nobody sent went */
+    void **strays;                        /* where products went that the sender did not send */
     size_t nstrays, withdrawn, forged_ended;
     struct sim_message *log;
     size_t nlog;
@@ -58,23 +58,25 @@ struct sim_config {
     uint32_t overhead_bytes;  /* below FMTP, per datagram */
     double f_snd, f_rcv, loss, duplicate, reorder;
     bool timer_from_bop;
-    double burst_begins, burst_ends; /* Gilbert-Elliott: per datagram; in a burst all is lost */
-    uint64_t reorder_ns;             /* extra delay of a reordered datagram, at most */
+    double burst_begins,
+        burst_ends;      /* Gilbert-Elliott, per datagram; within a burst everything is lost */
+    uint64_t reorder_ns; /* largest extra delay of a reordered datagram */
     int receivers;
     uint16_t block_bytes, fec_k;    /* fec_k 0: the sender has no extension */
-    bool no_parity;                 /* with fec_k: repairs are the lost blocks themselves */
-    bool (*extended)(int receiver); /* which receivers speak it; NULL: all */
+    bool no_parity;                 /* with fec_k: repairs consist of the lost blocks themselves */
+    bool (*extended)(int receiver); /* which receivers support it; NULL: all */
     uint64_t r_uc_bps;
     uint32_t first_index;
     uint32_t seed;
-    size_t products; /* at most; default 64 */
+    size_t products; /* most; default 64 */
     size_t max_products, peer_queue_bytes, parity_bytes, reorder_blocks;
     bool refuse_all; /* begun() returns NULL */
     bool quiet;      /* streams are not logged */
-    bool forged;     /* sim_forge() is used: a receiver may begin what nobody sent */
-    bool original;   /* the sender does not say that it is ours, and there is no NOT_YET */
+    /* sim_forge() is used: a receiver may begin products that the sender did not send. */
+    bool forged;
+    bool original; /* the sender does not identify itself as ours, and sends no NOT_YET */
     uint64_t announced_bytes;
-    /* Deterministic losses: is this datagram lost on the way to that receiver? */
+    /* Deterministic losses: returns whether this datagram is lost on the way to that receiver. */
     bool (*drop)(int receiver, const struct fmtp_header *h);
 };
 
@@ -97,35 +99,35 @@ struct sim {
     uint64_t *offered_ns, *multicasted_ns, *released_ns;
     struct tp_events events;
     uint64_t random;
-    bool restarted;  /* the sender was */
+    bool restarted;  /* the sender was restarted */
     uint64_t closed; /* connections that the sender closed */
 };
 
 struct sim *sim_new(const struct sim_config *cfg);
 void sim_free(struct sim *s);
-/* Offers a product of pseudo-random bytes at that time (or as soon as the sender is ready). */
+/* Offers a product of pseudo-random bytes at that time, or as soon as the sender is ready. */
 void sim_product(struct sim *s, uint32_t size, uint64_t at_ns);
 /* Connects one more receiver now. */
 struct sim_receiver *sim_join(struct sim *s);
-/* The receiver's connection breaks and it connects again; restart: with nothing remembered. */
+/* Breaks the receiver's connection and reconnects it; restart: it remembers nothing. */
 void sim_reconnect(struct sim *s, int receiver, bool restart);
-/* It goes for good: missed() for what is incomplete. */
+/* The receiver leaves for good: incomplete products are missed. */
 void sim_leave(struct sim *s, int receiver);
-/* The sender starts over, with the next index, and all connect again. */
+/* Restarts the sender with the next index; all receivers reconnect. */
 void sim_restart_sender(struct sim *s);
-/* A forged datagram arrives at the receiver now. */
+/* Delivers a forged datagram to the receiver now. */
 void sim_forge(struct sim *s, int receiver, const struct fmtp_header *h, const uint8_t *payload);
-/* A forged BOP of a product of that size. */
+/* Delivers a forged BOP of a product of that size. */
 void sim_forge_bop(struct sim *s, int receiver, uint32_t index, uint32_t size);
-/* The clock of a receiver (-1: the sender) leaps forward. */
+/* Makes the clock of a receiver (-1: the sender) leap forward. */
 void sim_leap(struct sim *s, int receiver, uint64_t ns);
-/* Runs until there is nothing more to happen or until_ns. */
+/* Runs until nothing more can happen, or until until_ns. */
 void sim_run(struct sim *s, uint64_t until_ns);
-/* Pseudo-random number in [0, n). */
+/* Returns a pseudo-random number in [0, n). */
 uint32_t sim_random(struct sim *s, uint32_t n);
-/* How many messages of this kind about product `index` passed on the receiver's stream. */
+/* Returns how many messages of this kind about product `index` passed on the receiver's stream. */
 int sim_count(const struct sim_receiver *rx, uint16_t flags, uint32_t index);
-/* The first of them, or NULL. */
+/* Returns the first of them, or NULL. */
 const struct sim_message *sim_find(const struct sim_receiver *rx, uint16_t flags, uint32_t index);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may be a receiver and what datagrams carry: MAC levels by agreement, and the key that both
- * ends were given, over real sockets on the loopback interface.
+ * Who may be a receiver and what datagrams carry: negotiated MAC levels, and the key that both ends
+ * were given, over real sockets on the loopback interface.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -107,7 +107,7 @@ static struct fmtp_client *open_client(struct fmtp_server *s, unsigned level, co
     return c;
 }
 
-/* One turn of both; -1 when the client is lost, with *err. */
+/* Runs one turn of both ends. Returns -1 when the client is lost, with *err. */
 static int turn(struct fmtp_server *s, struct fmtp_client *c, struct tp_error *err)
 {
     struct pollfd p[2] = {{.fd = fmtp_server_fd(s), .events = POLLIN},
@@ -119,7 +119,7 @@ static int turn(struct fmtp_server *s, struct fmtp_client *c, struct tp_error *e
     return c ? fmtp_client_service(c, err) : 0;
 }
 
-/* Until the client is connected (0) or lost (-1, with *err). */
+/* Runs until the client is connected (0) or lost (-1, with *err). */
 static int settle(struct fmtp_server *s, struct fmtp_client *c, struct tp_error *err)
 {
     for (int i = 0; i < TURNS; i++) {
@@ -140,7 +140,7 @@ static enum fmtp_mac_kind kind_of(const struct fmtp_client *c, unsigned *level)
     return session.mac;
 }
 
-/* A product goes through, and is acknowledged. */
+/* Transfers a product, which is acknowledged. */
 static void transfer(struct fmtp_server *s, struct fmtp_client *c)
 {
     static uint8_t data[5000];
@@ -182,7 +182,7 @@ static void test_ours(void **state)
     fmtp_server_close(s);
 }
 
-/* An original's connection: its key, and what the sender answers to it. */
+/* Makes an original's connection and gets the sender's answer to its key. */
 static struct fmtp_keyx *original(struct fmtp_server *s, int *fd, enum fmtp_keyx_status *status)
 {
     struct fmtp_keyx *k = fmtp_keyx_new_receiver(false);
@@ -206,8 +206,8 @@ static struct fmtp_keyx *original(struct fmtp_server *s, int *fd, enum fmtp_keyx
     return k;
 }
 
-/* An original that comes first is served without MACs, and ours with it; when all are gone, ours
- * have MACs again. An original that comes later is refused, and changes nothing. */
+/* If an original comes first, it and our receivers are served without MACs; when all are gone, ours
+ * have MACs again. An original that comes later is refused and changes nothing. */
 static void test_originals(void **state)
 {
     struct fmtp_server *s = open_server(FMTP_MAC_AUTO, NULL);
@@ -251,7 +251,7 @@ static void test_originals(void **state)
 
 static const uint8_t one_key[FMTP_KEY_BYTES] = {1, 2, 3}, other_key[FMTP_KEY_BYTES] = {1, 2, 4};
 
-/* what: the notice that the sender gives, 0 (HANDSHAKE): not looked for if why is empty. */
+/* what: the notice that the sender gives; not checked if it is 0 (HANDSHAKE) and why is empty. */
 static void key_case(const uint8_t *senders, const uint8_t *receivers, int what, const char *why)
 {
     struct fmtp_server *s = open_server(FMTP_MAC_AUTO, senders);
@@ -286,8 +286,8 @@ static void test_keys(void **state)
     key_case(one_key, other_key, FMTP_NOTICE_OTHER_KEY, "its key differs");
 }
 
-/* In between: the receiver's string is replaced by one of the attacker, who would then read the MAC
- * key; what was said is said again; an answer is changed. */
+/* A man in the middle replaces the receiver's string by their own, which would reveal the MAC key;
+ * replays a recording; changes an answer. */
 static void test_man_in_the_middle(void **state)
 {
     struct fmtp_keyx *victim = fmtp_keyx_new_receiver(true), *evil = fmtp_keyx_new_receiver(true);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batched input: real datagrams over the loopback into a receiving core whose application takes
- * the memory of a product away as soon as it has ended, in the middle of a batch.
+ * The batched input: real datagrams over the loopback interface into a receiving core whose
+ * application frees a product's memory as soon as the product has ended, in the middle of a batch.
  */
 #include <errno.h>
 #include <netinet/udp.h>
@@ -138,7 +138,7 @@ static void tear_down(void)
     assert_null(t.memory);
 }
 
-/* A datagram with its MAC to out; returns its length. */
+/* Writes a datagram with its MAC to out; returns its length. */
 static size_t sealed(uint8_t *out, struct fmtp_header h, const uint8_t *payload)
 {
     struct iovec all = {out, FMTP_HEADER_LEN + h.payloadlen};
@@ -149,8 +149,7 @@ static size_t sealed(uint8_t *out, struct fmtp_header h, const uint8_t *payload)
     return all.iov_len + fmtp_mac_len(t.signer);
 }
 
-/* Sends n datagrams of seg bytes each: as one message that the kernel takes apart, or one by one.
- */
+/* Sends n datagrams of seg bytes each: as one message that the kernel splits, or one by one. */
 static void send_all(const uint8_t *bytes, size_t seg, unsigned n, bool gso)
 {
     _Alignas(struct cmsghdr) char room[CMSG_SPACE(sizeof(uint16_t))] = {0};
@@ -192,7 +191,7 @@ static void send_parity(bool gso)
     send_all(bytes, seg, PARITY, gso);
 }
 
-/* The first n blocks; forged: this one has another MAC than its own, -1: none has. */
+/* Sends the first n blocks; forged: this one has a wrong MAC; -1: none has. */
 static void send_blocks(unsigned n, int forged, bool gso)
 {
     static uint8_t bytes[K * (PDU + FMTP_MAC_MAX)];
@@ -207,7 +206,7 @@ static void send_blocks(unsigned n, int forged, bool gso)
     send_all(bytes, seg, n, gso);
 }
 
-/* Reads all there is, batch by batch, and gives it to the core; returns the number of batches. */
+/* Reads everything, batch by batch, and passes it to the core; returns the number of batches. */
 static unsigned take_batches(void)
 {
     unsigned n = 0;
@@ -226,8 +225,8 @@ static uint64_t in_place(uint64_t *mac_failures)
     return s.in_place;
 }
 
-/* The parity is there first, so the product ends with the sixth of the ten blocks of a batch; the
- * other four are in memory that is gone by then. */
+/* The parity arrives first, so the product ends with the sixth of the ten blocks of a batch; the
+ * other four are in memory that is freed by then. */
 static void overtaken(unsigned mac_level, bool gso)
 {
     set_up(mac_level);
@@ -259,8 +258,8 @@ static void test_overtaken_gso(void **state)
         overtaken(level, true);
 }
 
-/* A forged block among the last ones is counted as such, not taken for a duplicate; one among the
- * first is not believed. */
+/* A forged block among the last ones counts as forged, not as a duplicate; one among the first is
+ * not accepted. */
 static void forge(int number)
 {
     set_up(1);

@@ -2,9 +2,10 @@
  *
  * How much of the link multicast repair leaves for data, in virtual time: one product of 20 MB at
  * 100 Mbit/s, with 54 bytes of headers per datagram (Ethernet 14, IPv4 20, UDP 8, FMTP 12).
- * Goodput: the product's bits by the time from its first datagram to its completion at the last
- * receiver, less the one-way delay; of one seed, with DOWNPOUR_TEST_LONG the median of three. Wire:
- * FMTP bytes that left the sender, by multicast and on all streams, by the product's bytes.
+ * Goodput: the product's bits divided by the time from its first datagram to its completion at the
+ * last receiver, minus the one-way delay; for one seed, or the median of three with
+ * DOWNPOUR_TEST_LONG. Wire: FMTP bytes that left the sender, by multicast and on all streams,
+ * divided by the product's bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -24,7 +25,7 @@ struct row {
     int receivers;
     double loss;
     uint64_t delay_ms;
-    double least_goodput; /* of the rate; 0: not asserted */
+    double least_goodput; /* relative to the rate; 0: not asserted */
     double most_wire;
 };
 
@@ -80,7 +81,7 @@ static int by_goodput(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of `seeds` (odd, at most MOST_SEEDS). */
+/* Runs `seeds` seeds (an odd number, at most MOST_SEEDS) and takes the median. */
 static void run(const struct row *row, uint32_t seeds)
 {
     struct result all[MOST_SEEDS], *r = all + seeds / 2;

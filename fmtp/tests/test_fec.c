@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * FEC groups and the code, against a multiplication in GF(2^8) (x^8+x^4+x^3+x^2+1) done bit by bit.
+ * FEC groups and the code, compared with a bitwise multiplication in GF(2^8) (x^8+x^4+x^3+x^2+1).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -92,7 +92,7 @@ static void test_symbols(void **state)
         blocks[i] = data[i];
         out[i] = made[i];
     }
-    /* One block: rows 1/(1^0) = 1 and 1/(2^0) = 0x8e, for 2 * 0x8e = 0x11c = 1 mod 0x11d. */
+    /* One block: rows 1/(1^0) = 1 and 1/(2^0) = 0x8e, since 2 * 0x8e = 0x11c = 1 mod 0x11d. */
     fmtp_fec_encode(1, 0, 2, 100, blocks, out);
     assert_memory_equal(made[0], data[0], 100);
     assert_int_equal(made[1][7], mul(0x8e, data[0][7]));

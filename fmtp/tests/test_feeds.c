@@ -11,7 +11,7 @@
 
 #include "feeds_kit.h"
 
-/* Three feeds of different kinds in one process, a loop over them all. */
+/* Three feeds of different kinds in one process, served by one loop. */
 static void test_several_feeds(void **state)
 {
     struct feed feeds[FEEDS] = {new_feed(false), new_feed(false), new_feed(has_ipv6())};
@@ -31,7 +31,7 @@ static void test_several_feeds(void **state)
     }
 }
 
-/* Extended and ordinary receivers of one sender. */
+/* Extended and ordinary receivers of the same sender. */
 static void test_mixed(void **state)
 {
     struct feed f = new_feed(false);
@@ -52,7 +52,7 @@ static void test_mixed(void **state)
     close_feed(&f);
 }
 
-/* Drops all connections of a feed's server, as a reset of the path would. */
+/* Drops all connections of a feed's server, like a reset of the path. */
 static void cut(struct feed *f)
 {
     uint16_t port = fmtp_server_tcp_port(f->server);
@@ -67,7 +67,7 @@ static void cut(struct feed *f)
     }
 }
 
-/* The connection is lost during a product: the receiver connects again and continues with it. */
+/* The connection is lost during a product: the receiver reconnects and continues with it. */
 static void test_reconnect(void **state)
 {
     struct feed f = new_feed(false);
@@ -97,8 +97,8 @@ static void test_reconnect(void **state)
     close_feed(&f);
 }
 
-/* The sender is started again at the same port: its receiver comes back, misses what it had not
- * got, and takes what is new, once. */
+/* The sender restarts on the same port: its receiver reconnects, misses what was incomplete, and
+ * receives each new product once. */
 static void test_sender_restart(void **state)
 {
     struct feed f = new_feed(false);
@@ -110,7 +110,7 @@ static void test_sender_restart(void **state)
     open_server(&f);
     open_client(&f);
     transfer(&f, 1, 1);
-    offer_next(&f); /* product 6 is cut off */
+    offer_next(&f); /* product 6 is interrupted */
     while (f.sinks[0].begun < 2)
         turn(&f, 1, 100);
     f.cfg.address = f.rx.server;
@@ -131,7 +131,7 @@ static void test_sender_restart(void **state)
     close_feed(&f);
 }
 
-/* No sender comes back: the connection is lost when the time for it is over. */
+/* No sender comes back: the connection is lost when the time limit is over. */
 static void test_reconnect_ends(void **state)
 {
     struct feed f = new_feed(false);
@@ -165,8 +165,8 @@ static int stranger(const struct feed *f)
     return fd;
 }
 
-/* Connections that say nothing, little or garbage, many more than the bound, while receivers come
- * and are served. */
+/* Many more connections than the bound that send nothing, little or garbage, while receivers
+ * connect and are served. */
 static void test_flood(void **state)
 {
     enum { OPEN = 600, ROUNDS = 10 };

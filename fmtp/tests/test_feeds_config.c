@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a feed can be configured to be, over real sockets: MAC levels, packet sizes, IPv6,
- * addresses, what is refused.
+ * What can be configured for a feed, over real sockets: MAC levels, packet sizes, IPv6, addresses,
+ * and what is refused.
  */
 #include <string.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 
 #include "feeds_kit.h"
 
-/* Blocks of all products at this size. */
+/* Returns the number of blocks of all products at this size. */
 static unsigned blocks(unsigned block_bytes)
 {
     unsigned n = 0;
@@ -46,14 +46,14 @@ static void one_feed(bool v6, unsigned mac, unsigned pdu, bool unicast, unsigned
     assert_int_equal(c.bad_messages, 0);
     assert_int_equal(c.mac_failures, 0);
     assert_int_equal(c.connections, 1);
-    /* The large product, after its first batches, lands where it stays; not when it is one
+    /* The large product, after its first batches, is written in place, unless it fits in one
      * batch. */
     if (!c.duplicate_blocks && !c.retx_blocks && want_block < 10000)
         assert_true(c.in_place > c.blocks / 4);
     close_feed(&f);
 }
 
-/* The block sizes of the originals at the three MAC levels, to receivers of both kinds. */
+/* The block sizes of the originals at the three MAC levels, with receivers of both kinds. */
 static void test_mac_levels(void **state)
 {
     (void)state;
@@ -75,12 +75,12 @@ static void test_ipv6(void **state)
     (void)state;
     if (!has_ipv6())
         skip();
-    /* 1500 bytes less 48 of IPv6 and UDP, 12 of FMTP, and the MAC */
+    /* 1500 bytes minus 48 for IPv6 and UDP, 12 for FMTP, and the MAC */
     one_feed(true, 0, 0, false, 1440);
     one_feed(true, 1, 1000, true, 956);
 }
 
-/* A receiver that asks for signatures refuses a sender without. */
+/* A receiver that requires signatures refuses a sender without them. */
 static void test_mac_too_low(void **state)
 {
     struct feed f = new_feed(false);
@@ -97,7 +97,7 @@ static void test_mac_too_low(void **state)
     close_feed(&f);
 }
 
-/* Datagrams of a stranger to the group are seen as forged. */
+/* Another program's datagrams to the group are recognized as forged. */
 static void test_forged(void **state)
 {
     struct feed f = new_feed(false);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forged datagrams at MAC level 0: none loses more than the product that it names, whichever kind
- * of session, index, order and size. FMTP_SEEDS=N runs N seeds (default 60, with
- * DOWNPOUR_TEST_LONG 400), FMTP_SEED=N that one alone.
+ * Forged datagrams at MAC level 0: each loses at most the product that it names, for every kind of
+ * session, index, order and size. FMTP_SEEDS=N runs N seeds (default 60, with DOWNPOUR_TEST_LONG
+ * 400), FMTP_SEED=N only that one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +48,7 @@ static struct sim_config settings(const struct kind *k)
                                .quiet = true};
 }
 
-/* 10 products, what attack() does, 20 products; returns how many arrived intact. */
+/* Sends 10 products, runs attack(), sends 20 products; returns how many arrived intact. */
 static int under_attack(const struct kind *k, uint32_t first, void (*attack)(struct sim *s))
 {
     struct sim_config cfg = settings(k);
@@ -165,9 +165,10 @@ static void test_attacks(void **state)
 /* ------------------------------------------------------------------ any */
 
 static bool named[SLOTS];
-static unsigned wrong; /* products of all seeds */
+static unsigned wrong; /* over all seeds */
 
-/* Draws stand alone: the order in which arguments are evaluated differs by machine. */
+/* A separate draw per statement: the order in which arguments are evaluated depends on the
+ * machine. */
 static uint32_t any_parity(struct sim *s)
 {
     uint16_t group = (uint16_t)sim_random(s, 3);
@@ -227,7 +228,7 @@ static void one(uint32_t seed)
     struct sim_config cfg = settings(k);
 
     cfg.seed = seed;
-    cfg.f_snd = 1e7; /* of a few bytes, the sender lets go after 40 ms with 5000 */
+    cfg.f_snd = 1e7; /* with 5000, the sender releases products of a few bytes after 40 ms */
     cfg.first_index = first[seed / KINDS % 5];
     cfg.loss = seed % 3 == 0 ? 0.05 : 0;
     cfg.announced_bytes = seed % 2 ? 1 << 20 : 0;

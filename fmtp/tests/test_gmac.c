@@ -13,7 +13,7 @@
 
 #include "gmac.h"
 
-/* Of both engines; the test of the one that is not available here is skipped. */
+/* Runs with both engines; skips the test if the engine is not available here. */
 static struct gmac *engine(void **state, const uint8_t *key)
 {
     enum gmac_engine which = *(enum gmac_engine *)*state;
@@ -60,12 +60,12 @@ static void test_published_vectors(void **state)
     gmac_free(g);
     g = engine(state, key);
     assert_tag(g, nonce, data, sizeof data, tag);
-    assert_tag(g, nonce, data, sizeof data, tag); /* nothing is left of the one before */
+    assert_tag(g, nonce, data, sizeof data, tag); /* nothing remains of the previous one */
     gmac_free(g);
 }
 
-/* Every length, in parts that are cut anywhere: as OpenSSL has it in one piece, and no byte is
- * read before or behind the parts (the pages around them cannot be read). */
+/* For every length, in parts that are cut anywhere: the result is OpenSSL's for one piece, and no
+ * byte before or after the parts is read (the pages around them are inaccessible). */
 static void test_any_parts_and_nothing_around_them(void **state)
 {
     uint8_t key[GMAC_KEY_LEN], nonce[GMAC_NONCE_LEN] = {0}, one[GMAC_TAG_LEN], two[GMAC_TAG_LEN];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GMAC where Intel's library is not there, or cannot work on this processor: OpenSSL computes it,
- * and a caller that asks for the library gets none. Built with the library, its functions are
+ * GMAC if Intel's library is missing or cannot work on this processor: OpenSSL computes it, and a
+ * caller that requires the library gets none. If built with the library, its functions are
  * interposed.
  */
 #include <setjmp.h>
@@ -57,7 +57,8 @@ IMB_MGR *__wrap_alloc_mb_mgr(uint64_t flags)
 void __wrap_init_mb_mgr_auto(IMB_MGR *manager, IMB_ARCH *architecture)
 {
     if (fault == NO_ARCHITECTURE) {
-        manager->imb_errno = IMB_ERR_MISSING_CPUFLAGS_INIT_MGR; /* what the library says then */
+        manager->imb_errno =
+            IMB_ERR_MISSING_CPUFLAGS_INIT_MGR; /* what the library reports in this case */
         return;
     }
     __real_init_mb_mgr_auto(manager, architecture);
@@ -72,7 +73,7 @@ static void test_faults(void **state)
     (void)state;
     for (fault = NO_MANAGER; fault <= NO_MULTIPLICATION; fault++)
         assert_openssl_does_it();
-    fault = WORKS; /* unless this processor lacks all of them */
+    fault = WORKS; /* unless this processor lacks the instructions */
     struct gmac *g = gmac_new(GMAC_IPSEC_MB, key);
     struct gmac *fastest = gmac_new(GMAC_FASTEST, key);
     assert_int_equal(gmac_engine_of(fastest), g ? GMAC_IPSEC_MB : GMAC_OPENSSL);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Receivers that ask for more than they can have lost, or that have not got what the others have,
- * in virtual time: what the others get, and when, must not change. Five products of 4 MB at 100
- * Mbit/s, 10 ms one way, seven honest receivers that lose 1 %. Printed: seconds until the last of
- * them has all, FMTP bytes multicast and bytes to the eighth by the bytes of the products.
+ * Receivers that request more than they can have lost, or that lack what the others have, in
+ * virtual time: what the others get, and when, must not change. Five products of 4 MB at 100
+ * Mbit/s, 10 ms one way, seven honest receivers that lose 1 %. Prints the seconds until the last of
+ * them has everything, and the FMTP bytes multicast and those sent to the eighth, divided by the
+ * products' bytes.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,18 +22,18 @@
 #define MS UINT64_C(1000000)
 enum { HONEST = 7, PRODUCTS = 5, SIZE = 4000000, K = 200, MOST_ATTACKERS = 64 };
 
-/* What the attackers do to one product, each STEP. */
+/* What the attackers do to one product in each STEP. */
 struct attack {
     const char *name;
     void (*on)(struct sim *s, int peer, uint32_t index, unsigned turn);
     int attackers;
-    bool ordinary;     /* they do not speak extension 1 */
-    bool reconnecting; /* each is a new connection every 16th of a second */
+    bool ordinary;     /* they do not support extension 1 */
+    bool reconnecting; /* each makes a new connection 16 times a second */
     bool one_host;
 };
 
 struct result {
-    double seconds, multicast, each; /* each: to one attacker */
+    double seconds, multicast, each; /* each: to each attacker */
     struct fmtp_server_stats stats;
 };
 
@@ -50,7 +51,7 @@ static void send_message(struct sim *s, int peer, uint16_t flags, uint32_t index
     fmtp_sender_peer_input(s->sender, peer, bytes, FMTP_HEADER_LEN + body_len, s->now_ns);
 }
 
-/* All blocks of all groups, by REPAIR_REQ. */
+/* Requests all blocks of all groups by REPAIR_REQ. */
 static void ask_everything(struct sim *s, int peer, uint32_t index, unsigned turn)
 {
     uint32_t nblocks = fmtp_blocks(SIZE, FMTP_DATA_LEN), groups = fmtp_fec_groups(nblocks, K);
@@ -68,8 +69,8 @@ static void ask_everything(struct sim *s, int peer, uint32_t index, unsigned tur
     }
 }
 
-/* A few symbols of each group, other ones each time, and a loss of half at the end: what a receiver
- * with much loss might say. */
+/* Requests a few symbols of each group, different ones each time, and reports a loss of half at the
+ * end, as a receiver with high loss might. */
 static void ask_modestly(struct sim *s, int peer, uint32_t index, unsigned turn)
 {
     uint32_t nblocks = fmtp_blocks(SIZE, FMTP_DATA_LEN), groups = fmtp_fec_groups(nblocks, K);
@@ -85,8 +86,8 @@ static void ask_modestly(struct sim *s, int peer, uint32_t index, unsigned turn)
         send_message(s, peer, FMTP_RETX_END, index, nblocks / 2, 0, NULL, 0);
 }
 
-/* Each a little below what the group bears for one host: a quarter of the blocks, four symbols at a
- * time, of another group than the others, and other blocks. */
+/* Each attacker requests slightly less than the group bears for one host: a quarter of the blocks,
+ * four symbols at a time, of other groups and blocks than the others. */
 static struct {
     double debt;
     uint64_t blocks;
@@ -113,7 +114,7 @@ static void ask_below_the_bound(struct sim *s, int peer, uint32_t index, unsigne
     send_message(s, peer, FMTP_REPAIR_REQ, index, g, (uint16_t)len, body, len);
 }
 
-/* Eight symbols of each group of the product that is not yet multicast. */
+/* Requests eight symbols of each group of a product that is not yet multicast. */
 static void ask_ahead(struct sim *s, int peer, uint32_t index, unsigned turn)
 {
     uint32_t nblocks = fmtp_blocks(SIZE, FMTP_DATA_LEN), groups = fmtp_fec_groups(nblocks, K);
@@ -131,7 +132,7 @@ static void ask_ahead(struct sim *s, int peer, uint32_t index, unsigned turn)
     }
 }
 
-/* All of it by RETX_REQ, 64 kB for 12 bytes, and the BOP. */
+/* Requests everything by RETX_REQ, 64 kB for 12 bytes, and the BOP. */
 static void ask_by_stream(struct sim *s, int peer, uint32_t index, unsigned turn)
 {
     (void)turn;
@@ -149,7 +150,7 @@ static void be_silent(struct sim *s, int peer, uint32_t index, unsigned turn)
     (void)turn;
 }
 
-/* The attacker takes whatever comes as fast as it comes. */
+/* The attacker reads everything as fast as it arrives. */
 static uint64_t read_all(struct sim *s, int peer)
 {
     static struct fmtp_stream_out out;
@@ -243,7 +244,7 @@ static struct result run(const struct attack *a)
     return r;
 }
 
-/* The same seed gives the same figures: once is enough. */
+/* The same seed gives the same figures, so one run is enough. */
 static struct result unharmed(void)
 {
     static const struct attack nobody = {.name = "nobody", .on = be_silent};
@@ -284,14 +285,15 @@ static void test_repair_floods(void **state)
     }
 }
 
-/* `make test` tries the least and the greatest number of hosts, `make test-all` those between too.
- */
+/* `make test` tries the smallest and the largest number of hosts, `make test-all` also those
+ * between. */
 static bool many_numbers(void)
 {
     return getenv("DOWNPOUR_TEST_LONG") != NULL;
 }
 
-/* However many hosts ask, the honest ones are through within 10 % of their time without. */
+/* However many hosts request, honest receivers finish within 10 % of their time without
+ * attackers. */
 static void test_many_hosts(void **state)
 {
     static const struct attack
@@ -310,7 +312,7 @@ static void test_many_hosts(void **state)
         }
 }
 
-/* Hosts that each stay below the bound of one may not do together what one may not. */
+/* Hosts that each stay below the limit of one host must not together exceed the limit of all. */
 static void test_hosts_below_the_bound(void **state)
 {
     static const struct attack each = {
@@ -329,7 +331,7 @@ static void test_hosts_below_the_bound(void **state)
     }
 }
 
-/* Repairs of groups that are still to come would tell the others that these are over. */
+/* Repairs of groups that are still to come would tell the other receivers that these are over. */
 static void test_asking_ahead(void **state)
 {
     static const struct attack ahead = {
@@ -342,7 +344,7 @@ static void test_asking_ahead(void **state)
     assert_true(r.stats.repairs_sent < 2 * before.stats.repairs_sent);
 }
 
-/* Receivers without the extension: the others' repairs stay multicast. */
+/* Attackers without the extension: the others' repairs stay multicast. */
 static void test_ordinary_ones(void **state)
 {
     static const struct attack
@@ -369,11 +371,12 @@ static void test_stream_flood(void **state)
     head();
     struct result before = unharmed(), r = run(&stream);
     assert_true(r.seconds < before.seconds * 1.02);
-    assert_true(r.each < 2.1); /* each block twice at most, however often it asks */
+    assert_true(r.each < 2.1); /* each block at most twice, however often it is requested */
     assert_true(r.stats.excess > 1000);
 }
 
-/* ---- an honest one that is that bad: it gets everything by its stream, the others do not wait */
+/* ---- an honest receiver with such a loss: it gets everything by its stream, the others do not
+ * wait */
 static bool last_loses_half(int receiver, const struct fmtp_header *h)
 {
     static uint32_t x = 1;

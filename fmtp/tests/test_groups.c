@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiver's parts alone: FEC groups with their parity, the reorder buffer, the queue of
+ * The receiver's components: FEC groups with their parity, the reorder buffer, the queue of
  * messages.
  */
 #include <setjmp.h>
@@ -79,8 +79,8 @@ static void test_decode(void **state)
     }
 }
 
-/* Symbols are kept once each, and no more of them than there is memory for; what a group held is
- * free again when it is complete, or with the product. */
+/* Each symbol is kept once, and only as many as there is memory for; what a group held is freed
+ * when the group is complete, or with the product. */
 static void test_keep(void **state)
 {
     struct fmtp_groups *gs = fmtp_groups_new(8, 4);
@@ -145,7 +145,7 @@ static void test_reorder(void **state)
     assert_true(put(&s, 2, 0, 'b', &forgot));
     assert_true(put(&s, 1, 5, 'c', &forgot));
     assert_false(forgot);
-    assert_true(put(&s, 1, 9, 'd', &forgot)); /* goes where 'a' was */
+    assert_true(put(&s, 1, 9, 'd', &forgot)); /* takes the place of 'a' */
     assert_true(forgot);
     assert_int_equal(s.count, 3);
     cursor = 0;
@@ -155,12 +155,12 @@ static void test_reorder(void **state)
     assert_int_equal(s.count, 1);
     cursor = 0;
     assert_null(fmtp_reorder_take(&s, 1, &cursor));
-    assert_true(put(&s, 1, 7, 'e', &forgot)); /* where 'b' was */
+    assert_true(put(&s, 1, 7, 'e', &forgot)); /* takes the place of 'b' */
     assert_true(forgot);
-    assert_true(put(&s, 3, 7, 'f', &forgot)); /* a free one */
+    assert_true(put(&s, 3, 7, 'f', &forgot)); /* takes a free place */
     assert_false(forgot);
     fmtp_reorder_free(&s);
-    /* None, and one whose blocks are too small. */
+    /* No room, and blocks that are too small. */
     assert_int_equal(fmtp_reorder_init(&s, 0, 3), 0);
     assert_false(put(&s, 1, 0, 'a', &forgot));
     fmtp_reorder_free(&s);
@@ -170,7 +170,7 @@ static void test_reorder(void **state)
     fmtp_reorder_free(&s);
 }
 
-/* Bytes come out in the order in which they went in, whatever pieces are taken. */
+/* Bytes come out in the order in which they went in, in pieces of any size. */
 static void test_outbox(void **state)
 {
     uint8_t in = 0, out = 0;

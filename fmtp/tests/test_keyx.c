@@ -14,7 +14,8 @@
 
 #include "keyx.h"
 
-/* Feeds bytes in pieces of `piece`; returns the last status. *left: bytes that were not used. */
+/* Feeds bytes in pieces of `piece`; returns the last status. *left: how many bytes were not
+ * used. */
 static enum fmtp_keyx_status feed(struct fmtp_keyx *k, const uint8_t *bytes, size_t len,
                                   size_t piece, size_t *left)
 {
@@ -40,13 +41,13 @@ static void exchange(size_t piece)
     assert_non_null(s);
     size_t n;
     const uint8_t *out = fmtp_keyx_output(r, &n);
-    /* As captured: length 0x000001aa and PKCS#1 PEM with a trailing newline, no NUL. */
+    /* As captured: length 0x000001aa and a PKCS#1 PEM with a trailing newline, no NUL. */
     assert_int_equal(n, 4 + 426);
     assert_memory_equal(out, "\x00\x00\x01\xaa-----BEGIN RSA PUBLIC KEY-----\n", 35);
     assert_memory_equal(out + n - 30, "\n-----END RSA PUBLIC KEY-----\n", 30);
     uint8_t bytes[2048];
     memcpy(bytes, out, n);
-    memcpy(bytes + n, "FMTP", 4); /* what follows belongs to the messages */
+    memcpy(bytes + n, "FMTP", 4); /* the rest belongs to the messages */
     size_t left;
     fmtp_keyx_output(s, &left);
     assert_int_equal(left, 0);
@@ -96,7 +97,7 @@ static void test_damaged(void **state)
     fmtp_keyx_free(s);
 }
 
-/* The MAC keys of levels 1 and 2 by their lengths, with and without extension 1. */
+/* Distinguishes the MAC keys of levels 1 and 2 by their lengths, with and without extension 1. */
 static void agree(bool offer, size_t key_len)
 {
     struct fmtp_keyx *r = fmtp_keyx_new_receiver(offer), *s = fmtp_keyx_new_sender();
@@ -147,7 +148,7 @@ static void test_keys_and_extension(void **state)
     }
 }
 
-/* The public key in what a receiver sends, as OpenSSL reads it. */
+/* Returns the public key in what a receiver sends, as OpenSSL reads it. */
 static EVP_PKEY *key_of(struct fmtp_keyx *r)
 {
     EVP_PKEY *key = NULL;
@@ -162,7 +163,8 @@ static EVP_PKEY *key_of(struct fmtp_keyx *r)
     return key;
 }
 
-/* Encrypts with OpenSSL alone and gives it to a receiver, as another implementation would. */
+/* Encrypts with OpenSSL alone and feeds the result to a receiver, as another implementation
+ * would. */
 static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *plain, size_t len)
 {
     EVP_PKEY *key = key_of(r);
@@ -180,7 +182,8 @@ static enum fmtp_keyx_status receiver_takes(struct fmtp_keyx *r, const void *pla
     return feed(r, bytes, 4 + n, 4 + n, &left);
 }
 
-/* What the sender may say: the bytes of the agreement worked out by hand, and what is none. */
+/* What the sender may say, with the bytes of the agreement worked out by hand, and invalid
+ * answers. */
 static void test_plaintexts(void **state)
 {
     static const uint8_t agreed[20] = {'D', 'P', 'X', '1', 0x05, 0xa8, 0, 200, 0, 0,
@@ -199,12 +202,12 @@ static void test_plaintexts(void **state)
     size_t n;
     fmtp_keyx_mac_key(r, &n);
     assert_int_equal(n, 0);
-    /* not offered: 20 bytes are no MAC key */
+    /* not offered: 20 bytes are not a MAC key */
     assert_int_equal(receiver_takes(plain, agreed, sizeof agreed), FMTP_KEYX_BAD);
-    /* an original of any level, to one that offered */
+    /* an original of any level, answering an offer */
     assert_int_equal(receiver_takes(r, "", 0), FMTP_KEYX_DONE);
     assert_false(fmtp_keyx_session(r, &s));
-    memcpy(text, agreed, sizeof agreed); /* a key that begins as an agreement does */
+    memcpy(text, agreed, sizeof agreed); /* a key that begins like an agreement */
     assert_int_equal(receiver_takes(r, text, 64), FMTP_KEYX_DONE);
     assert_false(fmtp_keyx_session(r, &s));
     assert_int_equal(receiver_takes(r, text, 113), FMTP_KEYX_DONE);
@@ -223,7 +226,7 @@ static void test_plaintexts(void **state)
     fmtp_keyx_free(plain);
 }
 
-/* A key written and an answer opened by OpenSSL alone, as another implementation would. */
+/* A key written and an answer decrypted by OpenSSL alone, as another implementation would. */
 static void test_independent_receiver(void **state)
 {
     EVP_PKEY *key = EVP_RSA_gen(2048);

@@ -24,7 +24,7 @@
 
 enum { PRODUCTS = 6, CLIENTS = 3 };
 
-/* Counts how often the loops ask epoll; takes the C library's place. */
+/* Counts how often the loops ask epoll; replaces the C library's function. */
 static int epoll_asked;
 
 int epoll_wait(int epfd, struct epoll_event *events, int max, int timeout_ms)
@@ -167,7 +167,7 @@ static void open_client(struct rx *rx, struct fmtp_server *s, enum fmtp_layout l
         fail_msg("%s", err.text);
 }
 
-/* Waits for any of the descriptors to be readable, as a caller's loop does, and services them. */
+/* Waits until any of the descriptors is readable, like a caller's loop, and services them. */
 static void turn(struct fmtp_server *s, struct rx *rx, int n, int timeout_ms)
 {
     struct pollfd fds[1 + CLIENTS] = {{.fd = s ? fmtp_server_fd(s) : -1, .events = POLLIN}};
@@ -329,7 +329,7 @@ static void test_not_authorized(void **state)
     fmtp_server_close(s);
 }
 
-/* Garbage on the TCP port closes that connection and nothing else. */
+/* Garbage on the TCP port closes only that connection. */
 static void test_garbage(void **state)
 {
     struct tx tx = {0};
@@ -359,7 +359,7 @@ static void test_garbage(void **state)
     fmtp_server_close(s);
 }
 
-/* The receiver is there before the sender: it tries again. */
+/* The receiver starts before the sender: it retries. */
 static void test_retry(void **state)
 {
     struct tx tx = {0};
@@ -391,7 +391,7 @@ static void test_retry(void **state)
     fmtp_server_close(s);
 }
 
-/* A socket that sends to the group, through the loopback interface. */
+/* Makes a socket that sends to the group through the loopback interface. */
 static int group_socket(uint16_t port)
 {
     struct sockaddr_storage group = address("239.192.7.9", port);
@@ -403,8 +403,8 @@ static int group_socket(uint16_t port)
     return fd;
 }
 
-/* A datagram costs one system call, not a question to epoll before and after; but a flood of
- * datagrams, one before each call, hides the connection's end for 16 calls at most. */
+/* A datagram costs one system call, without asking epoll before and after; but a flood of
+ * datagrams, one before each call, hides the connection's end for at most 16 calls. */
 static void test_datagrams_first(void **state)
 {
     struct tx tx = {0};
@@ -439,10 +439,10 @@ static void test_datagrams_first(void **state)
     close(fd);
 }
 
-/* A receiver that lost all of a product asks for it on its stream, and reads as fast as it comes:
- * the server may not fall asleep with something to send to a stream that takes it. One whose turn
- * ended after 8 writes of 32 blocks would need 54 turns for 20 MB, and no more than a nudge, at
- * 0.1, 0.3, 0.7, ... s, would wake it. A busy machine excuses two waits of 50 ms. */
+/* A receiver that lost a whole product requests it on its stream and reads as fast as it can: the
+ * server must not sleep while it has something to send to a stream that accepts it. A stream whose
+ * turn ends after 8 writes of 32 blocks would need 54 turns for 20 MB, and only nudges, at 0.1,
+ * 0.3, 0.7, ... s, would wake it. Two waits of 50 ms are tolerated for a busy machine. */
 enum { STREAMED = 20000000, PER_REQUEST = 45 * 1448 };
 
 static int connect_raw(struct fmtp_server *s)
@@ -491,7 +491,7 @@ static void test_stream_does_not_wait_for_a_timer(void **state)
     struct fmtp_server *s = fmtp_server_open(&cfg, &err);
     uint8_t *data = calloc(1, STREAMED);
     struct iovec whole = {data, STREAMED};
-    /* 13 812 blocks with a header each. */
+    /* 13 812 blocks, each with a header. */
     size_t want = STREAMED + 13812 * FMTP_HEADER_LEN, got = 0;
     int waits = 0;
 

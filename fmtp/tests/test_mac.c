@@ -9,7 +9,7 @@
 
 #include "mac.h"
 
-/* EOP of product 7, as on the wire: index 7, seqnum 0, payloadlen 0, flags 0x0002. */
+/* EOP of product 7 on the wire: index 7, seqnum 0, payloadlen 0, flags 0x0002. */
 static uint8_t eop[12] = {0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 2};
 
 /* Key 00 01 … 3f. The MAC was computed with Python's hmac module:
@@ -49,7 +49,7 @@ static void test_hmac_bytes(void **state)
     assert_non_null(m);
     assert_int_equal(fmtp_mac_level(m), 1);
     assert_int_equal(fmtp_mac_len(m), 32);
-    /* twice: the context is used again */
+    /* twice: the context is reused */
     assert_true(verifies(m, eop, sizeof eop, hmac_of_eop));
     assert_true(verifies(m, eop, sizeof eop, hmac_of_eop));
     uint8_t bad[32];
@@ -78,8 +78,8 @@ static void test_signature_bytes(void **state)
     fmtp_mac_free(m);
 }
 
-/* A MAC of AES-256-GMAC is {nonce, tag}, the nonce {4 zeros, u64 counter}, the additional data the
- * datagram as on the wire, the plaintext empty. */
+/* A MAC of AES-256-GMAC is {nonce, tag}: the nonce is {4 zeros, u64 counter}, the additional data
+ * is the datagram on the wire, the plaintext is empty. */
 struct gmac {
     uint8_t nonce[12], tag[16];
 };
@@ -155,14 +155,14 @@ static void test_gmac_bytes(void **state)
         assert_true(gmac_verifies(key, eop, sizeof eop, &of_eop[i]));
     assert_true(gmac_verifies(key, block, sizeof block, &of_block));
     struct gmac bad = of_eop[0];
-    bad.nonce[0] = 1; /* every byte of the nonce counts, also those that we leave 0 */
+    bad.nonce[0] = 1; /* every byte of the nonce counts, even those that we leave 0 */
     assert_false(gmac_verifies(key, eop, sizeof eop, &bad));
     bad = of_block;
     bad.tag[15] ^= 1;
     assert_false(gmac_verifies(key, block, sizeof block, &bad));
 }
 
-/* A signer begins with nonce 0 and its own key, and never uses one nonce twice. */
+/* A signer starts with nonce 0 and its own key, and never uses a nonce twice. */
 static void test_gmac_nonces(void **state)
 {
     struct fmtp_mac *one = fmtp_mac_new_signer_of(FMTP_MAC_GMAC);
@@ -187,7 +187,7 @@ static void test_gmac_nonces(void **state)
     fmtp_mac_free(two);
 }
 
-/* What a signer makes, a verifier with its key takes; one with another signer's key does not. */
+/* A verifier accepts what a signer with the same key makes, and rejects another signer's. */
 static void test_round_trips(void **state)
 {
     static const size_t key_lens[3] = {0, 64, 113}, mac_lens[3] = {0, 32, 64};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Each allocation of the cores fails once: what cannot be made is NULL or -1, nothing leaks (the
- * sanitizer sees), and a core that exists continues.
+ * sanitizer checks), and an existing core continues.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #include "requests.h"
 #include "sender.h"
 
-/* Calls make() with its first, second, ... allocation failing until none is left to fail. */
+/* Calls make() with its first, second, ... allocation failing, until no further one can fail. */
 #define EACH_ALLOCATION_FAILS(least, make, unmake) \
     do {                                           \
         unsigned n = 1;                            \
@@ -71,7 +71,7 @@ static void parts_of_a_core(void **state)
     struct fmtp_outbox box;
     fmtp_outbox_init(&box, 1000);
     EACH_ALLOCATION_FAILS(1, fmtp_outbox_put(&box, "ab", 2, "cde", 3) == 0, (void)0);
-    assert_int_equal(box.len, 5); /* what failed left nothing behind */
+    assert_int_equal(box.len, 5); /* the failed call left nothing behind */
     fmtp_outbox_free(&box);
     struct fmtp_requests queue;
     fmtp_requests_init(&queue, 4096);
@@ -89,7 +89,7 @@ static void on_released(void *ctx, uint32_t index, void *cookie, enum fmtp_relea
     ++*(int *)ctx;
 }
 
-/* An offer or a peer that finds no memory is refused; the next one is taken. */
+/* An offer or a peer without memory is refused; the next one is accepted. */
 static void sender_goes_on(void **state)
 {
     (void)state;
@@ -118,7 +118,7 @@ static void sender_goes_on(void **state)
             s, &(struct fmtp_offer){.parts = &part, .nparts = 1, .meta = "p", .meta_len = 1},
             &index, &err) == 0,
         (void)0);
-    assert_int_equal(index, 0); /* those that failed took no index */
+    assert_int_equal(index, 0); /* failed offers used no index */
     fmtp_sender_free(s);
     assert_int_equal(released, 1);
 }
@@ -130,7 +130,7 @@ static const uint8_t *zeros(void)
     return block;
 }
 
-/* Product 1 before its BOP, product 0 with a block lost and given back by parity. */
+/* Product 1 before its BOP; product 0 with a lost block that parity restores. */
 static void receive_two(void)
 {
     kit_bytes(FMTP_MEM_DATA, 1, 0, zeros(), 100);
@@ -141,7 +141,7 @@ static void receive_two(void)
     kit_bop(1, 100);
 }
 
-/* A product that finds no memory is missed, once; later ones come. */
+/* A product without memory is missed, once; later ones are received. */
 static void receiver_goes_on(void **state)
 {
     (void)state;
@@ -153,7 +153,7 @@ static void receiver_goes_on(void **state)
         failed = memory_failed();
         if (!failed)
             assert_int_equal(kit.nended, 2);
-        receive_two(); /* again, with memory: what came counts once */
+        receive_two(); /* again, with memory: each arrival counts once */
         kit_datagram(FMTP_MEM_DATA, 0, 900, 100, 0);
         kit_datagram(FMTP_MEM_DATA, 1, 0, 100, 0);
         assert_int_equal(kit.nended + kit.nmissed, 2);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * File names made of what a sender, perhaps a hostile one, calls its products.
+ * File names made from the names that a sender, possibly a hostile one, gives its products.
  */
 #include <setjmp.h>
 #include <stdarg.h>

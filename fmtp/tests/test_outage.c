@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Receivers that lose half of a file at once, as when a busy machine stops them and their sockets
- * overflow: 40 MB at 1.5 Gbit/s to 8 receivers, each of which gets nothing for 100 ms.
- * No account bears that much, so each is repaired on its own stream, while the multicast goes on.
+ * overflow: 40 MB at 1.5 Gbit/s to 8 receivers, each of which receives nothing for 100 ms. No
+ * account bears that much, so each is repaired on its own stream while the multicast continues.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,9 +18,9 @@
 enum { SIZE = 40000000 };
 
 /* 27 625 blocks of 1448 bytes in packets of 1502 take 221.3 ms. What a receiver misses in 100 ms
- * takes as long on its stream, of the same rate, and begins when the first group after the outage
- * has passed, at most 400 blocks or 3.2 ms later. First patience is 20 ms and one and a half
- * round trips. */
+ * takes as long on its stream, which has the same rate, and begins when the first group after the
+ * outage has passed, at most 400 blocks or 3.2 ms later. The first patience is 20 ms plus one and a
+ * half round trips. */
 #define MULTICAST (222 * MS)
 #define BEGINS (50 * MS)
 #define OUTAGE (100 * MS)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who gets a place at a server that strangers want to fill: many connections of one host, many
- * hosts of one network, handshakes that are half finished, slow or too many. Decisions first, then
- * floods over real sockets.
+ * Who gets a place at a server that attackers try to fill: many connections of one host, many hosts
+ * of one network, handshakes that are half finished, slow or too many. First decisions, then floods
+ * over real sockets.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,7 +28,7 @@ static size_t nconns;
 static struct fmtp_grant one_place(void *ctx, const struct sockaddr *host)
 {
     const struct sockaddr_in *a = (const struct sockaddr_in *)host;
-    const size_t *reserved = ctx; /* those whose last byte is below it */
+    const size_t *reserved = ctx; /* hosts whose last byte is below this */
 
     return (struct fmtp_grant){1, (ntohl(a->sin_addr.s_addr) & 255) < *reserved};
 }
@@ -60,7 +60,7 @@ static void leave(struct fmtp_server *s, struct conn *c, enum fmtp_use use)
     *(use == FMTP_USE_RECEIVER ? &s->receivers : &s->nhandshakes) -= 1;
 }
 
-/* Wants a place; what is decided is done. */
+/* Requests a place and carries out the decision. */
 static enum fmtp_place want(struct fmtp_server *s, const char *host, uint64_t now_ns,
                             struct conn **displaced)
 {
@@ -98,7 +98,7 @@ static void test_one_host(void **state)
         assert_int_equal(want(&s, "10.0.0.9", S, &gone), FMTP_PLACE_GRANTED);
     for (int i = 0; i < 20; i++)
         assert_int_equal(want(&s, "10.0.0.9", S, &gone), FMTP_PLACE_TOO_MANY);
-    /* Its own silent connection may be dead: that one goes, no other host's. */
+    /* A silent connection of the same host may be dead: that one goes, not another host's. */
     conns[3].heard_ns = S / 2;
     assert_int_equal(want(&s, "10.0.0.9", 6 * S, &gone), FMTP_PLACE_GRANTED);
     assert_ptr_equal(gone, &conns[3]);
@@ -108,8 +108,8 @@ static void test_one_host(void **state)
     fmtp_hosts_free(&s.hosts);
 }
 
-/* All places taken by hosts with several connections, then by many addresses of a network: a host
- * that has none gets one, and theirs stay below what others have. */
+/* All places are taken by hosts with several connections, then by many addresses of a network: a
+ * host that has none gets one, and theirs stay below what others have. */
 static void test_full(void **state)
 {
     struct fmtp_server s = server_of(64, 8);
@@ -135,16 +135,16 @@ static void test_full(void **state)
     TAILQ_FOREACH (c, &s.established, link)
         honest += c->host->key[1] == 10;
     assert_int_equal(honest, 2);
-    /* By now all have one or two; the network of 192.168.7 has most. */
+    /* Now all have one or two; the network 192.168.7 has the most. */
     assert_int_equal(want(&s, "10.0.0.3", 5 * S, &gone), FMTP_PLACE_GRANTED);
     assert_int_equal(gone->host->key[1], 192);
-    /* One more of these would have more than the others. */
+    /* With another one it would have more than the others. */
     assert_int_equal(want(&s, "192.168.7.250", 5 * S, &gone), FMTP_PLACE_NONE);
     fmtp_hosts_free(&s.hosts);
 }
 
-/* A receiver that acknowledges keeps its place among strangers of its own network, even ones that
- * acknowledge as well, as long as another of these has one. */
+/* A receiver that acknowledges keeps its place among attackers in its own network, even if these
+ * acknowledge too, as long as one of them has a place. */
 static void test_proven(void **state)
 {
     struct fmtp_server s = server_of(32, 8);
@@ -185,14 +185,14 @@ static void test_ipv6_aliases(void **state)
     }
     assert_int_equal(granted, 8);
     assert_int_equal(want(&s, "fd00:1:2:4::1", S, &gone), FMTP_PLACE_GRANTED);
-    /* 127.0.0.1 is one host in either form. */
+    /* 10.0.0.1 is one host in either form. */
     for (int i = 0; i < 12; i++)
         want(&s, i % 2 ? "::ffff:10.0.0.1" : "10.0.0.1", S, &gone);
     assert_int_equal(s.receivers, 8 + 1 + 8);
     fmtp_hosts_free(&s.hosts);
 }
 
-/* A subscription's place is taken by no one without one, and is there when all are taken. */
+/* Only a host with a subscription gets its place, even when all places are taken. */
 static void test_reserved(void **state)
 {
     size_t reserved = 10;
@@ -224,7 +224,7 @@ static void test_reserved(void **state)
     TAILQ_FOREACH (c, &s.established, link)
         kept += c->host->key[4] < 10;
     assert_int_equal(kept, 10);
-    reserved = 0; /* the subscription ended while the key was exchanged */
+    reserved = 0; /* the subscription ended during the key exchange */
     s.cfg.max_per_address = 0;
     s.cfg.grant = NULL;
     assert_int_equal(want(&s, "10.0.0.77", S, &gone), FMTP_PLACE_TOO_MANY);
@@ -269,13 +269,13 @@ static void test_exchanges(void **state)
         if (p == FMTP_PLACE_GRANTED)
             leave(&s, TAILQ_LAST(&s.established, conn_list), FMTP_USE_RECEIVER);
     }
-    assert_int_equal(fast, 100); /* twice what it may have at once */
+    assert_int_equal(fast, 100); /* twice what it may use at once */
     assert_int_equal(want(&s, "10.0.0.2", S, &gone), FMTP_PLACE_GRANTED);
     assert_int_equal(want(&s, "10.0.0.1", 2 * S, &gone), FMTP_PLACE_GRANTED);
     fmtp_hosts_free(&s.hosts);
 }
 
-/* The memory for hosts is bounded, whatever many there are. */
+/* The memory for hosts is bounded, however many there are. */
 static void test_hosts_are_forgotten(void **state)
 {
     struct fmtp_hosts all;
@@ -310,7 +310,7 @@ static void on_notice(void *ctx, const struct sockaddr *peer, enum fmtp_notice w
     notices[what]++;
 }
 
-/* A connection from that address, with these bytes. */
+/* Connects from that address and sends these bytes. */
 static int stranger(const struct feed *f, const char *from, const void *bytes, size_t len)
 {
     struct sockaddr_storage own = address(from, 0);
@@ -358,8 +358,8 @@ static void close_all(int *fds, int n)
             close(fds[i]);
 }
 
-/* 1,000 connections of one host, which in layout 2017 are receivers at once; 1,000 of 500 hosts of
- * two networks. Receivers that were there stay, others get in. */
+/* 1,000 connections of one host, which are receivers at once in layout 2017; 1,000 of 500 hosts in
+ * two networks. Earlier receivers stay, and others get in. */
 static void test_places_in_a_storm(void **state)
 {
     enum { OPEN = 1000 };
@@ -405,7 +405,7 @@ static void test_places_in_a_storm(void **state)
     close_feed(&f);
 }
 
-/* Handshakes that go on forever, a byte at a time, from one host and from many. */
+/* Handshakes that never end, a byte at a time, from one host and from many. */
 static void test_slow_handshakes(void **state)
 {
     enum { OPEN = 300, ROUNDS = 12 };
@@ -439,7 +439,7 @@ static void test_slow_handshakes(void **state)
         } while ((now.tv_sec - begun.tv_sec) * 1000 + (now.tv_nsec - begun.tv_nsec) / 1000000 < 50);
         assert_true(stats_of(&f).handshakes <= 64);
     }
-    /* All began 600 ms ago, and each byte came within 50 ms. */
+    /* All began 600 ms ago, and each byte arrived within 50 ms. */
     assert_int_equal(stats_of(&f).handshakes, 0);
     assert_int_equal(notices[FMTP_NOTICE_HANDSHAKE], OPEN);
     wait_connected(&f, 1);
@@ -450,7 +450,7 @@ static void test_slow_handshakes(void **state)
     close_feed(&f);
 }
 
-/* Complete key exchanges again and again: each costs the sender an RSA operation. */
+/* Repeated complete key exchanges: each costs the sender an RSA operation. */
 static void test_exchanges_in_a_storm(void **state)
 {
     enum { TIMES = 300 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The adaptive rate against a receiver that takes a fixed number of bits a second out of a buffer,
+ * The adaptive rate with a receiver that takes a fixed number of bits per second out of a buffer,
  * in virtual time.
  */
 #include <setjmp.h>
@@ -24,8 +24,7 @@ struct outcome {
 
 #define BITS 12000.0
 
-/* Milliseconds `from` to `to` of a run; what is lost is asked for when the buffer has been worked
- * off. */
+/* Runs from millisecond `from` to `to`; what is lost is requested when the buffer has drained. */
 static struct outcome run(struct fmtp_rate_control *a, struct path p, unsigned from, unsigned to)
 {
     static double reports[20000];
@@ -68,13 +67,13 @@ static void test_finds_the_receivers_rate(void **state)
         fmtp_rate_control_init(&a);
         run(&a, p, 0, 4000);
         struct outcome o = run(&a, p, 4000, 14000);
-        /* At least 80 % of what the receiver can take, at most 10 % for nothing. */
+        /* At least 80 % of what the receiver can take, at most 10 % wasted. */
         assert_true(o.received * BITS > 0.8 * takes[i] * 10);
         assert_true(o.dropped < 0.1 * o.sent);
     }
 }
 
-/* What a path loses by itself, up to 5 %, is no reason to go slower. */
+/* Loss on the path, up to 5 %, is no reason to slow down. */
 static void test_loss_of_the_path(void **state)
 {
     static const double loses[] = {0.01, 0.05};
@@ -100,7 +99,7 @@ static void test_bounds(void **state)
     uint64_t first = a.rate_bps;
     for (unsigned t = 0; t < 1000; t += 10)
         fmtp_rate_control_look(&a, sent += 100, asked, false, t * MS);
-    assert_int_equal(a.rate_bps, first); /* not made use of */
+    assert_int_equal(a.rate_bps, first); /* the rate was not used up */
     for (unsigned t = 1000; t < 10000; t += 10)
         fmtp_rate_control_look(&a, sent += 100, asked, true, t * MS);
     assert_int_equal(a.rate_bps, 100000000000);

@@ -9,7 +9,7 @@
 
 enum { BLOCK = KIT_BLOCK, SMALL = 8 * BLOCK };
 
-/* LAYOUT_2017 without a session; products of up to `bytes`. */
+/* Opens LAYOUT_2017 without a session, for products of up to `bytes`. */
 static void open_for(size_t bytes)
 {
     kit_reset();
@@ -60,7 +60,7 @@ static void test_in_order(void **state)
     assert_int_equal(kit.data[BLOCK + 10], 0);
     assert_int_equal(fmtp_receiver_deadline(kit.r), TP_NEVER);
     kit_expect(FMTP_RETX_END, 5, 0, 0);
-    /* The same again: nothing happens. */
+    /* The same again changes nothing. */
     kit_bop(5, BLOCK + 10);
     kit_datagram(FMTP_MEM_DATA, 5, 0, BLOCK, 'x');
     kit_datagram(FMTP_EOP, 5, 0, 0, 0);
@@ -80,9 +80,9 @@ static void test_malformed(void **state)
     uint8_t bytes[2048];
     size_t n = message(bytes, FMTP_MEM_DATA, 0, 0, BLOCK, 'a');
     fmtp_receiver_bad_datagram(kit.r); /* shorter than a header */
-    give(bytes, n - 1);                /* length does not fit */
+    give(bytes, n - 1);                /* the length does not fit */
     give(bytes, n + 1);
-    kit_datagram(FMTP_MEM_DATA, 0, 1, BLOCK, 'a');      /* not a block border */
+    kit_datagram(FMTP_MEM_DATA, 0, 1, BLOCK, 'a');      /* not at a block boundary */
     kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 'a');        /* short, but not the last */
     kit_datagram(FMTP_MEM_DATA, 0, 3 * BLOCK, 10, 'a'); /* beyond the end */
     kit_datagram(FMTP_MEM_DATA, 0, 0, 0, 'a');
@@ -97,7 +97,7 @@ static void test_malformed(void **state)
     assert_int_equal(kit.nmissed, 1);
 }
 
-/* Gaps are asked for once, consecutive blocks in one request of at most 45 blocks. */
+/* Each gap is requested once, consecutive blocks in one request of at most 45 blocks. */
 static void test_merging(void **state)
 {
     uint32_t size = 100 * BLOCK;
@@ -120,7 +120,7 @@ static void test_merging(void **state)
     kit_close();
 }
 
-/* Far more gaps than fit into the backlog of requests: all are asked for eventually. */
+/* More gaps than fit in the backlog of requests: all are requested eventually. */
 static void test_many_gaps(void **state)
 {
     uint32_t blocks = 30000, size = blocks * BLOCK, asked = 0;
@@ -149,7 +149,8 @@ static void test_many_gaps(void **state)
     kit_close();
 }
 
-/* RETX_DATA in pieces while the multicast brings the same block and ends the product. */
+/* RETX_DATA arrives in pieces while the multicast delivers the same block and completes the
+ * product. */
 static void test_race(void **state)
 {
     uint8_t bytes[2048];
@@ -163,7 +164,7 @@ static void test_race(void **state)
     assert_int_equal(stream(bytes, 700), 0);
     kit_datagram(FMTP_MEM_DATA, 0, 0, BLOCK, 'm'); /* was only late */
     assert_int_equal(kit.nended, 1);
-    memset(kit.data, 'z', SMALL); /* the application's again */
+    memset(kit.data, 'z', SMALL); /* the application owns it again */
     assert_int_equal(stream(bytes + 700, n - 700), 0);
     for (size_t i = 0; i < SMALL; i++)
         assert_int_equal(kit.data[i], 'z');
@@ -199,7 +200,7 @@ static void test_stream_garbage(void **state)
     kit_close();
 }
 
-/* A gap of products is asked for; modulo 2^32; an older index is ignored. */
+/* A gap of products is requested, modulo 2^32; an older index is ignored. */
 static void test_index_arithmetic(void **state)
 {
     (void)state;
@@ -210,7 +211,7 @@ static void test_index_arithmetic(void **state)
     kit_expect(FMTP_BOP_REQ, UINT32_MAX, 0, 0);
     kit_expect(FMTP_BOP_REQ, 0, 0, 0);
     kit_expect(FMTP_RETX_END, 1, 0, 0);
-    kit_bop(UINT32_MAX - 7, 0); /* retrograde */
+    kit_bop(UINT32_MAX - 7, 0); /* an older index */
     kit_datagram(FMTP_MEM_DATA, 0x80000010, 0, BLOCK, 'a');
     kit_expect_nothing();
     assert_int_equal(kit.nbegun, 2);
@@ -220,8 +221,8 @@ static void test_index_arithmetic(void **state)
     assert_int_equal(kit.missed[1], 0);
 }
 
-/* One stray index does not make us ask for thousands of products; a run of them makes us ask about
- * it, and the stream's answer moves us. */
+/* One stray index does not make the receiver request thousands of products; a run of them makes it
+ * ask about the index, and the stream's answer moves it there. */
 static void test_far_jump(void **state)
 {
     (void)state;
@@ -240,7 +241,7 @@ static void test_far_jump(void **state)
     kit_expect_nothing();
     assert_int_equal(kit.nmissed, 0); /* until the stream confirms it */
     assert_int_equal(kit_stream_bop(100, BLOCK), 0);
-    /* 2..99, of which nothing came: those that there may be room for are asked for */
+    /* 2..99 never arrived: those for which there may be room are requested */
     assert_int_equal(kit.nmissed, 90);
     assert_int_equal(kit.missed[0], 2);
     assert_int_equal(kit.missed[89], 91);
@@ -251,7 +252,7 @@ static void test_far_jump(void **state)
     assert_int_equal(kit.nmissed, 99);
 }
 
-/* No more than max_products in flight: the others are missed and given back to the sender. */
+/* At most max_products in flight: the others are missed and acknowledged to the sender. */
 static void test_table_full(void **state)
 {
     (void)state;

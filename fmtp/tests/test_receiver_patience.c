@@ -6,7 +6,8 @@
 
 #include "repair_kit.h"
 
-/* Nothing comes: a later round each time, twice as long, then RETX_REQ; nothing after that. */
+/* Without an answer it requests another round each time, after twice as long, then by RETX_REQ, and
+ * then nothing. */
 static void test_rounds(void **state)
 {
     (void)state;
@@ -47,8 +48,8 @@ static void test_rounds(void **state)
     kit_close();
 }
 
-/* Equation (2) gives 2 * 1000 * 8 / 8e6 = 2 ms; but as long as data comes the multicast is not
- * over: patience, 80 ms, and 0.1 ms for each block to come after the latest. */
+/* Equation (2) gives 2 * 1000 * 8 / 8e6 = 2 ms. But while data arrive the multicast is not over:
+ * add patience, 80 ms, and 0.1 ms for each block still to come after the latest. */
 static void test_tau(void **state)
 {
     (void)state;
@@ -70,8 +71,9 @@ static void test_tau(void **state)
     kit_close();
 }
 
-/* A burst whose end is lost: what it lacked is asked for 10 ms and 24 blocks, 2.4 ms at 8 Mbit/s,
- * after its last symbol that came, as a first round and with the end that it told. */
+/* A burst whose end is lost: what is missing is requested 10 ms and 24 blocks (2.4 ms at 8 Mbit/s)
+ * after its last symbol that arrived, as a first round and with the end that the symbols
+ * announced. */
 static void test_burst_without_end(void **state)
 {
     (void)state;
@@ -92,7 +94,7 @@ static void test_burst_without_end(void **state)
     kit_close();
 }
 
-/* Answers that take long make patience longer: the first took 100 ms, +-50: 100 + 4 * 50 = 300. */
+/* Slow answers make patience longer: the first took 100 ms, +-50: 100 + 4 * 50 = 300. */
 static void test_patience_is_learned(void **state)
 {
     (void)state;
@@ -102,7 +104,7 @@ static void test_patience_is_learned(void **state)
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit.now_ns += 100 * MS;
     kit_datagram(FMTP_REPAIR, 0, 0, 100, 1);
-    blocks(7, 8); /* 4, 5: group 1 is asked for */
+    blocks(7, 8); /* 4, 5: group 1 is requested */
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_datagram(FMTP_REPAIR, 0, 100, 100, 2);
     kit_datagram(FMTP_REPAIR, 0, 200, 100, 3);
@@ -116,7 +118,7 @@ static void test_patience_is_learned(void **state)
     kit_close();
 }
 
-/* A quick answer makes it shorter: 10 ms, +-5, are below 1.5 round trips and 5 ms. */
+/* A quick answer makes it shorter: 10 ms, +-5, is below 1.5 round trips plus 5 ms. */
 static void test_quick_answer(void **state)
 {
     (void)state;
@@ -136,7 +138,7 @@ static void test_quick_answer(void **state)
     kit_close();
 }
 
-/* Slow answers count, although a later round was requested meanwhile: 150 ms, +-75. */
+/* Slow answers count even if a later round was requested meanwhile: 150 ms, +-75. */
 static void test_slow_answer(void **state)
 {
     (void)state;
@@ -160,7 +162,7 @@ static void test_slow_answer(void **state)
     kit_close();
 }
 
-/* After the last round: no RETX_REQ while repairs of anything come. */
+/* After the last round: no RETX_REQ as long as any repairs arrive. */
 static void test_repairs_go_on(void **state)
 {
     (void)state;
@@ -190,8 +192,8 @@ static void test_repairs_go_on(void **state)
     kit_close();
 }
 
-/* While what was asked for earlier is being repaired, patience lasts; what was passed over is asked
- * for again. */
+/* While earlier requests are being repaired, patience lasts; what was passed over is requested
+ * again. */
 static void test_progress(void **state)
 {
     (void)state;
@@ -204,8 +206,8 @@ static void test_progress(void **state)
     kit_advance(30 * MS);
     kit_datagram(FMTP_REPAIR, 0, 300, 100, 4); /* group 1: took 30, +-15: still 90 */
     kit_advance(50 * MS);
-    /* At 80 ms: group 0 was passed over and group 1 may have lost the rest; group 2 is still to
-     * come, until nothing came for 90 ms. */
+    /* At 80 ms group 0 was passed over and group 1 may have lost the rest; group 2 is still to
+     * come, until nothing has arrived for 90 ms. */
     kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
     kit_expect_repair(0, 1, 3, 0, 1, 2, 0x6);
     kit_expect_nothing();
@@ -216,8 +218,8 @@ static void test_progress(void **state)
     kit_close();
 }
 
-/* A group whose end is told to be later and later, always unanswered, is asked for by RETX_REQ in
- * the end: after 32 requests. */
+/* A group whose announced end keeps growing while it gets no answer is finally requested by
+ * RETX_REQ: after 32 requests. */
 static void test_asks_are_bounded(void **state)
 {
     (void)state;
@@ -225,7 +227,7 @@ static void test_asks_are_bounded(void **state)
     kit.cfg.parity_bytes = 0;
     kit_open();
     kit_session(true, 100, 4, 0, 1);
-    fmtp_receiver_rtt(kit.r, UINT64_MAX); /* patience has its bound as well */
+    fmtp_receiver_rtt(kit.r, UINT64_MAX); /* patience is also bounded in this case */
     kit_bop(0, 1000);
     blocks(3, 10);
     kit_datagram(FMTP_EOP, 0, 0, 0, 0);
@@ -244,8 +246,8 @@ static void test_asks_are_bounded(void **state)
     kit_close();
 }
 
-/* A reminder from the sender says that nothing of the product is on its way: what was asked for
- * longer than a round trip ago is asked for again at once, as a later round. */
+/* A reminder from the sender says that nothing of the product is in flight: what was requested
+ * longer than a round trip ago is requested again at once, as a later round. */
 static void test_reminder(void **state)
 {
     (void)state;
@@ -260,12 +262,12 @@ static void test_reminder(void **state)
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 0, 0, 0, 0), 0);
     kit_expect_repair(0, 0, 3, 0, 1, 3, 0x7);
     kit_expect_nothing();
-    /* The others are still waited for. */
+    /* The others still wait. */
     assert_int_equal(fmtp_receiver_deadline(kit.r), 1000 + (30 + 80) * MS);
     kit_close();
 }
 
-/* RETX_EOP as an answer to EOP_REQ is no reminder: the sender may be busy repairing. */
+/* RETX_EOP as an answer to EOP_REQ is not a reminder: the sender may be busy repairing. */
 static void test_answer_is_no_reminder(void **state)
 {
     (void)state;

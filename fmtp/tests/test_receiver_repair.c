@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving core with extension 1: when it asks for a group, and what it does with parity.
+ * The receiving core with extension 1: when it requests a group, and what it does with parity.
  */
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 static uint8_t big_symbol[KIT_BLOCK];
 
-/* A group is asked for when a block of a later one comes, not before; the last ones at EOP. */
+/* A group is requested when a block of a later one arrives, not before; the last ones at EOP. */
 static void test_passed(void **state)
 {
     (void)state;
@@ -36,8 +36,9 @@ static void test_passed(void **state)
 
 enum { EVENTS = 16 };
 static struct event {
-    uint32_t first, blocks; /* of what is lost; first is that, NONE: requested, TIMER: expired */
-    bool multicast;         /* TIMER: patience */
+    uint32_t first,
+        blocks; /* blocks: lost ones; first: that they are lost, NONE: requested, TIMER: expired */
+    bool multicast; /* TIMER: patience */
 } events[EVENTS];
 static int nevents;
 #define NONE UINT32_MAX
@@ -88,7 +89,7 @@ static void open_told(void)
     kit_open();
 }
 
-/* Each block that is lost is told once, and each request. */
+/* Each lost block and each request is reported once. */
 static void test_told(void **state)
 {
     (void)state;
@@ -100,11 +101,11 @@ static void test_told(void **state)
     blocks(3, 4);
     assert_events((struct event[]){{0, 1, false}, {2, 1, false}, {NONE, 2, true}}, 3);
     kit_parity(0, 0, 0, 2, parity_of(0, 3, 0), 100);
-    kit_parity(0, 0, 1, 2, parity_of(0, 3, 1), 100); /* they are back */
+    kit_parity(0, 0, 1, 2, parity_of(0, 3, 1), 100); /* they are restored */
     blocks(6, 10);                                   /* 4 and 5 are lost */
     assert_events((struct event[]){{4, 2, false}, {NONE, 2, true}}, 2);
-    /* Nothing answers: requested again, at last on the connection. */
-    kit_advance(1000 * MS); /* tau_rcv ends too */
+    /* No answer: requested again, finally on the connection. */
+    kit_advance(1000 * MS); /* tau_rcv expires as well */
     assert_events((struct event[]){{TIMER, 0, false}, {TIMER, 0, true}, {NONE, 2, true}}, 3);
     for (int i = 1; i < 4; i++) {
         kit_advance(1000 * MS);
@@ -138,7 +139,7 @@ static void queue_full(void *ctx, uint32_t index)
     nfull++;
 }
 
-/* Every other block is lost: more requests than wait at once, which 64 KiB bound. */
+/* Every other block is lost: more requests than may wait at once; 64 KiB bound them. */
 static void test_told_full(void **state)
 {
     (void)state;
@@ -157,8 +158,8 @@ static void test_told_full(void **state)
     kit_close();
 }
 
-/* Proactive parity: nothing is asked if it suffices, and what lacks when its last repair_symbol
- * came. */
+/* Proactive parity: nothing is requested if it suffices; otherwise the rest is, when its last
+ * symbol arrives. */
 static void test_proactive(void **state)
 {
     (void)state;
@@ -189,7 +190,7 @@ static void test_proactive(void **state)
     kit_close();
 }
 
-/* Proactive parity of which the last repair_symbol is lost: the next group's block says that it
+/* Proactive parity whose last symbol is lost: a block of the next group shows that the group
  * passed. */
 static void test_lost_end(void **state)
 {
@@ -203,7 +204,7 @@ static void test_lost_end(void **state)
     kit_close();
 }
 
-/* The parity of a later group says that the earlier ones passed. */
+/* The parity of a later group shows that the earlier ones passed. */
 static void test_parity_passes(void **state)
 {
     (void)state;
@@ -212,7 +213,7 @@ static void test_parity_passes(void **state)
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     kit_expect_repair(0, 1, 3, 0, 0, 3, 0x7);
     kit_expect_nothing();
-    /* A block that is sent again says nothing. */
+    /* A block that is sent again shows nothing. */
     kit_close();
     open_product();
     kit_datagram(FMTP_REPAIR, 0, 900, 100, 10);
@@ -221,7 +222,7 @@ static void test_parity_passes(void **state)
     kit_close();
 }
 
-/* A burst ends and the group is still short: more is asked for at once, with the new end. */
+/* A burst ends and the group is still short: more is requested at once, with the new end. */
 static void test_burst_short(void **state)
 {
     (void)state;
@@ -232,7 +233,7 @@ static void test_burst_short(void **state)
     kit_expect_nothing();
     kit_parity(0, 0, 2, 3, repair_symbol, 100); /* 1 is lost */
     kit_expect_repair(0, 0, 3, 3, 0, 1, 0x7);
-    /* The tail of the same burst once more, late: nothing. */
+    /* The tail of the same burst again, late: no effect. */
     kit_parity(0, 0, 2, 3, repair_symbol, 100);
     kit_expect_nothing();
     kit_parity(0, 0, 3, 4, repair_symbol, 100);
@@ -241,7 +242,7 @@ static void test_burst_short(void **state)
     kit_close();
 }
 
-/* RETX_DATA for a group that was asked for by multicast counts and completes. */
+/* RETX_DATA for a group that was requested by multicast counts and completes it. */
 static void test_answered_by_stream(void **state)
 {
     (void)state;
@@ -258,7 +259,7 @@ static void test_answered_by_stream(void **state)
     kit_close();
 }
 
-/* Fewer parity numbers are left than would suffice: still asked for, the sender repeats
+/* Fewer parity numbers are left than would suffice: it still requests, and the sender repeats
  * blocks. Patience ends as before. */
 static void test_numbers_run_out(void **state)
 {
@@ -274,7 +275,7 @@ static void test_numbers_run_out(void **state)
     kit_close();
 }
 
-/* Parity beyond the bound is dropped and asked for again. */
+/* Parity beyond the bound is dropped and requested again. */
 static void test_parity_bound(void **state)
 {
     (void)state;
@@ -298,7 +299,7 @@ static void test_malformed(void **state)
 {
     (void)state;
     open_product();
-    kit_parity(0, 3, 0, 1, repair_symbol, 100);   /* there are 3 groups */
+    kit_parity(0, 3, 0, 1, repair_symbol, 100);   /* there are only 3 groups */
     kit_parity(0, 0, 1, 1, repair_symbol, 100);   /* end must be above the number */
     kit_parity(0, 0, 0, 253, repair_symbol, 100); /* 255 - 3 numbers */
     kit_parity(0, 0, 0, 1, repair_symbol, 99);
@@ -311,7 +312,7 @@ static void test_malformed(void **state)
     assert_int_equal(kit.data[0], 0);
     kit_expect_nothing();
     kit_close();
-    /* Not agreed on: unknown types. */
+    /* Without the extension these types are unknown. */
     kit_reset();
     kit_open();
     kit_bop(0, 3000);
@@ -336,7 +337,7 @@ static void test_late_block_decodes(void **state)
     assert_int_equal(kit_stats().decoded_blocks, 1);
     assert_int_equal(kit.data[0], 1);
     assert_int_equal(kit.data[299], 3);
-    kit_parity(0, 0, 1, 2, repair_symbol, 100); /* for a group that is complete */
+    kit_parity(0, 0, 1, 2, repair_symbol, 100); /* for a complete group */
     kit_datagram(FMTP_REPAIR, 0, 0, 100, 9);
     assert_int_equal(kit.data[0], 1);
     assert_int_equal(kit_stats().duplicate_blocks, 1);
@@ -344,7 +345,7 @@ static void test_late_block_decodes(void **state)
     kit_close();
 }
 
-/* A newer product: all groups of the one before passed; its EOP is not needed. */
+/* A newer product: all groups of the previous one have passed; its EOP is not needed. */
 static void test_newer_product(void **state)
 {
     (void)state;
@@ -361,7 +362,7 @@ static void test_newer_product(void **state)
     kit_close();
 }
 
-/* The last block is short: 950 bytes; parity gives back 50 of its 100 bytes. */
+/* The last block is short: 950 bytes; parity restores 50 of its 100 bytes. */
 static void test_short_last_block(void **state)
 {
     uint8_t data[4][100] = {{0}}, parity[100], *const outs[] = {parity};
@@ -374,14 +375,14 @@ static void test_short_last_block(void **state)
         memset(data[i], 7 + i, i == 3 ? 50 : 100);
     fmtp_fec_encode(4, 0, 1, 100, in, outs);
     blocks(0, 9);
-    kit.data[950] = 0x5a; /* not ours */
+    kit.data[950] = 0x5a; /* beyond the product */
     kit_parity(0, 2, 0, 1, parity, 100);
     assert_int_equal(kit.nended, 1);
     for (int i = 0; i < 950; i++)
         assert_int_equal(kit.data[i], i / 100 + 1);
     assert_int_equal(kit.data[950], 0x5a);
     kit_close();
-    /* And when it is another block that is missing. */
+    /* And if another block is missing. */
     kit_open_extended(4, 0);
     kit_bop(0, 950);
     blocks(0, 8);
@@ -393,8 +394,8 @@ static void test_short_last_block(void **state)
     kit_close();
 }
 
-/* Many groups at once: no more than a bounded backlog of requests; all are asked for in the end,
- * in order, and each waits only from its request on. */
+/* Many groups at once: the backlog of requests stays bounded; all are requested eventually, in
+ * order, and each waits only from its request on. */
 static void test_backlog(void **state)
 {
     uint32_t asked = 0;
@@ -418,10 +419,10 @@ static void test_backlog(void **state)
     }
     assert_int_equal(asked, 4000);
     assert_true(most < 65536 + 17);
-    /* With k = 1 the inverse of 1 is 1: parity 0 is the block. */
+    /* With k = 1 the inverse of 1 is 1: parity 0 equals the block. */
     kit_parity(0, 5, 0, 1, repair_symbol, 100);
     assert_memory_equal(kit.data + 500, repair_symbol, 100);
-    /* All out of patience at once: again no more than the bound, the others later. */
+    /* All run out of patience at once: again at most the bound, the others later. */
     kit_advance(100 * MS);
     n = fmtp_receiver_output(kit.r, &bytes);
     assert_in_range(n, 65536, 65536 + 17);
@@ -437,7 +438,7 @@ static void test_backlog(void **state)
     kit_close();
 }
 
-/* A product of too many groups is repaired by RETX_REQ alone: 65,537 blocks in groups of one. */
+/* A product with too many groups is repaired only by RETX_REQ: 65,537 blocks in groups of one. */
 static void test_too_many_groups(void **state)
 {
     (void)state;

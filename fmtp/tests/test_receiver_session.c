@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The receiving core: which products are its own, connections that come and go, data before its
+ * The receiving core: which products belong to it, connections that come and go, data before its
  * BOP, predicted places, clocks that leap, and the bounds of what it keeps.
  */
 #include <stdlib.h>
@@ -15,8 +15,8 @@ static uint64_t bad(void)
 
 /* ------------------------------------------------------------------ which products */
 
-/* The first index is exact: what is lost before the first datagram is asked for; what is older is
- * another sender's. */
+/* The first index is exact: what is lost before the first datagram is requested; anything older
+ * belongs to another session. */
 static void test_first_index(void **state)
 {
     (void)state;
@@ -36,8 +36,8 @@ static void test_first_index(void **state)
     assert_int_equal(kit.missed[2], 7);
 }
 
-/* RETX_EOP without anybody having asked: of the newest product known, of an unknown newer one, of
- * one that is done with. */
+/* Unsolicited RETX_EOP: about the newest product known, about an unknown newer one, about one that
+ * is done. */
 static void test_nudge(void **state)
 {
     (void)state;
@@ -46,7 +46,7 @@ static void test_nudge(void **state)
     kit_expect(FMTP_BOP_REQ, 5, 0, 0);
     kit_expect(FMTP_BOP_REQ, 6, 0, 0);
     assert_int_equal(kit_stream_bop(6, 250), 0);
-    /* It is over: everything is asked for at once, but not EOP. */
+    /* It is over: everything is requested at once, but not EOP. */
     kit_expect_repair(6, 0, 3, 0, 0, 3, 0x7);
     kit_expect_nothing();
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 6, 0, 0, 0), 0);
@@ -61,8 +61,8 @@ static void test_nudge(void **state)
     assert_int_equal(kit.nmissed, 2);
 }
 
-/* An ordinary sender waits for us with a product from before the first that we saw: that one and
- * all since are ours, once each. */
+/* An ordinary sender waits for us to finish a product before the first that we saw: that one and
+ * all later ones are ours, once each. */
 static void test_earlier(void **state)
 {
     (void)state;
@@ -77,7 +77,7 @@ static void test_earlier(void **state)
     kit_expect(FMTP_RETX_END, 7, 0, 0);
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 7, 0, 0, 0), 0);
     assert_int_equal(kit_stream_bop(7, 0), 0);
-    /* The sender may not have reached it; if it tells that it has, it is asked again. */
+    /* The sender may not have reached it; if the sender shows that it has, it is asked again. */
     assert_int_equal(kit_stream(FMTP_RETX_REJ, 8, 0, 0, 0), 0);
     assert_int_equal(kit.nmissed, 0);
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 8, 0, 0, 0), 0);
@@ -86,7 +86,7 @@ static void test_earlier(void **state)
     assert_int_equal(kit.nmissed, 1);
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 8, 0, 0, 0), 0);
     kit_expect_nothing();
-    /* Further back than can be kept: not believed. */
+    /* Further back than can be kept: not accepted. */
     assert_int_equal(kit_stream(FMTP_RETX_EOP, 7 - KIT_PRODUCTS - 1, 0, 0, 0), 0);
     kit_expect_nothing();
     assert_int_equal(kit.nended, 2);
@@ -94,7 +94,7 @@ static void test_earlier(void **state)
     assert_int_equal(kit.nmissed, 2); /* 8 rejected, 9 at the end */
 }
 
-/* What was skipped by a jump is acknowledged when the sender asks, or it would go on asking. */
+/* What a jump skipped is acknowledged when the sender asks, or it would keep asking. */
 static void test_skipped_is_acknowledged(void **state)
 {
     (void)state;
@@ -153,8 +153,8 @@ static void test_bounds_of_session(void **state)
     kit_close();
 }
 
-/* The same session on another connection: what passed is asked for again, what began meanwhile is
- * asked for, half messages are forgotten. */
+/* The same session on another connection: what has passed is requested again, what began meanwhile
+ * is requested, half messages are discarded. */
 static void test_resume(void **state)
 {
     uint8_t half[20] = {0};
@@ -166,8 +166,8 @@ static void test_resume(void **state)
     kit_datagram(FMTP_MEM_DATA, 0, 300, 100, 4); /* group 0 is lost */
     kit_expect_repair(0, 0, 3, 0, 0, 3, 0x7);
     uint8_t symbol[100] = {0};
-    kit_parity(0, 0, 1, 3, symbol, 100); /* one symbol of it is here */
-    kit_bop(2, 1000);                    /* product 1 is lost, 2 is on its way */
+    kit_parity(0, 0, 1, 3, symbol, 100); /* one symbol of it has arrived */
+    kit_bop(2, 1000);                    /* product 1 is lost, 2 is in flight */
     kit_datagram(FMTP_MEM_DATA, 2, 0, 100, 1);
     kit_expect_repair(0, 1, 3, 0, 0, 2, 0x6);
     kit_expect_repair(0, 2, 4, 0, 0, 4, 0xf);
@@ -198,7 +198,7 @@ static void test_resume(void **state)
     assert_int_equal(kit.nmissed, 5);
 }
 
-/* Rounds start over as well: nothing of the old connection's answers counts. */
+/* Rounds also start over: nothing about the old connection's answers counts. */
 static void test_resume_begins_rounds_anew(void **state)
 {
     (void)state;
@@ -219,7 +219,7 @@ static void test_resume_begins_rounds_anew(void **state)
     kit_close();
 }
 
-/* The sender went on by more than we can keep: the oldest are missed. */
+/* The sender advanced by more than we can keep: the oldest products are missed. */
 static void test_resume_after_long(void **state)
 {
     (void)state;
@@ -232,7 +232,7 @@ static void test_resume_after_long(void **state)
     for (uint32_t i = 1000 - KIT_PRODUCTS; i < 1000; i++)
         kit_expect(FMTP_BOP_REQ, i, 0, 0);
     kit_expect_nothing();
-    kit_session(true, 100, 4, 1000, 77); /* and once more */
+    kit_session(true, 100, 4, 1000, 77); /* and again */
     for (uint32_t i = 1000 - KIT_PRODUCTS; i < 1000; i++)
         kit_expect(FMTP_BOP_REQ, i, 0, 0);
     kit_expect_nothing();
@@ -240,7 +240,7 @@ static void test_resume_after_long(void **state)
     assert_int_equal(kit.nmissed, 999);
 }
 
-/* Another session, or none: what is incomplete is missed in order, indices start over. */
+/* Another session, or none: incomplete products are missed in order, indices start over. */
 static void test_other_session(void **state)
 {
     (void)state;
@@ -260,16 +260,18 @@ static void test_other_session(void **state)
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit.data[0], 1);
     kit_session(false, KIT_BLOCK, 0, 0, 0);
-    kit_bop(3, 0); /* joins there */
+    kit_bop(3, 0); /* starts there */
     assert_int_equal(kit.nended, 2);
-    kit_session(false, KIT_BLOCK, 0, 0, 0); /* an original cannot tell: start over */
+    kit_session(false, KIT_BLOCK, 0, 0,
+                0); /* an original cannot say which session it is: start over */
     kit_bop(3, 0);
     assert_int_equal(kit.nended, 3);
     kit_close();
     assert_int_equal(kit.nmissed, 3);
 }
 
-/* The sender takes nothing: at the bound the receiver says so; another connection may follow. */
+/* The sender accepts nothing: at the bound the receiver reports it; another connection may
+ * follow. */
 static void test_stuck(void **state)
 {
     (void)state;
@@ -288,7 +290,7 @@ static void test_stuck(void **state)
 
 /* ------------------------------------------------------------------ before the BOP */
 
-/* Data before its BOP is used when that comes, by either way, in either kind of session. */
+/* Data before its BOP is used when the BOP arrives, in either way and in either kind of session. */
 static void test_reorder(void **state)
 {
     (void)state;
@@ -309,7 +311,7 @@ static void test_reorder(void **state)
     assert_int_equal(kit.data[0], 1);
     assert_int_equal(kit.data[3 * KIT_BLOCK - 1], 3);
     kit_close();
-    /* All of it, and more, before the BOP: done with the BOP. A group's parity as well. */
+    /* The whole product and more before the BOP: complete with the BOP. Also a group's parity. */
     kit_open_extended(4, 0);
     uint8_t symbol[100] = {0};
     kit_datagram(FMTP_MEM_DATA, 0, 0, 100, 0);
@@ -320,15 +322,15 @@ static void test_reorder(void **state)
     kit_bop(0, 300);
     assert_int_equal(kit.nended, 1);
     assert_int_equal(kit_stats().decoded_blocks, 1);
-    kit_expect(FMTP_RETX_END, 0, 2, 0); /* by MEM_DATA came one of three */
+    kit_expect(FMTP_RETX_END, 0, 2, 0); /* one of three arrived by MEM_DATA */
     kit_expect_nothing();
     assert_int_equal(kit_stats().reorder_hits, 3);
     kit_close();
     assert_int_equal(kit.nmissed, 0);
 }
 
-/* The ring of 8: what is forgotten is asked for; what is rejected, unwanted or off takes no
- * room. */
+/* The ring has 8 places: what it discards is requested; rejected, unwanted or misaligned data take
+ * no place. */
 static void test_reorder_bound(void **state)
 {
     (void)state;
@@ -390,7 +392,7 @@ static void test_places(void **state)
     fmtp_header_put(head, &h);
     fmtp_receiver_datagram(kit.r, head, at[0].iov_base, 100, kit.now_ns);
     assert_int_equal(kit_stats().blocks, 1);
-    /* In the place of another one: block 2 came, block 1 was predicted. */
+    /* In another block's place: block 2 arrived, block 1 was predicted. */
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 6);
     assert_int_equal(first.seqnum, 100);
     assert_int_equal(at[5].iov_len, 50);
@@ -400,9 +402,10 @@ static void test_places(void **state)
     fmtp_receiver_datagram(kit.r, head, at[0].iov_base, 100, kit.now_ns);
     assert_int_equal(kit.data[200], 3);
     kit_datagram(FMTP_REPAIR, 0, 500, 100, 6);
-    assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2); /* 3, 4; 5 is there */
+    assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8),
+                     2); /* 3 and 4; 5 has already arrived */
     assert_int_equal(first.seqnum, 300);
-    /* A parity symbol does not change what comes next. */
+    /* A parity symbol does not change the prediction. */
     uint8_t symbol[100] = {0};
     kit_parity(0, 1, 0, 1, symbol, 100);
     assert_int_equal(fmtp_receiver_places(kit.r, &first, at, 8), 2);
@@ -416,7 +419,7 @@ static void test_places(void **state)
 
 /* ------------------------------------------------------------------ the stream, time, bounds */
 
-/* The sender's messages in single bytes; data that another sender brought in between. */
+/* The sender's messages in single bytes; another path delivers data in between. */
 static void test_stream_in_bytes(void **state)
 {
     struct fmtp_header h = {0, 100, 100, FMTP_RETX_DATA};
@@ -430,13 +433,14 @@ static void test_stream_in_bytes(void **state)
     for (size_t i = 0; i < sizeof bytes; i++) {
         assert_int_equal(kit_stats().retx_blocks, 0);
         if (i == 50)
-            memset(kit.data + 100, 0xee, 100); /* scribbled: a place, not yet ours */
+            memset(kit.data + 100, 0xee,
+                   100); /* overwritten: a predicted place that is not ours yet */
         assert_int_equal(fmtp_receiver_stream(kit.r, bytes + i, 1, kit.now_ns), 0);
     }
     assert_int_equal(kit_stats().retx_blocks, 1);
     for (int i = 100; i < 200; i++)
         assert_int_equal(kit.data[i], 2);
-    /* Of no product, once more, not a block, empty, of a product without BOP. */
+    /* Of no product, repeated, not a block, empty, of a product without BOP. */
     assert_int_equal(kit_stream(FMTP_RETX_DATA, 99, 0, 100, 1), 0);
     assert_int_equal(kit_stream(FMTP_RETX_DATA, 0, 100, 100, 1), 0);
     assert_int_equal(kit_stats().duplicate_blocks, 2);
@@ -452,8 +456,8 @@ static void test_stream_in_bytes(void **state)
     kit_close();
 }
 
-/* A leap of the clock to its end: everything is asked for once, no loop, no lost deadline; a step
- * back is none. */
+/* The clock leaps to its end: everything is requested once, no loop, no lost deadline; a step back
+ * is ignored. */
 static void test_clock(void **state)
 {
     (void)state;
@@ -484,7 +488,7 @@ static void test_clock(void **state)
     kit_close();
 }
 
-/* No room for another product: acknowledged and missed, whatever named it. */
+/* No room for another product: it is acknowledged and missed, whatever named it. */
 static void test_table_full(void **state)
 {
     (void)state;
@@ -493,7 +497,7 @@ static void test_table_full(void **state)
         kit_bop(i, 1000);
     kit_drain();
     assert_int_equal(kit_stream(FMTP_RETX_EOP, KIT_PRODUCTS, 0, 0, 0), 0);
-    /* That the one before is over still counts. */
+    /* It still counts that the previous product is over. */
     for (uint32_t g = 0; g < 3; g++)
         kit_expect_repair(KIT_PRODUCTS - 1, g, g == 2 ? 4 : 3, 0, 0, g == 2 ? 4 : 3,
                           g == 2 ? 0xf : 0x7);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Public keys that a stranger may send to make the sender work, crash, or encrypt badly: each is
- * refused with one line, in less time than an honest key takes. The DER is written here by hand.
+ * Public keys that an attacker may send to make the sender work, crash, or encrypt badly: each is
+ * refused with one line, in less time than an honest key takes. The test writes the DER by hand.
  */
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
@@ -24,7 +24,7 @@
 
 enum { MOST = 8192, HONEST_BYTES = 256 };
 
-struct number { /* content of an ASN.1 INTEGER, as is */
+struct number { /* content of an ASN.1 INTEGER, unchanged */
     uint8_t bytes[MOST];
     size_t len;
 };
@@ -54,7 +54,7 @@ static struct number number_of(const void *bytes, size_t len)
     return n;
 }
 
-/* The modulus of an honest key: a zero in front, as the first bit is set. */
+/* Returns the modulus of an honest key: with a leading zero, because the first bit is set. */
 static struct number honest(void)
 {
     struct number n = {.len = 1 + sizeof modulus};
@@ -63,7 +63,7 @@ static struct number honest(void)
     return n;
 }
 
-/* An odd number of that many bits. */
+/* Returns an odd number of that many bits. */
 static struct number of_bits(size_t bits)
 {
     struct number n = {.len = bits / 8 + 1};
@@ -92,7 +92,7 @@ static size_t put_head(uint8_t *out, uint8_t tag, size_t len)
     return 4;
 }
 
-/* SEQUENCE { INTEGER n, INTEGER e }; `inside` more bytes in it, `behind` after it. */
+/* Writes SEQUENCE { INTEGER n, INTEGER e } with `inside` more bytes in it and `behind` after it. */
 static size_t der_of(uint8_t *out, const struct number *n, const struct number *e, size_t inside,
                      size_t behind)
 {
@@ -112,7 +112,7 @@ static size_t der_of(uint8_t *out, const struct number *n, const struct number *
     return head + len + behind;
 }
 
-/* What a receiver would send: length, PEM of that name. */
+/* Writes what a receiver would send: length, PEM with that name. */
 static size_t string_of(uint8_t *out, const char *name, const char *header, const uint8_t *der,
                         size_t len)
 {
@@ -130,7 +130,7 @@ static size_t string_of(uint8_t *out, const char *name, const char *header, cons
     return 4 + at;
 }
 
-/* The sender's verdict. Its reason is one line; processor time is bounded. */
+/* Returns the sender's verdict. Its reason is one line; processor time is bounded. */
 static enum fmtp_keyx_status verdict(const uint8_t *bytes, size_t len)
 {
     struct fmtp_keyx *s = fmtp_keyx_new_sender();
@@ -180,7 +180,7 @@ static void test_exponents(void **state)
         size_t len;
     } bad[] = {
         {{0}, 1},                         /* zero */
-        {{1}, 1},                         /* one: the key would go in the clear */
+        {{1}, 1},                         /* one: the key would be sent in the clear */
         {{3}, 1},                         /* small */
         {{2}, 1},                         /* even */
         {{1, 0, 0}, 3},                   /* 65536 */
@@ -190,7 +190,7 @@ static void test_exponents(void **state)
         {{1, 0, 0, 0, 0, 0, 1, 0, 1}, 9}, /* 2^64 + 65537 */
         {{0xff}, 1},                      /* -1 */
         {{0xfe, 0xff, 0xff}, 3},          /* -65537 */
-        {{0, 1, 0, 1}, 4},                /* 65537, not as DER writes it */
+        {{0, 1, 0, 1}, 4},                /* 65537, not in DER's minimal form */
         {{0}, 0},                         /* no bytes */
     };
     struct number n = honest(), e;
@@ -245,7 +245,7 @@ static void test_der(void **state)
     for (size_t cut = 0; cut < len; cut += 7)
         assert_int_equal(verdict(bytes, string_of(bytes, "RSA PUBLIC KEY", "", der, cut)),
                          FMTP_KEYX_BAD);
-    for (size_t at = 0; at < 8; at++) /* the heads of the sequence and of the modulus */
+    for (size_t at = 0; at < 8; at++) /* the headers of the sequence and of the modulus */
         for (unsigned bit = 0; bit < 8; bit++) {
             der[at] ^= (uint8_t)(1u << bit);
             assert_int_equal(verdict(bytes, string_of(bytes, "RSA PUBLIC KEY", "", der, len)),

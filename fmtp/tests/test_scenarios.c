@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Deterministic losses over the simulated link, row by row of the published sequences, with
- * times worked out by hand. Common setting: 20 Mbit/s (400 ns per byte), 10 ms each way, products
- * of 7000 bytes = 4 blocks of 1448 and one of 1208 bytes, 4 bytes of metadata. Hence on the NIC
+ * Deterministic losses over the simulated link, row by row of the published sequences, with times
+ * worked out by hand. Common setting: 20 Mbit/s (400 ns per byte), 10 ms each way, products of 7000
+ * bytes = 4 blocks of 1448 and one of 1208 bytes, 4 bytes of metadata. Hence on the NIC
  *   BOP 12+18+4 = 34 B 13 600 ns, full block 1460 B 584 000 ns, last block 1220 B 488 000 ns,
  *   EOP 12 B 4 800 ns;
  * BOP arrives at 10 013 600; EOP is put on the NIC at 13 600 + 4*584 000 + 488 000 = 2 837 600.
@@ -97,7 +97,7 @@ static void test_one_data(void **state)
     const struct sim_message *m = sim_find(rx, FMTP_RETX_REQ, 0);
     assert_int_equal(m->h.seqnum, 2896);
     assert_int_equal(m->h.payloadlen, 1448);
-    /* asked when block 3 came: BOP and 4 blocks on the NIC, 10 ms, and 10 ms back */
+    /* requested when block 3 arrives: BOP and 4 blocks on the NIC, 10 ms, and 10 ms back */
     assert_int_equal(m->at_ns, 13600 + 4 * 584000 + 20 * MS);
     m = sim_find(rx, FMTP_RETX_DATA, 0);
     assert_int_equal(m->h.seqnum, 2896);
@@ -105,7 +105,7 @@ static void test_one_data(void **state)
     sim_free(s);
 }
 
-/* ---- the last blocks: asked for at EOP, two of them in one request */
+/* ---- the last blocks: requested at EOP, two of them in one request */
 static bool lose_last_two(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -134,7 +134,7 @@ static void test_last_blocks(void **state)
     sim_free(s);
 }
 
-/* ---- EOP alone: not needed, nothing is asked */
+/* ---- EOP alone: not needed, nothing is requested */
 static bool lose_eop(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -153,8 +153,8 @@ static void test_eop(void **state)
     sim_free(s);
 }
 
-/* ---- EOP and the last block: found by the receiver timer, equation (2)
- * 20 * 7000 * 8 / 20e6 = 0.056 s after the BOP */
+/* ---- EOP and the last block: detected by the receiver timer, equation (2) 20 * 7000 * 8 / 20e6 =
+ * 0.056 s after the BOP */
 static bool lose_tail(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -181,7 +181,7 @@ static void test_receiver_timer(void **state)
 }
 
 /* ---- EOP_REQ is sent once, although the timer (at 66.0 ms) and the next BOP (at 70.0 ms, before
- * the answer is here) both say that EOP is lost */
+ * the answer arrives) both show that EOP is lost */
 static bool lose_tail_of_0(int rx, const struct fmtp_header *h)
 {
     return h->index == 0 && lose_tail(rx, h);
@@ -204,7 +204,8 @@ static void test_eop_is_asked_once(void **state)
     sim_free(s);
 }
 
-/* ---- the tail lost with another product close behind it: its BOP tells, long before the timer */
+/* ---- the tail is lost and another product follows closely: its BOP reveals the loss, long before
+ * the timer */
 static void test_next_bop(void **state)
 {
     struct sim *s = run(lose_tail_of_0, 2);
@@ -217,7 +218,7 @@ static void test_next_bop(void **state)
     /* BOP(1) leaves the NIC after EOP(0) (4800) and itself (13 600) */
     assert_int_equal(sim_find(rx, FMTP_RETX_REQ, 0)->at_ns, EOP_LEAVES + 4800 + 13600 + 20 * MS);
     assert_int_equal(sim_count(rx, FMTP_EOP_REQ, 0), 1);
-    /* Product 1 was acknowledged before product 0: its last block came before the repair. */
+    /* Product 1 is acknowledged before product 0: its last block arrives before the repair. */
     assert_true(sim_find(rx, FMTP_RETX_END, 1)->at_ns < sim_find(rx, FMTP_RETX_END, 0)->at_ns);
     sim_free(s);
 }
@@ -241,7 +242,7 @@ static void test_bop(void **state)
     assert_int_equal(sim_count(rx, FMTP_BOP_REQ, 0), 1);
     assert_int_equal(sim_find(rx, FMTP_BOP_REQ, 0)->at_ns, 13600 + 584000 + 20 * MS);
     assert_int_equal(sim_count(rx, FMTP_RETX_BOP, 0), 1);
-    /* All five in one request; EOP came meanwhile and is not asked for. */
+    /* All five in one request; EOP has arrived meanwhile and is not requested. */
     assert_int_equal(sim_count(rx, FMTP_RETX_REQ, 0), 1);
     assert_int_equal(sim_find(rx, FMTP_RETX_REQ, 0)->h.seqnum, 0);
     assert_int_equal(sim_find(rx, FMTP_RETX_REQ, 0)->h.payloadlen, 5 * 1448);
@@ -250,7 +251,8 @@ static void test_bop(void **state)
     sim_free(s);
 }
 
-/* ---- BOP and EOP: RETX_REQ for all and, while nothing tells the end, the receiver timer */
+/* ---- BOP and EOP: RETX_REQ for everything and, as long as nothing shows the end, the receiver
+ * timer */
 static bool lose_bop_eop(int rx, const struct fmtp_header *h)
 {
     return lose_bop(rx, h) || lose_eop(rx, h);
@@ -264,14 +266,14 @@ static void test_bop_and_eop(void **state)
     assert_got(s, 0, 0, 5);
     assert_got(s, 0, 1, 5);
     assert_all_done(s);
-    /* Product 0 is over, for product 1 was seen: blocks and EOP are asked for at once. */
+    /* Product 0 is over because product 1 was seen: blocks and EOP are requested at once. */
     assert_int_equal(sim_count(&s->rx[0], FMTP_EOP_REQ, 0), 1);
     sim_free(s);
 }
 
-/* ---- BOP of a product that is still being multicast when the BOP comes: only what passed
- * before is asked for (the originals ask for all that is missing, some of it needlessly).
- * 100 blocks take 58.4 ms, the BOP comes back after 30 ms. */
+/* ---- BOP of a product that is still being multicast when the BOP arrives: only what has passed is
+ * requested (the originals request everything missing, some of it needlessly). 100 blocks take 58.4
+ * ms, the BOP arrives after 30 ms. */
 static void test_bop_of_long_product(void **state)
 {
     struct sim_config cfg = common;
@@ -281,9 +283,10 @@ static void test_bop_of_long_product(void **state)
     struct sim *s = sim_new(&cfg);
     sim_product(s, 100 * BLOCK, 0);
     sim_run(s, TP_NEVER);
-    /* First DATA comes at 0.5976+10 ms; RETX_BOP is complete at 30.5976 ms + its transmission
-     * (34 B in pieces: at least 0.0136 ms); block k comes at 10.0136 + 0.584 (k+1) ms: blocks
-     * 0..34 before 30.6112 ms (block 34 at 30.4536), and at most one more while it is in pieces. */
+    /* The first DATA arrives at 0.5976+10 ms; RETX_BOP is complete at 30.5976 ms plus its
+     * transmission (34 B in pieces: at least 0.0136 ms); block k arrives at 10.0136 + 0.584 (k+1)
+     * ms: blocks 0..34 before 30.6112 ms (block 34 at 30.4536), and at most one more while it is in
+     * pieces. */
     assert_int_equal(s->rx[0].ended[0], 1);
     assert_true(s->rx[0].intact[0]);
     assert_in_range(s->rx[0].retx_blocks[0], 35, 36);
@@ -294,7 +297,7 @@ static void test_bop_of_long_product(void **state)
     sim_free(s);
 }
 
-/* ---- a whole product, others follow */
+/* ---- a whole product; others follow */
 static bool lose_product_0(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -325,7 +328,7 @@ static void test_whole_product(void **state)
 }
 
 /* ---- the whole last product: after max(2 RTT, 100 ms) and the time that 256 KiB in the system's
- * queues would take, 104.8576 ms, the sender tells the receivers that are not done */
+ * queues would take, 104.8576 ms, the sender reminds the receivers that are not done */
 #define NUDGE_AFTER (100 * MS + UINT64_C(104857600))
 
 static void test_whole_last_product(void **state)
@@ -350,8 +353,8 @@ static void test_whole_last_product(void **state)
     sim_free(s);
 }
 
-/* ---- the same with a sender timer before the nudge, equation (1): 20 * 7000*8/20e6 = 56 ms after
- * EOP left; the product is missed */
+/* ---- the same with a sender timer before the reminder, equation (1): 20 * 7000*8/20e6 = 56 ms
+ * after EOP was sent; the product is missed */
 static void test_whole_last_product_too_late(void **state)
 {
     struct sim_config cfg = common;
@@ -376,7 +379,7 @@ static void test_whole_last_product_too_late(void **state)
     sim_free(s);
 }
 
-/* ---- the very first product is lost as a whole: before the receiver saw any index */
+/* ---- the very first product is lost as a whole, before the receiver has seen any index */
 static bool lose_everything_of_0(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -419,7 +422,7 @@ static void test_too_late(void **state)
     sim_free(s);
 }
 
-/* ---- the same with the timer that runs from BOP, which is put on the NIC at 0 */
+/* ---- the same with a timer that runs from BOP, which is put on the NIC at 0 */
 static void test_timer_from_bop(void **state)
 {
     struct sim_config cfg = common;
@@ -437,8 +440,8 @@ static void test_timer_from_bop(void **state)
     sim_free(s);
 }
 
-/* ---- requests still queued when the sender timer expires are rejected as well: 40 of 50 blocks
- * over a unicast link of 1 Mbit/s take 0.47 s; tau_snd = 10 * 72400*8/20e6 = 0.29 s */
+/* ---- requests still queued when the sender timer expires are also rejected: 40 of 50 blocks over
+ * a unicast link of 1 Mbit/s take 0.47 s; tau_snd = 10 * 72400*8/20e6 = 0.29 s */
 static bool lose_most(int rx, const struct fmtp_header *h)
 {
     (void)rx;
@@ -461,13 +464,13 @@ static void test_slow_unicast(void **state)
     assert_int_equal(s->rx[0].missed[0], 1);
     assert_int_equal(s->rx[0].ended[0], 0);
     assert_int_equal(sim_count(&s->rx[0], FMTP_RETX_REJ, 0), 1);
-    /* The stream is still in step: what follows is repaired. */
+    /* The stream is still in step: later products are repaired. */
     assert_in_range(sim_count(&s->rx[0], FMTP_RETX_DATA, 0), 10, 39);
     assert_int_equal(s->rx[0].nlog > 0, 1);
     sim_free(s);
 }
 
-/* ---- unwanted: RETX_END at once, nothing asked although blocks are lost */
+/* ---- unwanted: RETX_END at once, nothing is requested although blocks are lost */
 static void test_unwanted(void **state)
 {
     struct sim_config cfg = common;
@@ -487,12 +490,12 @@ static void test_unwanted(void **state)
     assert_int_equal(sim_find(&s->rx[0], FMTP_RETX_END, 0)->at_ns, BOP_ARRIVES + 10 * MS);
     assert_int_equal(s->rx[0].nlog, 2);
     assert_all_done(s);
-    /* Only after all of it was multicast. */
+    /* Only after everything was multicast. */
     assert_true(s->released_ns[0] >= s->multicasted_ns[0]);
     sim_free(s);
 }
 
-/* ---- a retransmitted BOP of an older product leaves the newer one's timer alone */
+/* ---- a retransmitted BOP of an older product does not affect the newer one's timer */
 static bool lose_bop_of_0_and_tail_of_1(int rx, const struct fmtp_header *h)
 {
     return h->index == 0 ? lose_bop(rx, h) : lose_tail(rx, h);
@@ -511,7 +514,7 @@ static void test_timers_are_independent(void **state)
     sim_free(s);
 }
 
-/* ---- mid-stream join: the first product seen is fetched as a whole, in both layouts */
+/* ---- joining in mid-stream: the first product seen is fetched as a whole, in both layouts */
 static void join_mid_stream(enum fmtp_layout layout)
 {
     struct sim_config cfg = common;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Many seeds over the simulated network: whatever is lost (by kind of message, at random, in
- * bursts), doubled, reordered or delayed, whichever end starts over, reconnects or leaves, however
- * clocks leap: every product is delivered intact once or reported missed once at every receiver,
- * and let go once by the sender. FMTP_SEEDS=N runs N seeds (default 400, with DOWNPOUR_TEST_LONG
- * 2000), FMTP_SEED=N that one alone.
+ * bursts), duplicated, reordered or delayed, whichever end restarts, reconnects or leaves, however
+ * clocks leap: at every receiver each product is delivered intact once or reported missed once, and
+ * the sender releases it once. FMTP_SEEDS=N runs N seeds (default 400, with DOWNPOUR_TEST_LONG
+ * 2000), FMTP_SEED=N only that one.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -113,7 +113,7 @@ static struct sim_config settings(uint32_t seed)
 
 enum { RECONNECTED = 1, RESTARTED = 2, LEFT = 4, LEAPT = 8, SENDER_RESTARTED = 16 };
 
-/* Now one of them changes. */
+/* Disturbs one of them now. */
 static unsigned disturb(struct sim *s, uint32_t what)
 {
     int i = (int)sim_random(s, (uint32_t)s->nrx);
@@ -242,7 +242,7 @@ static void test_seeds(void **state)
                   (unsigned long long)t.blocks, (unsigned long long)t.retx_blocks,
                   (unsigned long long)t.decoded, (unsigned long long)t.parity,
                   (unsigned long long)t.repairs, (unsigned long long)t.nudges);
-    /* All ways out were really taken. */
+    /* Every outcome really occurred. */
     if (seeds.many >= SEEDS) {
         assert_true(t.ended > 5000);
         assert_true(t.missed > 500);

@@ -88,7 +88,7 @@ static int put(struct fmtp_sender *s, int peer, uint16_t flags, uint32_t index, 
     return fmtp_sender_peer_input(s, peer, bytes, sizeof bytes, 0);
 }
 
-/* Takes up to n bytes out of a peer's stream. */
+/* Takes up to n bytes of a peer's stream. */
 static size_t get(struct fmtp_sender *s, int peer, uint8_t *bytes, size_t n)
 {
     size_t total = 0;
@@ -123,7 +123,7 @@ static void expect(const uint8_t *bytes, uint16_t flags, uint32_t index, uint32_
     assert_int_equal(h.payloadlen, len);
 }
 
-/* The datagrams of a product whose parts do not end at block borders, without a copy. */
+/* The datagrams of a product whose parts do not end at block boundaries, without a copy. */
 static void test_datagrams(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
@@ -183,7 +183,7 @@ static void test_datagrams(void **state)
     assert_int_equal(nreleased, 1);
 }
 
-/* equation (1) takes the largest round-trip time of those connected now */
+/* equation (1) uses the largest round-trip time of the peers connected now */
 static void test_max_rtt(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
@@ -241,7 +241,7 @@ static void test_offer_errors(void **state)
     fmtp_sender_free(s);
 }
 
-/* RETX_REQ: rounded down to a block, clipped to the size, in pieces of a block at most. */
+/* RETX_REQ: rounded down to a block, clipped to the size, answered in pieces of at most a block. */
 static void test_requests(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
@@ -286,7 +286,7 @@ static void test_requests(void **state)
     fmtp_sender_free(s);
 }
 
-/* Released while a message is half sent: the other half still goes out, the rest is rejected. */
+/* Released while a message is half sent: the other half is still sent, the rest is rejected. */
 static void test_release_in_mid_message(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
@@ -302,7 +302,7 @@ static void test_release_in_mid_message(void **state)
     assert_int_equal(get(s, p, out, 2000), 2000);
     fmtp_sender_timeout(s, TP_NEVER);
     assert_int_equal(nreleased, 1);
-    memset(product, 0xee, sizeof product); /* the application uses it otherwise */
+    memset(product, 0xee, sizeof product); /* the application reuses it */
     size_t n = 2000 + get(s, p, out + 2000, sizeof out - 2000);
     assert_int_equal(n, 2 * 1460 + 2 * 12);
     expect(out + 1460, FMTP_RETX_DATA, 0, 1448, 1448);
@@ -313,7 +313,7 @@ static void test_release_in_mid_message(void **state)
     fmtp_sender_free(s);
 }
 
-/* RETX_END counts once for each receiver; the product goes when the last one sent it. */
+/* RETX_END counts once per receiver; the product is released when the last one has sent it. */
 static void test_acknowledgements(void **state)
 {
     struct fmtp_sender *s = make(4, 4096);
@@ -322,7 +322,7 @@ static void test_acknowledgements(void **state)
     (void)state;
     offer(s, 5000);
     int late = fmtp_sender_peer_add(s, false, NULL); /* after BOP: not waited for */
-    put(s, a, FMTP_RETX_END, 0, 0, 0);               /* before EOP left */
+    put(s, a, FMTP_RETX_END, 0, 0, 0);               /* before EOP was sent */
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     assert_int_equal(nreleased, 0);
     drain(s, 0);
@@ -331,7 +331,7 @@ static void test_acknowledgements(void **state)
     offer(s, 5000);
     drain(s, 0);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
-    put(s, a, FMTP_RETX_END, 1, 0, 0); /* twice from the same one */
+    put(s, a, FMTP_RETX_END, 1, 0, 0); /* twice from the same peer */
     put(s, b, FMTP_RETX_END, 1, 0, 0);
     assert_int_equal(nreleased, 1);
     fmtp_sender_peer_remove(s, late); /* the last one leaves */
@@ -345,7 +345,7 @@ static void test_acknowledgements(void **state)
     fmtp_sender_free(s);
 }
 
-/* One peer's backlog is bounded; over it the product is rejected, others go on. */
+/* One peer's backlog is bounded; above the bound the product is rejected, others continue. */
 static void test_queue_bound(void **state)
 {
     struct fmtp_sender *s = make(4, 64 * 16); /* 64 entries */
@@ -355,7 +355,7 @@ static void test_queue_bound(void **state)
     (void)state;
     offer(s, 200000); /* 139 blocks */
     drain(s, 0);
-    /* Consecutive ranges are merged: they cost one entry. */
+    /* Consecutive ranges are merged: they take one entry. */
     for (uint32_t b = 0; b < 138; b++)
         assert_int_equal(put(s, q, FMTP_RETX_REQ, 0, b * 1448, 1448), 0);
     assert_int_equal(get(s, q, out, sizeof out), sizeof out);
@@ -369,7 +369,8 @@ static void test_queue_bound(void **state)
     /* Control messages alone fill it: that is abuse. */
     for (uint32_t i = 0; i < 64; i++)
         assert_int_equal(put(s, p, FMTP_EOP_REQ, i % 2, 0, 0), 0);
-    assert_int_equal(put(s, p, FMTP_EOP_REQ, 1, 0, 0), 0); /* as the one before: once is enough */
+    assert_int_equal(put(s, p, FMTP_EOP_REQ, 1, 0, 0),
+                     0); /* equal to the previous one: once is enough */
     assert_int_equal(put(s, p, FMTP_EOP_REQ, 0, 0, 0), -1);
     assert_int_equal(put(s, p, FMTP_RETX_END, 0, 0, 0), -1);
     assert_int_equal(put(s, q, FMTP_EOP_REQ, 0, 0, 0), 0);

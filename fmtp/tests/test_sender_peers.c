@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sending core and its peers: requests in pieces and bad ones, who a product waits for,
- * reminders, what goes to each by its stream.
+ * The sending core and its peers: requests in pieces and bad ones, which peers a product waits for,
+ * reminders, what each gets on its stream.
  */
 #include <malloc.h>
 #include <string.h>
@@ -27,13 +27,13 @@ static void test_bad_requests(void **state)
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.bad_messages, 4);
     expect_none(s, 10 * MS);
-    /* a product that was not offered yet: no rejection, or it would be missed before it comes */
+    /* a product not offered yet: no rejection, or it would be missed before it is sent */
     uint8_t bytes[100];
     assert_int_equal(ask_k(s, a, 9, 0, 10, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
     assert_int_equal(stream(s, a, bytes, sizeof bytes, MS), 0);
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.ahead, 1);
-    /* one that is gone */
+    /* one that was released */
     assert_int_equal(
         ask_k(s, a, UINT32_MAX - 9, 0, 10, (struct fmtp_repair_req){0, 0, 1, NULL}, bits, MS), 0);
     assert_int_equal(stream(s, a, bytes, sizeof bytes, MS), 12);
@@ -41,7 +41,7 @@ static void test_bad_requests(void **state)
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_REJ);
     assert_int_equal(h.index, UINT32_MAX - 9);
-    /* what no receiver may send: a longer body than any, a body at all from an ordinary one */
+    /* what no receiver may send: a body longer than any, any body from an ordinary peer */
     assert_int_equal(put(s, a, FMTP_REPAIR_REQ, 0, 0, 37), -1);
     fmtp_sender_peer_remove(s, b);
     b = peer(s, false);
@@ -78,8 +78,8 @@ static void test_pieces(void **state)
     fmtp_sender_free(s);
 }
 
-/* The caller has datagrams of a product that no receiver needs any more: it stays until they
- * left. */
+/* The caller has datagrams of a product that no receiver needs any more: it stays until they are
+ * sent. */
 static void test_release_waits_for_the_caller(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -98,14 +98,14 @@ static void test_release_waits_for_the_caller(void **state)
     put(s, a, FMTP_RETX_END, latest, 0, 0);
     put(s, b, FMTP_RETX_END, latest, 0, 0);
     assert_int_equal(nreleased, 0);
-    /* For the peers it is gone. */
+    /* For the peers it is released. */
     put(s, a, FMTP_EOP_REQ, latest, 0, 0);
     uint8_t bytes[12];
     assert_int_equal(stream(s, a, bytes, sizeof bytes, 22 * MS), 12);
     struct fmtp_header h;
     fmtp_header_get(bytes, &h);
     assert_int_equal(h.flags, FMTP_RETX_REJ);
-    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2); /* the same, and no more */
+    assert_int_equal(fmtp_sender_fill(s, d, 8, 22 * MS), 2); /* the same ones, and no more */
     fmtp_header_get(d[1].head, &h);
     assert_int_equal(h.seqnum, parity(0, 1, 2));
     fmtp_sender_sent(s, 1, 22 * MS);
@@ -118,8 +118,8 @@ static void test_release_waits_for_the_caller(void **state)
     assert_int_equal(nreleased, 2);
 }
 
-/* A request makes the product wait for who did not count (it reconnected), but not for who is
- * done. */
+/* A request makes the product wait for a peer that did not count (it reconnected), but not for one
+ * that has finished. */
 static void test_request_counts_peer(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -140,7 +140,7 @@ static void test_request_counts_peer(void **state)
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.acks, 2);
     assert_int_equal(stats.unacknowledged, 0);
-    /* A number that is reused is not the old peer. */
+    /* A reused number is not the old peer. */
     offer(s, 1000);
     drain(s, 0, &extra);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
@@ -154,8 +154,9 @@ static void test_request_counts_peer(void **state)
     fmtp_sender_free(s);
 }
 
-/* Unfinished peers learn of the end: after max(2 RTT, 100 ms) + 256 KiB at the rate (1872.457 ms
- * at 1.12 Mbit/s), then after twice that, up to 5 s; but not while something is queued for them. */
+/* Unfinished peers are reminded of the end: after max(2 RTT, 100 ms) + 256 KiB at the rate
+ * (1872.457 ms at 1.12 Mbit/s), then after twice that, up to 5 s; but not while something is queued
+ * for them. */
 static void test_nudges(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -195,8 +196,7 @@ static void test_nudges(void **state)
     fmtp_sender_free(s);
 }
 
-/* Where more may wait in the system, the reminder waits for that: 1.4 MB at 1.12 Mbit/s are 10
- * s. */
+/* If more may wait in the system, the reminder waits for that: 1.4 MB at 1.12 Mbit/s take 10 s. */
 static void test_nudges_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -212,8 +212,8 @@ static void test_nudges_behind_a_queue(void **state)
     fmtp_sender_free(s);
 }
 
-/* A product that times out where it may still wait in the system: no receiver is told to ask for
- * it. tau_snd: 70 * 2000*8/1.12e6 = 1 s. */
+/* A product times out while it may still wait in the system: no receiver is asked to request it.
+ * tau_snd: 70 * 2000*8/1.12e6 = 1 s. */
 static void test_timeout_behind_a_queue(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -237,7 +237,7 @@ static void test_timeout_behind_a_queue(void **state)
 }
 
 /* r_uc: 8 Mbit/s are 1000 bytes/ms for all streams together, shared fairly; a stuck one hoards
- * nothing. Idle time saves up 5 ms and a message of 112 bytes. */
+ * nothing. Idle time accumulates 5 ms plus a message of 112 bytes. */
 static void test_paced_streams(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -270,7 +270,7 @@ static void test_paced_streams(void **state)
         fmtp_sender_timeout(s, now_ns);
     }
     total = got[0] + got[1];
-    /* 5112 at once, 1000 per ms after that, to a message for each */
+    /* 5112 at once, then 1000 per ms, to within a message each */
     assert_in_range(total, 5112 + 20000 - 224, 5112 + 20000 + 224);
     assert_in_range(got[0], total / 2 - 224, total / 2 + 224);
     assert_int_equal(got[2], 0);
@@ -280,7 +280,8 @@ static void test_paced_streams(void **state)
     fmtp_sender_free(s);
 }
 
-/* Of three who have something queued the caller serves one only: the others hold a message each. */
+/* Three peers have something queued and the caller serves only one: each of the others keeps at
+ * most one message's worth. */
 static void test_no_peer_hoards(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -307,7 +308,7 @@ static void test_no_peer_hoards(void **state)
     fmtp_sender_free(s);
 }
 
-/* Whatever is asked for, however often: no more memory. */
+/* Whatever is requested, however often: memory stays bounded. */
 static void test_memory_is_bounded(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -374,8 +375,8 @@ static void acknowledge(struct fmtp_sender *s, int p, uint32_t index, uint64_t n
     acknowledge_with(s, p, index, 0, now_ns);
 }
 
-/* The third product that only the silent one lacks is too many; without others there is no bound.
- */
+/* The third product that only the silent peer lacks is too many; without other peers there is no
+ * bound. */
 static void test_laggard_by_products(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -390,7 +391,7 @@ static void test_laggard_by_products(void **state)
         assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1);
         acknowledge(s, honest, latest, 1100 * MS);
     }
-    assert_int_equal(fmtp_sender_laggard(s, 1100 * MS, &held), -1); /* it has just left */
+    assert_int_equal(fmtp_sender_laggard(s, 1100 * MS, &held), -1); /* it was sent just now */
     assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), silent);
     assert_int_equal(held.products, 3);
     assert_int_equal(held.bytes, 3000);
@@ -401,7 +402,7 @@ static void test_laggard_by_products(void **state)
     fmtp_sender_free(s);
 }
 
-/* What a peer pins and what others have of that; what it asked for and lost. */
+/* What a peer pins, and how much of that others have; what it requested and lost. */
 static void test_counters_of_a_peer(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -456,7 +457,7 @@ static void test_laggard_by_bytes_and_time(void **state)
     fmtp_sender_free(s);
 }
 
-/* With nobody ahead, the one that holds the most goes when all together hold too much. */
+/* If no peer is ahead and all together hold too much, the one that holds the most is removed. */
 static void test_laggard_in_total(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -474,7 +475,7 @@ static void test_laggard_in_total(void **state)
     assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), more);
     assert_int_equal(held.bytes, 3000);
     fmtp_sender_peer_remove(s, more);
-    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1); /* the first one is gone */
+    assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), -1); /* the first one was removed */
     multicast(s, 1000, 1000 * MS);
     assert_int_equal(fmtp_sender_laggard(s, 2000 * MS, &held), less);
     fmtp_sender_peer_remove(s, less);
@@ -482,7 +483,7 @@ static void test_laggard_in_total(void **state)
     fmtp_sender_free(s);
 }
 
-/* As configured by default, nothing is bound. */
+/* With the default configuration nothing is bounded. */
 static void test_no_bounds(void **state)
 {
     struct fmtp_sender *s = make(&common);

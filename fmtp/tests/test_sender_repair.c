@@ -34,7 +34,7 @@ static void test_session(void **state)
     fmtp_sender_free(s);
 }
 
-/* One block lost by one: that block again, for all, when the hold-off is over. */
+/* One receiver lost one block: that block is multicast again when the hold-off is over. */
 static void test_original(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -53,15 +53,15 @@ static void test_original(void **state)
     fmtp_sender_timeout(s, 22 * MS);
     expect(s, 22 * MS, FMTP_REPAIR, 1300);
     expect_none(s, 22 * MS);
-    /* Asked again before it can have arrived: it is on its way. */
+    /* Requested again before it can have arrived: it is in flight. */
     ask(s, a, 1, 0, 0, 1, 1 << 3, 25 * MS);
     ask(s, a, 1, 0, 1, 1, 1 << 3, 29 * MS);
     expect_none(s, 40 * MS);
-    /* More is missing than was resent: the rest of it. */
+    /* More is missing than was resent: the rest is sent. */
     ask(s, a, 1, 0, 0, 2, 1 << 3 | 1 << 4, 29 * MS);
     expect(s, 40 * MS, FMTP_REPAIR, 1400);
     expect_none(s, 40 * MS);
-    /* Lost again: requested after a round trip, it is sent again. */
+    /* Lost again: requested after a round trip, so it is sent again. */
     ask(s, a, 1, 0, 1, 1, 1 << 3, 60 * MS);
     expect(s, 62 * MS, FMTP_REPAIR, 1300);
     expect_none(s, 70 * MS);
@@ -96,7 +96,7 @@ static void expired(void *ctx, uint32_t index)
     nexpired++;
 }
 
-/* Each run of repairs that left, and what ended or had no room. */
+/* Reports each run of repairs sent, and what expired or had no room. */
 static void test_told(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -160,8 +160,8 @@ static void test_no_hold_off_for_one(void **state)
     fmtp_sender_free(s);
 }
 
-/* A lone repair at the end of a product of four groups or more gets company, unless loss is below
- * 0.5 %: lost again, it would cost a round trip. */
+/* A lone repair at the end of a product of four groups or more is accompanied by another symbol,
+ * unless loss is below 0.5 %: losing it would cost a round trip. */
 static void test_company_for_a_lone_repair(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -179,7 +179,7 @@ static void test_company_for_a_lone_repair(void **state)
     expect(s, 20 * MS, FMTP_PARITY, parity(1, 1, 2));
     expect_none(s, 20 * MS);
     put(s, a, FMTP_RETX_END, latest, 0, 0);
-    offer(s, 3000); /* three groups: a symbol more counts */
+    offer(s, 3000); /* three groups: one more symbol matters */
     drain(s, 30 * MS, &extra);
     ask(s, a, 0, 0, 0, 1, 1, 50 * MS);
     expect(s, 50 * MS, FMTP_REPAIR, 0);
@@ -187,8 +187,8 @@ static void test_company_for_a_lone_repair(void **state)
     fmtp_sender_free(s);
 }
 
-/* Two lost two each, of different blocks: two parity symbols for both. The second group ends with a
- * short block, and a border between the product's parts is within block 6. */
+/* Two receivers lost two blocks each, different ones: two parity symbols serve both. The second
+ * group ends with a short block, and a boundary between the product's parts lies within block 6. */
 static void test_parity(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -219,7 +219,7 @@ static void test_parity(void **state)
         }
         expect_none(s, 30 * MS);
     }
-    /* b saw both and lacks one still; a lacks three by now and has seen none: 3 = 2 + 1 */
+    /* b received both and still lacks one; a now lacks three and has received none: 3 = 2 + 1 */
     ask(s, b, 0, 2, 0, 1, 0x300, 40 * MS);
     ask(s, a, 0, 0, 0, 3, 0x007, 40 * MS);
     expect(s, 42 * MS, FMTP_PARITY, parity(0, 2, 3));
@@ -230,7 +230,7 @@ static void test_parity(void **state)
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 3, 5));
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 4, 5));
     expect_none(s, 80 * MS);
-    /* What is known to have been sent does not count. */
+    /* What the receiver knows to have been sent does not count. */
     ask(s, b, 1, 2, 0, 1, 0x300, 100 * MS);
     expect(s, 102 * MS, FMTP_PARITY, parity(1, 2, 3));
     expect_none(s, 110 * MS);
@@ -243,8 +243,8 @@ static void test_parity(void **state)
     fmtp_sender_free(s);
 }
 
-/* Without parity the blocks that were lost come again, each once for all who lack it; none follows
- * unasked. */
+/* Without parity the lost blocks are sent again, each once for all receivers that lack it; none is
+ * sent unasked. */
 static void test_without_parity(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -269,7 +269,7 @@ static void test_without_parity(void **state)
     fmtp_sender_free(s);
 }
 
-/* A request that comes while the burst is being sent lengthens it. */
+/* A request during the burst extends it. */
 static void test_request_in_mid_burst(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -291,7 +291,7 @@ static void test_request_in_mid_burst(void **state)
     fmtp_sender_free(s);
 }
 
-/* A group of 200 blocks has 55 parity numbers: for 60 lost blocks only they themselves will do. */
+/* A group of 200 blocks has 55 parity numbers: 60 lost blocks can only be sent themselves. */
 static void test_numbers_run_out(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -313,8 +313,8 @@ static void test_numbers_run_out(void **state)
     for (uint32_t i = 0; i < 80; i++)
         expect(s, 22 * MS, FMTP_REPAIR, i * BLOCK);
     expect_none(s, 40 * MS);
-    /* Parity is left: two who lost different blocks. 55 symbols more than the 500 blocks so far
-     * were needed, so 0.2 of these two will be lost again: one in reserve. */
+    /* Parity is left for two receivers that lost different blocks. 55 symbols more than the 500
+     * blocks so far were needed, so 0.2 of these two will be lost again: one in reserve. */
     memset(bits, 0, sizeof bits);
     bits[0] = 3;
     ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){0, 0, 2, NULL}, bits, 60 * MS);
@@ -323,7 +323,7 @@ static void test_numbers_run_out(void **state)
     ask_k(s, b, latest, 0, 200, (struct fmtp_repair_req){0, 0, 2, NULL}, bits, 60 * MS);
     expect(s, 62 * MS, FMTP_PARITY, parity(0, 0, 3));
     drain(s, 62 * MS, &extra);
-    /* All 55 are sent: what is asked for then comes as it was. */
+    /* All 55 are sent: after that, requested blocks are sent themselves. */
     memset(bits, 0xff, 7);
     ask_k(s, a, latest, 0, 200, (struct fmtp_repair_req){3, 0, 52, NULL}, bits, 100 * MS);
     drain(s, 102 * MS, &extra);
@@ -335,7 +335,7 @@ static void test_numbers_run_out(void **state)
     fmtp_sender_free(s);
 }
 
-/* Repairs of an older product and new data in turn; alone, repairs go on at once. */
+/* Repairs of an older product alternate with new data; alone, repairs are sent at once. */
 static void test_one_for_one(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -357,7 +357,7 @@ static void test_one_for_one(void **state)
         order[i] = h.flags & (FMTP_REPAIR | FMTP_PARITY) ? 'r'
                    : h.flags == FMTP_MEM_DATA            ? 'd'
                                                          : 'x';
-    /* the burst was planned at once, so as much data follows it */
+    /* the burst was planned at once, so the same amount of data follows it */
     assert_string_equal(order, "rrrxdddddx");
     latest = older;
     ask(s, a, 0, 0, 1, 3, 0x007, 40 * MS);
@@ -372,7 +372,7 @@ static void test_one_for_one(void **state)
     fmtp_sender_free(s);
 }
 
-/* What is asked for teaches how much parity follows each group unasked; silence unteaches it. */
+/* Requests determine how much parity follows each group unasked; silence reduces it. */
 static void test_proactive_parity(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -390,8 +390,8 @@ static void test_proactive_parity(void **state)
     put(s, a, FMTP_RETX_END, 0, 0, 0);
     put(s, b, FMTP_RETX_END, 0, 0, 0);
     /* 3 of 10 are lost: 3 parity symbols after each group. The request came 20 ms after the group
-     * had left; within that and a hold-off, 22 ms or 22 blocks, of the end: ceil(2.5 * sqrt(3)) = 5
-     * more. */
+     * was sent; within that time plus a hold-off (22 ms or 22 blocks) of the end: ceil(2.5 *
+     * sqrt(3)) = 5 more. */
     offer(s, 30000);
     struct fmtp_header h;
     uint8_t payload[BLOCK];
@@ -406,7 +406,7 @@ static void test_proactive_parity(void **state)
     fmtp_sender_timeout(s, 1000 * MS);
     put(s, a, FMTP_RETX_END, 1, 0, 0);
     put(s, b, FMTP_RETX_END, 1, 0, 0);
-    /* No receiver asks for more: eventually none is added. */
+    /* No receiver requests more: eventually none is added. */
     for (unsigned i = 0; i < 60; i++) {
         offer(s, 30000);
         drain(s, (1 + i) * 1000 * MS, &left);
@@ -418,8 +418,8 @@ static void test_proactive_parity(void **state)
     fmtp_sender_free(s);
 }
 
-/* A request for a group whose blocks are not all multicast yet (its receiver took it for passed) is
- * not cut down to what is appended unasked. */
+/* A request for a group whose blocks are not all multicast yet (its receiver considered it passed)
+ * is not reduced to what is appended unasked. */
 static void test_early_request(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -452,8 +452,8 @@ static void test_early_request(void **state)
     fmtp_sender_free(s);
 }
 
-/* An ordinary receiver changes nothing for the others; it gets blocks on its stream, which is all
- * that is left when the last extended one goes. */
+/* An ordinary receiver does not affect the others; it gets blocks on its stream, which is also all
+ * that remains when the last extended peer leaves. */
 static void test_mixed(void **state)
 {
     struct fmtp_sender *s = make(&common);
@@ -474,7 +474,7 @@ static void test_mixed(void **state)
     expect(s, 22 * MS, FMTP_PARITY, parity(0, 0, 2));
     expect(s, 22 * MS, FMTP_PARITY, parity(0, 1, 2));
     expect_none(s, 30 * MS);
-    /* What the caller has stays as it is; what was planned and held is dropped. */
+    /* What the caller has remains valid; what was planned or held is dropped. */
     ask(s, a, 1, 0, 0, 2, 0x003, 40 * MS);
     ask(s, b, 1, 0, 0, 2, 0x00c, 40 * MS);
     ask(s, b, 0, 2, 0, 2, 0x00c, 41 * MS);
@@ -485,15 +485,15 @@ static void test_mixed(void **state)
     fmtp_sender_sent(s, 1, 42 * MS);
     expect_none(s, 60 * MS);
     assert_true(fmtp_sender_deadline(s) > 100 * MS);
-    /* When one comes the multicast serves again. */
+    /* When an extended peer connects, the multicast repairs again. */
     a = peer(s, true);
     ask(s, a, 1, 0, 1, 1, 1, 100 * MS);
     expect(s, 100 * MS, FMTP_REPAIR, 1000);
     fmtp_sender_free(s);
 }
 
-/* One that asks for more than the others can bear gets the blocks on its stream, each twice at
- * most; its share comes back with what is multicast. */
+/* One that requests more than the others can bear gets the blocks on its stream, each at most
+ * twice; it regains its share as data are multicast. */
 static void test_alone(void **state)
 {
     struct fmtp_sender_config cfg = common;
@@ -515,7 +515,8 @@ static void test_alone(void **state)
         drain(s, now, &extra);
         total += extra;
     }
-    /* It asked for all 4,000 blocks: 1,024 and a quarter, and what was taken for loss meanwhile. */
+    /* It requested all 4,000 blocks: 1,024 and a quarter, and what was attributed to loss
+     * meanwhile. */
     assert_in_range(total, 256, 800);
     assert_true(fmtp_sender_peer_alone(s, a));
     assert_false(fmtp_sender_peer_alone(s, b));
@@ -528,7 +529,7 @@ static void test_alone(void **state)
     drain(s, now, &extra);
     ask(s, a, 0, 0, 0, 3, 1 << 1 | 1 << 4 | 1 << 5, now);
     expect_none(s, now + 60 * MS);
-    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, now); /* still queued: not twice */
+    ask(s, a, 0, 0, 1, 3, 1 << 1 | 1 << 4 | 1 << 5, now); /* still queued: not sent twice */
     assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 3 * 112);
     struct fmtp_header h;
     fmtp_header_get(bytes, &h);
@@ -537,7 +538,7 @@ static void test_alone(void **state)
     assert_memory_equal(bytes + 12, product + 100, BLOCK);
     fmtp_header_get(bytes + 224, &h);
     assert_int_equal(h.seqnum, 500);
-    ask(s, a, 0, 0, 2, 1, 1 << 4, now); /* it left: once more */
+    ask(s, a, 0, 0, 2, 1, 1 << 4, now); /* it was sent: once more */
     assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 112);
     ask(s, a, 0, 0, 2, 1, 1 << 4, now); /* and no more */
     put(s, a, FMTP_RETX_REQ, latest, 400, 100);
@@ -546,7 +547,7 @@ static void test_alone(void **state)
     assert_int_equal(stream(s, a, bytes, sizeof bytes, now), 3 * 112);
     fmtp_sender_get_stats(s, &stats);
     assert_int_equal(stats.excess, 3);
-    /* The others are served as before, and it is again when enough was multicast. */
+    /* The others are served as before, and so is this one when enough was multicast. */
     ask(s, b, 0, 0, 0, 1, 1, now + 100 * MS);
     expect(s, now + 103 * MS, FMTP_REPAIR, 0);
     put(s, a, FMTP_RETX_END, latest, 0, 0);
@@ -561,7 +562,7 @@ static void test_alone(void **state)
     fmtp_sender_free(s);
 }
 
-/* A host keeps its account when it connects again, and has one for all its receivers. */
+/* A host keeps its account when it reconnects, and has one for all its receivers. */
 static void test_account_of_a_host(void **state)
 {
     struct fmtp_sender *s = make(&common);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Room that fmtp-recv promises to files that have begun: on a disk whose size the test says.
+ * Space that fmtp-recv promises to files that it has begun, on a disk whose size the test sets.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 
 enum { MB = 1000000, BLOCK = 4096 };
 
-static uint64_t free_bytes; /* of the disk, before this store took any */
+static uint64_t free_bytes; /* of the disk, before this store used any */
 static char path[] = "/tmp/test-stored-XXXXXX";
 static struct store store;
 static struct stored *kept[8];
@@ -97,12 +97,12 @@ static void test_promises_are_added_up(void **state)
     assert_true(reserved() + 12 * MB < free_bytes);
     assert_false(begin(12 * MB));
     assert_int_equal(names(), 2); /* nothing of the third */
-    assert_true(begin(5 * MB));   /* what is left of the room */
+    assert_true(begin(5 * MB));   /* the rest of the space */
     assert_false(begin(2 * MB));
     forget_all();
 }
 
-/* A promise is over when its bytes are reserved, and when its file has gone. */
+/* A promise ends when its bytes are reserved, and when its file is gone. */
 static void test_promises_end(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The vectors are messages of the published implementation, as captured (FMTPv3-2017,
- * FMTPv3-2021).
+ * The vectors are captured messages of the published implementation (FMTPv3-2017, FMTPv3-2021).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +109,7 @@ static void test_bop_2021(void **state)
     bytes[n] = 0;
     assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n + 1, &bop), 0);
     assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, 17, &bop), -1);
-    /* 10^9 nanoseconds are none */
+    /* 10^9 nanoseconds are invalid */
     unhex("3b9aca00", bytes + 8);
     assert_int_equal(fmtp_bop_get(FMTP_LAYOUT_2021, bytes, n, &bop), -1);
 }
@@ -146,7 +145,7 @@ static void test_parity(void **state)
 
 static void test_repair_req(void **state)
 {
-    /* blocks 0 and 9 of 12, one symbol known to be on its way, two wanted */
+    /* blocks 0 and 9 of 12, one symbol known to be in flight, two wanted */
     const uint8_t bitmap[] = {0x01, 0x02}, wire[] = {5, 1, 0, 2, 0x01, 0x02};
     struct fmtp_repair_req req = {5, 1, 2, bitmap};
 
