@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the parsers of configuration files share: reading a file, and the form of a message.
+ * What the parsers of configuration files share: reading a file, and the format of messages.
  */
 #ifndef LDM_CONFTEXT_H
 #define LDM_CONFTEXT_H
@@ -11,12 +11,12 @@
 
 #define CONFTEXT_BYTES_MAX (1u << 20)
 
-/* The text of a file, to be freed; NULL and why: it cannot be read, is longer than
- * CONFTEXT_BYTES_MAX, or has a NUL byte. */
+/* Returns the text of a file, which the caller frees; NULL with why if it cannot be read, is longer
+ * than CONFTEXT_BYTES_MAX, or has a NUL byte. */
 char *conftext_read(const char *path, const char **why);
 
-/* One line `name:line: found "...": why; valid: ...`, or without `: why` if that is empty. What is
- * not printable in `found` is shown as ?. errors may be NULL. */
+/* Writes one line `name:line: found "...": why; valid: ...`, without `: why` if that is empty.
+ * Shows unprintable characters in `found` as ?. errors may be NULL. */
 void conftext_complain(FILE *errors, const char *name, unsigned line, const char *found,
                        const char *valid, const char *why, va_list ap)
     __attribute__((format(printf, 6, 0)));

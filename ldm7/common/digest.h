@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * MD5 of product data (the signature LDM gives products), by libcrypto.
+ * MD5 of product data (LDM's product signature), by libcrypto.
  */
 #ifndef LDM_DIGEST_H
 #define LDM_DIGEST_H
@@ -10,18 +10,19 @@
 
 #include "queue/pq.h"
 
-/* All at once. false: libcrypto has no MD5 here (FIPS mode) or no memory. */
+/* Digests everything at once. Returns false if libcrypto has no MD5 (FIPS mode), or without
+ * memory. */
 bool digest_of(const void *data, size_t bytes, struct pq_signature *out);
 
-/* In pieces; one object serves any number of digests, one after another. */
+/* Digests in pieces; one object serves any number of digests, one after another. */
 struct digest;
-/* NULL: no memory. */
+/* Returns NULL without memory. */
 struct digest *digest_new(void);
-/* Begins a digest, also after one that was not ended. false: libcrypto has no MD5 here. */
+/* Begins a digest, discarding an unfinished one. Returns false if libcrypto has no MD5. */
 bool digest_begin(struct digest *d);
-/* More bytes. false: libcrypto failed. */
+/* Adds bytes. Returns false if libcrypto failed. */
 bool digest_add(struct digest *d, const void *data, size_t bytes);
-/* The digest of all that was added. false: libcrypto failed. */
+/* Returns the digest of everything added. Returns false if libcrypto failed. */
 bool digest_end(struct digest *d, struct pq_signature *out);
 /* d may be NULL. */
 void digest_free(struct digest *d);

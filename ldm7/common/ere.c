@@ -22,7 +22,7 @@ struct ere {
     char pattern[ERE_BYTES_MAX + 1];
 };
 
-/* p is at '['. Its ']' or the end of the text. */
+/* Returns the ']' that matches the '[' at p, or the end of the text. */
 static const char *bracket_end(const char *p)
 {
     p++;
@@ -39,8 +39,8 @@ static const char *bracket_end(const char *p)
     return p;
 }
 
-/* p is at '{'. Its '}' and the greatest count, saturated above ERE_REPEAT_MAX; NULL: not {m}, {m,}
- * or {m,n}. */
+/* Returns the '}' that matches the '{' at p, and the greatest count, saturated above
+ * ERE_REPEAT_MAX; NULL if this is not {m}, {m,} or {m,n}. */
 static const char *interval_end(const char *p, unsigned *count)
 {
     unsigned commas = 0, value = 0;
@@ -56,13 +56,13 @@ static const char *interval_end(const char *p, unsigned *count)
     return *p == '}' ? p : NULL;
 }
 
-/* Why p, of at most ERE_BYTES_MAX bytes, is refused: PCRE2 would give it a meaning that an ERE
- * does not have, or counts nested in each other multiply to more than ERE_REPEAT_MAX. NULL: it is
- * not. */
+/* Returns why p, of at most ERE_BYTES_MAX bytes, is refused: PCRE2 would give it a meaning that an
+ * ERE does not have, or nested counts multiply to more than ERE_REPEAT_MAX. NULL: it is not
+ * refused. */
 static const char *not_ere(const char *p)
 {
-    unsigned most[ERE_BYTES_MAX + 1] = {1}; /* for each open group the greatest product in it */
-    unsigned depth = 0, atom = 1, count;    /* atom: the product in what was read last */
+    unsigned most[ERE_BYTES_MAX + 1] = {1}; /* per open group, the greatest product in it */
+    unsigned depth = 0, atom = 1, count;    /* atom: the product in the last atom */
     bool repeated = false;
 
     for (; *p != '\0'; p++) {
@@ -74,7 +74,7 @@ static const char *not_ere(const char *p)
         if (*p == '{') {
             p = interval_end(p, &count);
             if (!p)
-                return "\"{\" that begins no {m}, {m,} or {m,n}";
+                return "\"{\" that does not begin {m}, {m,} or {m,n}";
             atom *= count;
             if (atom > ERE_REPEAT_MAX)
                 return "repetition above 1024";
@@ -136,8 +136,8 @@ static int compile_ere(struct ere **out, const char *pattern, uint32_t more, cha
     }
     struct ere *re = xcalloc(1, sizeof *re);
     memcpy(re->pattern, pattern, strlen(pattern) + 1);
-    /* Searching for ".*x" is searching for "x", but slow (and finds the last one: it matters to
-     * groups). */
+    /* Searching for ".*x" is equivalent to searching for "x" but slow (and it finds the last x,
+     * which matters for groups). */
     while ((more & PCRE2_NO_AUTO_CAPTURE) && strncmp(pattern, ".*", 2) == 0 && pattern[2] != '\0' &&
            pattern[2] != '|')
         pattern += 2;
@@ -198,7 +198,7 @@ enum ere_result ere_match(struct ere *re, const char *text)
         return ERE_NO;
     if (re->limit_hits++ == 0)
         log_warn(
-            "Expression \"%s\" exceeds the limits of matching (%d) on \"%s\": taken as no match",
+            "Expression \"%s\" exceeds the limits of matching (%d) on \"%s\": treated as no match",
             re->pattern, rc, text);
     return ERE_LIMIT;
 }

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* Names of the sets; the first name of a value is the one printed. Values descend: the order in
- * which an arbitrary set is written. */
+/* Names of the sets; the first name of a value is the one printed. Values descend: this is the
+ * order in which an arbitrary set is written. */
 static const struct {
     uint32_t bits;
     const char *name;

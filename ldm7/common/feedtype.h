@@ -19,10 +19,10 @@
 /* Room for every set of bits as text, NUL included. */
 #define FEEDTYPE_TEXT_MAX 320
 
-/* false: err holds one message that quotes the offending part. */
+/* Returns false with one message in err that quotes the offending part. */
 bool feedtype_parse(const char *text, uint32_t *out, char *err, size_t err_bytes);
-/* Canonical text: named sets in descending order of value joined by |, bits without a name as
- * hexadecimal last. Returns out. out_bytes >= FEEDTYPE_TEXT_MAX is always enough. */
+/* Formats canonically: named sets in descending order of value joined by |, unnamed bits last in
+ * hexadecimal. Returns out. out_bytes >= FEEDTYPE_TEXT_MAX always suffices. */
 char *feedtype_format(uint32_t feedtype, char *out, size_t out_bytes);
 
 #endif

@@ -25,7 +25,7 @@ static int log_fd = STDERR_FILENO;
 static char log_path[PATH_BYTES];
 static char prog[PROG_MAX] = "?";
 
-/* The bytes of the original argument vector, and the arguments after the name. */
+/* The memory of the original argument vector, and the arguments after the name. */
 static char *area;
 static size_t area_bytes;
 static int kept_argc;
@@ -228,7 +228,7 @@ size_t log_escape(char *out, size_t out_bytes, const char *text)
     return need;
 }
 
-/* Length of the well-formed UTF-8 sequence at s, or 0 (RFC 3629). */
+/* Returns the length of the well-formed UTF-8 sequence at s, or 0 (RFC 3629). */
 static size_t utf8_length(const unsigned char *s)
 {
     static const struct {
@@ -307,7 +307,7 @@ void log_msg(enum log_level level, const char *file, const char *func, int line,
     char when[32];
     strftime(when, sizeof when, "%Y%m%dT%H%M%S", &tm);
 
-    /* Six characters at most per character of the message, and the rest of the line. */
+    /* At most six characters per character of the message, plus the rest of the line. */
     char text[6 * LOG_LINE_MAX + 1024];
     struct line l = {.text = text, .room = sizeof text - 1};
     if (json_lines) {

@@ -11,7 +11,7 @@
 #include "log_limit.h"
 #include "queue/own_pid.h"
 
-#define ENTRIES 64u /* so that many peers fill no log either */
+#define ENTRIES 64u /* enough, while many peers cannot fill the log either */
 #define NS_PER_SECOND UINT64_C(1000000000)
 
 static struct log_limit *limit;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Log lines that a peer can cause: of each peer and each place in the source a few a minute are
+ * Log lines that a peer can cause: for each peer and each place in the source, a few per minute are
  * written; then "N more of these from ADDRESS" (log_limit.h).
  */
 #ifndef LDM_LOG_PEER_H
@@ -10,19 +10,19 @@
 
 #include "log.h"
 
-#define LOG_PEER_LINES 5u   /* that anybody can cause */
-#define LOG_PEER_SERVED 30u /* that only peers can cause which entries allow */
+#define LOG_PEER_LINES 5u   /* for lines that anyone can cause */
+#define LOG_PEER_SERVED 30u /* for lines that only peers permitted by an entry can cause */
 #define LOG_PEER_WINDOW_S 60u
 
-/* From now on processes forked by this one share its counts. 0, or -1 with errno: each process
- * counts for itself. */
+/* From now on processes forked by this one share its counts. Returns 0, or -1 with errno: then each
+ * process counts for itself. */
 int log_peer_share(void);
-/* Writes what is left to say of windows that are over (with `all`: of any), to be called now and
- * then and at the end. If processes share counts, the one that called log_peer_share() writes, the
- * others do nothing. */
+/* Writes the counts of suppressed lines of windows that are over (with `all`: of any window). Call
+ * it from time to time and at the end. If processes share counts, only the one that called
+ * log_peer_share() writes. */
 void log_peer_rest(bool all);
 
-/* One line about that peer, if it may be written. Use the macros below. */
+/* Writes one line about that peer, if it may be written. Use the macros below. */
 void log_peer_msg(enum log_level level, const char *file, const char *func, int line,
                   unsigned lines, const char *peer, const char *fmt, ...)
     __attribute__((format(printf, 7, 8)));

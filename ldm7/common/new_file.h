@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writing a small file so that others see the old one or the whole new one: a temporary file
- * beside it, then rename. A write that failed leaves the old one.
+ * Replaces a small file atomically: writes a temporary file beside it, then renames it. If writing
+ * fails, the old file stays.
  */
 #ifndef LDM_NEW_FILE_H
 #define LDM_NEW_FILE_H
@@ -14,10 +14,10 @@ struct new_file {
     char temporary[4200];
 };
 
-/* path stays the caller's and must stay valid. -1: errno. */
+/* path belongs to the caller and must remain valid. Returns -1 with errno on failure. */
 int new_file_begin(struct new_file *n, const char *path);
-/* To be called after new_file_begin() gave 0. -1: not replaced, as a write, the close or the rename
- * failed. */
+/* Call this after new_file_begin() returned 0. Returns -1 if the file was not replaced, because a
+ * write, the close or the rename failed. */
 int new_file_end(struct new_file *n);
 
 #endif

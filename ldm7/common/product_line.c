@@ -12,7 +12,7 @@ char *product_line_format(const struct pq_info *info, char *out, size_t out_byte
 {
     char when[48] = "?";
     time_t s = info->creation.tv_sec;
-    /* A time of day from the network may be out of any calendar: gmtime_r says so. */
+    /* A time from the network may exceed every calendar: gmtime_r() then fails. */
     struct tm tm;
     if (!gmtime_r(&s, &tm) || !strftime(when, sizeof when, "%Y%m%d%H%M%S", &tm))
         snprintf(when, sizeof when, "%lld", (long long)s);

@@ -13,11 +13,11 @@
 
 #define PRODUCT_LINE_MAX 704
 
-/* Returns out (always terminated), so it can be used as an argument of log_info. */
+/* Returns out (always terminated), so it can be an argument of log_info(). */
 char *product_line_format(const struct pq_info *info, char *out, size_t out_bytes);
-/* A signature as 32 lower-case hexadecimal digits; returns out. */
+/* Formats a signature as 32 lower-case hexadecimal digits; returns out. */
 char *signature_format(const struct pq_signature *sig, char out[33]);
-/* 32 hexadecimal digits, upper or lower case; false if it is anything else. */
+/* Parses 32 hexadecimal digits of either case; returns false for anything else. */
 bool signature_parse(const char *hex32, struct pq_signature *sig);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which products a program is about: options -f FEED and -p PATTERN.
+ * Which products a program handles: options -f FEED and -p PATTERN.
  */
 #ifndef LDM_SELECTION_H
 #define LDM_SELECTION_H
@@ -16,7 +16,7 @@ struct selection {
 };
 /* Ends the program with a message if text is not a regular expression. */
 void selection_pattern(struct selection *s, const char *text);
-/* True if the product is selected. */
+/* Returns whether the product is selected. */
 bool selection_has(const struct selection *s, const struct pq_info *info);
 /* Frees the pattern. */
 void selection_free(struct selection *s);

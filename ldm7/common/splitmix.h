@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The state at which the stream of product `index` begins. */
+/* Returns the state at which the stream of product `index` begins. */
 uint64_t splitmix_key(uint64_t seed, uint64_t index);
-/* Bytes offset .. offset + bytes of the stream; offset is a multiple of 8. */
+/* Fills in bytes offset .. offset + bytes of the stream; offset must be a multiple of 8. */
 void splitmix_fill(uint64_t key, uint64_t offset, void *out, size_t bytes);
 
 #endif

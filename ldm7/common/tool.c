@@ -53,7 +53,7 @@ void tool_option(int option, const char *help)
         if (!log_set_format(optarg))
             tool_usage("--log-format: found \"%s\"; valid: text, json", optarg);
         return;
-    default: /* getopt_long has said which one */
+    default: /* getopt_long() has already printed which one */
         fprintf(stderr, "Try '%s --help'.\n", log_prog());
         exit(TOOL_USAGE);
     }

@@ -19,8 +19,8 @@ static int64_t number(const char *s, size_t digits)
     return n;
 }
 
-/* Days from 1970-01-01 to a date of the Gregorian calendar; years counted from March, so that
- * the leap day is the last of its year. */
+/* Returns the days from 1970-01-01 to a date of the Gregorian calendar. Years are counted from
+ * March, so that the leap day is the last of its year. */
 static int64_t days_from_epoch(int64_t year, int64_t month, int64_t day)
 {
     year -= month <= 2;
@@ -104,7 +104,7 @@ static void complain(struct state *st, const char *s, size_t len, const char *va
     fprintf(st->errors, "; valid: %s%s\n", valid, more);
 }
 
-/* One line without its end. True if it holds a product. */
+/* Parses one line without its end. Returns true if it holds a product. */
 static bool parse_line(struct state *st, const char *s, size_t len, struct trace_entry *e)
 {
     static const char form[] =

@@ -8,7 +8,8 @@
 
 #include "alloc.h"
 
-/* Takes one word from *in to *out (room enough: never longer than its text). false: open quote. */
+/* Takes one word from *in to *out, where there is always enough room. Returns false on an open
+ * quote. */
 static bool take(const char **in, char **out)
 {
     const char *p = *in;

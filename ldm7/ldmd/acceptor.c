@@ -19,7 +19,7 @@
 #define ACCEPTS_PER_TURN 64
 #define PAUSE_NS (NS_PER_S / 10)
 #define REPORT_NS (10 * NS_PER_S)
-#define TELL_NS (10 * NS_PER_S) /* what limited lines left unsaid */
+#define TELL_NS (10 * NS_PER_S) /* interval of reports about suppressed lines */
 
 struct acceptor {
     struct loop *loop;

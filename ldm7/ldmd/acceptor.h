@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The listening socket: accepts, lets admission.c wait for what comes first, and hands peers that
- * speak RPC to the children. Without descriptors it pauses instead of spinning. What it turned away
- * is counted and logged at most every 10 s, so that a flood fills no log.
+ * The listening socket: accepts connections, lets admission.c wait for their first bytes, and
+ * passes peers that speak RPC to the children. Without descriptors it pauses instead of spinning.
+ * It counts what it turned away and logs that at most every 10 s, so that a flood cannot fill the
+ * log.
  */
 #ifndef LDMD_ACCEPTOR_H
 #define LDMD_ACCEPTOR_H
@@ -11,11 +12,11 @@
 
 struct acceptor;
 
-/* Takes neither listen_fd nor children. NULL: errno. */
+/* The caller keeps ownership of listen_fd and children. Returns NULL with errno on failure. */
 struct acceptor *acceptor_open(struct loop *loop, int listen_fd, struct children *children);
-/* When to call again at the latest. */
+/* Returns when to call this again at the latest. */
 uint64_t acceptor_tend(struct acceptor *a, uint64_t now);
-/* Closes what it accepted and has not handed on. a may be NULL. */
+/* Closes the connections that it accepted and has not passed on. a may be NULL. */
 void acceptor_close(struct acceptor *a);
 
 #endif

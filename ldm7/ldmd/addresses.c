@@ -11,11 +11,11 @@ struct lease {
     char key[ADDRESSES_KEY];
     uint32_t addr;
     unsigned users;
-    uint64_t left; /* when the last user left, in events */
+    uint64_t left; /* when its last user left, in events */
 };
 
 struct addresses {
-    uint32_t first, n, server; /* host order; n usable ones from first on */
+    uint32_t first, n, server; /* host byte order; n usable addresses from first on */
     uint64_t events;
     size_t count;
     struct lease leases[ADDRESSES_REMEMBERED];
@@ -32,7 +32,7 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len)
     a->first = a->server & mask;
     a->n = mask == 0 ? 0 : ~mask + 1;
     if (prefix_len <= 30 && a->n > 0) {
-        a->first++; /* the network's own address */
+        a->first++; /* the network address */
         a->n -= 2;  /* ... and the broadcast address */
     }
     return a;
@@ -40,7 +40,7 @@ struct addresses *addresses_new(struct in_addr server, unsigned prefix_len)
 
 size_t addresses_count(const struct addresses *a)
 {
-    return a->n > 0 ? a->n - 1 : 0; /* the server has one */
+    return a->n > 0 ? a->n - 1 : 0; /* one is the server's */
 }
 
 /* FNV-1a */
@@ -61,7 +61,7 @@ static struct lease *by_address(struct addresses *a, uint32_t addr)
     return NULL;
 }
 
-/* The one that has been away for longest. */
+/* Returns the lease that has been unused longest. */
 static struct lease *longest_away(struct addresses *a)
 {
     struct lease *found = NULL;
@@ -72,8 +72,8 @@ static struct lease *longest_away(struct addresses *a)
     return found;
 }
 
-/* A lease that no subscriber has: of an address never given out, or of the endpoint longest
- * away. */
+/* Returns a lease that no subscriber has: of an address never assigned, or of the endpoint that has
+ * been away longest. */
 static struct lease *unused_lease(struct addresses *a, uint32_t start)
 {
     /* At most one more than the leases and the server can be taken. */

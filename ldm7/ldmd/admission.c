@@ -12,7 +12,7 @@
 #define CREDENTIALS_MAX 400u /* RFC 5531 8.2 */
 
 struct candidate {
-    struct candidate *older, *newer; /* by age; newer also links the free ones */
+    struct candidate *older, *newer; /* by age; newer also links the free entries */
     struct admission *owner;
     struct loop_source src;
     struct in_addr from;
@@ -40,7 +40,7 @@ bool admission_plausible(const uint8_t head[ADMISSION_HEAD_BYTES])
     uint32_t type = xin_u32(&x);
     uint32_t version = xin_u32(&x);
     if (type != 0 || version != 2)
-        return false; /* no call, or of another version of RPC */
+        return false; /* not a call, or another version of RPC */
     xin_u32(&x);      /* program, version, procedure: the child answers */
     xin_u32(&x);
     xin_u32(&x);
@@ -68,7 +68,7 @@ struct admission *admission_new(struct loop *loop, struct admission_limits limit
     return a;
 }
 
-/* Forgets a candidate; its descriptor is the caller's now. */
+/* Forgets a candidate and returns its descriptor, which the caller now owns. */
 static int part(struct candidate *v)
 {
     struct admission *a = v->owner;
@@ -92,7 +92,7 @@ static void on_guest(void *ctx, uint32_t events)
     int one = 1;
 
     if (n >= 0 && n < (ssize_t)sizeof head && (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) == 0)
-        return; /* the rest is on its way */
+        return; /* the rest is in flight */
     int fd = part(v);
     if (n == (ssize_t)sizeof head && admission_plausible(head)) {
         a->stats.plausible++;
@@ -141,8 +141,8 @@ void admission_take(struct admission *a, int fd, struct in_addr from, uint64_t n
     if (leaves)
         displace(leaves);
     struct candidate *v = a->free;
-    /* Readable only when the whole header is there, or the end: a peer that sends byte by byte
-     * wakes no process. */
+    /* Readable only when the whole header has arrived, or at the end: a peer that sends single
+     * bytes wakes no process. */
     setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted);
     if (!v ||
         loop_add(a->loop, &v->src, fd, (uint32_t)EPOLLIN | (uint32_t)EPOLLRDHUP, on_guest, v) < 0) {

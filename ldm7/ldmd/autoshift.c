@@ -24,7 +24,7 @@ bool autoshift_product(struct autoshift *a, bool accepted, uint64_t now)
         a->rejected++;
     if (now < a->since_ns + AUTOSHIFT_S * 1000000000ull)
         return false;
-    uint64_t others = a->upstreams - 1; /* compare with rejected / (N - 1) */
+    uint64_t others = a->upstreams - 1; /* to compare with rejected / (N - 1) */
     bool shift =
         a->primary ? a->accepted * others <= a->rejected : a->accepted * others >= a->rejected;
     if (shift)

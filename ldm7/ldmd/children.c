@@ -27,7 +27,7 @@
 #define BACKOFF_MAX_S 60u
 #define LONG_LIFE_S 60u
 #define KILL_AFTER_MS 10000
-#define CLIENT_FILES 64u /* descriptors that one connection's process may have */
+#define CLIENT_FILES 64u /* descriptors that one connection's process may need */
 
 enum kind { KIND_CLIENT, KIND_MLDM, KIND_DOWN6, KIND_DOWN7, KIND_EXEC };
 
@@ -37,12 +37,11 @@ struct child {
     size_t entry;
     uint64_t started_ns, due_ns;
     unsigned backoff_s;
-    struct in_addr from; /* of a connection */
+    struct in_addr from; /* peer of a connection */
 };
 
 /* A MULTICAST entry's control channel: requests for its mldm. Both ends are kept, so that a new
- * mldm can take over from one that died. While there is none, a request waits here and starts
- * it. */
+ * mldm can replace one that died. Meanwhile a request waits here and triggers the start. */
 struct control {
     struct children *owner;
     struct child *mldm;
@@ -60,7 +59,7 @@ struct children {
     struct feeds *feeds;
     struct places *places;
     struct control *controls;
-    int *mldm_fds; /* up7's ends alone */
+    int *mldm_fds; /* up7's ends only */
     struct {
         void (*in_child)(void *ctx);
         void *ctx;
@@ -69,7 +68,7 @@ struct children {
     uint64_t failures; /* of entries' processes */
 };
 
-static struct children *the_children; /* for is_alive in a forked child */
+static struct children *the_children; /* for is_alive() in a forked child */
 
 static bool is_alive(uint32_t id)
 {
@@ -184,7 +183,7 @@ static int run_exec(char *const *argv)
     return 127;
 }
 
-/* Walls, before the first byte of a peer. 0, or -1: the process must end. */
+/* Enters the sandbox before the first byte from a peer. Returns 0, or -1: the process must end. */
 static int confine(struct children *c, const struct child *what)
 {
     const struct conf *conf = c->opt->conf;
@@ -194,7 +193,7 @@ static int confine(struct children *c, const struct child *what)
     case KIND_MLDM: return confine_mldm(c->opt, &conf->multicasts[what->entry]);
     case KIND_DOWN6: return confine_down6(c->opt);
     case KIND_DOWN7:
-        /* Behind the walls it cannot start vlanutil. */
+        /* In the sandbox it cannot start vlanutil. */
         if (c->opt->sandbox && vlan_is_ours(&conf->receives[what->entry]) &&
             vlan_start_helper(&conf->receives[what->entry], conf->set.vlanutil) < 0)
             return -1;
@@ -203,7 +202,7 @@ static int confine(struct children *c, const struct child *what)
     }
 }
 
-/* The interface before the walls, behind which nothing can be executed. */
+/* Makes the interface before entering the sandbox, which permits no execution. */
 static int run_mldm(struct children *c, const struct child *what)
 {
     const struct conf_multicast *entry = &c->opt->conf->multicasts[what->entry];
@@ -242,7 +241,7 @@ static int run_child(struct children *c, const struct child *what, int fd)
     }
 }
 
-/* Descriptors that the child must not have. */
+/* Closes descriptors that the child must not have. */
 static void close_foreign(struct children *c, const struct child *what)
 {
     loop_close(c->loop);
@@ -257,8 +256,8 @@ static void close_foreign(struct children *c, const struct child *what)
         c->hooks[i].in_child(c->hooks[i].ctx);
 }
 
-/* A process that talks to strangers, or runs another program, gets nothing beyond its user's
- * rights. */
+/* A process that reads from peers, or runs another program, gets no rights beyond those of its
+ * user. */
 static void set_rights(const struct child *what)
 {
     switch (what->kind) {
@@ -294,8 +293,8 @@ static void spawn(struct children *c, struct child *what, int fd)
     what->due_ns = what->started_ns + NS_PER_S;
 }
 
-/* A sender without a path of its own waits for the first subscription; one that has a path sees at
- * once to what an earlier one left at the path service. */
+/* A sender without its own path waits for the first subscription. One with a path starts at once,
+ * to take care of what an earlier one left at the path service. */
 static bool is_on_request(const struct children *c, const struct child *what)
 {
     const struct conf *conf = c->opt->conf;
@@ -333,7 +332,8 @@ static void log_from(struct in_addr from, const char *what)
     log_peer_warn(text, "%s: connection %s", text, what);
 }
 
-/* Another process gets its place. It was not let in, so it holds nothing that the queue needs. */
+/* Another process gets its place. This one was not admitted, so it holds nothing that the queue
+ * needs. */
 static void displace(struct children *c, size_t place)
 {
     struct child *ch = &c->clients[place];
@@ -397,7 +397,7 @@ static void ended(struct child *ch, int status, uint64_t now)
         counters_remove(the_children->opt, name, ch->pid);
     the_children->failures += ch->kind != KIND_CLIENT && status != 0;
     if (WIFSIGNALED(status))
-        log_error("%s process %d was ended by signal %d", name, (int)ch->pid, WTERMSIG(status));
+        log_error("%s process %d was killed by signal %d", name, (int)ch->pid, WTERMSIG(status));
     else if (WEXITSTATUS(status) != 0)
         log_error("%s process %d ended with status %d", name, (int)ch->pid, WEXITSTATUS(status));
     else
@@ -408,7 +408,7 @@ static void ended(struct child *ch, int status, uint64_t now)
     }
     ch->pid = 0;
     ch->due_ns = LOOP_FOREVER;
-    /* A command that succeeded is not started again. */
+    /* A command that succeeded is not restarted. */
     if (ch->kind == KIND_CLIENT || (ch->kind == KIND_EXEC && status == 0))
         return;
     if (now - ch->started_ns > LONG_LIFE_S * NS_PER_S)
@@ -418,16 +418,16 @@ static void ended(struct child *ch, int status, uint64_t now)
         ch->backoff_s = BACKOFF_MAX_S;
     ch->due_ns = now + ch->backoff_s * NS_PER_S;
     if (ch->kind == KIND_EXEC)
-        log_note("\"%s\" is started again in %u s",
+        log_note("\"%s\" will be restarted in %u s",
                  the_children->opt->conf->execs[ch->entry].argv[0], ch->backoff_s);
 }
 
-/* After its death mldm is started again when there is a request for it. */
+/* After its death mldm is restarted when there is a request for it. */
 static void await_request(struct children *c, struct child *mldm, uint64_t now)
 {
     struct control *at = &c->controls[mldm->entry];
 
-    mldm->started_ns = now; /* the waiting time counts from its end */
+    mldm->started_ns = now; /* the delay counts from its end */
     mldm->due_ns = LOOP_FOREVER;
     if (!watch_control(at)) {
         log_error("cannot watch for subscriptions: %s", strerror(errno));

@@ -163,7 +163,7 @@ static void entry_request(struct parser *p, char **f, int n)
             strcmp(c->requests[i].ere, r.ere) == 0 &&
             strcasecmp(c->requests[i].host, r.host) == 0) {
             conf_complain(p, f[3], "REQUEST entries that differ in feedtype, prodERE or host",
-                          "the same REQUEST is already there");
+                          "the same REQUEST already exists");
             ok = false;
         }
     if (!ok)
@@ -258,7 +258,7 @@ static void entry_multicast(struct parser *p, char **f, int n)
     c->multicasts[c->nmulticasts - 1] = m;
 }
 
-/* The address of NIC1, or the name of an interface (it may not exist yet). */
+/* Takes the address of NIC1, or the name of an interface (which may not exist yet). */
 static bool get_iface(struct parser *p, const char *text, struct conf_receive *r)
 {
     size_t n = strlen(text);
@@ -301,7 +301,7 @@ static void entry_receive(struct parser *p, char **f, int n)
     c->receives[c->nreceives - 1] = r;
 }
 
-/* For some feeds only: f[1] is known and f[2] right. */
+/* Takes a setting for some feeds only: f[1] is known and f[2] is valid. */
 static void set_feed_rate(struct parser *p, char **f, const struct conf_settings *set)
 {
     struct conf *c = p->c;
@@ -396,7 +396,7 @@ static const struct keyword {
 };
 #define NKEYWORDS (sizeof keywords / sizeof keywords[0])
 
-/* Cuts a line into fields in place. -1: too many, -2: quote not closed. */
+/* Cuts a line into fields in place. Returns -1 for too many, -2 for an unclosed quote. */
 static int split(char *line, char **fields)
 {
     int n = 0;

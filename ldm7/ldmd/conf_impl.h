@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the parts of conf.c: the parser of ldmd.conf, and what follows when all is read.
+ * What the parts of conf.c share: the parser of ldmd.conf, and checks after everything is read.
  */
 #ifndef LDMD_CONF_IMPL_H
 #define LDMD_CONF_IMPL_H
@@ -19,14 +19,15 @@ struct parser {
     bool may_include;
     FILE *errors;
     const struct parser *outer; /* the file that includes this one */
-    dev_t device;               /* which file this is */
+    dev_t device;               /* identify the file */
     ino_t inode;
 };
 
-/* "NAME:LINE: found ...; valid: ...", and counts it. `why`: more, "" for nothing. */
+/* Writes "NAME:LINE: found ...; valid: ..." and counts the error. `why`: details, or "". */
 void conf_complain(const struct parser *p, const char *found, const char *valid, const char *why,
                    ...) __attribute__((format(printf, 4, 5)));
-/* What can be said only when all is read: values of single feeds, endpoints, interfaces. */
+/* Checks what can be checked only when everything is read: values of single feeds, endpoints,
+ * interfaces. */
 void conf_settle(struct conf *c, FILE *errors);
 
 #endif

@@ -162,7 +162,7 @@ static bool set_switch(char *at, const char *value)
     return *(bool *)at || strcasecmp(value, "off") == 0;
 }
 
-/* min and max have its length. */
+/* Takes a word; min and max bound its length. */
 static bool set_word(char *at, const struct setting *s, const char *value)
 {
     size_t n = strlen(value);

@@ -13,7 +13,7 @@ static uint64_t rate_of(const struct conf *c, uint32_t feed, bool is_path, uint6
     return otherwise;
 }
 
-/* The text of the last setting for the whole feed; or `otherwise`. */
+/* Returns the text of the last setting that applies to the whole feed, or `otherwise`. */
 static const char *text_of(const struct conf *c, uint32_t feed, bool is_nic, const char *otherwise)
 {
     for (size_t i = c->nfeed_texts; i-- > 0;)
@@ -22,7 +22,7 @@ static const char *text_of(const struct conf *c, uint32_t feed, bool is_nic, con
     return otherwise;
 }
 
-/* A path begins at a numbered port and a VLAN. */
+/* A path must begin at a numbered port and a VLAN. */
 static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE *errors)
 {
     struct parser p = {.c = c, .name = m->file, .line = m->line, .errors = errors};
@@ -34,7 +34,7 @@ static void check_endpoint(struct conf *c, const struct conf_multicast *m, FILE 
                       "port %s, VLAN %u: %s", m->port_id, m->vlan, why);
 }
 
-/* An interface that is made has a name, an address and no other user. */
+/* An interface to be made must have a name, an address and no other user. */
 static void check_nic(struct conf *c, size_t entry, FILE *errors)
 {
     const struct conf_multicast *m = &c->multicasts[entry];
@@ -55,7 +55,7 @@ static void check_nic(struct conf *c, size_t entry, FILE *errors)
         if (strcmp(c->multicasts[i].nic, m->nic) == 0 &&
             (!makes || c->multicasts[i].vlan == m->vlan))
             conf_complain(&p, name, "a separate interface for each MULTICAST entry", "%s",
-                          "an earlier entry has it");
+                          "an earlier entry uses it");
 }
 
 void conf_settle(struct conf *c, FILE *errors)

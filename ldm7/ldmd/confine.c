@@ -10,7 +10,7 @@
 #define DNS_PORT 53
 #define PATH_BYTES 4096
 
-/* Texts of paths, which must stay until the sandbox is entered. */
+/* Path names that must remain valid until the sandbox is entered. */
 struct texts {
     char queue[PATH_BYTES], log[PATH_BYTES], token[PATH_BYTES];
 };
@@ -24,8 +24,8 @@ static const char *directory_of(char out[PATH_BYTES], const char *path)
     return out;
 }
 
-/* `beside`: what it may do with files beside the queue (product-index maps, memories of sessions).
- * A log file is opened again after a rotation. */
+/* `beside`: its rights to files beside the queue (product-index maps, session memories). A log file
+ * is reopened after a rotation. */
 static void set_up(struct sandbox *s, struct texts *t, const struct options *opt, bool whole_etc,
                    unsigned beside)
 {
@@ -39,7 +39,8 @@ static void set_up(struct sandbox *s, struct texts *t, const struct options *opt
 static int enter(const struct sandbox *s, const struct options *opt)
 {
     char why[128], text[SANDBOX_TEXT];
-    struct sandbox_state has = sandbox_probe(); /* inside, all would seem to be missing */
+    struct sandbox_state has =
+        sandbox_probe(); /* in the sandbox, everything would seem to be missing */
 
     if (!opt->sandbox)
         return 0;
@@ -57,7 +58,7 @@ int confine_connection(const struct options *opt)
     struct texts t;
 
     set_up(&s, &t, opt, false, SANDBOX_READ);
-    sandbox_connect(&s, DNS_PORT); /* a host's name; large answers come by TCP */
+    sandbox_connect(&s, DNS_PORT); /* for host names; large answers come by TCP */
     s.signals = true;              /* IS_ALIVE, older feeds of the same address */
     return enter(&s, opt);
 }

@@ -148,7 +148,7 @@ void counters_sweep(const struct options *opt)
 
 /* ------------------------------------------------------------------ writing */
 
-/* The structs that the lists make are arrays of uint64_t. */
+/* The structs made from the lists are arrays of uint64_t. */
 #define VALUES(s) ((const uint64_t *)(const void *)(s))
 #define TAKE(field, kind, decimals, help) v.field = from.field;
 

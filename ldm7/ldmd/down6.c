@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LDM6 downstream of one REQUEST entry: FEEDME, then products on the turned-around connection,
- * straight into the product queue (LDM-6.15.0 down6). Primary: whole products (HEREIS);
- * alternate: announcements, and blocks of what is not in the queue yet.
+ * straight into the product queue (LDM-6.15.0 down6). Primary: whole products (HEREIS); alternate:
+ * announcements, then blocks of what is not in the queue yet.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 #define REPLY_S 60
 #define SILENCE_S 300 /* 10 x 30 s: LDM-6.15.0 */
 #define SAVE_S 5
-#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue when asked */
+#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue on request */
 #define RECLASS_MAX 3
 
 struct down6 {
@@ -27,7 +27,7 @@ struct down6 {
     struct autoshift shift;
     struct ldm_class asked;
     int reclassed;
-    char resume[4096]; /* file; "": none */
+    char resume[4096]; /* file to resume from; "": none */
     uint64_t saved_ns;
 };
 
@@ -126,7 +126,7 @@ static bool on_reply(void *ctx, const struct rpc_msg *m, struct xin *body)
 
 /* ------------------------------------------------------------------ products */
 
-/* Counts what was done with a product, and changes the mode if that asks for it. */
+/* Counts what happened to products, and changes the mode if that requires it. */
 static void counted(struct down6 *d, uint64_t accepted, uint64_t duplicates)
 {
     bool is_new = d->in.accepted != accepted;
@@ -241,7 +241,7 @@ static void ended(void *ctx)
     save(d, now_ns());
 }
 
-/* True if the product's origin says that it arrived from this upstream. */
+/* Returns whether the product's origin says that it arrived from this upstream. */
 static bool came_by(const struct pq_info *info, const char *host)
 {
     const char *via = strstr(info->origin, "_v_");
@@ -255,7 +255,8 @@ struct newest {
     struct timeval inserted;
 };
 
-/* The newest product of the request in the queue, and the newest that came by this upstream. */
+/* Finds the newest product of the request in the queue, and the newest that arrived from this
+ * upstream. */
 static void look_in_queue(struct down6 *d, struct newest *n)
 {
     struct ldm_class c = {.from = LDM_TIME_ZERO, .to = LDM_TIME_END, .n = 1};
@@ -280,9 +281,9 @@ static void look_in_queue(struct down6 *d, struct newest *n)
     }
 }
 
-/* Where to resume: what the last session noted, or what came after it was written (the process may
- * have been killed); else the queue's newest (a redundant upstream may have brought it). A queue
- * that is new gets all there is. */
+/* Finds where to resume: what the last session noted, or what arrived after it was written (the
+ * process may have been killed); else the queue's newest (a redundant upstream may have delivered
+ * it). With a new queue it requests everything. */
 static void find_last(struct down6 *d)
 {
     struct newest n = {0};

@@ -22,13 +22,13 @@
 
 #define SUBSCRIBE_S 600 /* LDM-6.13.17 */
 #define TEST_S 30
-#define SAVE_S 2                /* what a crash makes us ask for again */
-#define FMTP_S 30               /* FMTP's connection takes no longer where there is a path */
-#define ANNOUNCED_SHARE 16      /* of the queue, for what nothing but datagrams announced */
-#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue when asked */
-#define FAILURES_MAX 3          /* after this many, LDM6 takes over */
+#define SAVE_S 2                /* what a crash makes us request again, at most */
+#define FMTP_S 30               /* with a path, FMTP connects within this time */
+#define ANNOUNCED_SHARE 16      /* share of the queue for what only datagrams announced */
+#define LOOK_NS (NS_PER_S / 10) /* how soon it makes room in the queue on request */
+#define FAILURES_MAX 3          /* then LDM6 takes over */
 
-/* LDM7 works again: what LDM6 delivered is complete, the backlog continues from there. */
+/* LDM7 works again: what LDM6 delivered is complete, and the backlog continues from there. */
 static void end_fallback(struct down7 *d)
 {
     d->failures = 0;
@@ -41,14 +41,14 @@ static void end_fallback(struct down7 *d)
     d->has_after = true;
 }
 
-/* This subscription fails. hopeless: so will the next. */
+/* Counts a failed subscription. hopeless: the next one will also fail. */
 static void subscription_fails(struct down7 *d, bool hopeless)
 {
     d->hopeless = d->hopeless || hopeless;
     downstream_fails(&d->ds, hopeless);
 }
 
-/* Once per session: datagrams have no MACs, and the configuration did not ask for that. */
+/* Warns once per session if datagrams have no MACs and the configuration did not request that. */
 static void warn_of_level(const struct down7 *d)
 {
     struct fmtp_session session;
@@ -130,8 +130,8 @@ static bool parse_endpoint(const char *text, struct sockaddr_in *out)
            inet_pton(AF_INET, host, &out->sin_addr) == 1;
 }
 
-/* FMTP's address here: of the VLAN's interface, made with the address assigned to us; of the
- * interface named; as configured; or the one by which we reach the server. */
+/* Finds FMTP's address here: of the VLAN's interface, made with the address assigned to us; of the
+ * named interface; as configured; or the one by which we reach the server. */
 static bool find_interface(struct down7 *d, const struct ldm7_reply *r, struct in_addr server)
 {
     const struct conf_receive *rcv = d->rcv;
@@ -235,7 +235,7 @@ static void run(struct down7 *d, const struct ldm7_reply *r)
     down7_request_all_missed(d);
 }
 
-/* The server has no LDM7, or none for us. */
+/* Returns whether the server has no LDM7, or none for us. */
 static bool is_hopeless(uint32_t status)
 {
     return status != LDM7_TIMEDOUT && status != LDM7_MCAST && status != LDM7_INTR &&
@@ -331,7 +331,7 @@ static void ended_session(void *ctx)
     }
     d->fmtp = NULL;
     down7_drop_flights(d);
-    rpc_stream_end(&d->ds.peer.in); /* a product cut off is noted as missed before saving */
+    rpc_stream_end(&d->ds.peer.in); /* note a truncated product as missed before saving */
     save(d, now_ns());
     if (!d->receiving && (++d->failures >= FAILURES_MAX || d->hopeless))
         d->want_fallback = d->ds.opt->conf->set.fallback;

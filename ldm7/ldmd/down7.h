@@ -26,10 +26,10 @@ struct flight {
     uint8_t *region;
 };
 
-/* What came while this host did not listen is asked for twice: when FMTP is connected, up to the
- * end of the upstream's queue, so that it does not wait for the next product; and when the first
- * product is announced, up to that one, so that nothing falls between. A NULLPROC call after each
- * request is answered when all has been sent. */
+/* What arrived while this host did not listen is requested twice: when FMTP is connected, up to the
+ * end of the upstream's queue, so that it need not wait for the next product; and when the first
+ * product is announced, up to that one, so that there is no gap. A NULLPROC call after each request
+ * is answered when everything has been sent. */
 enum backlog_state {
     BACKLOG_NOT_YET,
     BACKLOG_TO_END,
@@ -46,15 +46,15 @@ struct down7 {
     struct flight *flights[DOWN7_BUCKETS];
     unsigned nflights;
     bool receiving;
-    bool told_forged;  /* in this session, that datagrams are being forged */
-    bool hopeless;     /* no use to subscribe again soon */
-    unsigned failures; /* subscriptions in a row that came to nothing */
+    bool told_forged;  /* reported in this session that datagrams are being forged */
+    bool hopeless;     /* subscribing again soon is pointless */
+    unsigned failures; /* consecutive failed subscriptions */
     uint64_t last_request_ns, saved_ns;
     struct session session;
     struct progress progress;
     enum backlog_state backlog;
     uint32_t fence_xid;
-    struct pq_signature after, first; /* the backlog is what is between */
+    struct pq_signature after, first; /* the backlog lies between them */
     bool has_after, has_first;
     struct fallback fallback;
     bool want_fallback;
@@ -76,49 +76,50 @@ struct down7 {
     enum downstream_state shown;
 };
 
-/* True if info->signature is not the MD5 of the data. */
+/* Returns whether info->signature is not the MD5 of the data. */
 bool down7_md5_differs(const struct pq_info *info, const uint8_t *data);
 
 /* fmtp_client's callbacks (ctx: struct down7). */
 void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, uint16_t meta_len,
                   struct timespec start);
-/* All bytes of the product are there: decodes, checks and commits it. */
+/* The product is complete: decodes, checks and commits it. */
 void down7_ended(void *ctx, uint32_t index, uint32_t retx_blocks, double delay_s);
-/* FMTP does not bring the product: it is asked for over the control connection. */
+/* FMTP does not deliver the product: requests it over the control connection. */
 void down7_missed(void *ctx, uint32_t index);
-/* What came under this index was not the publisher's: it is forgotten. */
+/* What arrived under this index was not the publisher's: discards it. */
 void down7_withdrawn(void *ctx, uint32_t index);
-/* Events alone. */
+/* Write events only. */
 void down7_lost(void *ctx, uint32_t index, uint32_t first, uint32_t blocks);
 void down7_requested(void *ctx, uint32_t index, uint32_t blocks, bool multicast);
 void down7_expired(void *ctx, uint32_t index, bool patience);
 void down7_queue_full(void *ctx, uint32_t index);
-/* A process waits for room in the queue, up to that position: the largest product that is being
- * received makes some, then all do. They are asked for over the control connection. */
+/* A process waits for room in the queue, up to that position: drops the largest product being
+ * received, or then all. They are requested over the control connection. */
 void down7_let_go(struct down7 *d, uint64_t up_to);
 /* Gives up what is being received. */
 void down7_drop_flights(struct down7 *d);
 
-/* Notes a product as missed and asks for it. */
+/* Records a product as missed and requests it. */
 void down7_request_missed(struct down7 *d, uint32_t index);
-/* Asks for all that were missed in earlier sessions. */
+/* Requests everything that was missed in earlier sessions. */
 void down7_request_all_missed(struct down7 *d);
-/* FMTP is connected; the first product (at most the first call counts). */
+/* FMTP is connected; or the first product is announced (only the first call counts). */
 void down7_backlog_begin(struct down7 *d);
-/* The first product that came by multicast: asks for what is before it. */
+/* The first product arrived by multicast: requests everything before it. */
 void down7_backlog_first(struct down7 *d, const struct pq_signature *sig);
-/* The answer to the call after a backlog request. false: it is not. */
+/* Handles the answer to the call after a backlog request. Returns false if it is not that
+ * answer. */
 bool down7_backlog_fence(struct down7 *d, const struct rpc_msg *m);
-/* NO_SUCH_PRODUCT: the publisher does not have it. false: malformed. */
+/* NO_SUCH_PRODUCT: the publisher does not have it. Returns false if malformed. */
 bool down7_no_such_product(struct down7 *d, struct xin *args);
 /* rpc_sink's callbacks. */
 bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
                          const struct pq_info *info, uint8_t **region);
-/* All bytes are there. false: ends the connection. */
+/* The product is complete. Returns false to end the connection. */
 bool down7_product_end(void *ctx);
-/* True if it stalls while a process waits for room. Then the connection must end. */
+/* Returns whether it stalls while a process waits for room. Then the connection must end. */
 bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now);
-/* The remaining bytes will not come. */
+/* The remaining bytes will not arrive. */
 void down7_product_abort(void *ctx);
 
 #endif

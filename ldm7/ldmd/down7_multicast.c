@@ -37,7 +37,7 @@ void *down7_begun(void *ctx, uint32_t index, uint32_t size, const void *meta, ui
     (void)start;
     uint64_t up_to;
     if (!d->nflights && !d->reservation)
-        pq_room_asked(d->ds.queue, &up_to); /* what was asked before is not of this one */
+        pq_room_asked(d->ds.queue, &up_to); /* an earlier request does not concern this one */
     struct pq_signature sig;
     if (meta_len != sizeof sig.bytes || *at) {
         log_warn("product %u without a signature ignored", index);
@@ -84,7 +84,8 @@ static void drop_flight(struct down7 *d, struct flight **at)
     free(f);
 }
 
-/* The region holds prod_info, data and (from an XDR encoder) padding: nothing else. */
+/* Decodes the region, which holds prod_info, data and (from an XDR encoder) padding, nothing
+ * else. */
 static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offset)
 {
     struct xin x;
@@ -98,7 +99,7 @@ static bool decode(const struct flight *f, struct pq_info *info, uint32_t *offse
            memcmp(info->signature.bytes, f->sig.bytes, sizeof f->sig.bytes) == 0;
 }
 
-/* What came is useless; the backstop may have the product. */
+/* What arrived is useless; the backstop may have the product. */
 static void reject(struct down7 *d, struct flight **at)
 {
     uint32_t index = (*at)->index;

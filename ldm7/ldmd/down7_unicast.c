@@ -39,8 +39,8 @@ static void put_backlog(struct xout *x, const void *arg)
     xout_backlog(x, arg);
 }
 
-/* before: NULL for all there is. (The original, too, sends up to the end of its queue if it does
- * not find that signature.) */
+/* before: NULL for everything. (The original also sends up to the end of its queue if it does not
+ * find that signature.) */
 static void request_backlog(struct down7 *d, const struct pq_signature *before)
 {
     const struct conf_settings *set = &d->ds.opt->conf->set;
@@ -108,7 +108,7 @@ static void settle(struct down7 *d, const struct pq_signature *sig)
 {
     if (d->is_backlog) {
         if (d->backlog == BACKLOG_TO_END && sig) {
-            d->after = *sig; /* they come in order */
+            d->after = *sig; /* they arrive in order */
             d->has_after = true;
         }
         return;
@@ -131,7 +131,7 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
     d->is_wanted = d->is_backlog ? d->backlog == BACKLOG_TO_END || d->backlog == BACKLOG_TO_FIRST
                                  : session_has_missed(&d->session, index);
     if (!d->is_wanted) {
-        log_peer_warn(d->rcv->host, "product that was not asked for: %s", info->ident);
+        log_peer_warn(d->rcv->host, "unrequested product: %s", info->ident);
         return true;
     }
     void *at;
@@ -140,7 +140,7 @@ bool down7_product_begin(void *ctx, const struct rpc_msg *m, uint32_t index,
         *region = d->region = at;
         uint64_t up_to;
         if (!d->nflights)
-            pq_room_asked(d->ds.queue, &up_to); /* what was asked before is not of this one */
+            pq_room_asked(d->ds.queue, &up_to); /* an earlier request does not concern this one */
         d->stalled = (struct stalled){.began_ns = now_ns()};
         return true;
     }
@@ -205,7 +205,7 @@ bool down7_product_must_go(struct down7 *d, bool asked, uint64_t now)
     return true;
 }
 
-/* It stays on the list of missed products, or of the backlog. */
+/* It stays in the list of missed products, or in the backlog. */
 void down7_product_abort(void *ctx)
 {
     struct down7 *d = ctx;

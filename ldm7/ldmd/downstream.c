@@ -131,7 +131,7 @@ static void end_session(struct downstream *d, uint64_t now)
     d->failed = d->denied = false;
 }
 
-/* Tends the feed, or ends what takes too long. When to look again. */
+/* Tends the feed, or ends what takes too long. Returns when to look again. */
 static uint64_t deadline(struct downstream *d, uint64_t now)
 {
     uint64_t due = LOOP_FOREVER;
@@ -171,7 +171,7 @@ static void turn(struct downstream *d)
     if (d->state > DS_CONNECTING)
         loop_events(&d->loop, &d->src,
                     (uint32_t)EPOLLIN | (peer_has_output(&d->peer) ? (uint32_t)EPOLLOUT : 0u));
-    loop_once(&d->loop, ended ? now : due); /* the role's step may have to do with it */
+    loop_once(&d->loop, ended ? now : due); /* the role's step may depend on it */
 }
 
 void downstream_run(struct downstream *d, void (*step)(void *ctx))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What LDM6's and LDM7's downstream share: one connection to an upstream LDM, made again whenever
- * it ends, the product queue, and the loop around both. States: idle (waiting for the next try),
- * connecting, asking (the first call is on its way), feeding.
+ * What the LDM6 and LDM7 downstreams share: one connection to an upstream LDM, which is
+ * reestablished whenever it ends, the product queue, and the loop around both. States: idle
+ * (waiting for the next attempt), connecting, asking (the first call is in flight), feeding.
  */
 #ifndef LDMD_DOWNSTREAM_H
 #define LDMD_DOWNSTREAM_H
@@ -11,15 +11,16 @@
 
 enum downstream_state { DS_IDLE, DS_CONNECTING, DS_ASKING, DS_FEEDING };
 
-/* What differs. All get the ctx of downstream_open(). */
+/* What differs between them. All functions get the ctx of downstream_open(). */
 struct downstream_role {
     const char *prog;       /* name of the process */
     unsigned reply_s;       /* how long the answer to the first call may take */
     void (*ask)(void *ctx); /* connected: sends the first call, notes its xid */
-    /* Feeding, once a loop: may queue output or end the session. When to be called again. */
+    /* Feeding, once per loop: may queue output or end the session. Returns when to be called
+     * again. */
     uint64_t (*tend)(void *ctx, uint64_t now);
-    void (*ended)(void *ctx); /* the session ends, the connection is still there; may be NULL */
-    struct rpc_sink sink;     /* its ctx is set by downstream_open() */
+    void (*ended)(void *ctx); /* the session ends while the connection still exists; may be NULL */
+    struct rpc_sink sink;     /* downstream_open() sets its ctx */
 };
 
 struct downstream {
@@ -33,29 +34,30 @@ struct downstream {
     struct peer peer; /* while asking or feeding */
     struct pq *queue;
     enum downstream_state state;
-    bool failed, denied; /* end this session; ... and wait before the next */
+    bool failed, denied; /* end this session; and wait before the next */
     int fd;              /* while connecting */
     uint32_t xid;        /* of the first call */
-    uint64_t since_ns;   /* of the state */
+    uint64_t since_ns;   /* when the state began */
     uint64_t next_try_ns;
     struct retry retry;
 };
 
-/* Opens loop and queue and names the process. -1: logged. */
+/* Opens loop and queue and names the process. Returns -1 after logging the reason. */
 int downstream_open(struct downstream *d, const struct options *opt,
                     const struct downstream_role *role, void *ctx, const char *host, uint16_t port);
-/* Until SIGTERM; then ends the session. step (may be NULL) is called after each turn. */
+/* Runs until SIGTERM; then ends the session. step (may be NULL) is called after each turn. */
 void downstream_run(struct downstream *d, void (*step)(void *ctx));
 /* Closes queue and loop. */
 void downstream_close(struct downstream *d);
 
-/* Ends the session as soon as the present event is handled. denied: the next try waits. */
+/* Ends the session as soon as the present event is handled. denied: wait before the next
+ * attempt. */
 void downstream_fails(struct downstream *d, bool denied);
-/* The first call (again): its answer has this xid. */
+/* The first call was sent (again): its answer has this xid. */
 void downstream_asked(struct downstream *d, uint32_t xid);
 /* The upstream accepted the request. */
 void downstream_feeding(struct downstream *d);
-/* The answer is no answer but an RPC error: logged, session ends. */
+/* Returns true if the answer is an RPC error: it is logged and the session ends. */
 bool downstream_refused(struct downstream *d, const struct rpc_msg *m);
 
 #endif

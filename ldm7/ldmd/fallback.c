@@ -23,7 +23,7 @@ void fallback_init(struct fallback *f, const struct options *opt, const struct c
     memcpy(f->request.host, rcv->host, sizeof f->request.host);
 }
 
-/* Where LDM6 must begin. */
+/* Writes where LDM6 must begin. */
 static void hand_over(const struct fallback *f, struct pq *queue, const struct pq_signature *last)
 {
     char path[4096];
@@ -32,7 +32,7 @@ static void hand_over(const struct fallback *f, struct pq *queue, const struct p
         return;
     struct pq_view v;
     if (pq_find(queue, last, &v) != PQ_OK)
-        return; /* long gone: LDM6 asks by time */
+        return; /* long gone: LDM6 requests by time */
     if (resume_save(path, &v.info) < 0)
         log_warn("cannot write %s: %s", path, strerror(errno));
     pq_release(queue, &v);
@@ -60,7 +60,7 @@ void fallback_start(struct fallback *f, struct pq *queue, const struct pq_signat
     if (f->pid < 0)
         log_error("cannot fork: %s", strerror(errno));
     else
-        log_note("no multicast from %s:%u: its products come by LDM6", f->request.host,
+        log_note("no multicast from %s:%u: receiving its products by LDM6", f->request.host,
                  f->request.port);
 }
 

@@ -44,14 +44,14 @@ void feeds_free(struct feeds *f)
         munmap(f, f->bytes);
 }
 
-/* An entry becomes valid by its pid, written last: nothing is half-made after a crash. */
+/* An entry becomes valid by its pid, which is written last: a crash leaves no half-made entry. */
 static void lock(struct feeds *f)
 {
     if (pthread_mutex_lock(&f->lock) == EOWNERDEAD)
         pthread_mutex_consistent(&f->lock);
 }
 
-/* The feeds of spec that the n specs of by do not cover. */
+/* Returns the feeds of spec that the n specs of `by` do not cover. */
 static uint32_t uncovered(const struct ldm_spec *spec, const struct ldm_spec *by, uint32_t n)
 {
     uint32_t left = spec->feedtype;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM6 server side of HIYA: a peer that ACCEPT entries match pushes products to this
- * server (LDM-6.15.0), by HEREIS or by COMINGSOON and BLKDATA.
+ * The LDM6 server's side of HIYA: a peer that ACCEPT entries match pushes products to this server
+ * (LDM-6.15.0), by HEREIS or by COMINGSOON and BLKDATA.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -64,8 +64,8 @@ bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args)
     conf_accepted(u->env->opt->conf, &offer, u->names, u->nnames, &r.cls);
     char text[1024];
     if (r.cls.n == 0) {
-        log_peer_warn(u->peer.host, "%s offers what no ACCEPT entry matches: %s", u->peer.host,
-                      class_format(&offer, text, sizeof text));
+        log_peer_warn(u->peer.host, "%s offers products that no ACCEPT entry matches: %s",
+                      u->peer.host, class_format(&offer, text, sizeof text));
         peer_deny(&u->peer, m->xid, RPC_AUTH_TOOWEAK);
         u->closing = true;
         return true;

@@ -11,7 +11,7 @@
 #include "common/product_line.h"
 
 #define WARN_S 60
-#define AHEAD_S 60 /* clocks that are right may be apart by less */
+#define AHEAD_S 60 /* correct clocks may differ by less */
 
 struct ldm_time wall_time(double ago_s)
 {
@@ -73,7 +73,7 @@ static bool is_too_old(const struct intake *in, const struct pq_info *info)
     return ldm_time_cmp(info_time(info), wall_time(in->max_latency_s)) < 0;
 }
 
-/* Once a minute. */
+/* Returns true at most once a minute. */
 static bool may_warn(time_t *last_s)
 {
     struct timespec mono;
@@ -84,7 +84,7 @@ static bool may_warn(time_t *last_s)
     return true;
 }
 
-/* A wrong clock puts every product's creation into the future. */
+/* A wrong clock makes products seem to come from the future. */
 static void warn_ahead(struct intake *in, const struct pq_info *info)
 {
     struct timespec wall;
@@ -114,7 +114,7 @@ static void warn_too_old(struct intake *in, const struct pq_info *info)
                  in->max_latency_s, info->ident);
 }
 
-/* Reserves its place; NULL if the product is not wanted. */
+/* Reserves space for the product; NULL if it is not wanted. */
 static void vet(struct intake *in)
 {
     const struct pq_info *info = &in->info;
@@ -136,7 +136,7 @@ static void vet(struct intake *in)
         warn_ahead(in, info);
         in->region = at;
         uint64_t up_to;
-        pq_room_asked(in->queue, &up_to); /* what was asked before is not of this one */
+        pq_room_asked(in->queue, &up_to); /* an earlier request does not concern this one */
         in->stalled = (struct stalled){.began_ns = mono_ns()};
         return;
     }
@@ -181,7 +181,7 @@ bool intake_block(struct intake *in, const struct ldm_block *b, uint8_t **region
     *region = NULL;
     in->block_size = 0;
     if (!in->coming) {
-        log_info("block of a product that was not asked for");
+        log_info("block of an unrequested product");
         return true;
     }
     if (memcmp(&b->signature, &in->info.signature, sizeof b->signature) != 0 ||
@@ -200,7 +200,7 @@ static bool is_forged(const struct intake *in)
                           memcmp(&is, &in->info.signature, sizeof is) != 0);
 }
 
-/* Under this signature it would keep the true product out. */
+/* With this signature it would keep out the true product. */
 static void refuse_forged(struct intake *in)
 {
     char line[PRODUCT_LINE_MAX];

@@ -7,7 +7,7 @@
 #include "fmtp.h"
 
 struct named_key {
-    const char *path; /* in the configuration, which stays */
+    const char *path; /* in the configuration, which outlives it */
     uint8_t key[FMTP_KEY_BYTES];
 };
 

@@ -26,7 +26,7 @@ bool lane_is_ours(const struct conf_multicast *m)
     return m->nic[0] != '\0';
 }
 
-/* The server is known by its queue: FNV-1a of the path, as vlanutil takes only words. */
+/* Identifies the server by its queue: FNV-1a of the path, because vlanutil accepts only words. */
 static void owner_of(const struct options *opt, char out[OWNER_BYTES])
 {
     char real[PATH_MAX];
@@ -39,7 +39,7 @@ static void owner_of(const struct options *opt, char out[OWNER_BYTES])
     snprintf(out, OWNER_BYTES, "ldmd-%016" PRIx64, hash);
 }
 
-/* The words of a command line, which stay as they are. */
+/* The words of a command line, which are not modified. */
 #define WORD(text) ((char *)(uintptr_t)(text))
 
 static int run(const struct options *opt, const char *verb, const char *interface,
@@ -79,7 +79,7 @@ static int create(const struct options *opt, const struct conf_multicast *m, con
     return run(opt, "create", interface, (const char *const[4]){cidr, group});
 }
 
-/* r_mc for multicast; for the rest r_uc, or as much as r_mc. */
+/* Shapes to r_mc for multicast, and for the rest to r_uc, or as much as r_mc. */
 static int shape(const struct options *opt, const struct conf_multicast *m, const char *interface)
 {
     const struct conf_settings *set = &opt->conf->set;
@@ -98,7 +98,7 @@ static void undo(const struct options *opt, const struct conf_multicast *m, cons
 {
     const char *const none[4] = {NULL};
 
-    /* Both ends: do not remove an interface that already existed and was right. */
+    /* Both ends: do not remove an interface that already existed and was correct. */
     if (opt->conf->set.nic_buffer_bytes != 0)
         (void)run(opt, "unshape", interface, none);
     if (conf_makes_vlan(opt->conf, m))
@@ -115,8 +115,8 @@ static int make(const struct options *opt, const struct conf_multicast *m, const
     return -1;
 }
 
-/* Signals are blocked here as in all processes: the socket alone says when to end. A new mldm
- * starts a second later at the earliest. */
+/* Signals are blocked here as in all processes: only the socket says when to end. A new mldm starts
+ * at least a second later. */
 static void keep(const struct options *opt, const struct conf_multicast *m, int fd)
 {
     char interface[32], end;

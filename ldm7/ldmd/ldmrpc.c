@@ -121,7 +121,7 @@ static bool carries_product(const struct rpc_msg *m)
            (m->proc == LDM7_DELIVER_MISSED || m->proc == LDM7_DELIVER_BACKLOG);
 }
 
-/* Bytes of the record that come after the head: product data, then padding. */
+/* Handles bytes of the record that follow the head: product data, then padding. */
 static int bulk_bytes(struct rpc_stream *s, const uint8_t *bytes, size_t n)
 {
     size_t k = n < s->data_left ? n : s->data_left;
@@ -184,7 +184,7 @@ static int try_product(struct rpc_stream *s, const struct rpc_msg *m, struct xin
     return begin_bulk(s, info.size, x);
 }
 
-/* Looks at what was collected of the record so far. complete: it is the whole record. */
+/* Examines what has been collected of the record. complete: it is the whole record. */
 static int try_head(struct rpc_stream *s, bool complete)
 {
     struct xin x;

@@ -73,7 +73,7 @@ enum ldm7_status {
     LDM7_NORCVR,
     LDM7_STATUS_COUNT
 };
-/* The name of an enum ldm7_status; "unknown status" of anything else. */
+/* Returns the name of an enum ldm7_status; "unknown status" for anything else. */
 const char *ldm7_strstatus(uint32_t status);
 
 /* RFC 5531 9: accept_stat */
@@ -90,15 +90,15 @@ enum rpc_auth { RPC_AUTH_TOOWEAK = 5 };
 /* ------------------------------------------------------------------ types (LDM-6.15.0,
  * LDM-6.13.17) */
 
-/* The wire's 32 bits of seconds count from 1970 without a sign: times are right to February 2106.
- * LDM_TIME_END is the protocol's word for "no end", not a moment. */
+/* The wire's 32 bits of seconds since 1970 are unsigned, so times are correct until February 2106.
+ * LDM_TIME_END is the protocol's code for "no end", not a time. */
 struct ldm_time {
     uint32_t sec;
     int32_t usec;
 };
 #define LDM_TIME_ZERO ((struct ldm_time){0, 0})
 #define LDM_TIME_END ((struct ldm_time){0x7fffffff, 999999})
-/* Below 0, 0, above 0: a is before, at or after b. */
+/* Returns below 0, 0 or above 0 if a is before, at or after b. */
 int ldm_time_cmp(struct ldm_time a, struct ldm_time b);
 
 struct ldm_spec {
@@ -138,7 +138,7 @@ struct ldm_block {
 struct ldm6_reply {
     uint32_t code;        /* OK, DONT_SEND, BADPATTERN, RECLASS ... */
     uint32_t value;       /* OK: id, or max_hereis of HIYA */
-    struct ldm_class cls; /* RECLASS: what is left; no specs: denied */
+    struct ldm_class cls; /* RECLASS: what remains; no specs: denied */
 };
 
 /* Reads a prod_class; XIN_BAD if it has too many specs. */
@@ -149,14 +149,14 @@ void xout_class(struct xout *x, const struct ldm_class *c);
 void xin_info(struct xin *x, struct pq_info *out);
 /* Writes a prod_info. */
 void xout_info(struct xout *x, const struct pq_info *info);
-/* Bytes that xout_info() writes. */
+/* Returns the number of bytes that xout_info() writes. */
 size_t xdr_info_size(const struct pq_info *info);
 #define XDR_INFO_MAX (8u + 16u + 4u + PQ_ORIGIN_MAX + 4u + 4u + 4u + PQ_IDENT_MAX + 1u + 4u)
 /* Reads the head of BLKDATA, up to its data. */
 void xin_block(struct xin *x, struct ldm_block *out);
 /* Writes the head of BLKDATA. */
 void xout_block(struct xout *x, const struct ldm_block *b);
-/* of_hiya: a RECLASS carries max_hereis too (value). */
+/* of_hiya: a RECLASS also carries max_hereis (value). */
 void xin_ldm6_reply(struct xin *x, bool of_hiya, struct ldm6_reply *out);
 /* Writes what xin_ldm6_reply() reads. */
 void xout_ldm6_reply(struct xout *x, bool of_hiya, const struct ldm6_reply *r);
@@ -189,9 +189,9 @@ void xin_msg(struct xin *x, struct rpc_msg *out);
 /* These begin with 4 bytes for the record mark, which rpc_finish() fills in: last fragment of
  * (bytes written here after the mark) + extra. extra: product bytes that follow. */
 void rpc_begin_call(struct xout *x, uint32_t xid, uint32_t vers, uint32_t proc);
-/* An accepted reply; its results follow where stat is RPC_SUCCESS. */
+/* Begins an accepted reply; its results follow if stat is RPC_SUCCESS. */
 void rpc_begin_reply(struct xout *x, uint32_t xid, enum rpc_accept stat);
-/* A reply that denies the call (AUTH_ERROR); nothing follows. */
+/* Begins a reply that denies the call (AUTH_ERROR); nothing follows. */
 void rpc_begin_denied(struct xout *x, uint32_t xid, enum rpc_auth why);
 /* Fills in the record mark. */
 void rpc_finish(struct xout *x, size_t extra, bool last);
@@ -201,17 +201,17 @@ void rpc_finish(struct xout *x, size_t extra, bool last);
 /* Callbacks return false to end the connection (protocol violation). */
 struct rpc_sink {
     void *ctx;
-    /* A call without product data, complete; args holds what follows the header. */
+    /* A complete call without product data; args holds what follows the header. */
     bool (*call)(void *ctx, const struct rpc_msg *m, struct xin *args);
     bool (*reply)(void *ctx, const struct rpc_msg *m, struct xin *body);
-    /* HEREIS, DELIVER_MISSED_PRODUCT (index) or DELIVER_BACKLOG_PRODUCT: where do its info->size
-     * bytes go? *region = NULL: nowhere. NULL callback: such calls are a violation. */
+    /* HEREIS, DELIVER_MISSED_PRODUCT (index) or DELIVER_BACKLOG_PRODUCT: sets *region to the place
+     * for its info->size bytes; NULL: discard them. NULL callback: such calls are a violation. */
     bool (*product_begin)(void *ctx, const struct rpc_msg *m, uint32_t index,
                           const struct pq_info *info, uint8_t **region);
     bool (*product_end)(void *ctx);
-    /* The stream ended inside what product_begin() or block_begin() accepted. */
+    /* The stream ended within what product_begin() or block_begin() accepted. */
     void (*product_abort)(void *ctx);
-    /* BLKDATA: as product_begin(); its end is product_end() too. NULL: a violation. */
+    /* BLKDATA: like product_begin(), and product_end() ends it. NULL: a violation. */
     bool (*block_begin)(void *ctx, const struct ldm_block *b, uint8_t **region);
 };
 
@@ -219,7 +219,7 @@ struct rpc_stream {
     struct rpc_sink sink;
     uint8_t mark[4];
     uint8_t mark_len;
-    bool last; /* current fragment is the record's last */
+    bool last; /* the current fragment is the record's last */
     bool bulk; /* product data of this record go to region */
     uint32_t frag_left;
     uint32_t data_left;
@@ -231,14 +231,14 @@ struct rpc_stream {
     uint8_t head[RPC_HEAD_MAX];
 };
 
-/* A stream at its beginning. sink is copied. */
+/* Initializes a stream. sink is copied. */
 void rpc_stream_init(struct rpc_stream *s, const struct rpc_sink *sink);
-/* 0, or -1: close the connection (s->error says why). Nothing may be fed after -1. */
+/* Returns 0, or -1: close the connection (s->error says why). Feed nothing after -1. */
 int rpc_stream_feed(struct rpc_stream *s, const uint8_t *bytes, size_t n);
-/* Where the next bytes of the stream may be read to directly (product data), at most *max of them;
- * NULL if they must pass through rpc_stream_feed(). */
+/* Returns where the next bytes of the stream may be read to directly (product data), at most *max
+ * of them; NULL if they must pass through rpc_stream_feed(). */
 uint8_t *rpc_stream_direct(struct rpc_stream *s, size_t *max);
-/* n bytes were read there. As rpc_stream_feed(). */
+/* n bytes were read there. Returns like rpc_stream_feed(). */
 int rpc_stream_direct_done(struct rpc_stream *s, size_t n);
 /* The connection is gone; calls product_abort() if a product is incomplete. Idempotent. */
 void rpc_stream_end(struct rpc_stream *s);

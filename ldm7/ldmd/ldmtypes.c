@@ -152,8 +152,8 @@ void xout_subscription(struct xout *x, const struct ldm7_subscription *s)
     xout_u32(x, s->vlan);
 }
 
-/* The original pushes an in_addr through a 32-bit integer on little-endian machines: the address's
- * bytes appear reversed on the wire (LDM-6.13.17). */
+/* The original converts an in_addr through a 32-bit integer on little-endian machines: the
+ * address's bytes appear reversed on the wire (LDM-6.13.17). */
 static uint32_t reversed(struct in_addr a)
 {
     return __builtin_bswap32(ntohl(a.s_addr));

@@ -14,7 +14,7 @@
 
 typedef void (*loop_fn)(void *ctx, uint32_t events);
 
-struct loop_source { /* embedded by the owner; address must not change while added */
+struct loop_source { /* embedded by the owner; must not move while added */
     int fd;
     loop_fn fn;
     void *ctx;
@@ -26,31 +26,31 @@ struct loop {
     struct loop_source signals;
     bool stop;               /* set by SIGTERM, SIGINT or the program */
     bool got_usr1, got_chld; /* set by signals, cleared by the program */
-    bool got_usr2, got_hup;  /* the same; what they ask of this process is done already */
+    bool got_usr2, got_hup;  /* likewise; this process has already done what they request */
     uint64_t now_ns;         /* when the last wait ended: one clock reading per wake-up for all */
 };
 
 /* CLOCK_MONOTONIC. */
 uint64_t now_ns(void);
 
-/* Blocks the signals for good (children inherit that; see loop_unblock_signals) and opens the
- * descriptors. 0 or -1 with errno. Call again in a child after loop_close. */
+/* Blocks the signals for good (children inherit that; see loop_unblock_signals()) and opens the
+ * descriptors. Returns 0, or -1 with errno. In a child, call it again after loop_close(). */
 int loop_open(struct loop *l);
-/* Closes the descriptors of the loop; those of its sources are their owners'. */
+/* Closes the loop's descriptors; those of its sources belong to their owners. */
 void loop_close(struct loop *l);
 /* For children that execute another program. */
 void loop_unblock_signals(void);
 
-/* Calls fn(ctx, events) when fd has one of the epoll events. s must stay until loop_del(). 0, or -1
- * with errno. */
+/* Calls fn(ctx, events) when fd has one of the epoll events. s must remain valid until loop_del().
+ * Returns 0, or -1 with errno. */
 int loop_add(struct loop *l, struct loop_source *s, int fd, uint32_t events, loop_fn fn, void *ctx);
 /* Waits for these events of the source from now on. */
 void loop_events(struct loop *l, struct loop_source *s, uint32_t events);
-/* Before its descriptor is closed. Safe if never added (fd < 0). */
+/* Call this before closing the source's descriptor. Safe if it was never added (fd < 0). */
 void loop_del(struct loop *l, struct loop_source *s);
-/* Waits until something happens or deadline_ns (now_ns() scale; a deadline up to now_ns of the loop
- * does not wait), sets now_ns and calls the functions of what happened. At most one source is
- * served per call, so a function may delete any source. */
+/* Waits until something happens or deadline_ns (now_ns() scale; a deadline not after the loop's
+ * now_ns does not wait), sets now_ns and calls the functions of what happened. Serves at most one
+ * source per call, so a function may delete any source. */
 void loop_once(struct loop *l, uint64_t deadline_ns);
 
 #endif

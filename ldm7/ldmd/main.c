@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * ldmd: the top process. Listens, forks a child per connection that speaks, keeps the children of
- * the configuration's entries running.
+ * ldmd: the top process. It listens, forks a child for each connection that speaks, and keeps the
+ * children of the configuration's entries running.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -82,7 +82,7 @@ static bool number(const char *text, unsigned long min, unsigned long max, unsig
            *out <= max;
 }
 
-/* -1: go on; otherwise the exit status. */
+/* Returns -1 to continue; otherwise the exit status. */
 static int take_option(struct arguments *a, int opt)
 {
     static char resolved[PATH_MAX];
@@ -120,7 +120,7 @@ static int take_option(struct arguments *a, int opt)
             return bad_usage("--ip", optarg, "an IPv4 address such as 10.0.0.1");
         return -1;
     case 'Q':
-        a->qlog = realpath(optarg, resolved); /* a daemon goes elsewhere */
+        a->qlog = realpath(optarg, resolved); /* a daemon changes its directory */
         if (!a->qlog || access(a->qlog, W_OK | X_OK) < 0)
             return bad_usage("--qlog", optarg, "a directory that ldmd may write to");
         return -1;
@@ -173,7 +173,7 @@ static int parse_arguments(struct arguments *a, int argc, char **argv)
     return -1;
 }
 
-/* An attacker would want root, so ldmd keeps it only if --user names it. */
+/* An attacker would want root, so ldmd stays root only if --user names it. */
 static int check_user(const struct arguments *a)
 {
     if (a->user || a->check || geteuid() != 0)
@@ -228,7 +228,7 @@ static int open_listener(const struct arguments *a)
 
 #define STATUS_NS NS_PER_S
 
-/* What `systemctl status` shows. When to call again at the latest. */
+/* Reports what `systemctl status` shows. Returns when to call this again at the latest. */
 static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t now)
 {
     static struct children_count told = {UINT_MAX, UINT_MAX};
@@ -249,7 +249,7 @@ static uint64_t tell_status(struct notify *n, const struct children *c, uint64_t
     return LOOP_FOREVER;
 }
 
-/* Those who rotate the log, or want more detail, know only the top process. */
+/* Programs that rotate the log, and people who want more detail, know only the top process. */
 static void pass_signals_on(struct loop *loop, struct children *children)
 {
     if (loop->got_hup)
@@ -336,7 +336,7 @@ static int run(const struct options *opt, int listen_fd, const struct arguments 
     return 0;
 }
 
-/* The original process prints the daemon's id and returns 0 here with *daemon false. */
+/* The original process prints the daemon's PID and returns 0 with *is_daemon false. */
 static int become_daemon(bool *is_daemon)
 {
     fflush(stdout);

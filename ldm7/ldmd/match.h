@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Product classes: the test "is this product in that class" (LDM-6.15.0).
+ * Product classes: tests whether a product is in a class (LDM-6.15.0).
  */
 #ifndef LDMD_MATCH_H
 #define LDMD_MATCH_H
@@ -14,21 +14,22 @@ struct matcher {
     struct ldm_class cls;
     uint32_t ncompiled;
     struct ere *re[LDM_MAX_SPECS];
-    bool any[LDM_MAX_SPECS]; /* pattern ".*": no need to run the expression */
+    bool any[LDM_MAX_SPECS]; /* the pattern is ".*": no need to run the expression */
     bool ignore_from;
 };
-/* 0, or -1: a pattern is invalid (reply BADPATTERN); err quotes it. */
+/* Returns 0, or -1 if a pattern is invalid (reply BADPATTERN); err quotes it. */
 int matcher_init(struct matcher *m, const struct ldm_class *cls, char *err, size_t err_bytes);
 /* Frees the patterns. */
 void matcher_free(struct matcher *m);
-/* True if the product is in the class. */
+/* Returns whether the product is in the class. */
 bool matcher_wants(const struct matcher *m, const struct pq_info *info);
 
-/* Finds and removes the specs {NONE, "SIG=<32 hex digits>"}; true if there was a valid one. */
+/* Finds and removes the specs {NONE, "SIG=<32 hex digits>"}; returns whether there was a valid
+ * one. */
 bool class_take_signature(struct ldm_class *cls, struct pq_signature *sig);
-/* Adds it. false if the class is full. */
+/* Adds such a spec. Returns false if the class is full. */
 bool class_add_signature(struct ldm_class *cls, const struct pq_signature *sig);
-/* "<from> <to> {{FEED, "ERE"}, ...}"; returns out. */
+/* Formats "<from> <to> {{FEED, "ERE"}, ...}"; returns out. */
 char *class_format(const struct ldm_class *cls, char *out, size_t out_bytes);
 
 #endif

@@ -2,8 +2,8 @@
  *
  * Multicast LDM sender of one MULTICAST entry: queue -> FMTP (LDM-6.13.17 mldm_sender).
  *
- * A product gets a product index when it is offered to FMTP, that is only while there is at least
- * one receiver. What came before reaches a new subscriber as backlog, by signature.
+ * A product gets a product index when it is offered to FMTP, which happens only while there is at
+ * least one receiver. Earlier products reach a new subscriber as backlog, by signature.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define PUMP_STEPS 256
 #define TELL_AHEAD_S 60
 
-/* A product in FMTP's hands. */
+/* A product that FMTP is sending. */
 struct flight {
     TAILQ_ENTRY(flight) link;
     uint32_t index;
@@ -48,7 +48,7 @@ struct mldm {
     struct pim *pim;
     struct fmtp_server *fmtp;
     struct subscribers *subscribers;
-    TAILQ_HEAD(, flight) flights; /* in order of the queue */
+    TAILQ_HEAD(, flight) flights; /* in the queue's order */
     uint64_t cursor;
     uint32_t next_index;
     bool at_end;
@@ -88,7 +88,7 @@ static void notice(void *ctx, const struct sockaddr *peer, enum fmtp_notice what
 
     (void)ctx;
     host_of(peer, text);
-    /* A line of the source for each kind that has its own limit. */
+    /* One line of the source for each kind that has its own limit. */
     switch (what) {
     case FMTP_NOTICE_ORDINARY:
         log_peer_note(text, "Receiver %s %s", text, fmtp_notice_text(what));
@@ -211,7 +211,7 @@ static void laggard(void *ctx, const struct sockaddr *peer, const struct fmtp_he
         text, held->products, held->bytes, (uint64_t)(held->behind_ns / NS_PER_S));
 }
 
-/* Receivers ask about products that were not sent yet. */
+/* Reports requests about products that were not sent yet. */
 static void tell_ahead(struct mldm *m)
 {
     struct fmtp_server_stats s;
@@ -227,7 +227,7 @@ static void tell_ahead(struct mldm *m)
     m->tell_ahead_ns = m->loop.now_ns + TELL_AHEAD_S * NS_PER_S;
 }
 
-/* Its subscription ended, so its connection does, whatever state that is in. */
+/* A subscription of this address ended, so its connection ends too, whatever its state. */
 static void left(void *ctx, struct in_addr addr, size_t others)
 {
     struct mldm *m = ctx;
@@ -253,7 +253,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
     parts[0] = (struct iovec){f->info, x.len};
     parts[1] = (struct iovec){(void *)(uintptr_t)v->data, v->info.size};
     parts[2] = (struct iovec){(void *)(uintptr_t)zeroes, pad};
-    /* The map gets the index before the wire does, so no crash makes it used twice. */
+    /* The map gets the index before the network does, so a crash cannot cause its reuse. */
     if (pim_put(m->pim, index, &copy.info.signature) < 0)
         log_error("cannot record product index %u: errno %d", index, errno);
     struct tp_error err;
@@ -280,7 +280,7 @@ static void offer(struct mldm *m, const struct pq_view *v)
         log_error("product index %u is recorded as %u", offered, index);
 }
 
-/* True if there may be more to do at once. */
+/* Returns true if there may be more to do at once. */
 static bool pump(struct mldm *m)
 {
     struct pq_view v;
@@ -334,7 +334,7 @@ static void on_fmtp(void *ctx, uint32_t events)
     tell_ahead(m);
 }
 
-/* When to call again, because what a receiver holds back grows older. */
+/* Returns when to call this again: what a receiver holds back grows older. */
 static uint64_t show_counters(struct mldm *m, uint64_t now)
 {
     if (!m->page)

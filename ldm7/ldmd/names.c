@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-/* glibc: per question and server. Two questions and three servers take 12 s at most. */
+/* glibc: per question and server. Two questions and three servers take at most 12 s. */
 #define RESOLVER_OPTIONS "timeout:2 attempts:1"
 
 static bool name_of(struct in_addr addr, char *name, size_t name_bytes)
@@ -35,8 +35,8 @@ static size_t addresses_of(const char *name, struct in_addr *out, size_t most)
 
 const struct names_source names_of_system = {name_of, addresses_of};
 
-/* Letters, digits, '-' and '_' with dots between; an address in digits is not a name, for entries
- * that name addresses would match it. */
+/* Letters, digits, '-' and '_' with dots in between. An address in digits is not a name, because it
+ * would match entries for addresses. */
 static bool is_name(const char *name)
 {
     static const char valid[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

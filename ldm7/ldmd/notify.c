@@ -10,7 +10,7 @@
 #include "common/log.h"
 #include "loop.h"
 
-/* "/path", or "@name" of the abstract namespace. */
+/* Takes "/path", or "@name" for the abstract namespace. */
 static bool set_address(struct notify *n, const char *name)
 {
     size_t bytes = strlen(name);
@@ -25,7 +25,7 @@ static bool set_address(struct notify *n, const char *name)
     return true;
 }
 
-/* 0 if the text is not such a number. */
+/* Returns 0 if the text is not such a number. */
 static uint64_t number(const char *text)
 {
     errno = 0;
@@ -35,7 +35,7 @@ static uint64_t number(const char *text)
     return v != 0 && *end == '\0' && errno == 0 ? v : 0;
 }
 
-/* True if the watchdog is meant for this process. Without WATCHDOG_PID it is. */
+/* Returns whether the watchdog is meant for this process, as it is without WATCHDOG_PID. */
 static bool is_watched(void)
 {
     const char *pid = getenv("WATCHDOG_PID");
@@ -64,7 +64,7 @@ void notify_say(const struct notify *n, const char *state)
 {
     if (n->fd >= 0 && sendto(n->fd, state, strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT,
                              (const struct sockaddr *)&n->to, n->to_bytes) < 0)
-        log_debug("the service manager does not listen: %s", strerror(errno));
+        log_debug("the service manager is not listening: %s", strerror(errno));
 }
 
 uint64_t notify_tend(struct notify *n, uint64_t now)

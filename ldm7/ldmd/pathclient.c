@@ -21,11 +21,11 @@ struct pathclient {
     struct loop *loop;
     const struct conf_settings *set;
     struct pathservice *core;
-    char service[CONF_SERVICES]; /* the one that is asked now */
+    char service[CONF_SERVICES]; /* the one in use */
     size_t service_end;          /* where it ends in the list */
     CURLM *multi;
     CURL *easy;
-    uint64_t timer_ns; /* curl's; LOOP_FOREVER: none */
+    uint64_t timer_ns; /* set by curl; LOOP_FOREVER: none */
     bool busy;
     struct path_request request; /* while busy: curl points into it */
     struct curl_slist *headers;
@@ -79,7 +79,7 @@ static size_t on_body(char *data, size_t size, size_t n, void *ctx)
     n *= size;
     if (n > PATH_BODY_MAX - c->body_bytes) {
         c->too_long = true;
-        return 0; /* curl gives up */
+        return 0; /* makes curl give up */
     }
     memcpy(c->body + c->body_bytes, data, n);
     c->body_bytes += n;
@@ -159,7 +159,7 @@ static int set_timer(CURLM *multi, long timeout_ms, void *ctx)
 
 /* ------------------------------------------------------------------ answers */
 
-/* The next service in the list; after the last one, the first. */
+/* Moves to the next service in the list; after the last one, to the first. */
 static void next_service(struct pathclient *c)
 {
     const char *list = c->set->path_service;
@@ -283,7 +283,7 @@ uint64_t pathclient_tend(struct pathclient *c, uint64_t now)
     while (!c->busy && pathservice_request(c->core, now, &c->request)) {
         if (add_headers(c, why, sizeof why)) {
             start_request(c);
-            snprintf(why, sizeof why, "curl does not take the request");
+            snprintf(why, sizeof why, "curl does not accept the request");
         }
         if (c->busy)
             break;
@@ -297,7 +297,7 @@ uint64_t pathclient_tend(struct pathclient *c, uint64_t now)
 
 /* ------------------------------------------------------------------ beginning and end */
 
-/* CURLOPT_PROTOCOLS_STR is not in curl before 7.85 (Ubuntu 22.04). */
+/* curl before 7.85 (Ubuntu 22.04) lacks CURLOPT_PROTOCOLS_STR. */
 static CURLcode only_http(CURL *easy)
 {
 #if LIBCURL_VERSION_NUM >= 0x075500

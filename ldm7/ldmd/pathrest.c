@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PORT_MAX 0xfffffeffu /* OpenFlow: those from 0xffffff00 on are reserved */
+#define PORT_MAX 0xfffffeffu /* OpenFlow: ports from 0xffffff00 on are reserved */
 #define VLAN_MAX 4094
 
 /* ------------------------------------------------------------------ endpoints */
@@ -67,7 +67,7 @@ char *path_endpoint_format(const struct path_endpoint *e, char out[PATH_ENDPOINT
 
 /* ------------------------------------------------------------------ requests */
 
-/* RFC 3986 2.1: all but unreserved characters as %XX. */
+/* RFC 3986 2.1: writes all but unreserved characters as %XX. */
 static void put_segment(struct path_request *r, const char *text)
 {
     static const char hex[] = "0123456789ABCDEF";

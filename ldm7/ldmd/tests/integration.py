@@ -461,7 +461,7 @@ def case_mldm_dies(servers: Servers) -> None:
     servers.insert("b", mixed_sizes(5, tiny=False)[:3])
     servers.same_everywhere(9)
     expect("Multicasted: prodIndex=8," in servers.log("s"), "product index does not continue")
-    expect("was ended by signal 9" in servers.log("s"), "the crash is not logged")
+    expect("was killed by signal 9" in servers.log("s"), "the crash is not logged")
     servers.stop_all()
 
 
@@ -472,7 +472,7 @@ def case_exec(servers: Servers) -> None:
     sleeper = servers.running_command("s", "sleep")
     expect("started again" not in servers.log("s"), "what succeeded is started again")
     os.kill(sleeper, signal.SIGKILL)
-    again = '"sleep" is started again in 1 s'
+    again = '"sleep" will be restarted in 1 s'
     wait_for("a second start", lambda: again in servers.log("s"))
     sleeper = servers.running_command("s", "sleep")
     os.kill(sleeper, signal.SIGKILL)

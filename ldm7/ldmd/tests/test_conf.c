@@ -275,7 +275,7 @@ static void overlapping_requests(void **state)
         -1);
     assert_int_equal(c.nerrors, 1);
     assert_non_null(strstr(
-        messages, "test.conf:3: found \"A.example\": the same REQUEST is already there; valid: "));
+        messages, "test.conf:3: found \"A.example\": the same REQUEST already exists; valid: "));
     conf_free(&c);
     assert_int_equal(parse(&c, "RECEIVE ANY a 10.0.0.1\nRECEIVE EXP b 10.0.0.1\nRECEIVE EXP a\n"),
                      -1);
