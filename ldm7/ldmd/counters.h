@@ -75,7 +75,7 @@ struct stats_page *counters_down7(const struct options *opt, const struct conf_r
 struct qlog *counters_qlog(const struct options *opt, const char *program);
 /* Removes a page whose process has ended. */
 void counters_remove(const struct options *opt, const char *program, pid_t pid);
-/* Removes all such pages in the directory. */
+/* Removes all pages whose process has ended. */
 void counters_sweep(const struct options *opt);
 
 void counters_put_ldmd(struct stats_page *p, const struct ldmd_counters *own);
