@@ -5,7 +5,7 @@
 
 #include "pathservice_state.h"
 
-/* Until what the service refused is asked again where there is a new subscriber. */
+/* Pause before a refused request is repeated for a new subscriber. */
 #define PROMPTED_PAUSE_NS (5 * SECOND)
 
 /* ------------------------------------------------------------- leaves and their subscribers */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the path service answers, and what follows from it.
+ * Handles the path service's answers.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "pathservice_state.h"
 
 #define RETRY_AFTER_MAX_S 60u
-/* Until what the service refused is asked again unprompted. */
+/* Pause before a refused request is repeated without a new subscriber. */
 #define REFUSED_PAUSE_NS (60 * SECOND)
 #define SILENT_LOG_NS (60 * SECOND)
 
@@ -61,7 +61,7 @@ static bool is_success(const struct path_answer *a)
     return a->status >= 200 && a->status < 300;
 }
 
-/* Neither done nor refused: to be asked again. */
+/* Returns whether the request was neither done nor refused, and must be repeated. */
 static bool is_transient(const struct path_answer *a)
 {
     return a->status == 0 || a->status == 408 || a->status == 425 || a->status == 429 ||
@@ -88,7 +88,7 @@ static void log_answer(const struct pathservice *p, const struct leaf *about, co
              path_endpoint_format(about ? &about->at : &p->cfg.root, at), status, text);
 }
 
-/* True if the service itself is out of reach. Then nothing else is asked for a while. */
+/* Returns true if the service itself is unreachable. Then nothing else is requested for a while. */
 static void note_service(struct pathservice *p, const struct path_answer *a, uint64_t now)
 {
     uint64_t pause = pathservice_pause_ns(p->service_failures), asked_s = a->retry_after_s;
@@ -134,7 +134,7 @@ static void path_is_refused(struct pathservice *p, unsigned status, const char *
     tell_all(p, PATH_REFUSED);
 }
 
-/* What the service has, against what we thought it has. */
+/* Compares what the service has with what we believed it has. */
 static void take_view(struct pathservice *p, const struct path_view *v, uint64_t now)
 {
     char at[PATH_ENDPOINT_TEXT];
@@ -183,7 +183,7 @@ static void look(struct pathservice *p, const struct path_view *v, uint64_t now)
 {
     if (!path_endpoint_equal(&v->root, &p->cfg.root)) {
         char at[PATH_ENDPOINT_TEXT], text[PATH_TEXT_MAX];
-        snprintf(text, sizeof text, "a path of this name exists with root %s; it is not touched",
+        snprintf(text, sizeof text, "a path of this name exists with root %s; it is left unchanged",
                  path_endpoint_format(&v->root, at));
         p->unsure = false;
         path_is_refused(p, 409, text, now);
@@ -229,7 +229,7 @@ static void on_path(struct pathservice *p, enum step step, const struct path_ans
                strcmp(v.name, p->cfg.name) != 0) {
         p->unsure = p->unsure || step == STEP_CREATE;
         path_fails(p, now);
-        log_answer(p, NULL, "senseless answer", a->status, why ? why : "of another path");
+        log_answer(p, NULL, "invalid answer", a->status, why ? why : "of another path");
     } else if (step == STEP_LOOK) {
         look(p, &v, now);
     } else {
@@ -250,7 +250,7 @@ static void leaf_is_refused(struct pathservice *p, struct leaf *l, const struct 
     pathservice_tell(p, l, NEVER, PATH_REFUSED);
 }
 
-/* NULL: the answer confirms the leaf. A summary does if the whole path is up. */
+/* Returns NULL if the answer confirms the leaf. A summary does so if the whole path is up. */
 static const char *why_unconfirmed(const struct pathservice *p, struct leaf *l,
                                    const struct path_answer *a)
 {
@@ -315,7 +315,7 @@ static void on_leaf(struct pathservice *p, enum step step, struct leaf *l,
         on_added(p, l, a, now);
     } else if (step == STEP_ADD && a->status == 404 &&
                path_problem_is(a->body, a->body_bytes, "unknown-path")) {
-        p->ready = p->announced = false; /* it is gone: it is created again first */
+        p->ready = p->announced = false; /* the path is gone: it must be created again first */
         p->path_due_ns = l->missing > 0 ? now + pathservice_pause_ns(l->missing) : now;
         l->missing++;
         l->due_ns = now;

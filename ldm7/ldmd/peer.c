@@ -23,7 +23,7 @@ struct peer_msg {
     struct peer_msg *next;
     struct iovec iov[5]; /* head, data, [mark of a second fragment, data,] padding */
     int niov, at;
-    struct pq *queue; /* set: view is pinned */
+    struct pq *queue; /* not NULL: view is pinned */
     struct pq_view view;
     size_t bytes;
     uint8_t mark2[4];
@@ -55,7 +55,7 @@ void peer_init(struct peer *p, int fd, const struct rpc_sink *sink, uint64_t now
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
-    /* A peer that vanished without FIN is noticed by the next message, not after 15 minutes. */
+    /* A peer that vanished without FIN is detected by the next message, not after 15 minutes. */
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
 }
 
@@ -66,8 +66,8 @@ static void set_tcp(int fd, int option, uint64_t value)
     setsockopt(fd, IPPROTO_TCP, option, &v, sizeof v);
 }
 
-/* Silence is probed after a quarter of the time; what is sent may wait for half of it, from the
- * moment it was sent: together no more than the whole. */
+/* Silence is probed after a quarter of the time; sent data may wait for half of it, from the moment
+ * it was sent: together no longer than the whole. */
 void peer_watch(struct peer *p, uint64_t seconds)
 {
     set_tcp(p->fd, TCP_KEEPIDLE, seconds / 4);
@@ -105,7 +105,7 @@ static ssize_t read_some(struct peer *p, size_t *asked, char *why, size_t why_by
     size_t max = 0;
     uint8_t *direct = rpc_stream_direct(&p->in, &max);
 
-    /* Small rests go through the buffer, together with what follows them. */
+    /* Small remainders go through the buffer, together with what follows them. */
     ssize_t n;
     int rc;
     if (direct && max >= PEER_READ_BYTES / 8) {

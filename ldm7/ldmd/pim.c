@@ -63,7 +63,7 @@ static int write_head(const struct pim *p, const struct head *h)
     memcpy(b, &h->count, 8);
     memcpy(b + 8, &h->oldest_pos, 8);
     memcpy(b + 16, &h->oldest_index, 4);
-    /* One write of 20 bytes inside a page: a killed writer leaves the old or the new head. */
+    /* One write of 20 bytes within a page: a killed writer leaves the old or the new head. */
     return pwrite(p->fd, b, sizeof b, 0) == (ssize_t)sizeof b ? 0 : -1;
 }
 
@@ -72,7 +72,7 @@ static off_t slot_at(const struct pim *p, const struct head *h, uint64_t i)
     return (off_t)(HEAD_BYTES + SIG_BYTES * ((h->oldest_pos + i) % p->capacity));
 }
 
-/* Rewrites the map with another capacity, keeping the newest entries. */
+/* Rewrites the map with another capacity and keeps the newest entries. */
 static int resize(struct pim *p, uint64_t capacity)
 {
     struct head out = {0};
@@ -174,14 +174,15 @@ int pim_put(struct pim *p, uint32_t index, const struct pq_signature *sig)
     if (lock(p, F_WRLCK) < 0)
         return -1;
     if (p->capacity == 0) {
-        errno = EINVAL; /* opened for reading before there was anything */
+        errno = EINVAL; /* opened for reading before it was written */
         goto done;
     }
     struct head h;
     if (!read_head(p, &h) || h.oldest_index + (uint32_t)h.count != index)
         h = (struct head){.oldest_index = index};
     if (h.count == p->capacity) {
-        /* The oldest leaves before its slot is reused: a reader never sees a wrong signature. */
+        /* The oldest entry is removed before its slot is reused: a reader never sees a wrong
+         * signature. */
         h.oldest_pos = (h.oldest_pos + 1) % p->capacity;
         h.oldest_index++;
         h.count--;

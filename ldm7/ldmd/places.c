@@ -6,7 +6,7 @@
 
 #include "process.h"
 
-/* Processes for unknown addresses: those that came lately, those that did not, each of them. */
+/* Processes for unknown addresses: rates for recent ones, for others, and for each address. */
 #define PER_S 25u
 #define BURST 32u
 #define ONE_PER_S 1u
@@ -27,9 +27,9 @@ struct bucket {
 struct places {
     struct places_limits limits;
     struct visitors *visitors;
-    bool is_known; /* the one that was asked about last */
+    bool is_known; /* of the address checked last */
     uint64_t refused, due_ns, new_due_ns;
-    struct bucket buckets[ADDRESSES]; /* of unknown addresses that came lately */
+    struct bucket buckets[ADDRESSES]; /* of unknown addresses that connected recently */
     struct place places[];
 };
 
@@ -85,7 +85,7 @@ static struct bucket *bucket_of(struct places *p, struct in_addr from)
 }
 
 /* Unknown addresses that come and go cause a bounded number of processes, only a few per address,
- * and frequent ones do not take the turn of a rare one. */
+ * and frequent ones do not use up the share of a rare one. */
 static bool is_slow(struct places *p, struct in_addr from, uint64_t now)
 {
     struct bucket *b = bucket_of(p, from);
@@ -111,7 +111,8 @@ static unsigned unknown_of(const struct places *p, struct in_addr from)
     return n;
 }
 
-/* Of the unknown ones: the oldest of the address that has most, counting one more for `from`. */
+/* Returns the connection to displace among the unknown ones: the oldest of the address that has the
+ * most, counting one more for `from`. */
 static size_t to_displace(const struct places *p, struct in_addr from)
 {
     size_t found = PLACES_NONE;
@@ -188,8 +189,9 @@ enum places_verdict places_take(struct places *p, struct in_addr from, bool is_n
 const char *places_strverdict(enum places_verdict v)
 {
     static const char *const text[] = {
-        "accepted", "refused: its address has the most connections allowed",
-        "refused: addresses that no entry names come too often", "refused: all places are taken"};
+        "accepted", "refused: its address already has the most connections allowed",
+        "refused: too many connections from addresses that no entry names",
+        "refused: all places are taken"};
 
     return text[v];
 }

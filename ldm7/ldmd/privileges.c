@@ -18,7 +18,7 @@
 
 static bool dropped;
 
-/* libcap would be one more library for one system call. */
+/* libcap would be another library for a single system call. */
 static int set_capabilities(uint32_t effective, uint32_t permitted, uint32_t inheritable)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};

@@ -12,14 +12,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "root" stays root, with all that it may do. -1: why holds the reason, for the user. */
+/* "root" stays root, with all privileges. Returns -1; why holds the reason, for the user. */
 int privileges_drop(const char *user, char *why, size_t why_bytes);
 /* After that: uses the reserve in this process (and, if inherit, in programs that it executes).
- * Without privileges_drop() they do nothing. */
+ * Without privileges_drop() this and the next function do nothing. */
 void privileges_use_reserve(bool inherit);
-/* For good. forever: programs executed cannot gain any either. */
+/* Gives up privileges permanently. forever: executed programs cannot gain any either. */
 void privileges_renounce(bool forever);
-/* The soft limit of open files is raised to at most want; what it is then. */
+/* Raises the soft limit of open files to at most want; returns the new limit. */
 size_t privileges_open_files(size_t want);
 
 #endif

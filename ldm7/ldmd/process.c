@@ -96,7 +96,7 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
     read_line("/proc/sys/net/ipv4/tcp_available_congestion_control", available, sizeof available);
     snprintf(err, err_bytes, "the kernel refuses congestion control \"%s\": %s; available: %s",
              name,
-             e == ENOENT  ? "unknown name (ctcp-load gives the kernel Circuit TCP)"
+             e == ENOENT  ? "unknown name (ctcp-load adds Circuit TCP to the kernel)"
              : e == EPERM ? "only root may use it"
                           : strerror(e),
              available);
@@ -105,7 +105,7 @@ int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes
 
 static const char *dial_congestion = "";
 
-/* If a name has several addresses, each try takes the next. */
+/* If a name has several addresses, each attempt uses the next one. */
 static const struct addrinfo *choose(const struct addrinfo *list)
 {
     static unsigned tries;

@@ -20,21 +20,21 @@ struct options {
     const char *queue; /* path of the product queue */
     struct conf *conf;
     const char *qlog; /* where mldm and down7 write events; NULL: nowhere */
-    bool sandbox;     /* walls around what talks to peers (confine.h) */
+    bool sandbox;     /* confine the processes that talk to peers (confine.h) */
 };
 
 /* ------------------------------------------------------------------ server side */
 
-/* What a connection's process knows of its place. */
+/* What a connection's process knows about its place. */
 struct visitor {
-    struct visitors *table; /* NULL: none is kept */
+    struct visitors *table; /* NULL: not kept */
     size_t place;
-    bool known; /* its address was known when it came */
+    bool known; /* its address was known when it connected */
 };
 
 struct upstream_env {
     const struct options *opt;
-    const int *mldm_fds;           /* one socket towards the mldm of each MULTICAST entry */
+    const int *mldm_fds;           /* one socket to the mldm of each MULTICAST entry */
     bool (*is_alive)(uint32_t id); /* true for an upstream child (IS_ALIVE) */
     struct feeds *feeds;           /* of all upstream children; NULL: not kept */
     struct visitor visitor;
@@ -44,8 +44,8 @@ int upstream_run(const struct upstream_env *env, int fd);
 
 /* ------------------------------------------------------------------ the others */
 
-/* The multicast sender of a MULTICAST entry; control_fd: the socket that mldm_subscribe() asks
- * by. page, qlog: where it counts and writes events, or NULL; it closes them. */
+/* The multicast sender of a MULTICAST entry; control_fd: the socket used by mldm_subscribe(). page,
+ * qlog: for its counters and events, or NULL; it closes them. */
 int mldm_run(const struct options *opt, const struct conf_multicast *entry, int control_fd,
              struct stats_page *page, struct qlog *qlog);
 /* The LDM6 downstream of a REQUEST entry. */
@@ -54,36 +54,37 @@ int down6_run(const struct options *opt, const struct conf_request *req);
 int down7_run(const struct options *opt, const struct conf_receive *rcv, struct stats_page *page,
               struct qlog *qlog);
 
-/* What a subscription needs of mldm: that the subscriber may connect, from which address. */
+/* What a subscription needs from mldm: that the subscriber may connect, and from which address. */
 struct mldm_request {
-    struct in_addr subscriber; /* where the subscription comes from */
-    bool wants_address;        /* an address of the VLAN's subnet, not its own */
-    bool wants_leaf;           /* the path of the entry is to reach its endpoint */
+    struct in_addr subscriber; /* source address of the subscription */
+    bool wants_address;        /* an address of the VLAN's subnet instead of its own */
+    bool wants_leaf;           /* the path of the entry must reach its endpoint */
     struct path_endpoint leaf;
-    char endpoint[ADDRESSES_KEY]; /* who keeps the same address if possible */
+    char endpoint[ADDRESSES_KEY]; /* keeps the same address if possible */
 };
 struct mldm_answer {
     uint32_t status; /* enum ldm7_status */
     uint32_t tcp_port;
-    struct in_addr addr; /* the subscriber's on the VLAN */
+    struct in_addr addr; /* the subscriber's address on the VLAN */
     uint32_t prefix_len;
 };
-/* Asks mldm (SEQPACKET socket control_fd of its entry); what it grants lasts as long as the
- * returned channel stays open, which becomes readable with a struct mldm_answer. -1 with errno. */
+/* Asks mldm (SEQPACKET socket control_fd of its entry). What it grants lasts as long as the
+ * returned channel stays open; a struct mldm_answer can be read from it. Returns -1 with errno. */
 int mldm_subscribe(int control_fd, const struct mldm_request *req);
-/* mldm's end of it: -1 if there is none waiting (or it is malformed). */
+/* mldm's end: returns -1 if no request is waiting (or it is malformed). */
 int mldm_accept(int control_fd, struct mldm_request *req);
 
 /* ------------------------------------------------------------------ outgoing connections */
 
-/* Sets a TCP socket's congestion control; what accept makes of a listening one inherits it. 0, or
- * -1 and why not, with what the kernel has. An empty name leaves the kernel's default. */
+/* Sets a TCP socket's congestion control; sockets that accept() makes from a listening one inherit
+ * it. Returns 0, or -1 with the reason and what the kernel has. An empty name keeps the kernel's
+ * default. */
 int congestion_control_set(int fd, const char *name, char *err, size_t err_bytes);
-/* Sets the congestion control that dial uses from now on; the name must outlive it. */
+/* Sets the congestion control that dial() uses from now on; the name must outlive it. */
 void dial_congestion_control(const char *name);
-/* Starts a non-blocking connect. -1 and a reason. */
+/* Starts a non-blocking connect. Returns -1 and a reason on failure. */
 int dial(const char *host, uint16_t port, char *err, size_t err_bytes);
-/* After the descriptor became writable: 0 or an errno value. */
+/* Call this when the descriptor has become writable: returns 0 or an errno value. */
 int dial_result(int fd);
 
 /* When to try again: at once after an established feed dropped (unless it lasted under 5 s), then
@@ -93,11 +94,11 @@ struct retry {
     bool immediate;
     uint64_t denied_s;
 };
-/* Call when an attempt begins. */
+/* Call this when an attempt begins. */
 void retry_start(struct retry *r, uint64_t now);
-/* When to try again after a failure; denied: the other end refused. */
+/* Returns when to try again after a failure; denied: the other end refused. */
 uint64_t retry_at(struct retry *r, uint64_t now, bool denied);
-/* A connection was of use. */
+/* A connection was useful. */
 void retry_established(struct retry *r, uint64_t now);
 
 #endif

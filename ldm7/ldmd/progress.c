@@ -47,7 +47,8 @@ static void pass_first(struct progress *p)
     p->passed = true;
 }
 
-/* Older than all known, as the first ones of a session may come out of order. */
+/* Handles an index older than all known ones: the first ones of a session may arrive out of
+ * order. */
 static bool extend_down(struct progress *p, uint32_t index)
 {
     uint32_t more = p->first - index;
@@ -62,7 +63,7 @@ static bool extend_down(struct progress *p, uint32_t index)
     return true;
 }
 
-/* false: nobody needs it (any more). */
+/* Returns false if the index is not needed (any more). */
 static bool know(struct progress *p, uint32_t index)
 {
     if (!p->started) {
@@ -75,7 +76,7 @@ static bool know(struct progress *p, uint32_t index)
         return true;
     if (at > UINT32_MAX / 2)
         return extend_down(p, index);
-    if (at >= PROGRESS_MAX && at - PROGRESS_MAX >= p->count) { /* a leap: none of it is tracked */
+    if (at >= PROGRESS_MAX && at - PROGRESS_MAX >= p->count) { /* a jump: none of it is tracked */
         p->given_up += p->count;
         p->first = index;
         p->count = at = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far an LDM7 session is complete. Products are settled (in the queue, or known never to come)
- * in any order; a later session must begin after the newest product before which nothing is open,
- * or what was open when this one was cut off would be lost.
+ * How far an LDM7 session is complete. Products are settled (in the queue, or known never to
+ * arrive) in any order. A later session must begin after the newest product before which nothing is
+ * open; otherwise what was open when this session was cut off would be lost.
  */
 #ifndef LDMD_PROGRESS_H
 #define LDMD_PROGRESS_H
@@ -18,20 +18,21 @@ struct progress_cell {
 
 struct progress {
     struct progress_cell *cells; /* ring, index modulo cap */
-    uint32_t cap, first, count;  /* first: the oldest open index; count: known from there on */
-    bool started, passed;        /* passed: indices before first were settled */
+    uint32_t cap, first,
+        count; /* first: the oldest open index; count: how many are known from there on */
+    bool started, passed; /* passed: indices before first were settled */
     bool has_last;
     struct pq_signature last; /* of the newest one before first */
-    uint64_t given_up;        /* open ones that PROGRESS_MAX pushed out */
+    uint64_t given_up;        /* open ones dropped because of PROGRESS_MAX */
 };
 
-/* A new session. */
+/* Begins a new session. */
 void progress_start(struct progress *p);
-/* There is such a product, and all between it and those known are awaited too. */
+/* There is such a product; all between it and the known ones are also awaited. */
 void progress_known(struct progress *p, uint32_t index);
-/* Nobody needs to wait for it any longer. sig: NULL if it never arrived. */
+/* Nothing needs to wait for it any longer. sig: NULL if it never arrived. */
 void progress_settled(struct progress *p, uint32_t index, const struct pq_signature *sig);
-/* false: nothing is complete yet. */
+/* Returns false if nothing is complete yet. */
 bool progress_last(const struct progress *p, struct pq_signature *out);
 /* Frees the cells. */
 void progress_free(struct progress *p);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products to an LDM server of our own accord: HIYA, then HEREIS, or COMINGSOON and BLKDATA, each.
+ * Pushes products to an LDM server: HIYA, then for each product HEREIS, or COMINGSOON and BLKDATA.
  */
 #ifndef LDM_PUSH_H
 #define LDM_PUSH_H
@@ -16,17 +16,18 @@ struct push {
     struct matcher accepted;
     struct ldm6_reply reply;
     uint32_t max_hereis;
-    uint32_t code; /* of COMINGSOON's answer */
+    uint32_t code; /* in COMINGSOON's answer */
 };
 
-/* Connects and offers products of the feed. false: c.why. c must have been opened (client_init). */
+/* Connects and offers products of the feed. On false see c.why. c must have been initialized by
+ * client_init(). */
 bool push_begin(struct push *p, uint32_t feed);
-/* Sends the product, or logs that it is not accepted or not wanted. false: the connection is over;
- * else nothing refers to the data any more. */
+/* Sends the product, or logs that it is not accepted or not wanted. Returns false if the connection
+ * is over; otherwise nothing refers to the data any more. */
 bool push_product(struct push *p, const struct pq_view *v);
-/* The server has taken all. */
+/* Returns whether the server has taken everything. */
 bool push_taken(struct push *p);
-/* Call after push_begin, whatever it returned. */
+/* Call this after push_begin(), whatever it returned. */
 void push_end(struct push *p);
 
 #endif

@@ -18,13 +18,13 @@
 #define CHANNELS_MAX 1024u
 #define LEASES_PART 4u
 #define LEASES_MIN 2u
-#define END_NS (3 * NS_PER_S) /* of the ten that ldmd gives its children */
+#define END_NS (3 * NS_PER_S) /* of the ten seconds that ldmd gives its children */
 
-/* One per up7: its subscriber may connect as long as up7 lives. */
+/* One per up7: its subscriber may connect as long as up7 runs. */
 struct channel {
     struct channel *next;
     struct subscribers *owner;
-    struct in_addr subscriber; /* where it comes from */
+    struct in_addr subscriber; /* source address of the subscription */
     struct in_addr addr;
     bool leased; /* addr is in our subnet */
     bool waits;  /* for the path service */
@@ -49,9 +49,9 @@ struct subscribers {
 
 /* ------------------------------------------------------------------ who may connect */
 
-/* DRFSM21 2.2.2: the address given to a subscriber (its own where it has no VLAN); beyond the
- * paper, addresses that ALLOW entries grant the full feed, for hosts whose address on the path is
- * fixed. */
+/* DRFSM21 2.2.2: the address assigned to a subscriber (its own if it has no VLAN). Beyond the
+ * paper: addresses that ALLOW entries grant the full feed, for hosts with a fixed address on the
+ * path. */
 static size_t subscriptions_of(const struct subscribers *s, struct in_addr peer)
 {
     size_t n = 0;
@@ -161,7 +161,7 @@ static void on_verdict(void *ctx, void *user, enum path_verdict v)
     drop_channel(c);
 }
 
-/* A host has a quarter of the subnet's addresses at most: the others need some as well. */
+/* A host may have at most a quarter of the subnet's addresses, to leave some for the others. */
 static bool may_lease(const struct subscribers *s, struct in_addr subscriber)
 {
     size_t n = 0, most = addresses_count(s->addresses) / LEASES_PART;
@@ -171,7 +171,7 @@ static bool may_lease(const struct subscribers *s, struct in_addr subscriber)
     return n < (most > LEASES_MIN ? most : LEASES_MIN);
 }
 
-/* The status for the subscriber; LDM7_OK: the channel is there, and answers when it can. */
+/* Returns the status for the subscriber; LDM7_OK: the channel exists, and answers when it can. */
 static uint32_t new_channel(struct subscribers *s, int fd, const struct mldm_request *req)
 {
     struct channel *c = calloc(1, sizeof *c);
@@ -310,7 +310,7 @@ static void end_path(struct subscribers *s)
             loop_once(s->loop, due < end ? due : end);
     }
     if (!pathservice_is_finished(s->path))
-        log_warn("Path service: no answer: the path of %s is left there", s->feed);
+        log_warn("Path service: no answer: the path of %s remains there", s->feed);
 }
 
 void subscribers_close(struct subscribers *s)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The subscribers of one MULTICAST entry (DRFSM21 2.2.2): each has a channel, which its up7 holds
- * open as long as it lives; while it is open the subscriber's address may connect to FMTP and the
- * entry's path reaches its endpoint. A subscription is answered when the path service has confirmed
- * that.
+ * The subscribers of one MULTICAST entry (DRFSM21 2.2.2). Each has a channel, which its up7 keeps
+ * open as long as it runs; meanwhile the subscriber's address may connect to FMTP and the entry's
+ * path reaches its endpoint. A subscription is answered when the path service has confirmed that.
  */
 #ifndef LDMD_SUBSCRIBERS_H
 #define LDMD_SUBSCRIBERS_H
@@ -13,24 +12,24 @@
 
 struct subscribers;
 
-/* tcp_port: FMTP's, as announced to subscribers. control_fd: where subscriptions come from
- * (mldm_subscribe). NULL: logged. */
+/* tcp_port: FMTP's, as announced to subscribers. control_fd: where subscriptions arrive
+ * (mldm_subscribe). Returns NULL after logging the reason. */
 struct subscribers *subscribers_open(struct loop *loop, const struct options *opt,
                                      const struct conf_multicast *entry, uint16_t tcp_port,
                                      int control_fd);
-/* left() is called when a subscription of that address ended; others: how many of it remain. */
+/* left() is called when a subscription of that address has ended; others: how many of it remain. */
 void subscribers_on_leave(struct subscribers *s,
                           void (*left)(void *ctx, struct in_addr addr, size_t others), void *ctx);
-/* Takes the path away; waits a few seconds for that. */
+/* Deletes the path, and waits a few seconds for that. */
 void subscribers_close(struct subscribers *s);
-/* At each turn of the loop. When to call again at the latest. */
+/* Call this at each turn of the loop. Returns when to call it again at the latest. */
 uint64_t subscribers_tend(struct subscribers *s, uint64_t now);
-/* True if this address may connect to FMTP. Logs a refusal. */
+/* Returns whether this address may connect to FMTP. Logs a refusal. */
 bool subscribers_authorize(struct subscribers *s, struct in_addr peer);
-/* How many connections it may have: one for each subscription, which is reserved; or one, that
- * ALLOW entries grant the address. */
+/* Returns how many connections it may have: one reserved for each subscription, or one that ALLOW
+ * entries grant the address. */
 struct fmtp_grant subscribers_grant(const struct subscribers *s, struct in_addr peer);
-/* A subscriber that waits for a sender that cannot start is refused at once. */
+/* Immediately refuses a subscriber that waits for a sender that cannot start. */
 void subscribers_refuse_waiting(int control_fd);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * LDM6 upstream: one process and one TCP connection per subscriber (LDM-6.15.0 up6). Primary:
- * HEREIS product after product. Alternate: each is announced (COMINGSOON) and sent (BLKDATA) if the
- * subscriber does not have it; one announcement at a time, as the original expects.
+ * HEREIS product after product. Alternate: each product is announced (COMINGSOON) and then sent
+ * (BLKDATA) if the subscriber does not have it; one announcement at a time, as the original
+ * expects.
  */
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -14,7 +15,7 @@
 #include "plural.h"
 #include "upstream.h"
 
-#define TURN_AROUND_S 1 /* LDM-6.15.0: the original's client still reads */
+#define TURN_AROUND_S 1 /* LDM-6.15.0: the original's client is still reading */
 #define IDLE_S 30
 #define REPLY_S 60
 #define CLOCKS_APART_S 60
@@ -33,7 +34,7 @@ static void put_reply(struct xout *x, const void *arg)
     xout_ldm6_reply(x, false, arg);
 }
 
-/* Takes away what ALLOW does not grant. True if that changed anything. */
+/* Removes what ALLOW does not grant. Returns whether that changed anything. */
 static bool reduce(struct upstream *u, struct ldm_class *c)
 {
     bool changed = false;
@@ -52,8 +53,8 @@ static bool reduce(struct upstream *u, struct ldm_class *c)
     return changed || n == 0;
 }
 
-/* After the product with that signature, or at what was inserted from cls->from on: less the
- * margin, as the time of creation, which decides, comes from another clock. */
+/* Sets the cursor after the product with that signature, or at what was inserted from cls->from on,
+ * minus a margin, because the time of creation, which decides, is from another clock. */
 static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signature *sig,
                        const struct ldm_class *cls)
 {
@@ -71,7 +72,7 @@ static void set_cursor(struct upstream *u, bool has_sig, const struct pq_signatu
     pq_release(u->queue, &v);
 }
 
-/* True if everything wanted is granted. If not, answers with what is granted. */
+/* Returns whether everything requested is granted. If not, answers with what is granted. */
 static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_reply *r, bool notify)
 {
     const char *why = "what ALLOW grants";
@@ -99,14 +100,14 @@ static bool granted(struct upstream *u, const struct rpc_msg *m, struct ldm6_rep
     return false;
 }
 
-/* The peer's clock decides where its first request begins. */
+/* The peer's clock determines where its first request begins. */
 static void warn_clock(const struct upstream *u, const struct ldm_class *cls)
 {
     double ahead_s = (double)cls->from.sec - (double)wall_time(0).sec;
 
     if (ahead_s > CLOCKS_APART_S && cls->from.sec < LDM_TIME_END.sec)
         log_peer_warn(u->peer.host,
-                      "%s asks for products of the future, by %.0f s: is its clock wrong, or that "
+                      "%s requests products of the future, by %.0f s: is its clock wrong, or that "
                       "of this host?",
                       u->peer.host, ahead_s);
 }
@@ -147,7 +148,7 @@ bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, b
     u->role = UP_LDM6;
     u->notify = notify;
     u->alternate = max_hereis <= UINT32_MAX / 2;
-    u->unflushed = true; /* at the queue's end NULLPROC says so, from the start */
+    u->unflushed = true; /* NULLPROC says so at the queue's end, from the start */
     u->start_ns = now_ns() + TURN_AROUND_S * NS_PER_S;
     set_cursor(u, has_sig, &sig, &r.cls);
     warn_clock(u, &r.cls);
@@ -172,8 +173,8 @@ static void answered_coming(struct upstream *u, uint32_t code)
         pq_release(u->queue, &u->coming.view);
 }
 
-/* Answers that no call waits for are ignored: the original notifyme answers every NOTIFICATION, and
- * NULLPROC, by PROC_UNAVAIL. */
+/* Ignores answers that no call waits for: the original notifyme answers every NOTIFICATION, and
+ * NULLPROC, with PROC_UNAVAIL. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body)
 {
     if (u->null_outstanding && m->xid == u->null_xid)
@@ -242,7 +243,8 @@ static bool unanswered(const struct upstream *u)
     return u->null_outstanding || u->coming.waits;
 }
 
-/* Counted from when the question had left: a large product may be written before it. */
+/* Returns when the answer is due, counted from when the question was sent: a large product may be
+ * written before it. */
 static uint64_t answer_due(const struct upstream *u)
 {
     uint64_t out = u->peer.last_out_ns;
@@ -288,7 +290,7 @@ uint64_t up6_deadline(const struct upstream *u)
     if (u->start_ns > u->loop.now_ns)
         return u->start_ns;
     if (peer_has_output(&u->peer))
-        return LOOP_FOREVER; /* the socket is full: it says when */
+        return LOOP_FOREVER; /* the socket is full and will report when it is not */
     if (unanswered(u))
         return answer_due(u);
     return u->at_end ? u->peer.last_out_ns + IDLE_S * NS_PER_S : LOOP_FOREVER;

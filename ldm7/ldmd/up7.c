@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * LDM7 upstream: subscription, backstop and backlog of one subscriber (LDM-6.13.17 up7.c). The
- * products themselves are multicast by mldm.
+ * LDM7 upstream: subscription, backstop and backlog of one subscriber (LDM-6.13.17 up7.c). mldm
+ * multicasts the products themselves.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "pim.h"
 #include "upstream.h"
 
-#define MLDM_ANSWER_S 30 /* and as long as mldm may wait for the path service */
+#define MLDM_ANSWER_S 30 /* in addition to the time that mldm may wait for the path service */
 #define CLIENT_SILENT_S 60
 
 static void put_reply(struct xout *x, const void *arg)
@@ -38,7 +38,8 @@ static bool refuse(struct upstream *u, uint32_t xid, enum ldm7_status status)
     return true;
 }
 
-/* Where the subscriber finds the FMTP sender: as configured, or where it found this server. */
+/* Returns the FMTP sender's address for the subscriber: as configured, or where it reached this
+ * server. */
 static struct in_addr server_address(const struct upstream *u)
 {
     struct sockaddr_in here = {0};
@@ -69,7 +70,7 @@ static void accept_subscriber(struct upstream *u, const struct mldm_answer *a)
                     u->peer.host, u->feed_name, r.group, r.server, addr, r.prefix_len);
 }
 
-/* mldm answered, or it ended: then the subscriber must subscribe again. */
+/* mldm answered or has ended; in the latter case the subscriber must subscribe again. */
 static void on_channel(void *ctx, uint32_t events)
 {
     struct upstream *u = ctx;
@@ -94,7 +95,7 @@ static void on_channel(void *ctx, uint32_t events)
     loop_events(&u->loop, &u->channel_src, 0);
 }
 
-/* The MULTICAST entry whose whole feed was asked for and is allowed. */
+/* Returns the MULTICAST entry whose whole feed was requested and is allowed. */
 static const struct conf_multicast *find_entry(const struct conf *c, uint32_t feed)
 {
     const struct conf_multicast *found = NULL;
@@ -125,7 +126,8 @@ static uint64_t answer_by_ns(const struct upstream *u)
     return u->subscribed_ns + (MLDM_ANSWER_S + path_s) * NS_PER_S;
 }
 
-/* What the path service must know of the subscriber. false: there is no such endpoint. */
+/* Fills in what the path service must know about the subscriber. Returns false if there is no such
+ * endpoint. */
 static bool find_leaf(const struct upstream *u, const struct ldm7_subscription *s,
                       struct mldm_request *req)
 {
@@ -223,7 +225,7 @@ static bool request_backlog(struct upstream *u, struct xin *args)
     return true;
 }
 
-/* NULLPROC is answered when what was asked for before has been sent. */
+/* Answers NULLPROC when everything requested before has been sent. */
 static bool fence(struct upstream *u, uint32_t xid)
 {
     if (u->fenced)
@@ -344,7 +346,7 @@ uint64_t up7_deadline(const struct upstream *u)
     if (!u->replied)
         return answer_by_ns(u);
     if (peer_has_output(&u->peer))
-        return LOOP_FOREVER; /* the socket says when it takes more */
+        return LOOP_FOREVER; /* the socket reports when it accepts more */
     return (in > out ? in : out) + CLIENT_SILENT_S * NS_PER_S;
 }
 

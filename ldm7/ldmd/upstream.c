@@ -11,7 +11,7 @@
 #include "names.h"
 
 #define FIRST_CALL_S 120    /* LDM-6.15.0 */
-#define STRANGER_CALL_S 10u /* of a peer that no entry names by its address */
+#define STRANGER_CALL_S 10u /* for a peer that no entry names by its address */
 #define LOOK_NS (NS_PER_S / 10)
 
 bool upstream_open_queue(struct upstream *u)
@@ -100,14 +100,14 @@ static bool on_call(void *ctx, const struct rpc_msg *m, struct xin *args)
     if (u->closing)
         return true;
     if (u->peer.out_messages >= PEER_OUT_MESSAGES + UP7_READ_CHUNK_REQUESTS)
-        return false; /* calls without reading the replies */
+        return false; /* it sends calls without reading the replies */
     if (m->prog != LDM_PROGRAM) {
         peer_reply_error(&u->peer, m->xid, RPC_PROG_UNAVAIL);
         return true;
     }
     if (m->proc == LDM6_NULL && u->role != UP_LDM7 && m->vers >= LDM_VERS5 &&
         m->vers <= LDM_VERS7) {
-        peer_reply(&u->peer, m->xid, NULL, NULL); /* the original ldmping asks in version 5 */
+        peer_reply(&u->peer, m->xid, NULL, NULL); /* the original ldmping uses version 5 */
         return true;
     }
     if (m->vers != LDM_VERS6 && m->vers != LDM_VERS7) {
@@ -200,7 +200,8 @@ static uint64_t deadline(const struct upstream *u)
     }
 }
 
-/* A process waits for room in the queue that this peer keeps by not reading, or not sending. */
+/* Returns whether a process waits for room in the queue that this peer keeps by not reading or not
+ * sending. */
 static bool must_let_go(struct upstream *u)
 {
     uint64_t up_to;
@@ -219,7 +220,7 @@ static bool must_let_go(struct upstream *u)
     return true;
 }
 
-/* When to look at the latest whether room is asked for: while the peer keeps some. */
+/* Returns when to check at the latest whether room is requested: while the peer keeps some. */
 static uint64_t look_by(const struct upstream *u, uint64_t due)
 {
     uint64_t look = u->loop.now_ns + LOOK_NS;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sessions a server child can become: up6 (FEEDME, NOTIFYME), ingest6 (HIYA) and up7
+ * The sessions that a server child can become: up6 (FEEDME, NOTIFYME), ingest6 (HIYA) and up7
  * (SUBSCRIBE).
  */
 #ifndef LDMD_UPSTREAM_H
@@ -11,8 +11,8 @@
 #include "process.h"
 
 #define UP7_PENDING 8192u             /* REQUEST_PRODUCT waiting for room on the connection */
-#define UP7_READ_CHUNK_REQUESTS 2048u /* more requests than one read can bring */
-#define PUMP_STEPS 1024               /* queue positions looked at before other work gets a turn */
+#define UP7_READ_CHUNK_REQUESTS 2048u /* more requests than one read can contain */
+#define PUMP_STEPS 1024               /* queue positions examined before other work gets a turn */
 
 struct upstream {
     const struct upstream_env *env;
@@ -66,20 +66,21 @@ struct upstream {
     bool backlog_by_time;
 };
 
-/* Opens the queue once it is known to be needed. false: logged, connection ends. */
+/* Opens the queue when it is known to be needed. Returns false after logging; the connection then
+ * ends. */
 bool upstream_open_queue(struct upstream *u);
-/* This peer may have, or send, something: its place is its own from now on. */
+/* This peer may have, or send, something: its place belongs to it from now on. */
 void upstream_let_in(struct upstream *u);
-/* The part of want that this peer may have. Looks the host name up only if the address alone does
- * not decide. */
+/* Returns the part of want that this peer may have. Looks up the host name only if the address
+ * alone does not decide. */
 uint32_t upstream_allowed(struct upstream *u, uint32_t want);
-/* The peer's host name if it has one that is confirmed (names.h), else its address. */
+/* Returns the peer's host name if it has a confirmed one (names.h), else its address. */
 const char *upstream_name(struct upstream *u);
 
-/* false from a *_call: protocol violation. *_pump queue output while there is room and return true
- * if there is more to do at once; *_deadline says when to pump again at the latest. */
+/* *_call return false on a protocol violation. *_pump queue output while there is room and return
+ * true if there is more to do at once; *_deadline return when to pump again at the latest. */
 bool up6_feedme(struct upstream *u, const struct rpc_msg *m, struct xin *args, bool notify);
-/* The answer to our call. false: a violation. */
+/* Handles the answer to our call. Returns false on a violation. */
 bool up6_reply(struct upstream *u, const struct rpc_msg *m, struct xin *body);
 /* Sends products (or notifications) while there is room. */
 bool up6_pump(struct upstream *u, uint64_t now);
@@ -92,22 +93,22 @@ void up6_end(struct upstream *u);
 bool ingest6_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
 /* COMINGSOON: answers whether the product is wanted. */
 bool ingest6_coming(struct upstream *u, const struct rpc_msg *m, struct xin *args);
-/* When a silent peer is given up. */
+/* Returns when to give up a silent peer. */
 uint64_t ingest6_deadline(const struct upstream *u);
 /* The connection ended. */
 void ingest6_end(struct upstream *u);
 
 /* SUBSCRIBE: asks mldm for the subscriber's place, and answers. */
 bool up7_subscribe(struct upstream *u, const struct rpc_msg *m, struct xin *args);
-/* Any other call of LDM7. */
+/* Handles any other call of LDM7. */
 bool up7_call(struct upstream *u, const struct rpc_msg *m, struct xin *args);
 /* Sends missed and backlog products while there is room. */
 bool up7_pump(struct upstream *u, uint64_t now);
 /* See above. */
 uint64_t up7_deadline(const struct upstream *u);
-/* True if there is room for the requests of one more read. */
+/* Returns whether there is room for the requests of one more read. */
 bool up7_may_read(const struct upstream *u);
-/* Call when the connection has ended; mldm sees that by the channel. */
+/* Call this when the connection has ended; mldm notices by the channel. */
 void up7_end(struct upstream *u);
 
 #endif

@@ -11,7 +11,7 @@ struct memory {
 };
 
 struct visitors {
-    pthread_mutex_t lock; /* of remembered; robust: a child may die while holding it */
+    pthread_mutex_t lock; /* for `remembered`; robust: a child may die while holding it */
     size_t n, bytes;
     struct memory remembered[VISITORS_REMEMBERED];
     bool is_in[];
@@ -58,7 +58,7 @@ bool visitors_is_in(const struct visitors *v, size_t place)
     return __atomic_load_n(&v->is_in[place], __ATOMIC_ACQUIRE);
 }
 
-/* The address's own memory, or the one that ends first. */
+/* Returns the address's own entry, or the one that expires first. */
 static struct memory *memory_of(struct visitors *v, uint32_t addr)
 {
     struct memory *found = &v->remembered[0];

@@ -30,7 +30,7 @@ void vlan_interface(const struct conf_receive *rcv, char *out, size_t out_bytes)
 
 static int helper_fd = -1;
 
-/* What a program complained of, in one line. */
+/* Reads what a program complained about, as one line. */
 static void read_complaint(int fd, char *out, size_t out_bytes)
 {
     ssize_t n = read(fd, out, out_bytes - 1);
@@ -81,14 +81,14 @@ int vlan_execute(char *const argv[])
     return -1;
 }
 
-/* What the helper is asked for: the words of the command line, each with its NUL. */
+/* A request to the helper: the words of the command line, each with its NUL. */
 struct request {
     char words[1024];
 };
 enum { WORDS_MAX = 6 };
 
-/* The asker may be in the hands of a peer: it gets this program and this interface, nothing else.
- */
+/* The requesting process may be under a peer's control: it gets this program and this interface,
+ * nothing else. */
 static int run_request(const struct conf_receive *rcv, const char *vlanutil, struct request *r,
                        size_t bytes)
 {

@@ -35,9 +35,9 @@ static int64_t now_us(void)
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* Maps the pages of a region that is about to be filled, if this handle has not yet: one call
- * instead of a fault for each. Only the beginning of a huge one: the caller waits. Only a hint:
- * kernels before 5.14 refuse it. */
+/* Maps the pages of a region that is about to be filled, if this handle has not done so yet: one
+ * call instead of a fault for each page. Limited to the beginning of a huge region, because the
+ * caller waits. Only a hint: kernels before 5.14 refuse it. */
 static void populate(struct pq *q, uint64_t offset, uint64_t bytes)
 {
 #ifdef MADV_POPULATE_WRITE
@@ -66,7 +66,7 @@ static void populate(struct pq *q, uint64_t offset, uint64_t bytes)
 #endif
 }
 
-/* Under the lock. */
+/* Call this under the lock. */
 static enum pq_status take_room(struct pq *q, const struct pq_signature *sig, uint64_t bytes,
                                 uint32_t *slot)
 {
@@ -160,8 +160,8 @@ enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq
     sl->order_us = h->last_order_us;
     sl->seq = seq;
     atomic_store(&h->last_seq, seq);
-    /* Before it is committed: killed in between, no process would wake the readers. Those that wake
-     * now wait for the lock. */
+    /* Announce before committing: if this process were killed in between, nothing would wake the
+     * readers. Readers that wake now wait for the lock. */
     pq_announce(q);
     pq_disown(q, slot);
     pq_set_state(sl, SLOT_COMMITTED);

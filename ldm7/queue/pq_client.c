@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The processes that have the queue open, and what each holds: pins (a bitmap per client) and
- * reservations. What dead clients held is taken back when room or a place in the table is needed.
+ * reservations. What dead clients held is reclaimed when room or a place in the table is needed.
  */
 #include <errno.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void take_back(struct pq *q, uint32_t client)
     cl->used = 0;
 }
 
-/* Takes back what dead clients held. Returns how many there were. */
+/* Reclaims what dead clients held. Returns how many there were. */
 unsigned pq_client_reclaim(struct pq *q)
 {
     unsigned dead = 0;
@@ -78,7 +78,7 @@ enum pq_status pq_client_enter(struct pq *q)
             if (cl->used)
                 continue;
             int e = pthread_mutex_trylock(&cl->alive);
-            if (e == EOWNERDEAD) /* died between unlocking nothing and saying so */
+            if (e == EOWNERDEAD) /* it died between unlocking the mutex and recording that */
                 e = pthread_mutex_consistent(&cl->alive);
             if (e)
                 continue;
@@ -96,14 +96,14 @@ enum pq_status pq_client_enter(struct pq *q)
     return PQ_SYSTEM;
 }
 
-/* True if a living process has this place in the table. */
+/* Returns whether a living process has this place in the table. */
 static bool lives(struct pq *q, uint32_t client)
 {
     pthread_mutex_t *alive = &q->clients[client].alive;
     int e = pthread_mutex_trylock(alive);
     if (e == EBUSY)
         return true;
-    if (e == EOWNERDEAD) /* unlocked without pthread_mutex_consistent it could no longer be used */
+    if (e == EOWNERDEAD) /* unlocking without pthread_mutex_consistent() would make it unusable */
         pthread_mutex_consistent(alive);
     if (e == 0 || e == EOWNERDEAD)
         pthread_mutex_unlock(alive);

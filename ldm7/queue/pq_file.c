@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The queue's file: creation, opening with all that is checked, closing, the lock.
+ * The queue's file: creation, opening with all its checks, closing, the lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,8 +21,8 @@ static const char magic[8] = {'D', 'W', 'N', 'P', 'O', 'U', 'R', 'Q'};
 enum {
     BYTE_ORDER_MARK = 0x01020304,
     LEAVE_TRIES = 3,
-    PATIENCE_MS = 2000, /* a connection that brings nothing keeps its room for 1000 */
-    PQ_MODE = 0640      /* less the umask */
+    PATIENCE_MS = 2000, /* longer than the 1000 for which a stalled connection keeps its room */
+    PQ_MODE = 0640      /* reduced by the umask */
 };
 
 static uint32_t power_of_two(uint32_t at_least)
@@ -33,10 +33,10 @@ static uint32_t power_of_two(uint32_t at_least)
     return p;
 }
 
-/* Where everything is; false: no such queue is possible. */
+/* Computes the layout; returns false if no such queue is possible. */
 bool pq_layout_of(uint64_t data_bytes, uint32_t slots, struct pq_layout *out)
 {
-    const uint64_t page = 4096; /* of the layout, whatever the machine's is */
+    const uint64_t page = 4096; /* of the layout, independent of the machine */
     if (!data_bytes || data_bytes > PQ_DATA_MAX || data_bytes > PTRDIFF_MAX || !slots ||
         slots > PQ_SLOTS_MAX)
         return false;
@@ -123,8 +123,8 @@ static void fill_geometry(struct pq_header *h, const struct pq_layout *l, uint32
     h->file_bytes = l->file_bytes;
 }
 
-/* Clients from nothing: a new file, a copy, or after a reboot. Under the lock; killed in between,
- * it is done again. */
+/* Resets the clients: for a new file, a copy, or after a reboot. Under the lock; if the process is
+ * killed meanwhile, this is done again. */
 static int start_afresh(struct pq *q)
 {
     for (uint32_t c = 0; c < PQ_CLIENTS; c++) {
@@ -147,7 +147,7 @@ static int start_afresh(struct pq *q)
 static int initialise(int fd, const struct pq_layout *l, uint32_t slots)
 {
     struct pq q = {.fd = fd, .map_bytes = l->data};
-    /* The tables only; data needs none. */
+    /* Only the tables; creation does not need the data. */
     q.map = mmap(NULL, q.map_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (q.map == MAP_FAILED)
         return errno;
@@ -185,7 +185,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
     int fd = open(tmp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, PQ_MODE);
     if (fd < 0)
         return PQ_SYSTEM;
-    /* Ask first: an allocation that fails half-way has filled the disk of others meanwhile. */
+    /* Ask first: an allocation that fails halfway fills the disk for others meanwhile. */
     int e = 0;
     struct statvfs vfs;
     if (fstatvfs(fd, &vfs) == 0 && vfs.f_blocks && l.file_bytes / vfs.f_frsize >= vfs.f_bavail)
@@ -196,7 +196,7 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
         e = initialise(fd, &l, slots);
     close(fd);
     if (!e) {
-        /* link() does not replace, rename() does: both at once for others. */
+        /* link() does not replace, rename() does; both are atomic. */
         if (replace ? rename(tmp, path) : link(tmp, path))
             e = errno;
     }
@@ -206,13 +206,13 @@ enum pq_status pq_create(const char *path, uint64_t data_bytes, uint32_t slots, 
     return e ? PQ_SYSTEM : PQ_OK;
 }
 
-/* A robust mutex loses a wake-up if the one it was meant for is killed, or looks by itself, before
- * it takes the lock, and a third one took it meanwhile without having seen that there are others.
- * So no process waits for long without looking: briefly at first, as the lock is never held for
- * long except by one who rebuilds the tables. */
+/* A robust mutex loses a wake-up if the process to be woken is killed, or checks by itself, before
+ * it takes the lock, and a third one has taken it meanwhile without noticing other waiters.
+ * Therefore no process waits long without checking: at first only briefly, because the lock is
+ * never held for long except while the tables are being rebuilt. */
 static int lock_mutex(pthread_mutex_t *m)
 {
-#ifdef __SANITIZE_THREAD__ /* does not know pthread_mutex_clocklock */
+#ifdef __SANITIZE_THREAD__ /* which does not support pthread_mutex_clocklock */
     return pthread_mutex_lock(m);
 #else
     enum { FIRST_LOOK_NS = 500000, LOOK_NS = 10000000, NS_PER_S = 1000000000 };
@@ -233,10 +233,11 @@ static int lock_mutex(pthread_mutex_t *m)
 enum pq_status pq_lock(struct pq *q)
 {
     if (q->pid != own_pid())
-        return PQ_INVAL; /* a handle inherited by fork */
+        return PQ_INVAL; /* a handle inherited by fork() */
     int e = lock_mutex(q->mutex);
     if (e == EOWNERDEAD) {
-        bool ready = q->h->ready_run == q->run; /* if not, it died while it made the tables so */
+        bool ready =
+            q->h->ready_run == q->run; /* if not, its holder died while preparing the tables */
         if (ready) {
             q->h->recoveries++;
             pq_rebuild(q);
@@ -244,7 +245,7 @@ enum pq_status pq_lock(struct pq *q)
         e = pthread_mutex_consistent(q->mutex);
         if (!e && ready) {
             pq_client_reclaim(q);
-            pq_wake(q); /* the dead one may have been about to */
+            pq_wake(q); /* the dead process may have been about to */
         }
     }
     errno = e;
@@ -291,8 +292,9 @@ static void drop(struct pq *q)
     free(q);
 }
 
-/* A handle that only reads has the products write-protected: a stray write ends that process and
- * leaves the queue as it is. Mapped by a descriptor for reading, so mprotect cannot undo it. */
+/* For a handle that only reads, write-protects the products: a stray write ends that process and
+ * does not affect the queue. They are mapped by a read-only descriptor, so mprotect() cannot undo
+ * it. */
 static int protect_data(struct pq *q, const char *path)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -333,7 +335,7 @@ static enum pq_status enter(struct pq *q)
     if (!s) {
         atomic_store(&q->h->left_ns, 0);
         q->asks_seen = atomic_load(&q->h->asks);
-        /* A process that was killed is likely to be the one that comes again. */
+        /* A process that was killed is likely to be the one that returns. */
         pq_client_reclaim(q);
         s = pq_client_enter(q);
     }
@@ -353,7 +355,7 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     q->writable = writable;
     q->patience_ms = PATIENCE_MS;
     q->pid = getpid();
-    /* Readers write too: their pins. O_NONBLOCK: a FIFO is refused, not waited for. */
+    /* Readers also write: their pins. O_NONBLOCK: a FIFO is refused instead of waited for. */
     q->fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (q->fd < 0)
         goto out;
@@ -370,7 +372,7 @@ enum pq_status pq_open(const char *path, bool writable, struct pq **out)
     place(q, &l);
     if (!writable && protect_data(q, path) < 0)
         goto out;
-    /* Not calloc: in a used heap it clears all of them, and few are ever read. */
+    /* Not calloc(): in a used heap it would clear all of them, though few are ever read. */
     q->my_pins_bytes = q->h->slots * sizeof *q->my_pins;
     map = mmap(NULL, q->my_pins_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (map == MAP_FAILED)

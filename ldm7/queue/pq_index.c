@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding products: by signature (linear probing, keyed so that a peer that chooses signatures
- * cannot make them collide; deletion shifts back, no tombstones); by position in the insertion
- * order (a ring of cells and a doubly linked list; where products in between are gone, a tree of
- * bits, 64 to a word, finds the next one); by time of insertion (bisection over positions).
+ * Finds products: by signature (linear probing, keyed so that a peer that chooses signatures cannot
+ * make them collide; deletion shifts back, no tombstones); by position in the insertion order (a
+ * ring of cells and a doubly linked list; if products in between are gone, a tree of bits, 64 per
+ * word, finds the next one); by time of insertion (bisection over positions).
  */
 #include <string.h>
 
@@ -28,7 +28,7 @@ static uint32_t home(const struct pq *q, const struct pq_signature *sig)
            (q->h->hash_cells - 1);
 }
 
-/* The cell that holds the signature, or the empty one where it would go. */
+/* Returns the cell that holds the signature, or the empty one where it would go. */
 static uint32_t cell_of(const struct pq *q, const struct pq_signature *sig)
 {
     uint32_t c = home(q, sig);
@@ -73,7 +73,7 @@ static void unmark(struct pq *q, uint32_t cell)
     }
 }
 
-/* The first marked cell at or after `cell`, or PQ_NONE. */
+/* Returns the first marked cell at or after `cell`, or PQ_NONE. */
 static uint32_t marked_from(struct pq *q, uint32_t cell)
 {
     for (uint32_t l = 0; l < q->mark_levels; l++, cell = cell / 64 + 1) {
@@ -93,7 +93,7 @@ static uint32_t marked_from(struct pq *q, uint32_t cell)
     return PQ_NONE;
 }
 
-/* True if each bit is set exactly where there is something below it. */
+/* Returns whether each bit is set exactly if there is something below it. */
 bool pq_marks_agree(const struct pq *q)
 {
     for (uint32_t l = 0; l < q->mark_levels; l++) {
@@ -117,7 +117,7 @@ void pq_index_clear(struct pq *q)
     h->products = 0;
 }
 
-/* A slot whose seq is the highest of all, and whose cell in the order is free. */
+/* Adds a slot whose seq is the highest of all, and whose cell in the order is free. */
 void pq_index_add(struct pq *q, uint32_t slot)
 {
     struct pq_header *h = q->h;
@@ -155,14 +155,14 @@ void pq_index_remove(struct pq *q, uint32_t slot)
     h->products--;
 }
 
-/* The product at this position, or PQ_NONE. */
+/* Returns the product at this position, or PQ_NONE. */
 uint32_t pq_index_at(const struct pq *q, uint64_t seq)
 {
     uint32_t at = q->order[seq % q->h->order_cells];
     return at && q->slots[at - 1].seq == seq ? at - 1 : PQ_NONE;
 }
 
-/* The oldest product with a position > seq, or PQ_NONE. */
+/* Returns the oldest product with a position > seq, or PQ_NONE. */
 uint32_t pq_index_after(struct pq *q, uint64_t seq)
 {
     const struct pq_header *h = q->h;
@@ -174,7 +174,7 @@ uint32_t pq_index_after(struct pq *q, uint64_t seq)
     uint32_t slot = pq_index_at(q, seq);
     if (slot != PQ_NONE)
         return q->slots[slot].newer;
-    /* seq itself is gone. All products are within order_cells of the newest, so the next one round
+    /* seq itself is gone. All products are within order_cells of the newest, so the next one around
      * the ring is the next in order. */
     uint32_t cell = marked_from(q, (uint32_t)((seq + 1) % h->order_cells));
     if (cell == PQ_NONE)
@@ -182,14 +182,14 @@ uint32_t pq_index_after(struct pq *q, uint64_t seq)
     return q->order[cell] - 1;
 }
 
-/* The highest position all of whose products, and those before, are older than this time. */
+/* Returns the highest position such that all products up to it are older than this time. */
 uint64_t pq_index_before_time(struct pq *q, int64_t us)
 {
     const struct pq_header *h = q->h;
     if (h->newest == PQ_NONE || q->slots[h->newest].order_us < us)
         return atomic_load(&h->last_seq);
     uint64_t low = q->slots[h->oldest].seq, high = q->slots[h->newest].seq;
-    while (low < high) { /* the product looked for has a position from low to high */
+    while (low < high) { /* the product has a position from low to high */
         uint64_t middle = low + (high - low) / 2;
         const struct pq_slot *s = &q->slots[pq_index_after(q, middle - 1)];
         if (s->order_us >= us)

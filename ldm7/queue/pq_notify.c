@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Waking up on insertion across processes: a futex word in the header; a small thread per
- * listening handle turns it into an eventfd that an event loop can wait for.
+ * Wakes processes on insertion: a futex word in the header; a small thread per listening handle
+ * turns it into an eventfd that an event loop can wait for.
  *
- * A process that waits sets bit 0 of the word; the next announcement clears it and wakes all. So
+ * A waiting process sets bit 0 of the word; the next announcement clears it and wakes all. So
  * listeners are not counted, a killed one leaves nothing behind, and an announcement without
  * listeners costs no system call.
  */
@@ -25,7 +25,8 @@ void pq_wake(struct pq *q)
     syscall(SYS_futex, &q->h->wake, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-/* If it is killed between the two steps, the next one who takes the lock does the second. */
+/* If the process is killed between the two steps, the next one that takes the lock does the
+ * second. */
 void pq_announce(struct pq *q)
 {
     uint32_t word = atomic_load(&q->h->wake);
@@ -39,7 +40,7 @@ static void *listen_loop(void *arg)
 {
     struct pq *q = arg;
     pthread_setname_np(pthread_self(), PQ_LISTENER_NAME);
-    uint64_t seen = 0; /* what was there before pq_notify_fd is also announced once */
+    uint64_t seen = 0; /* also announces once what existed before pq_notify_fd() */
     uint32_t asks_seen = atomic_load(&q->h->asks);
     while (!atomic_load(&q->listener_stops)) {
         uint32_t word = atomic_load(&q->h->wake);
@@ -75,7 +76,7 @@ int pq_notify_fd(struct pq *q)
     q->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (q->event_fd < 0)
         return -1;
-    /* The process's signals are for its own threads. */
+    /* The process's signals are meant for its own threads. */
     sigset_t all;
     sigfillset(&all);
     atomic_store(&q->listener_stops, false);
@@ -106,7 +107,7 @@ void pq_notify_stop(struct pq *q)
     if (q->pid == own_pid()) {
         atomic_store(&q->listener_stops, true);
         /* The word changes, so a thread about to wait returns. Other listeners find no product. Bit
-         * 0 stays: this is not under the lock. */
+         * 0 stays, because this is not under the lock. */
         atomic_fetch_add(&q->h->wake, 2);
         pq_wake(q);
         pthread_join(q->listener, NULL);

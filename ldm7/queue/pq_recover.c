@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Making the derived structures again from the slots, and checking that they agree.
+ * Restores the derived structures from the slots, and checks that they agree.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +109,7 @@ static void rebuild_index(struct pq *q)
             pq_set_state(s, SLOT_EMPTY);
             continue;
         }
-        /* Times that go back: only in a damaged file. */
+        /* Decreasing times occur only in a damaged file. */
         if (h->newest != PQ_NONE && s->order_us < q->slots[h->newest].order_us)
             s->order_us = q->slots[h->newest].order_us;
         if (s->order_us > h->last_order_us)
@@ -188,7 +188,7 @@ void pq_rebuild(struct pq *q)
     q->h->suspect = 0;
 }
 
-/* Sets the node's bit in scratch. True if it was already set. */
+/* Sets the node's bit in scratch. Returns true if it was already set. */
 static bool mark_node(const struct pq *q, uint32_t n)
 {
     uint32_t bit = UINT32_C(1) << n % 32;
@@ -258,7 +258,7 @@ static bool index_agrees(const struct pq *q)
     }
     for (uint32_t i = 0; i < h->slots; i++)
         committed += pq_state(&q->slots[i]) == SLOT_COMMITTED;
-    /* A look-up ends at an empty cell: there must be some. */
+    /* A lookup ends at an empty cell, so there must be some. */
     if (hashed != h->products || cells != h->products || committed != h->products ||
         h->products > h->slots)
         return false;

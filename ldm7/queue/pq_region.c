@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Room in the data area. A cursor goes round it; what it passes is evicted, so that the oldest
- * products go first, except products that are pinned and regions that are reserved: they are
- * stepped over. While there is room elsewhere, it also steps over products younger than half of
- * all: their reservation lasted so long that the cursor has come round. Nothing is evicted when no
- * run of evictable room is large enough.
+ * Room in the data area. A cursor moves around it and evicts what it passes, so that the oldest
+ * products go first. It steps over pinned products and reserved regions. While there is room
+ * elsewhere, it also steps over products younger than half of all: their reservation lasted so long
+ * that the cursor has come around. Nothing is evicted if no contiguous evictable room is large
+ * enough.
  */
 #include <time.h>
 
@@ -38,7 +38,7 @@ static void link_nodes(struct pq *q, uint32_t a, uint32_t b)
         q->nodes[b].before = a;
 }
 
-/* Joins free extent `second` to free extent `first` right before it. */
+/* Merges free extent `second` into free extent `first` right before it. */
 static void absorb(struct pq *q, uint32_t first, uint32_t second)
 {
     q->nodes[first].bytes += q->nodes[second].bytes;
@@ -49,7 +49,7 @@ static void absorb(struct pq *q, uint32_t first, uint32_t second)
     q->h->free_nodes--;
 }
 
-/* The region of a slot becomes free; the slot too. */
+/* Frees the region of a slot and the slot. */
 void pq_region_free(struct pq *q, uint32_t slot)
 {
     struct pq_header *h = q->h;
@@ -86,7 +86,7 @@ static bool evictable(const struct pq *q, uint32_t slot, uint64_t spare_after)
     return pq_state(s) == SLOT_COMMITTED && s->pins == 0 && s->seq <= spare_after;
 }
 
-/* Removes it from the queue, and frees its room at once or when the last pin goes. */
+/* Removes it from the queue, and frees its room at once or when the last pin is released. */
 void pq_drop(struct pq *q, uint32_t slot)
 {
     pq_set_state(&q->slots[slot], q->slots[slot].pins ? SLOT_DOOMED : SLOT_EMPTY);
@@ -117,7 +117,8 @@ void pq_evict(struct pq *q, uint32_t slot)
     pq_drop(q, slot);
 }
 
-/* True if there is a run of free and evictable room, searched as take_at_cursor does. */
+/* Returns whether there is a run of free and evictable room, searched like take_at_cursor()
+ * does. */
 static bool room_exists(const struct pq *q, uint64_t bytes, uint64_t spare_after)
 {
     for (int round = 0; round < 2; round++) {
@@ -143,7 +144,7 @@ static uint32_t make_room(struct pq *q, uint64_t bytes, uint64_t spare_after)
         uint32_t n = h->cursor;
         if (!pq_is_free_node(q, n)) {
             if (evictable(q, n, spare_after)) {
-                pq_evict(q, n); /* the cursor is now at the extent it became part of */
+                pq_evict(q, n); /* the cursor is now at the extent that absorbed it */
             } else {
                 h->reclaim_due = 1;
                 h->cursor = q->nodes[n].after;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A full queue: a process that needs room asks those that hold it to release it, and waits for a
- * bounded time.
+ * A full queue: a process that needs room asks the processes that hold it to release it, and waits
+ * for a bounded time.
  *
- * First it only waits: what is being read is released soon. Then it asks for what the older half of
- * the products keep, then for all. A pin or reservation that goes wakes it by a futex word, of
- * which bit 0 says that a process waits. A process that gave none is not waited for again for a
+ * First it only waits: what is being read is released soon. Then it requests what the older half of
+ * the products occupy, then everything. Releasing a pin or reservation wakes it by a futex word,
+ * whose bit 0 says that a process waits. After waiting without success it does not wait again for a
  * while.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum {
     PROCESS_WAITS = 1,
-    LOOK_MS = 100, /* a process that is killed wakes nobody */
+    LOOK_MS = 100, /* a process that is killed wakes no other */
     VAIN_MS = 10000,
     MS_PER_S = 1000,
     NS_PER_MS = 1000000
@@ -66,7 +66,9 @@ bool pq_room_ask(struct pq *q, struct pq_wait *w)
     unsigned step = 0;
     while (step < 3 && now - w->began_ms >= steps_ms[step])
         step++;
-    if (step == 3 && w->step < 2) { /* held up, it has not asked for all: they get time to answer */
+    if (step == 3 &&
+        w->step <
+            2) { /* it was delayed and has not requested all: give the holders time to answer */
         step = 2;
         w->began_ms = now - steps_ms[1];
     }

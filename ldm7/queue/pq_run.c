@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * When a queue's lock and tables hold good without a look at them.
+ * When a queue's lock and tables can be trusted without a check.
  *
  * A run is one boot of the machine with one file: robust mutexes mean nothing after a reboot or in
- * a copy. No lock of the file is used to begin a run, as each process that may read the file could
+ * a copy. No file lock is used to begin a run, because each process that may read the file could
  * take one and stop the writers. Instead each process that finds no lock of its run claims a cell,
- * makes a mutex there and publishes it by compare-and-swap of header.run. The first wins; all use
- * the winner's. What else a run needs is done under that lock.
+ * makes a mutex there and publishes it by compare-and-swap of header.run. The first one wins; all
+ * use the winner's mutex. Everything else that a run needs is done under that lock.
  *
- * The tables are looked through, O(slots), only if they may not agree: no process that lives has
- * the queue open, and the last one did not close it, or something has changed the file since then.
+ * The tables are checked, O(slots), only if they may disagree: no living process has the queue
+ * open, and the last one did not close it or something has changed the file since then.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ static uint64_t fnv(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* A number for this boot and this file, not 0. */
+/* Returns a number for this boot and this file, not 0. */
 static int run_tag(int fd, uint64_t *tag)
 {
     char boot_id[40] = "";
@@ -57,7 +57,7 @@ static void use(struct pq *q, uint64_t run)
     q->mutex = &q->locks[run >> TAG_BITS].mutex;
 }
 
-/* A cell that no other process of this run uses. EBUSY: none is left. */
+/* Claims a cell that no other process of this run uses. EBUSY: none is left. */
 static int claim(struct pq *q, uint64_t *cell)
 {
     uint64_t claims = atomic_load(&q->h->claims);
@@ -84,7 +84,9 @@ int pq_run_join(struct pq *q)
     for (int tries = 0; !has_begun(q, run); tries++) {
         uint64_t cell;
         e = claim(q, &cell);
-        if (e && tries < CLAIM_TRIES) { /* those who claimed the others are about to publish one */
+        if (e &&
+            tries <
+                CLAIM_TRIES) { /* the processes that claimed the others are about to publish one */
             nanosleep(&(struct timespec){.tv_nsec = CLAIM_WAIT_NS}, NULL);
             run = atomic_load(&q->h->run);
             continue;
@@ -118,8 +120,8 @@ static int64_t modified_ns(const struct pq *q)
     return fstat(q->fd, &st) == 0 ? st.st_mtim.tv_sec * NS_PER_S + st.st_mtim.tv_nsec : 0;
 }
 
-/* To write into the map moves the modification time, to try the lock does. The first of several
- * that come at once finds it as it was left, and tells the others. */
+/* Writing to the map moves the modification time; trying the lock does the same. The first of
+ * several simultaneous arrivals finds it as it was left, and tells the others. */
 int64_t pq_arrive(struct pq *q)
 {
     int64_t left_ns = atomic_load(&q->h->left_ns);
@@ -137,8 +139,8 @@ bool pq_trusted(struct pq *q, int64_t left_ns)
     return now_left_ns && (now_left_ns != left_ns || now_left_ns == atomic_load(&q->h->seen_ns));
 }
 
-/* left_ns is written before too: then the page is writable already, and writing the value no
- * longer moves the time. Where the system sets no time, or a coarser one, the next handle looks. */
+/* left_ns is also written before: then the page is already writable, and writing the value no
+ * longer moves the time. If the system sets no time, or a coarser one, the next handle checks. */
 void pq_leave_clean(struct pq *q)
 {
     struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}};

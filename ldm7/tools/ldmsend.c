@@ -44,8 +44,8 @@ struct job {
     char origin[PQ_ORIGIN_MAX + 1];
 };
 
-/* The file as a product; data from mmap, or NULL if it is empty. Ends the program if it is invalid.
- */
+/* Loads the file as a product; data from mmap(), or NULL if it is empty. Ends the program if the
+ * file is invalid. */
 static void *load(struct job *j, const char *name, struct pq_view *v)
 {
     int fd = open(name, O_RDONLY | O_CLOEXEC);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints the counters that ldmd's processes keep in QUEUE.stats, and the queue's.
+ * Prints the counters that ldmd's processes keep in QUEUE.stats, and those of the queue.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -57,7 +57,8 @@ static void take(struct pages *p, const char *dir, int fd, const char *name)
     char why[STATS_WHY];
 
     if (!stats_load(&image, fd, name, why)) {
-        if (faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) /* else its process has ended */
+        /* Otherwise its process has ended. */
+        if (faccessat(fd, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             refuse(p, dir, name, why);
         return;
     }
@@ -82,7 +83,7 @@ static int by_name(const void *a, const void *b)
     return c != 0 ? c : (x->head.pid > y->head.pid) - (x->head.pid < y->head.pid);
 }
 
-/* A directory that is not there has no pages: nothing has run yet. */
+/* If the directory does not exist there are no pages: nothing has run yet. */
 static void take_all(struct pages *p, const char *path, bool must)
 {
     DIR *dir = opendir(path);
@@ -113,7 +114,7 @@ static void print_value(uint64_t value, unsigned decimals, FILE *out)
         fprintf(out, "%" PRIu64 ".%0*" PRIu64, value / unit, (int)decimals, value % unit);
 }
 
-/* Printable ASCII; `special` with a backslash before it. */
+/* Prints printable ASCII, with a backslash before the characters in `special`. */
 static void print_text(const char *text, const char *special, FILE *out)
 {
     for (; *text; text++) {
@@ -219,7 +220,7 @@ static void prometheus(const struct pages *p)
 
 /* ------------------------------------------------------------------ for people */
 
-/* A line for each value, with what it means. */
+/* Prints a line for each value, with its meaning. */
 static void print_lines(const struct stats_image *image, unsigned table)
 {
     const struct stats_table_entry *t = &image->tables[table];
@@ -245,7 +246,7 @@ static void print_lines(const struct stats_image *image, unsigned table)
     }
 }
 
-/* A line for each row under the columns' names. */
+/* Prints a line for each row, under the columns' names. */
 static void print_rows(const struct stats_image *image, unsigned table)
 {
     const struct stats_table_entry *t = &image->tables[table];
@@ -305,20 +306,20 @@ static void for_people(const struct pages *p)
 
 /* ------------------------------------------------------------------ the queue */
 
-/* The queue's counters as a page of this program's own, so that they are printed alike. Field,
- * kind, decimals, help, value of struct pq_stats s. */
-#define QUEUE_COUNTERS(X)                                                                  \
-    X(products, GAUGE, 0, "Products in the queue.", s.used_slots)                          \
-    X(product_slots, GAUGE, 0, "Products that it has room for.", s.slots)                  \
-    X(used_bytes, GAUGE, 0, "Bytes in use, reservations included.", s.used_bytes)          \
-    X(capacity_bytes, GAUGE, 0, "Bytes that it has room for.", s.data_bytes)               \
-    X(inserted_products, COUNTER, 0, "Products inserted.", s.inserted)                     \
-    X(evicted_products, COUNTER, 0, "Products that made room.", s.evicted)                 \
-    X(duplicates, COUNTER, 0, "Products refused because they were there.", s.duplicates)   \
-    X(recoveries, COUNTER, 0, "Times that a process died holding the lock.", s.recoveries) \
-    X(oldest_age_seconds, GAUGE, 3, "Time since the oldest was inserted; 0: none.",        \
-      milliseconds(s.age_oldest_s))                                                        \
-    X(youngest_age_seconds, GAUGE, 3, "Time since the youngest was inserted; 0: none.",    \
+/* The queue's counters as a page of this program, so that they are printed alike. Field, kind,
+ * decimals, help, value from struct pq_stats s. */
+#define QUEUE_COUNTERS(X)                                                                        \
+    X(products, GAUGE, 0, "Products in the queue.", s.used_slots)                                \
+    X(product_slots, GAUGE, 0, "Most products that it can hold.", s.slots)                       \
+    X(used_bytes, GAUGE, 0, "Bytes in use, reservations included.", s.used_bytes)                \
+    X(capacity_bytes, GAUGE, 0, "Most bytes that it can hold.", s.data_bytes)                    \
+    X(inserted_products, COUNTER, 0, "Products inserted.", s.inserted)                           \
+    X(evicted_products, COUNTER, 0, "Products that made room.", s.evicted)                       \
+    X(duplicates, COUNTER, 0, "Products refused because they were already there.", s.duplicates) \
+    X(recoveries, COUNTER, 0, "Times that a process died holding the lock.", s.recoveries)       \
+    X(oldest_age_seconds, GAUGE, 3, "Time since the oldest was inserted; 0: none.",              \
+      milliseconds(s.age_oldest_s))                                                              \
+    X(youngest_age_seconds, GAUGE, 3, "Time since the youngest was inserted; 0: none.",          \
       milliseconds(s.age_youngest_s))
 
 static uint64_t milliseconds(double s)

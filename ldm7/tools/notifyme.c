@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Logs which products a server has: asks for notifications (NOTIFYME), a line for each.
+ * Logs which products a server has: requests notifications (NOTIFYME) and logs a line for each.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 static const char help[] =
     "Usage: notifyme [-h HOST] [-P PORT] [-f FEED] [-p PATTERN] [-o SECONDS] [-O] [-T SECONDS]\n"
-    "Logs a line for each product that an LDM server has or gets: size, creation time, feed type,\n"
+    "Logs a line for each product that an LDM server has or receives: size, creation time, feed type,\n"
     "sequence number, identifier.\n"
     "  -h, --host HOST        the server (default localhost)\n"
     "  -P, --port PORT        its port (default 388)\n"
@@ -52,7 +52,7 @@ struct job {
     bool origin;
     struct client c;
     struct ldm6_reply reply;
-    bool have_last; /* notified of: where to go on after a lost connection */
+    bool have_last; /* the last notification: where to continue after a lost connection */
     struct pq_info last;
 };
 
@@ -104,7 +104,8 @@ static bool take_reply(struct xin *body, void *arg)
     return xin_done(body);
 }
 
-/* Asks until the class is granted. false: the connection failed; refusals end the program. */
+/* Requests until the class is granted. Returns false if the connection failed; refusals end the
+ * program. */
 static bool ask(struct job *j)
 {
     struct ldm_class cls = j->cls;
@@ -136,7 +137,7 @@ static bool ask(struct job *j)
     exit(TOOL_SYSTEM);
 }
 
-/* Until the connection ends. true: it was of use. */
+/* Runs until the connection ends. Returns whether it was useful. */
 static bool session(struct job *j)
 {
     struct rpc_sink sink = {.ctx = j, .call = on_call};

@@ -61,7 +61,7 @@ struct job {
     unsigned long long met, products, differing;
 };
 
-/* false: the output cannot be written. */
+/* Returns false if the output cannot be written. */
 static bool product(struct job *j, const struct pq_view *v)
 {
     if (!selection_has(&j->wanted, &v->info))
@@ -116,8 +116,8 @@ static bool follow(struct job *j, double interval_s)
     return false;
 }
 
-/* Nothing can be said about the number of products while others change it: pq_check compares all
- * tables at one moment. */
+/* The number of products cannot be checked while others change it; pq_check() compares all tables
+ * at one moment. */
 static bool is_sane(const struct job *j, const struct pq_stats *before)
 {
     enum pq_status s = pq_check(j->q);
@@ -128,7 +128,7 @@ static bool is_sane(const struct job *j, const struct pq_stats *before)
     if (s)
         log_error("The tables of the queue do not agree: %s", pq_strerror(s));
     else if (!changed && j->met != now.used_slots)
-        log_error("%llu products met, the queue has %u", j->met, now.used_slots);
+        log_error("read %llu products, but the queue has %u", j->met, now.used_slots);
     else
         return true;
     return false;
@@ -147,7 +147,7 @@ static uint64_t position_at(struct pq *q, double seconds_ago)
     return after;
 }
 
-/* FILE is written under a temporary name, unless it is a device or a pipe. */
+/* Writes FILE under a temporary name, unless it is a device or a pipe. */
 static FILE *open_output(const char *path, char *tmp, size_t tmp_bytes)
 {
     *tmp = 0;
@@ -162,7 +162,7 @@ static FILE *open_output(const char *path, char *tmp, size_t tmp_bytes)
     return fopen(tmp, "wxe");
 }
 
-/* The file gets its name, or disappears. */
+/* Gives the file its name, or removes it. */
 static bool close_output(FILE *out, const char *tmp, const char *path, bool ok)
 {
     int e = ok ? 0 : errno;

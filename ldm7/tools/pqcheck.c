@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Says whether a product queue is sound.
+ * Checks whether a product queue is sound.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* How many products are not what their signature says. */
+/* Returns how many products do not match their signature. */
 static unsigned long long differing(struct pq *q)
 {
     unsigned long long bad = 0;

@@ -108,7 +108,7 @@ int main(int argc, char **argv)
         slots = n < DEFAULT_SLOTS_MIN ? DEFAULT_SLOTS_MIN : n > SLOTS_MAX ? SLOTS_MAX : (uint32_t)n;
     }
 
-    /* Not in the middle: a signal waits until there is a queue or nothing. */
+    /* Not halfway: a signal waits until there is a queue or nothing. */
     sigset_t stop;
     sigemptyset(&stop);
     sigaddset(&stop, SIGINT);

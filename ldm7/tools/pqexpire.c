@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Takes old products out of a product queue.
+ * Removes old products from a product queue.
  */
 #include <stdio.h>
 #include <sys/time.h>
@@ -41,7 +41,7 @@ static bool is_older(const struct timeval *t, double age_s, const struct timeval
            age_s;
 }
 
-/* One pass; false: the queue failed. */
+/* One pass. Returns false if the queue failed. */
 static bool expire(struct pq *q, const struct selection *wanted, double age_s)
 {
     unsigned long long products = 0, bytes = 0;

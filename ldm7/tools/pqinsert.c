@@ -71,7 +71,7 @@ static const struct option options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Opens an input file and says how long it is, or says why not. */
+/* Opens an input file and returns its size, or says why not. */
 static int open_input(const char *path, struct stat *st)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -88,7 +88,7 @@ static int open_input(const char *path, struct stat *st)
     return -1;
 }
 
-/* What pqinsert was asked for, for all its files. */
+/* What pqinsert must do, for all its files. */
 struct source {
     struct pq *q;
     const char *ident; /* NULL: the file's name */
@@ -97,7 +97,7 @@ struct source {
     struct digest *digest;
 };
 
-/* The signature is made here; logs and counts the product. An exit code. */
+/* Computes the signature; logs and counts the product. Returns an exit code. */
 static int finish(struct source *src, struct pq_reservation *r, struct pq_info *info)
 {
     if (src->sign_ident ? !digest_of(info->ident, strlen(info->ident), &info->signature)
@@ -124,8 +124,8 @@ static int finish(struct source *src, struct pq_reservation *r, struct pq_info *
     return TOOL_SYSTEM;
 }
 
-/* Reads `most` bytes at most into `to` and into the digest; *have: how many there were. False with
- * errno. */
+/* Reads at most `most` bytes into `to` and into the digest; *have: how many there were. Returns
+ * false with errno. */
 static bool read_into(struct source *src, int fd, uint8_t *to, uint64_t most, uint64_t *have)
 {
     const size_t piece = 1 << 20;
@@ -148,7 +148,7 @@ static bool read_into(struct source *src, int fd, uint8_t *to, uint64_t most, ui
     return true;
 }
 
-/* An exit code, after a message if it is not 0. */
+/* Returns an exit code, after a message if it is not 0. */
 static int insert_file(struct source *src, const char *path, int fd, struct pq_info *info)
 {
     struct pq_reservation *r = NULL;
@@ -189,7 +189,7 @@ static int insert_files(struct source *src, char **paths, int count)
     struct pq_stats stats;
     pq_get_stats(src->q, &stats);
     struct stat st;
-    for (int i = 0; i < count; i++) { /* all must be there before the first is inserted */
+    for (int i = 0; i < count; i++) { /* all must exist before the first is inserted */
         int fd = open_input(paths[i], &st);
         if (fd < 0) {
             code = INPUT;
@@ -197,7 +197,7 @@ static int insert_files(struct source *src, char **paths, int count)
         }
         close(fd);
         if ((uint64_t)st.st_size > stats.data_bytes) {
-            log_error("\"%s\" has %lld bytes; valid: at most %llu, what the queue holds", paths[i],
+            log_error("\"%s\" has %lld bytes; valid: at most %llu, the queue's capacity", paths[i],
                       (long long)st.st_size, (unsigned long long)stats.data_bytes);
             code = INPUT;
         }
@@ -223,7 +223,7 @@ static int insert_files(struct source *src, char **paths, int count)
     return code;
 }
 
-/* Standard input, of unknown length up to `most` bytes, by way of memory. */
+/* Inserts standard input, of unknown length up to `most` bytes, by way of memory. */
 static int insert_stream(struct source *src, uint64_t most)
 {
     struct pq_info info = src->model;
@@ -274,7 +274,7 @@ done:
     return code;
 }
 
-/* The same with the room for it reserved beforehand. */
+/* Does the same, with the room reserved beforehand. */
 static int insert_stream_straight(struct source *src, uint64_t most)
 {
     struct pq_info info = src->model;
@@ -319,7 +319,7 @@ static int insert_all(struct source *src, char **paths, int count, uint64_t stdi
     return insert_stream(src, stats.data_bytes < UINT32_MAX ? stats.data_bytes : UINT32_MAX);
 }
 
-/* The whole file, or NULL after a message. */
+/* Returns the whole file, or NULL after a message. */
 static char *read_trace(const char *path, size_t *bytes)
 {
     int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
@@ -376,7 +376,7 @@ static int run_trace(const char *queue, const struct replay_options *o, double d
     return code;
 }
 
-/* The last part of the path without its extension. */
+/* Takes the last component of the path without its extension. */
 static void default_name(const char *path, char *out, size_t bytes)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -434,7 +434,7 @@ static void take_option(struct arguments *a, int option)
     a->for_replay = a->for_replay || is_for_replay(option);
 }
 
-/* Ends the program where they contradict each other. */
+/* Ends the program if they contradict each other. */
 static void take_arguments(struct arguments *a, int argc, char **argv)
 {
     *a = (struct arguments){

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prints how a product queue is filled.
+ * Prints how full a product queue is.
  */
 #include <stdio.h>
 
@@ -15,7 +15,7 @@ static const char help[] =
     "  nempty    unused slots                 nbytes    bytes in use\n"
     "  maxprods  most products so far         maxfree   most free extents so far\n"
     "  minempty  fewest unused slots so far   maxext    bytes of the largest free extent\n"
-    "  age       seconds the oldest product has been there (-1: none)\n"
+    "  age       seconds since the oldest product was inserted (-1: none)\n"
     "  -S, --summary          instead: isFull dataCapacity dataHighWater dataCurrent prodCapacity\n"
     "                         prodHighWater prodCurrent ageOldest ageYoungest minVirtResTime\n"
     "                         mvrtSize mvrtSlots (the shortest time from a product's creation until it\n"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks into a product queue, and changes single things.
+ * Examines a product queue, and changes single things.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static bool to_signature(const char *text, struct pq_signature *out)
     return true;
 }
 
-/* The product a user names, pinned; else an exit code, after a message. */
+/* Finds the product that a user names, and pins it; else returns an exit code, after a message. */
 static int find(struct pq *q, const char *text, struct pq_view *v)
 {
     enum pq_status s;
@@ -165,7 +165,7 @@ static int show_clients(struct pq *q)
     return TOOL_OK;
 }
 
-/* What a command needs. */
+/* The requirements of a command. */
 static const struct command {
     const char *name;
     bool product, writes;

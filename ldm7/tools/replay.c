@@ -35,7 +35,7 @@ struct run {
     const struct replay_options *o;
     struct digest *digest;
     struct ahead ring[AHEAD_MAX];
-    size_t due, begun, complete; /* indexes into the trace: due <= complete <= begun */
+    size_t due, begun, complete; /* indices into the trace: due <= complete <= begun */
     uint64_t ahead_bytes, ahead_limit;
     size_t ahead_products_limit;
     int64_t start_ns, last_ns, next_progress_ns, progress_every_ns;
@@ -84,8 +84,8 @@ static void progress(struct run *r, int64_t now)
                  r->t->count, (unsigned long long)r->inserted_bytes, elapsed_s(r, now), total_s);
 }
 
-/* Makes a piece of the products to come. PQ_OK: did something; PQ_END: nothing to do now; PQ_FULL:
- * there is no room for the next; else an error. */
+/* Makes a piece of the products to come. Returns PQ_OK: did something; PQ_END: nothing to do now;
+ * PQ_FULL: there is no room for the next; else an error. */
 static enum pq_status make_ahead(struct run *r)
 {
     if (r->complete < r->begun) {
@@ -124,7 +124,7 @@ static enum pq_status make_ahead(struct run *r)
     return PQ_OK;
 }
 
-/* Until the next product's time, makes products ahead; sleeps when that is done. */
+/* Makes products ahead until the next product's time; sleeps when that is done. */
 static enum pq_status pass_time(struct run *r)
 {
     int64_t due = due_ns(r, r->due);
@@ -138,7 +138,7 @@ static enum pq_status pass_time(struct run *r)
             blocked = s != PQ_OK;
             continue;
         }
-        /* Half a second at most: a signal may come just before the sleep. */
+        /* At most half a second: a signal may arrive just before the sleep. */
         int64_t until = due < r->next_progress_ns ? due : r->next_progress_ns;
         sleep_until(until < now + second_ns / 2 ? until : now + second_ns / 2);
     }
@@ -224,7 +224,7 @@ static bool all_fit(const struct trace *t, const char *name, uint64_t data_bytes
     size_t bad = 0;
     for (size_t i = 0; i < t->count; i++)
         if (t->entries[i].size_bytes > data_bytes && bad++ < TRACE_ERRORS_SHOWN)
-            log_error("%s:%u: found \"%u\"; valid: at most %llu bytes, what the queue holds", name,
+            log_error("%s:%u: found \"%u\"; valid: at most %llu bytes, the queue's capacity", name,
                       t->entries[i].line, t->entries[i].size_bytes, (unsigned long long)data_bytes);
     return !bad;
 }
@@ -243,7 +243,7 @@ int replay(struct pq *q, const struct trace *t, const struct replay_options *o)
     r->q = q;
     r->t = t;
     r->o = o;
-    /* A share of the queue only: what is made ahead has already pushed older products out. */
+    /* Only a share of the queue: what is made ahead has already evicted older products. */
     r->ahead_limit = stats.data_bytes / 8 < AHEAD_BYTES ? stats.data_bytes / 8 : AHEAD_BYTES;
     r->ahead_products_limit = stats.slots / 4 < 1           ? 1
                               : stats.slots / 4 < AHEAD_MAX ? stats.slots / 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Replaying a trace into a product queue in real time.
+ * Replays a trace into a product queue in real time.
  */
 #ifndef LDM_REPLAY_H
 #define LDM_REPLAY_H
@@ -16,7 +16,7 @@ struct replay_options {
     uint32_t feedtype;
 };
 
-/* A product is generated and its digest taken before it is due; at its time it is only committed.
+/* Generates a product and computes its digest before it is due; at its time it is only committed.
  * Ends at the end of the trace or when tool_stop is set; logs "Replayed: ..." in both cases.
  * Returns an exit code. */
 int replay(struct pq *q, const struct trace *t, const struct replay_options *o);

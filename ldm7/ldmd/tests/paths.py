@@ -218,7 +218,7 @@ def case_service_comes_and_goes(w: World) -> None:
         service.override = lambda _request: problem(503, "standby")
         daemon.process.send_signal(signal.SIGTERM)
         daemon.process.wait(20)
-        expect("is left there" in daemon.log(), "an unfinished end is not logged")
+        expect("remains there" in daemon.log(), "an unfinished end is not logged")
 
 
 def case_standby(w: World) -> None:

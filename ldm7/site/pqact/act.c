@@ -66,7 +66,7 @@ size_t act_strip(const uint8_t *data, size_t bytes, uint8_t *out)
 
 /* ------------------------------------------------------------------ the bytes of a product */
 
-/* Where they go: an output, or (out NULL) a new file. */
+/* Where the bytes go: an output, or (out NULL) a new file. */
 struct target {
     struct outputs *outputs;
     struct output *out;
@@ -186,7 +186,7 @@ static bool to_file(struct job *j, const char *path)
     return false;
 }
 
-/* A program that ended since the previous product is started again. */
+/* A program that ended since the previous product is restarted. */
 static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t key_bytes)
 {
     for (;;) {
@@ -200,7 +200,8 @@ static bool to_pipe(struct job *j, char *const *argv, const char *key, size_t ke
             return true;
         if (errno != EPIPE || is_new) {
             snprintf(j->why, sizeof j->why, "%s",
-                     errno == EPIPE ? "the program ended before it had read all" : strerror(errno));
+                     errno == EPIPE ? "the program ended before it had read everything"
+                                    : strerror(errno));
             return false;
         }
     }
@@ -218,7 +219,8 @@ static bool execute(struct job *j, char *const *argv)
     return false;
 }
 
-/* Words one after the other in `text`; *bytes of it. false: `why` says why not. */
+/* Expands the words one after the other into `text`; *bytes: how many bytes. Returns false with
+ * `why`. */
 static bool expand(struct job *j, char *text, size_t room, char **argv, size_t *bytes)
 {
     *bytes = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What pqact does with a product: finds the entries that match and carries their actions out.
+ * Finds the entries that match a product and carries out their actions.
  */
 #ifndef PQACT_ACT_H
 #define PQACT_ACT_H
@@ -9,8 +9,10 @@
 #include "outputs.h"
 
 struct act_stats {
-    uint64_t products, matched, actions; /* seen; with an entry that is not NOOP; carried out */
-    uint64_t refused, failed; /* by a path or argument from the identifier; for other reasons */
+    uint64_t products, matched,
+        actions; /* seen; matched by an entry other than NOOP; carried out */
+    uint64_t refused,
+        failed; /* because of a path or argument from the identifier; for other reasons */
 };
 
 struct actor {
@@ -19,23 +21,23 @@ struct actor {
     struct datadir *dir;
     struct commands *commands;
     struct act_stats stats;
-    struct ere_span *spans; /* conf->spans of them */
+    struct ere_span *spans; /* conf->spans elements */
 };
 
-/* Another configuration; the one before is the caller's again. */
+/* Switches to another configuration; the caller owns the previous one again. */
 void actor_use(struct actor *a, struct actconf *conf);
 /* The caller keeps the configuration. */
 void actor_free(struct actor *a);
-/* Entries are tried in the order of the file; ^_ELSE_$ counts when no other entry matched. What
- * fails is logged and counted, and the next action runs. */
+/* Tries entries in the order of the file; ^_ELSE_$ applies when no other entry has matched. A
+ * failure is logged and counted, and the next action runs. */
 void actor_product(struct actor *a, const struct pq_info *info, const uint8_t *data);
 
 #define ACT_METADATA_MAX (4 + 16 + 4 + 8 + 4 + 4 + 4 + 4 + PQ_IDENT_MAX + 4 + PQ_ORIGIN_MAX)
-/* -metadata (LDM-6.15.0 pqact), in the byte order of this machine. data_bytes: what follows
- * it. */
+/* Writes -metadata (LDM-6.15.0 pqact), in this machine's byte order. data_bytes: how many bytes
+ * follow it. */
 size_t act_metadata(const struct pq_info *info, uint32_t data_bytes, uint8_t out[ACT_METADATA_MAX]);
-/* -strip: without control characters, except newlines. Returns the bytes of out, which may be
- * `data`. */
+/* Implements -strip: copies without control characters, except newlines. Returns the bytes in out,
+ * which may be `data`. */
 size_t act_strip(const uint8_t *data, size_t bytes, uint8_t *out);
 
 #endif

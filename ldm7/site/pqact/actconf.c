@@ -75,7 +75,7 @@ static void free_entry(struct act_entry *e)
     free(e->args);
 }
 
-/* A path as it is below the data directory, or NULL after a message. */
+/* Returns a path relative to the data directory, or NULL after a message. */
 static const char *below(struct parser *p, const char *path)
 {
     size_t n = strlen(p->data_dir);
@@ -89,11 +89,11 @@ static const char *below(struct parser *p, const char *path)
     if (strncmp(path, p->data_dir, n) == 0 && path[n] == '/')
         return path + n + strspn(path + n, "/");
     complain(p, path, "a path below the data directory, relative or beginning with it",
-             "outside of the data directory \"%s\"", p->data_dir);
+             "outside the data directory \"%s\"", p->data_dir);
     return NULL;
 }
 
-/* A `..` in the text is an error at once; what substitutions bring is refused later. */
+/* A `..` in the text is an error at once; one that a substitution brings is refused later. */
 static bool climbs(const char *path)
 {
     for (const char *p = path; p; p = strchr(p, '/')) {
@@ -147,7 +147,7 @@ static bool take_arguments(struct parser *p, struct act_entry *e, char **words, 
         if (!e->args[e->nargs]) {
             complain(
                 p, words[i],
-                "\\1 to \\9, \\(10) to \\(99) up to the groups there are, (\\1:yyyy), %Y, (seq)",
+                "\\1 to \\9, \\(10) to \\(99) up to the number of groups, (\\1:yyyy), %Y, (seq)",
                 "%s", why);
             return false;
         }
@@ -188,7 +188,7 @@ static bool take_action(struct parser *p, struct act_entry *e, char **words, siz
     return take_arguments(p, e, words + at, n - at);
 }
 
-/* Cuts a field off: up to a tab; skips the tabs after it. */
+/* Cuts off a field, up to a tab, and skips the tabs after it. */
 static char *field(char **at)
 {
     char *begin = *at;
@@ -272,7 +272,7 @@ static void take_text(struct parser *p, char *text)
         line++;
         text[strcspn(text, "\r")] = '\0';
         if (is_comment(text)) {
-            /* Within an entry too. */
+            /* Also within an entry. */
         } else if (continues && entry == none) {
             p->line = line;
             complain(p, text + strspn(text, " \t"), "a feedtype in the first column",

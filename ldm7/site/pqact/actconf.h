@@ -3,7 +3,7 @@
  * pqact.conf (LDM-6.15.0 pqact.conf). An entry is
  *   feedtype TAB ERE TAB action [options] [arguments]
  * and continues in lines that begin with a blank or tab, as if there were a tab. # begins a comment
- * line. Options and arguments are split as words.h says, before anything is substituted.
+ * line. Options and arguments are split as described in words.h, before substitution.
  */
 #ifndef PQACT_ACTCONF_H
 #define PQACT_ACTCONF_H
@@ -36,20 +36,20 @@ struct act_entry {
     struct template **args; /* FILE, STDIOFILE: the path; PIPE, EXEC: the words */
     size_t nargs;
 };
-/* As in the file: "FILE". */
+/* Returns the name as in the file: "FILE". */
 const char *act_kind_name(enum act_kind kind);
 
 struct actconf {
     struct act_entry *entries;
     size_t n, nerrors;
-    unsigned spans; /* the most groups an expression has, plus 1 */
+    unsigned spans; /* largest number of groups in an expression, plus 1 */
 };
 
-/* Every error is one line `file:line: found "...": why; valid: ...` on errors (may be NULL).
- * data_dir is where FILE and STDIOFILE are confined: an absolute path of theirs must begin with it,
- * which is taken away. 0 if there was no error. Call actconf_free in any case. */
+/* Each error is one line `file:line: found "...": why; valid: ...` on errors (may be NULL).
+ * data_dir confines FILE and STDIOFILE: their absolute paths must begin with it, and this prefix is
+ * removed. Returns 0 if there was no error. Call actconf_free() in any case. */
 int actconf_load(struct actconf *c, const char *path, const char *data_dir, FILE *errors);
-/* The same from memory; name stands for the file in messages. */
+/* Does the same from memory; name represents the file in messages. */
 int actconf_parse(struct actconf *c, const char *name, const char *text, const char *data_dir,
                   FILE *errors);
 /* Frees the entries. */

@@ -42,7 +42,7 @@ static uint64_t deadline(const struct commands *c)
     return command_now_ns() + (uint64_t)(c->timeout_s * 1e9);
 }
 
-/* ppoll until a time; signals (a child's end too) end it. */
+/* Calls ppoll() until a time; signals (including a child's end) end the wait. */
 static int wait_for(struct commands *c, struct pollfd *p, uint64_t deadline_ns)
 {
     uint64_t now = command_now_ns(), left = deadline_ns > now ? deadline_ns - now : 0;
@@ -59,7 +59,7 @@ bool command_wait_writable(struct commands *c, int fd, uint64_t deadline_ns)
         int n = wait_for(c, &p, deadline_ns);
 
         if (n > 0)
-            return true; /* if no process reads, write says so */
+            return true; /* if no process reads, write() reports it */
         if (n == 0 || command_now_ns() >= deadline_ns) {
             errno = ETIMEDOUT;
             return false;
@@ -80,13 +80,13 @@ bool command_runs(const struct commands *c, pid_t pid)
     return find(c, pid);
 }
 
-/* It has ended: forget it. */
+/* The child has ended: forgets it. */
 static bool ended(struct commands *c, struct child *ch, int status)
 {
     bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 
     if (WIFSIGNALED(status))
-        log_warn("%s[%d] was ended by signal %d", ch->name, (int)ch->pid, WTERMSIG(status));
+        log_warn("%s[%d] was killed by signal %d", ch->name, (int)ch->pid, WTERMSIG(status));
     else if (failed)
         log_warn("%s[%d] ended with status %d", ch->name, (int)ch->pid, WEXITSTATUS(status));
     else
@@ -148,7 +148,7 @@ void command_unfed(struct commands *c, pid_t pid)
         ch->fed = false;
 }
 
-/* The oldest that is not fed; -1: there is none. */
+/* Returns the oldest child without an open pipe; -1: none. */
 static pid_t oldest(const struct commands *c)
 {
     const struct child *o = NULL;
@@ -159,7 +159,7 @@ static pid_t oldest(const struct commands *c)
     return o ? o->pid : -1;
 }
 
-/* Waits until there are less than max children. */
+/* Waits until there are fewer than max children. */
 static bool wait_until_below(struct commands *c, unsigned max)
 {
     uint64_t until = deadline(c);
@@ -189,7 +189,7 @@ pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *e
                     size_t err_bytes)
 {
     if (!wait_until_below(c, c->max)) {
-        snprintf(err, err_bytes, "%u children run already", c->n);
+        snprintf(err, err_bytes, "%u children are already running", c->n);
         return -1;
     }
     sigset_t none;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Programs that actions start: no shell, standard input from a pipe or /dev/null, default signals,
- * no other descriptors but standard output and error. There are never more than a given number.
+ * no other descriptors except standard output and error. Their number is limited.
  */
 #ifndef PQACT_COMMAND_H
 #define PQACT_COMMAND_H
@@ -21,39 +21,39 @@ struct child {
 struct commands {
     struct child *children;
     unsigned n, max;
-    double timeout_s;            /* how long something is waited for */
-    sigset_t waiting;            /* signals are let in only while one waits, with this mask */
-    volatile sig_atomic_t *stop; /* ends waits for children that run */
-    unsigned long failed;        /* children that ended badly or were killed */
+    double timeout_s;            /* how long to wait for anything */
+    sigset_t waiting;            /* signals are unblocked only while waiting, with this mask */
+    volatile sig_atomic_t *stop; /* ends waits for running children */
+    unsigned long failed;        /* children that failed or were killed */
 };
 
 /* CLOCK_MONOTONIC. */
 uint64_t command_now_ns(void);
-/* SIGCHLD must have a handler (which need do nothing) and be blocked outside of waits. */
+/* SIGCHLD must have a handler (which may do nothing) and be blocked except during waits. */
 void commands_init(struct commands *c, unsigned max, double timeout_s, const sigset_t *waiting,
                    volatile sig_atomic_t *stop);
 /* Forgets the children without ending them. */
 void commands_free(struct commands *c);
 
-/* The child's id, or -1 and a reason. stdin_fd: -1 for none; else the child counts as fed until
- * command_unfed. If there are already max children the end of one is waited for; after the timeout
- * the oldest that is not fed is killed. */
+/* Returns the child's PID, or -1 and a reason. stdin_fd: -1 for none; otherwise the child counts as
+ * fed until command_unfed(). If there are already max children, waits for one to end; after the
+ * timeout kills the oldest one that is not fed. */
 pid_t command_start(struct commands *c, char *const *argv, int stdin_fd, char *err,
                     size_t err_bytes);
 /* The pipe to the child was closed. */
 void command_unfed(struct commands *c, pid_t pid);
-/* Takes the children that ended; those that failed are logged. */
+/* Reaps the children that have ended; logs those that failed. */
 void commands_reap(struct commands *c);
-/* Waits until it ends; kills it at the timeout. false: it failed. */
+/* Waits until it ends; kills it at the timeout. Returns false if it failed. */
 bool command_wait(struct commands *c, pid_t pid);
-/* The same for all there are, together. */
+/* Does the same for all children together. */
 void commands_wait_all(struct commands *c);
-/* True if this child has not ended yet. */
+/* Returns whether this child is still running. */
 bool command_runs(const struct commands *c, pid_t pid);
 /* Kills it with SIGKILL and logs `why`. */
 void command_kill(struct commands *c, pid_t pid, const char *why);
-/* Waits until descriptor fd can be written to, or deadline_ns is reached (false, errno ETIMEDOUT).
- * It is not cut short: a product goes to a program as a whole. */
+/* Waits until descriptor fd is writable or deadline_ns is reached (false, errno ETIMEDOUT). Signals
+ * do not cut it short: a product goes to a program as a whole. */
 bool command_wait_writable(struct commands *c, int fd, uint64_t deadline_ns);
 
 #endif

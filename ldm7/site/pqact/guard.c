@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * An interpreter takes its program from the word after an option such as -c or -e, from the first
- * word that is not an option, or from the option itself (-c..., --eval=...). So text of the
+ * word that is not an option, or from the option itself (-c..., --eval=...). Therefore text of the
  * identifier is refused until a constant program was seen, within an option, and right after one.
- * Programs that run others (env, nice, busybox) are looked through to those. Where it is not clear
- * whether an option has an operand, the command is refused.
+ * For programs that run others (env, nice, busybox), the command that they run is examined. If it
+ * is unclear whether an option has an operand, the command is refused.
  */
 #include "guard.h"
 
@@ -45,7 +45,7 @@ static const char *const scripted[] = {
     "ocaml", "erl",   "elixir",       "groovy", "scala",  "gnuplot", "awk",  "gawk",
     "mawk",  "nawk",  "original-awk", "goawk",  NULL};
 static const char *const seds[] = {"sed", "gsed", "ssed", NULL};
-/* This includes programs whose -c starts a shell. */
+/* Includes programs whose -c starts a shell. */
 static const char *const others[] = {"jq",   "dc",      "gdb",     "vi",   "vim",     "nvim",
                                      "ex",   "ed",      "m4",      "make", "gmake",   "sqlite",
                                      "psql", "mysql",   "mariadb", "su",   "runuser", "script",
@@ -59,11 +59,11 @@ static const struct family families[] = {
     {seds, "ef", "l", NOWHERE},      {others, "cefr", ANY_LETTER, NOWHERE},
 };
 
-/* They give all their words, joined, to a shell. */
+/* Programs that pass all their words, joined, to a shell. */
 static const char *const joiners[] = {"ssh",  "rsh",    "watch",      "parallel", "eval",
                                       "tmux", "screen", "lxc-attach", "entr",     NULL};
 
-/* They run the program that follows this many words that are neither option nor operand. */
+/* Programs that run the program after this many words that are neither option nor operand. */
 static const char *const wrappers0[] = {"env",
                                         "nice",
                                         "nohup",
@@ -122,7 +122,7 @@ static const struct wrapper {
     unsigned before;
 } wrappers[] = {{wrappers0, 0}, {wrappers1, 1}, {wrappers3, 3}, {finders, 1000}};
 
-/* True if `word` is one of these programs, or one with a version, such as python3.11. */
+/* Returns whether `word` is one of these programs, possibly with a version, such as python3.11. */
 static bool is_one_of(const char *word, const char *const *names)
 {
     const char *slash = strrchr(word, '/'), *base = slash ? slash + 1 : word;
@@ -156,7 +156,7 @@ static bool is_option(const char *word)
     return (*word == '-' || *word == '+') && word[1] != '\0';
 }
 
-/* Short options, one of which is among these letters. */
+/* Returns whether these are short options that include one of these letters. */
 static bool has_letter(const char *word, const char *letters)
 {
     return is_option(word) && word[1] != '-' && strpbrk(word + 1, letters);
@@ -164,7 +164,7 @@ static bool has_letter(const char *word, const char *letters)
 
 enum wanted { ANYTHING, OPERAND, PROGRAM };
 
-/* What the word after this option is. *program: it brings one itself. */
+/* Returns what the word after this option is. *program: the option contains a program. */
 static enum wanted wanted_by(const struct family *f, const char *option, enum wanted before,
                              bool *program)
 {
@@ -185,13 +185,13 @@ static enum wanted wanted_by(const struct family *f, const char *option, enum wa
     }
     if (before == PROGRAM)
         return PROGRAM;
-    /* -Wignore brings its operand; a shell's -oe does not. */
+    /* -Wignore contains its operand; a shell's -oe does not. */
     bool has = f->names == shells ? has_letter(option, f->operands)
                                   : strchr(f->operands, option[last]) != NULL;
     return has ? OPERAND : ANYTHING;
 }
 
-/* words[0] is the interpreter. */
+/* Examines an interpreter's command line; words[0] is the interpreter. */
 static const char *guard_interpreter(const struct family *f, char *const *words,
                                      const bool *foreign, size_t n, size_t *at)
 {
@@ -231,8 +231,8 @@ static bool is_known(const char *word)
     return find_family(word) || find_wrapper(word) || is_one_of(word, joiners);
 }
 
-/* Where the program begins that words[0] runs. n: none is found; then *at is the identifier's text
- * that comes before, or n. */
+/* Returns where the program that words[0] runs begins. n: none found; then *at is the identifier's
+ * text that precedes it, or n. */
 static size_t program_within(const struct wrapper *w, char *const *words, const bool *foreign,
                              size_t n, size_t *at)
 {
@@ -262,7 +262,8 @@ static size_t program_within(const struct wrapper *w, char *const *words, const 
     return n;
 }
 
-/* An interpreter that some unknown program may run, with an option for a program right before. */
+/* Finds an interpreter that some unknown program may run, with an option for a program right
+ * before. */
 static const char *guard_rest(char *const *words, const bool *foreign, size_t n, size_t *at)
 {
     const struct family *f = NULL;

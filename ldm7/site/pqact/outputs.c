@@ -153,7 +153,7 @@ void outputs_flush(struct outputs *o)
             log_error("\"%s\" cannot be written: %s", out->key, strerror(errno));
 }
 
-/* A file that was removed, or a program that ended, is opened or started again. */
+/* A file that was removed is reopened, a program that ended is restarted. */
 static bool is_stale(struct outputs *o, const struct output *out)
 {
     if (out->kind == OUTPUT_PIPE)
@@ -194,7 +194,7 @@ static bool start_pipe(struct outputs *o, struct output *out, char *const *argv,
         return false;
     }
     fcntl(out->fd, F_SETFL, O_NONBLOCK);
-    fcntl(out->fd, F_SETPIPE_SZ, PIPE_BYTES); /* not granted: it works with less */
+    fcntl(out->fd, F_SETPIPE_SZ, PIPE_BYTES); /* if refused, it works with less */
     return true;
 }
 

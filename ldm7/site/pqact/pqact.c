@@ -42,7 +42,7 @@ static const char help[] =
     "counts; both open the log file again; SIGUSR2 cycles the log level.\n"
     "Exit status: 0 success, 1 system error, 2 bad usage or CONF, or QUEUE is not a product queue.\n";
 
-#define STOP_WAIT_S 10.0 /* at the end, for programs that run */
+#define STOP_WAIT_S 10.0 /* at the end, for running programs */
 enum { STATE = TOOL_OWN, MAX_OPEN, MAX_CHILDREN, CHECK };
 static const struct option options[] = {
     {"queue", required_argument, NULL, 'q'},
@@ -112,7 +112,7 @@ struct pqact {
     struct state state;
     sigset_t waiting;
     uint64_t after;      /* position of the last product processed */
-    time_t created_from; /* older products are passed over */
+    time_t created_from; /* older products are skipped */
     bool state_failed;
 };
 
@@ -133,7 +133,7 @@ static void log_counts(const struct pqact *p)
         (unsigned long long)s->failed, p->commands.failed, p->outputs.n, p->commands.n);
 }
 
-/* What is wrong with the new one is logged, and the old one stays. */
+/* Errors in the new configuration are logged, and the old one stays in use. */
 static void read_again(struct pqact *p)
 {
     struct actconf fresh, old = p->conf;
@@ -151,7 +151,7 @@ static void read_again(struct pqact *p)
         log_error("%s", line);
     free(text);
     if (rc < 0) {
-        log_error("\"%s\" has %zu %s: the configuration read before stays", p->args->conf,
+        log_error("\"%s\" has %zu %s: the previous configuration stays in use", p->args->conf,
                   fresh.nerrors, plural(fresh.nerrors, "error", "errors"));
         actconf_free(&fresh);
         return;
@@ -164,8 +164,7 @@ static void read_again(struct pqact *p)
 
 static void heed_signals(struct pqact *p)
 {
-    /* After the log's rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's
-     * programs. */
+    /* After log rotation: SIGHUP as for ldmd, which passes it on, SIGUSR1 as for LDM's programs. */
     if ((report || reread) && log_reopen() != 0)
         log_error("cannot reopen the log file: %s", strerror(errno));
     if (report) {
@@ -194,7 +193,7 @@ static void process(struct pqact *p, const struct pq_view *v)
     }
 }
 
-/* Until the queue has no more, or it is time to stop. */
+/* Works until the queue has no more, or it is time to stop. */
 static enum pq_status work(struct pqact *p)
 {
     static const struct timespec no_time;
@@ -236,8 +235,7 @@ static int run(struct pqact *p)
     return TOOL_SYSTEM;
 }
 
-/* Where to begin: after the product of the state file if the queue still has it, else with the
- * oldest. */
+/* Begins after the product of the state file if the queue still has it, else with the oldest. */
 static int begin(struct pqact *p)
 {
     char path[4096];
@@ -261,8 +259,7 @@ static int begin(struct pqact *p)
         p->after = v.seq;
         pq_release(p->q, &v);
     } else {
-        log_warn(
-            "the product processed last is no longer in the queue: beginning with the oldest there is");
+        log_warn("the last processed product is no longer in the queue: beginning with the oldest");
     }
     return TOOL_OK;
 }
@@ -316,12 +313,12 @@ int main(int argc, char **argv)
         actconf_free(&p.conf);
         return fflush(stdout) ? TOOL_SYSTEM : TOOL_OK;
     }
-    /* Not for a check: root would make a log that pqact, as the server's user, cannot write. */
+    /* Not for a check: root would create a log that pqact, as the server's user, cannot write. */
     if (a.log) {
         optarg = a.log;
         tool_option('l', help);
     }
-    /* A core file would hold the whole queue. */
+    /* A core file would contain the whole queue. */
     struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     catch_signals(&p.waiting);

@@ -10,7 +10,8 @@
 
 #include "common/product_line.h"
 
-/* "<signature> <creation, seconds since 1970>\n", always as long */
+/* "<signature> <creation, seconds since 1970>
+ * ", always of the same length */
 #define RECORD_BYTES 54u
 
 static bool parse(const char *text, struct pq_signature *last)

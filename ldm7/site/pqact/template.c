@@ -24,7 +24,7 @@ struct template
 {
     struct piece *pieces;
     size_t n;
-    const char *plain; /* while it is taken apart: text that is in no piece yet */
+    const char *plain; /* during parsing: text that is not in a piece yet */
     char text[];
 };
 
@@ -40,7 +40,7 @@ static struct piece *push(struct template *t, struct piece piece)
     return &t->pieces[t->n - 1];
 }
 
-/* A substitution of these bytes of the text, and the plain text before it. */
+/* Adds a substitution for these bytes of the text, and the plain text before it. */
 static struct piece *add(struct template *t, enum piece_kind kind, const char *at, size_t bytes)
 {
     if (at > t->plain)
@@ -50,7 +50,7 @@ static struct piece *add(struct template *t, enum piece_kind kind, const char *a
     return push(t, (struct piece){.kind = kind, .at = at, .bytes = bytes});
 }
 
-/* p follows a backslash: N or (NN). Its bytes, 0 if it is invalid. */
+/* Parses N or (NN) after a backslash at p. Returns its length, 0 if invalid. */
 static size_t group_at(const char *p, unsigned *group)
 {
     size_t open = *p == '(', digits = strspn(p + open, "0123456789");
@@ -65,7 +65,7 @@ static size_t group_at(const char *p, unsigned *group)
     return digits + 2 * open;
 }
 
-/* p is at (\N:part). Its bytes, 0 if it is invalid. */
+/* Parses (\N:part) at p. Returns its length, 0 if invalid. */
 static size_t date_at(const char *p, unsigned *group, unsigned *part)
 {
     size_t n;
@@ -85,7 +85,7 @@ static size_t date_at(const char *p, unsigned *group, unsigned *part)
     return n;
 }
 
-/* p is at %. The bytes of the conversion, 0 if it is invalid. */
+/* Parses a conversion at p, which is %. Returns its length, 0 if invalid. */
 static size_t conversion_at(const char *p)
 {
     size_t n = 1;
@@ -104,8 +104,7 @@ static bool known_group(unsigned group, unsigned groups, char *err, size_t err_b
     return false;
 }
 
-/* Takes the substitution that begins at p; its bytes, 0 if there is none (or with a reason in
- * err). */
+/* Takes the substitution at p; returns its length, 0 if there is none (or with a reason in err). */
 static size_t take(struct template *t, const char *p, unsigned groups, char *err, size_t err_bytes)
 {
     size_t n;
@@ -187,7 +186,7 @@ void template_free(struct template *t)
 
 /* ------------------------------------------------------------------ expansion */
 
-/* The date that day stands for; 0 is the creation time itself. */
+/* Finds the date that day represents; 0 is the creation time itself. */
 static bool full_date(time_t creation, unsigned day, struct tm *out)
 {
     struct tm base;
@@ -201,7 +200,7 @@ static bool full_date(time_t creation, unsigned day, struct tm *out)
         tm.tm_mon += month;
         tm.tm_mday = (int)day;
         time_t t = timegm(&tm);
-        /* In a shorter month the day would be one of the next. */
+        /* In a shorter month the day would belong to the next month. */
         if (tm.tm_mday == (int)day && t < creation + DATE_AHEAD_S) {
             *out = tm;
             return true;
@@ -210,7 +209,7 @@ static bool full_date(time_t creation, unsigned day, struct tm *out)
     return day == 0;
 }
 
-/* One or two digits, or the reason. */
+/* Parses one or two digits, or gives the reason. */
 static bool day_of(const struct ere_span *s, unsigned *day, char *err, size_t err_bytes)
 {
     *day = 0;
@@ -227,14 +226,14 @@ bad:
     return false;
 }
 
-/* Long enough for every conversion; -1: no calendar has this time. */
+/* Long enough for every conversion; returns -1 if no calendar has this time. */
 static long put_time(const char *format, size_t format_bytes, const struct tm *tm, time_t creation,
                      char out[256])
 {
     char one[8];
 
     snprintf(one, sizeof one, "%.*s", (int)format_bytes, format);
-    if (one[format_bytes - 1] == 's') /* strftime's would be of local time */
+    if (one[format_bytes - 1] == 's') /* strftime() would use local time */
         return snprintf(out, 256, "%lld", (long long)creation);
     *out = '\0';
     return (long)strftime(out, 256, one, tm);

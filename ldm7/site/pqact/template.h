@@ -6,9 +6,9 @@
  *                    mmm (jan), dd, ddd (day of the year), hh
  *   %Y %m ...        strftime of the creation time (UTC); %% is a percent sign
  *   (seq)            the sequence number
- * A text is taken apart once, when it is read; what is put in is never looked at again.
+ * A text is parsed once, when it is read; substituted text is never parsed again.
  *
- * A day of the month stands for the latest date that is less than 36 hours after the creation time.
+ * A day of the month represents the latest date that is less than 36 hours after the creation time.
  */
 #ifndef PQACT_TEMPLATE_H
 #define PQACT_TEMPLATE_H
@@ -23,16 +23,16 @@
 
 struct template;
 
-/* groups: those of the ERE. NULL, with a reason in err. */
+/* groups: how many the ERE has. Returns NULL with a reason in err. */
 struct template *template_compile(const char *text, unsigned groups, char *err, size_t err_bytes);
 /* t may be NULL. */
 void template_free(struct template *t);
-/* True if text from the identifier gets into it. */
+/* Returns whether text from the identifier is substituted into it. */
 bool template_has_groups(const struct template *t);
-/* True if it begins with text from the identifier. */
+/* Returns whether it begins with text from the identifier. */
 bool template_begins_with_group(const struct template *t);
-/* spans as ere_match_groups gives them, nspans of them. Bytes written (without the NUL), or -1 and
- * why: no day of a month, or no room. */
+/* spans: as from ere_match_groups(), nspans of them. Returns the bytes written (without the NUL),
+ * or -1 and why: not a day of a month, or no room. */
 long template_expand(const struct template *t, const struct pq_info *info,
                      const struct ere_span *spans, unsigned nspans, char *out, size_t out_bytes,
                      char *err, size_t err_bytes);

@@ -16,7 +16,7 @@ static double seconds_between(const struct timeval *from, const struct timeval *
     return (double)(to->tv_sec - from->tv_sec) + (double)(to->tv_usec - from->tv_usec) / 1e6;
 }
 
-/* The place of a bin, or NULL. Few are live at once, and the latest are at the end. */
+/* Returns the position of a bin, or NULL. Few are live at once, and the latest are at the end. */
 static struct bin *find(struct bins *b, time_t hour, const struct pq_info *info)
 {
     for (size_t i = b->n; i-- > 0;) {

@@ -9,7 +9,7 @@
 
 #include "common/feedtype.h"
 
-/* "YYYYMMDDThhmmss.ffffff" or without the T; `used` are its bytes. */
+/* Parses "YYYYMMDDThhmmss.ffffff", or without the T; `used` is its length. */
 static bool take_time(const char *text, const char *form, struct timeval *out, size_t *used)
 {
     struct tm tm = {0};
@@ -24,7 +24,7 @@ static bool take_time(const char *text, const char *form, struct timeval *out, s
     return true;
 }
 
-/* %10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident */
+/* Parses %10u YYYYMMDDhhmmss.uuuuuu FEED %03u  ident. */
 static bool take_product(const char *text, struct arrival *out)
 {
     text += strspn(text, " ");
@@ -42,7 +42,7 @@ static bool take_product(const char *text, struct arrival *out)
 }
 _Static_assert(FEEDTYPE_TEXT_MAX == 320, "the 319 above");
 
-/* "0.001701 s, index: 0, retrans: 6, info: ..."; returns the product's text or NULL. */
+/* Parses "0.001701 s, index: 0, retrans: 6, info: ..."; returns the product's text or NULL. */
 static const char *take_delay(const char *text, struct arrival *out)
 {
     bool negative = *text == '-';
@@ -124,7 +124,7 @@ int ldmdlog_open(struct ldmdlog *l, const char *path)
     return open_file(l);
 }
 
-/* Rotated (another file has the name now) or cut. */
+/* Returns whether the file was rotated (another file has the name now) or truncated. */
 static bool replaced(struct ldmdlog *l)
 {
     struct stat st;

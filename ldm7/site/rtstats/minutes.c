@@ -28,7 +28,7 @@ static struct minute_feed *find(struct minutes *m, uint32_t feed)
             return &m->feeds[i];
     if (m->nfeeds == MINUTE_FEEDS_MAX)
         return NULL;
-    /* What is not used takes no memory. */
+    /* Unused parts take no memory. */
     double *room = xcalloc(MINUTE_SAMPLES_MAX, sizeof *room);
     m->feeds[m->nfeeds] = (struct minute_feed){.feed = feed, .throughputs_bps = room};
     return &m->feeds[m->nfeeds++];
@@ -100,7 +100,7 @@ static double percentile_80(struct minute_feed *f)
     return f->throughputs_bps[(n * 4 + 4) / 5 - 1];
 }
 
-/* Seconds, exact. */
+/* Formats seconds exactly. */
 static const char *seconds(int64_t us, char out[32])
 {
     uint64_t size = us < 0 ? (uint64_t)-us : (uint64_t)us;

@@ -8,7 +8,7 @@
 
 #include "ldmdlog.h"
 
-/* The text after `key`, up to a comma or the end of the line. */
+/* Takes the text after `key`, up to a comma or the end of the line. */
 static bool take_text(const char *message, const char *key, char *out, size_t out_bytes)
 {
     const char *at = strstr(message, key);
@@ -46,7 +46,7 @@ static struct feed_path *find(struct paths *p, long pid)
     return NULL;
 }
 
-/* A place for a process that starts: one whose path is gone, or a new one. */
+/* Finds a place for a process that starts: one whose path is gone, or a new one. */
 static struct feed_path *place(struct paths *p, long pid)
 {
     struct feed_path *found = find(p, pid);
@@ -80,7 +80,7 @@ static void become_ready(struct paths *p, struct feed_path *path, const char *me
         !take_number(message, "rate_bps=", &new.rate_bps) ||
         !take_number(message, "leaves=", &new.leaves))
         return;
-    /* That of an mldm that ended without deleting it. */
+    /* The path of an mldm that ended without deleting it. */
     for (size_t i = 0; i < p->n; i++)
         if (strcmp(p->list[i].name, new.name) == 0)
             p->list[i].ready = false;

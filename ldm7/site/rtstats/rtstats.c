@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * rtstats: each minute, statistics of what arrived.
+ * rtstats: statistics of what arrived, each minute.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +43,9 @@ static const char help[] =
     "                         --ldmd-log also of 19, and at a publisher of 6 about each path\n"
     "      --insert           insert both into the queue as EXP products, which LDM then distributes:\n"
     "                         rtstats-VERSION/HOST/FEED/ORIGIN and ldm7-rtstats-{1,2,path}/HOST/FEED\n"
-    "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which tells products\n"
-    "                         delivered by FMTP alone, and the paths of a publisher; from the queue,\n"
-    "                         received and complete are the same\n"
+    "      --ldmd-log FILE    take the minute records from ldmd's log (-v, text), which says what FMTP alone\n"
+    "                         delivered, and has a publisher's paths; from the queue, received and\n"
+    "                         complete are the same\n"
     "FILE may be - for standard output. Here -h names a server; --help prints the help.\n" TOOL_HELP_TEXT
     "Exit status: 0 ended by SIGTERM or SIGINT, 1 system error, 2 bad usage, or QUEUE is not a product queue.\n";
 
@@ -63,13 +63,13 @@ static const struct option options[] = {
     {"minutes", required_argument, NULL, MINUTES},
     {"insert", no_argument, NULL, INSERT},
     {"ldmd-log", required_argument, NULL, LDMD_LOG},
-    /* Before the common one, whose letter is -h's here. */
+    /* Before the common option, because -h has another meaning here. */
     {"help", no_argument, NULL, HELP},
     TOOL_LONG,
     {NULL, 0, NULL, 0},
 };
 
-enum { LETTERS_MAX = 4096 }; /* that wait for a server: of two days, one feed */
+enum { LETTERS_MAX = 4096 }; /* waiting for a server: two days' worth of one feed */
 
 /* A report on its way to a server. */
 struct letter {
@@ -85,9 +85,10 @@ struct rtstats {
     const char *classic, *minutes_file, *ldmd_log;
     bool insert;
     struct bins bins;
-    struct minutes minutes, before; /* this one; the last, whose last lines may come late */
-    bool again;                     /* the last one has changed since its report */
-    uint64_t late;                  /* products of earlier minutes, which are in no record */
+    struct minutes minutes,
+        before;    /* the current one; the previous one, whose last lines may arrive late */
+    bool again;    /* the previous one has changed since its report */
+    uint64_t late; /* products of earlier minutes, which are in no record */
     struct ldmdlog log;
     time_t log_from;
     struct paths paths;
@@ -98,7 +99,7 @@ struct rtstats {
     size_t nletters;
 };
 
-/* Whole lines, so that those of several programs may go to one file. */
+/* Appends whole lines, so that several programs may write to one file. */
 static void append(const char *path, const char *line)
 {
     size_t bytes = strlen(line);
@@ -122,7 +123,7 @@ static void insert(struct rtstats *r, const char *line, const struct pq_info *in
 static void keep(struct rtstats *r, const char *line, const struct pq_info *info)
 {
     if (r->nletters == LETTERS_MAX) {
-        log_warn("%s:%u has accepted nothing for long; a report is lost", r->server.host,
+        log_warn("%s:%u has accepted nothing for a long time; a report is lost", r->server.host,
                  r->server.port);
         memmove(r->letters, r->letters + 1, --r->nletters * sizeof *r->letters);
     }
@@ -131,8 +132,8 @@ static void keep(struct rtstats *r, const char *line, const struct pq_info *info
     snprintf(r->letters[r->nletters - 1].line, sizeof r->letters->line, "%s", line);
 }
 
-/* What was kept, over its own connection: servers come and go. What it does not take is sent
- * again with the next reports; a server that has it recognizes its signature. */
+/* Sends what was kept, over its own connection: servers come and go. What the server does not
+ * accept is sent again with the next reports; a server that has it recognizes its signature. */
 static void send_kept(struct rtstats *r)
 {
     if (r->nletters == 0)
@@ -202,7 +203,7 @@ static void report_bins(struct rtstats *r, time_t now)
     r->bins.dropped = 0;
 }
 
-/* Version 2 needs the log: a queue does not say what FMTP took, or sent again. */
+/* Version 2 needs the log: a queue does not record how long FMTP took, or what it sent again. */
 static void report_records(struct rtstats *r, struct minutes *m)
 {
     char line[MINUTE_LINE_MAX], feed[FEEDTYPE_TEXT_MAX], ident[PQ_IDENT_MAX + 1];
@@ -258,7 +259,7 @@ static void arrived(struct rtstats *r, const struct minute_product *p)
         minutes_add(&r->minutes, p);
     } else if (r->before.minute != 0 && p->at >= r->before.minute &&
                p->at < r->before.minute + 60) {
-        minutes_add(&r->before, p); /* its record is sent again, whole */
+        minutes_add(&r->before, p); /* its record is sent again, completely */
         r->again = true;
     } else {
         r->late++;
@@ -326,7 +327,7 @@ static void run(struct rtstats *r)
     time_t reported = now_s() / 60;
 
     while (!tool_stop) {
-        /* Once a second the clock is looked at: a minute ends also when nothing arrives. */
+        /* The clock is checked once a second: a minute also ends when nothing arrives. */
         tool_wait(insertions, r->interval_s < 1 ? r->interval_s : 1);
         pq_notify_clear(r->q);
         read_queue(r);
@@ -354,7 +355,7 @@ static void begin(struct rtstats *r)
 {
     r->after = pq_last_seq(r->q);
     if (r->offset_s <= 0) {
-        const char *line; /* paths from before are still there */
+        const char *line; /* paths from before still exist */
         while (r->ldmd_log && (line = ldmdlog_line(&r->log)))
             paths_take(&r->paths, line);
         return;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * vlanutil: a VLAN's interface on this host, its address, the route to the FMTP server, and at a
- * publisher the rate of what leaves by it (DRFSM21 2.2.3). Everything is done by ip(8) and tc(8),
- * which are executed without a shell.
+ * publisher the rate of what leaves by it (DRFSM21 2.2.3). ip(8) and tc(8), executed without a
+ * shell, do all the work.
  */
 #include <arpa/inet.h>
 #include <ctype.h>
@@ -46,11 +46,11 @@ static const char help[] =
 
 enum { OPT_PATH = TOOL_OWN, OPT_OWNER };
 static bool dry_run;
-static const char *owner; /* NULL: anybody's */
+static const char *owner; /* NULL: any owner */
 
 /* ------------------------------------------------------------------ commands */
 
-/* Splits at blanks; the words come from checked arguments and from here. */
+/* Splits at blanks; the words come from checked arguments and from this file. */
 static void split(char *line, char *words[WORDS_MAX])
 {
     char *rest = NULL;
@@ -63,7 +63,7 @@ static void split(char *line, char *words[WORDS_MAX])
 }
 
 /* Executes a command; its output goes to `output` (OUTPUT_MAX bytes) or, if NULL, where ours goes.
- * Its exit status, or -1. */
+ * Returns its exit status, or -1. */
 static int execute(const char *command, char *output)
 {
     size_t used = 0;
@@ -108,7 +108,7 @@ static int execute(const char *command, char *output)
     return rc == 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A command that changes something. */
+/* Runs a command that changes something. */
 static int change(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 static int change(const char *fmt, ...)
 {
@@ -126,7 +126,7 @@ static int change(const char *fmt, ...)
     else if (execute(command, NULL) == 0)
         rc = 0;
     else
-        fprintf(stderr, "vlanutil: this failed: %s\n", command);
+        fprintf(stderr, "vlanutil: failed: %s\n", command);
     free(command);
     return rc;
 }
@@ -161,7 +161,7 @@ static bool is_interface(const char *name)
     return true;
 }
 
-/* The id is what follows the last dot, as in eth1.1101. */
+/* The ID follows the last dot, as in eth1.1101. */
 static struct vlan vlan_argument(const char *text)
 {
     struct vlan v = {.id = 0};
@@ -226,7 +226,7 @@ static bool has_route(const struct vlan *v, const char *server)
     return says(command, dev);
 }
 
-/* True if it has the id and the address, and nothing needs to be added. */
+/* Returns whether it has the ID and the address, and nothing needs to be added. */
 static bool is_right(const struct vlan *v, const struct cidr *c, const char *server)
 {
     char command[128];
@@ -274,7 +274,7 @@ static int create(const struct vlan *v, const struct cidr *c, const char *server
                 v->name, owner, c->text);
         return -1;
     }
-    /* passthru: with the NIC's own address, which switches know. */
+    /* passthru: with the NIC's own address, which the switches know. */
     if (destroy(v, NULL) < 0 ||
         change(v->untagged ? "ip link add link %s name %s type macvlan mode passthru"
                            : "ip link add link %s name %s type vlan id %u",
@@ -317,7 +317,7 @@ static int unshape(const char *interface)
     return says(command, "qdisc htb 1:") ? change("tc qdisc del dev %s root", interface) : 0;
 }
 
-/* Table II: multicast and the rest have a class each, with one first-in first-out queue each. */
+/* Table II: multicast and the rest each have a class with one first-in first-out queue. */
 static int shape(const char *interface, const uint64_t rates_bps[2], uint64_t buffer_bytes,
                  const char *group)
 {
@@ -435,7 +435,7 @@ int main(int argc, char **argv)
         case 'n': dry_run = true; break;
         default: tool_option(opt, help);
         }
-    /* Whatever our caller's environment is, root's commands are the system's. */
+    /* Whatever our caller's environment is, root executes the system's commands. */
     if (setenv("PATH", path, 1) < 0 || setenv("LC_ALL", "C", 1) < 0)
         return TOOL_SYSTEM;
     return run(argc - optind, argv + optind) == 0 ? TOOL_OK : TOOL_SYSTEM;

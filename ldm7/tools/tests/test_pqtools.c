@@ -151,7 +151,7 @@ static void test_insertion_of_files(void **state)
     assert_int_equal(system("truncate -s 1100000 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
     assert_matches(
-        err, "ERROR \"big\" has 1100000 bytes; valid: at most 1003520, what the queue holds\n$");
+        err, "ERROR \"big\" has 1100000 bytes; valid: at most 1003520, the queue's capacity\n$");
     assert_int_equal(system("truncate -s 4294967296 big"), 0);
     assert_int_equal(run("pqinsert -q queue d big"), 3);
     assert_matches(

@@ -72,7 +72,7 @@ static void test_replay_needs_no_more_than_the_queue_has(void **state)
     /* 200000 is rounded up to 49 pages */
     assert_matches(
         err,
-        "ERROR hour\\.txt:3: found \"300000\"; valid: at most 200704 bytes, what the queue holds\n$");
+        "ERROR hour\\.txt:3: found \"300000\"; valid: at most 200704 bytes, the queue's capacity\n$");
     assert_int_equal(run("pqcat -q queue --list"), 0);
     assert_string_equal(out, "");
 }

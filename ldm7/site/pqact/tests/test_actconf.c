@@ -98,7 +98,7 @@ static void all_errors_at_once(void **state)
         {"ANY\tx\tEXEC\t-close a", "-close\": unknown option of EXEC"},
         {"ANY\tx\tPIPE\t-strip", "PIPE\": 0 arguments"},
         {"ANY\tx\tNOOP\tx", "x\": argument of NOOP"},
-        {"ANY\tx\tFILE\t/etc/passwd", "/etc/passwd\": outside of the data directory \"/data/ldm\""},
+        {"ANY\tx\tFILE\t/etc/passwd", "/etc/passwd\": outside the data directory \"/data/ldm\""},
         {"ANY\tx\tFILE\t/data/ldmx/a", "/data/ldmx/a\": outside"},
         {"ANY\tx\tFILE\ta/../b", "a/../b\"; valid: the path of a file below"},
         {"ANY\tx\tFILE\t/data/ldm/..", "/data/ldm/..\"; valid"},

@@ -112,7 +112,7 @@ def replaced(world: World) -> None:
 
 def all_or_nothing(world: World) -> None:
     text = world.run(*CREATE, status=1)
-    assert "this failed: ip addr add 10.10.1.7/24" in text, text
+    assert "failed: ip addr add 10.10.1.7/24" in text, text
     assert world.changes() == [*CREATED[:3], "ip link del dev eth1.1101"], world.changes()
 
 
