@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Feed type expressions; what was parsed is written and parsed again.
+ * Fuzzes feed type expressions: what was parsed is written and parsed again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     } else {
         char canonical[FEEDTYPE_TEXT_MAX];
         feedtype_format(feed, canonical, sizeof canonical);
-        /* Bit 31 has no name, so its text is for reading only. */
+        /* Bit 31 has no name, so its text cannot be parsed again. */
         uint32_t again;
         if (!strstr(canonical, "0x80000000") &&
             (!feedtype_parse(canonical, &again, err, sizeof err) || again != feed))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Trace files. What is accepted must be what the header promises.
+ * Fuzzes trace files: what is accepted must be as the header promises.
  */
 #include <stdlib.h>
 

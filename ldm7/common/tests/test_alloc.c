@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Without memory a program logs one line and ends with ALLOC_EXIT; with memory it gets what it
- * asked for.
+ * requested.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void counted_over(void)
     xgrow(NULL, &n, 24);
 }
 
-/* What call() writes to standard error before it ends with ALLOC_EXIT. */
+/* call() writes `said` to standard error before it ends with ALLOC_EXIT. */
 static void assert_ends(void (*call)(void), unsigned failing, const char *said)
 {
     int pipes[2];

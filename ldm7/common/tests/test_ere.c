@@ -35,7 +35,7 @@ static void meaning(void **state)
         {"b", "abc", ERE_YES},
         {"^b", "abc", ERE_NO},
         {"b$", "ab", ERE_YES},
-        {"b$", "ab\n", ERE_NO}, /* $ is the end, not the last line's */
+        {"b$", "ab\n", ERE_NO}, /* $ is the end of the text, not of a line */
         {"a.b", "a\nb", ERE_YES},
         {"a[^x]b", "a\nb", ERE_YES},
         {"^a", "b\na", ERE_NO},
@@ -46,7 +46,7 @@ static void meaning(void **state)
         {"^(a|ab)(c|bcd)$", "abcd", ERE_YES},
         {"^(a|ab)c$", "abc", ERE_YES},
         {"^[[:digit:]]+$", "0123456789", ERE_YES},
-        {"^[\\d]$", "d", ERE_YES}, /* in brackets a backslash is one */
+        {"^[\\d]$", "d", ERE_YES}, /* in brackets a backslash has no special meaning */
         {"^[\\d]$", "\\", ERE_YES},
         {"^[\\d]$", "1", ERE_NO},
         {"^[]a]$", "]", ERE_YES},
@@ -84,7 +84,7 @@ static void groups(void **state)
     } t[] = {
         {"^(SA)US[0-9]{2} (....)", "SAUS44 KDEN 121251", {"SAUS44 KDEN", "SA", "KDEN"}},
         {"(a(b))|(c)", "xcx", {"c", NULL, NULL, "c"}},
-        {".*/(.)", "a/1/2/3", {"a/1/2/3", "3"}}, /* the longest .* there can be */
+        {".*/(.)", "a/1/2/3", {"a/1/2/3", "3"}}, /* the longest possible .* */
         {"^(x*)y", "y", {"y", ""}},
         {"(a)?b", "b", {"b", NULL}},
         {"\\((.)\\)", "(z)", {"(z)", "z"}},
@@ -163,7 +163,7 @@ static void refused(void **state)
         "(a{999}){999}",
         "(b|(a{33}b)|c){33}",
         "(a{513}b{3}){2}",
-        /* 10^10 characters when written out */
+        /* 10^10 characters when expanded */
         "((((a{1,100}){1,100}){1,100}){1,100}){1,100}",
         "(((a{1,1000}){1,1000}){1,1000})",
     };
@@ -198,8 +198,9 @@ static size_t lines_with(const char *path, const char *word)
     return n;
 }
 
-/* Texts without the last character: every way of dividing the x is tried, exponentially many. A
- * class at the end, since a search for one byte would be ended by a look for it. */
+/* Texts without the last character: every way of dividing the x is tried, exponentially many. The
+ * patterns end with a class, since PCRE2 rejects a text without searching if a single required byte
+ * is missing. */
 static void exponential(void **state)
 {
     static const char *const evil[] = {"(x+x+)+[yz]",
@@ -226,7 +227,7 @@ static void exponential(void **state)
                 fail_msg("\"%s\" did not reach the limit", evil[i]);
             assert_int_equal(ere_limit_hits(re), n);
         }
-        assert_int_equal(ere_match(re, "none"), ERE_NO); /* and is of use afterwards */
+        assert_int_equal(ere_match(re, "none"), ERE_NO); /* It can still be used. */
         ere_free(re);
     }
     log_set_destination("-");
@@ -234,8 +235,8 @@ static void exponential(void **state)
     unlink(path);
 }
 
-/* 3.4 million steps (the .* choose 2 of 240 x and an end): PCRE2 without our limits, which has one
- * of 10 million, answers. */
+/* 3.4 million steps (the .* choose 2 of 240 x and an end): with PCRE2's own limit, 10 million, this
+ * would be answered. */
 static void limit_is_ours(void **state)
 {
     struct ere *re = compiled("^.*x.*x.*[yz]$");
@@ -248,7 +249,7 @@ static void limit_is_ours(void **state)
     ere_free(re);
 }
 
-/* What an honest feed asks of the longest identifiers stays below the limits. */
+/* What an honest feed requires for the longest identifiers stays below the limits. */
 static void honest(void **state)
 {
     static const char *const good[] = {"^.*x.*[yz]$", "^.*[.].*[.].*[yz]$", "([a-z]+[.])*x+$",

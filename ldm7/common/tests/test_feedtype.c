@@ -150,7 +150,8 @@ static void test_format(void **state)
     feedtype_format(~0x40000000u, t, sizeof t);
     assert_int_equal(strncmp(t, "NXRDSRC|NEXRAD2|NEXRAD3|NPORT|", 30), 0);
     assert_string_equal(t + strlen(t) - 17, "|SPARE|0x80000000");
-    /* The longest: no two bits that make a set. It must fit, and come back. */
+    /* The longest text: no two bits that make a set. It must fit, and be parsed to the same
+     * value. */
     uint32_t sparse = 0xFFFFFFFFu & ~(0x40000000u | 0x400000u | 0x40u | 0x800u | 0x1u | 0x8u);
     feedtype_format(sparse & 0x7FFFFFFF, t, sizeof t);
     assert_true(strlen(t) < sizeof t - 12);
@@ -159,7 +160,7 @@ static void test_format(void **state)
     assert_true(feedtype_parse(t, &f, err, sizeof err));
     assert_int_equal(f, sparse & 0x7FFFFFFF);
     char small[4];
-    feedtype_format(sparse, small, sizeof small); /* cut, not overrun */
+    feedtype_format(sparse, small, sizeof small); /* truncated, no overrun */
     assert_true(strlen(small) < 4);
 }
 

@@ -75,8 +75,8 @@ static size_t lines_of(const char *text)
     return n;
 }
 
-/* A peer's flood is a few lines and one that counts the rest, whatever process it comes from;
- * another peer has its own. */
+/* A flood caused by a peer becomes a few lines and one that counts the rest, from whichever process
+ * they come; another peer has its own lines. */
 static void test_peers(void **state)
 {
     (void)state;
@@ -88,7 +88,7 @@ static void test_peers(void **state)
     if (pid == 0) {
         for (int i = 0; i < 5000; i++)
             log_peer_note("10.0.0.2", "%s", "gone");
-        log_peer_rest(true); /* the other process's business */
+        log_peer_rest(true); /* The other process writes that line. */
         _exit(0);
     }
     waitpid(pid, NULL, 0);
@@ -124,7 +124,7 @@ static void test_long_message(void **state)
 {
     (void)state;
     char text[2 * LOG_LINE_MAX];
-    memset(text, 1, sizeof text - 1); /* the worst: six characters for one */
+    memset(text, 1, sizeof text - 1); /* the worst case: six characters for one */
     text[sizeof text - 1] = 0;
     for (int json = 0; json < 2; json++) {
         clear();
@@ -216,7 +216,8 @@ static void read_proc(const char *what, char *out, size_t bytes)
     out[n] = 0;
 }
 
-/* In a child that runs this program again with arguments, since the name is overwritten. */
+/* Runs in a child that executes this program again with arguments, since the name is
+ * overwritten. */
 static int show_renamed(int argc, char **argv)
 {
     const char *kept = argv[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times were checked against date -u -d ... +%s.
+ * The times were checked against date -u -d ... +%s.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,7 +47,7 @@ static void test_good(void **state)
     assert_int_equal(t.entries[2].time_us - t.entries[0].time_us, INT64_C(3600468000));
     assert_int_equal(t.total_bytes, INT64_C(90654) + 1 + 4294967295);
     free(e);
-    /* first time + 3600.468 s is the third product's own time: not before it */
+    /* The third product is at first time + 3600.468 s: not before the end. */
     trace_cut(&t, 3600468);
     assert_int_equal(t.count, 2);
     assert_int_equal(t.total_bytes, 90655);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Feeds an RPC stream as a socket does: in pieces, straight to where it wants them or not.
+ * Feeds an RPC stream as a socket does: in pieces, directly into the stream's buffer or not.
  */
 #ifndef LDMD_FUZZ_FEED_H
 #define LDMD_FUZZ_FEED_H
@@ -9,7 +9,7 @@
 
 #include "ldmd/ldmrpc.h"
 
-/* -1: the stream found an error, and the rest was not fed. */
+/* Returns -1 if the stream found an error; then the rest was not fed. */
 static inline int feed(struct rpc_stream *stream, const uint8_t *data, size_t size, size_t piece,
                        bool direct)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a peer sends to a downstream, or after HIYA: the RPC stream, vetting, and products in a real
- * queue. First byte: bits 0-1 = size of the pieces the rest is fed in, bit 2 = data straight to
- * their place where that is offered.
+ * Fuzzes what a peer sends to a downstream, or after HIYA: the RPC stream, vetting, and products in
+ * a real queue. First byte: bits 0-1 = size of the pieces in which the rest is fed, bit 2 = data
+ * directly into their place where that is offered.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -108,6 +108,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     require(pq_check(queue) == PQ_OK);
     struct pq_stats st;
     pq_get_stats(queue, &st);
-    require(st.reserved_slots == 0); /* whatever came, nothing is held back */
+    require(st.reserved_slots == 0); /* Whatever arrived, nothing stays reserved. */
     return 0;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Patterns from the network: first line is the pattern, the rest the identifier.
+ * Fuzzes patterns from the network: the first line is the pattern, the rest the identifier.
  */
 #include "fuzz.h"
 #include "ldmd/match.h"

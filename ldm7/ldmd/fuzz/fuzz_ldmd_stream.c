@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Record and message parser as server and as client use it. First byte: bit 0 = client (products
- * accepted), bits 1-2 = size of the pieces the rest is fed in.
+ * Fuzzes the record and message parser as the server and as the client use it. First byte: bit 0 =
+ * client (products accepted), bits 1-2 = size of the pieces in which the rest is fed.
  */
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Answers of the path service: the first byte chooses the HTTP status, the rest is the body, given
- * to a machine that awaits an answer about a leaf. Whatever arrives, it keeps asking, or has told
- * the user.
+ * Fuzzes answers of the path service: the first byte chooses the HTTP status, the rest is the body,
+ * given to a machine that awaits an answer about a leaf. Whatever arrives, it repeats the request
+ * or has told the user.
  */
 #include <stdlib.h>
 #include <string.h>

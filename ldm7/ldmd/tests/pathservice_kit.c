@@ -86,7 +86,7 @@ void answer(struct pathservice *p, uint64_t now, unsigned status, const char *bo
     pathservice_answer(p, &a, now);
 }
 
-/* A path with the leaves of a set of bits; those of `down` are not served. */
+/* Returns a path with the leaves whose bits are set; those of `down` are not served. */
 const char *view(unsigned leaves, unsigned down)
 {
     static char text[8192];

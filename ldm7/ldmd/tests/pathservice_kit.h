@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A path's subscribers and the path service, played by a test: requests are compared with what
- * docs/reference/contracts.md says, answers are written by hand. One pathservice at a time.
+ * The test plays a path's subscribers and the path service: requests are compared with
+ * docs/reference/contracts.md, answers are written by hand. One pathservice at a time.
  */
 #ifndef PATHSERVICE_KIT_H
 #define PATHSERVICE_KIT_H
@@ -33,19 +33,20 @@ extern unsigned nverdicts[USERS];
 
 /* Leaf number i. */
 struct path_endpoint leaf(unsigned i);
-/* A pathservice without subscribers at time 0, to be freed. */
+/* Returns a pathservice without subscribers at time 0, to be freed by the caller. */
 struct pathservice *start(void);
-/* The user wants leaf number `at`, or nothing any more. now: ns. */
+/* The user wants leaf number `at`, or nothing any longer. now: ns. */
 void want(struct pathservice *p, unsigned user, unsigned at, uint64_t now);
 void unwant(struct pathservice *p, unsigned user, uint64_t now);
-/* The next request must be this one; there must be none. */
+/* Require that the next request is this one, or that there is none. */
 void expect_request(struct pathservice *p, uint64_t now, enum path_method method,
                     const char *target, const char *body);
 void expect_nothing(struct pathservice *p, uint64_t now);
 void answer(struct pathservice *p, uint64_t now, unsigned status, const char *body);
-/* A path with the leaves of a set of bits; those of `down` are not served. Static memory. */
+/* Returns a path with the leaves whose bits are set; those of `down` are not served. Static
+ * memory. */
 const char *view(unsigned leaves, unsigned down);
-/* Answers the creation of the path; `found`: the leaves that were there before. */
+/* Answers the creation of the path; `found`: the leaves that it already had. */
 void make(struct pathservice *p, unsigned found);
 
 #endif

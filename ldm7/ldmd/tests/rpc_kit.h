@@ -22,7 +22,7 @@
 #define FEEDME                                                                          \
     "8000004c 00000007 00000000 00000002 000493fd 00000006 00000004 00000000 00000000 " \
     "00000000 00000000 " FEEDME_ARGS
-/* BLKDATA of 5 bytes: signature, packet 0, length, data, padding; then one of no bytes. */
+/* BLKDATA of 5 bytes: signature, packet 0, length, data, padding; then one without data. */
 #define BLKDATA(len)                                                                \
     "800000" len " 00000007 00000000 00000002 000493fd 00000006 0000000d 00000000 " \
     "00000000 00000000 00000000 9a0d7432000000000000000000000000 00000000 "
@@ -30,7 +30,7 @@
 /* The product of the captured HEREIS. */
 extern const struct pq_info hereis_info;
 
-/* Bytes of a text of hexadecimal digits and spaces; returns how many. */
+/* Converts hexadecimal digits and spaces to bytes; returns their number. */
 size_t unhex(const char *hex, uint8_t *out);
 void assert_bytes(const struct xout *x, const char *hex);
 

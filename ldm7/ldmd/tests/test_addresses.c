@@ -26,7 +26,7 @@ static struct addresses *subnet(const char *server, unsigned prefix_len)
     return a;
 }
 
-/* 10.9.8.0/28: .1 to .14, .3 is the server's: 13 for subscribers. */
+/* 10.9.8.0/28: .1 to .14, of which the server has .3: 13 for subscribers. */
 static void unique_inside(void **state)
 {
     struct addresses *a = subnet("10.9.8.3", 28);
@@ -64,11 +64,11 @@ static void released_and_sticky(void **state)
     assert_false(addresses_take(a, "new", &again));
     addresses_give_back(a, at[4]);
     addresses_give_back(a, at[1]);
-    assert_true(addresses_take(a, "new", &again)); /* away for longest: k4's */
+    assert_true(addresses_take(a, "new", &again)); /* k4's has been free for the longest */
     assert_int_equal(again.s_addr, at[4].s_addr);
     assert_true(addresses_take(a, "k1", &again));
     assert_int_equal(again.s_addr, at[1].s_addr);
-    /* The same endpoint twice: free only when both left. */
+    /* The same endpoint twice: free only when both have left. */
     assert_true(addresses_take(a, "k1", &again));
     assert_int_equal(again.s_addr, at[1].s_addr);
     addresses_give_back(a, at[1]);

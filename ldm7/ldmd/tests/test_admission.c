@@ -59,7 +59,7 @@ static void headers(void **state)
         {2, 0x40, false},               /* 0x404c bytes: beyond any first call */
         {11, 1, false},                 /* a reply */
         {15, 3, false},                 /* RPC 3 */
-        {19, 0, true},                  /* another program: the child says so */
+        {19, 0, true},                  /* another program: the child answers that */
         {23, 9, true},                  /* another version: the same */
         {34, 1, true},                  /* 256 bytes of credentials */
         {34, 2, false},                 /* 512: RFC 5531 allows 400 */
@@ -88,7 +88,8 @@ static void limits(void **state)
     fd[0] = connects(a, 1, NS_PER_S);
     fd[1] = connects(a, 2, 2 * NS_PER_S);
     fd[2] = connects(a, 2, 2 * NS_PER_S);
-    fd[3] = connects(a, 2, 2 * NS_PER_S); /* the third of 10.0.0.2 displaces its first */
+    fd[3] = connects(a, 2,
+                     2 * NS_PER_S); /* the third of 10.0.0.2 displaces the first of that address */
     assert_true(cut_off(fd[1]));
     assert_false(cut_off(fd[0]));
     fd[4] = connects(a, 3, 3 * NS_PER_S);

@@ -105,7 +105,7 @@ static void every_kind_of_setting(void **state)
     conf_free(&c);
 }
 
-/* Of all feeds, and of some. */
+/* Keys for all feeds, and for some. */
 static void key_files(void **state)
 {
     (void)state;
@@ -121,7 +121,7 @@ static void key_files(void **state)
     conf_free(&c);
 }
 
-/* The interfaces that a publisher makes: of all feeds, and of some. */
+/* The interfaces that a publisher creates: for all feeds, and for some. */
 static void nics(void **state)
 {
     (void)state;
@@ -140,7 +140,7 @@ static void nics(void **state)
     conf_free(&c);
 }
 
-/* What could not be made is said with its line before anything starts. */
+/* What could not be created is reported with its line before anything starts. */
 static void nics_refused(void **state)
 {
     static const struct {
@@ -180,13 +180,13 @@ static void defaults(void **state)
     assert_true(c.set.verify_md5);
     assert_string_equal(c.set.key_file, "");
     assert_false(c.set.timer_from_bop);
-    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* MPUP16 Table II */
+    assert_true(c.set.f_snd == 5000 && c.set.f_rcv == 20); /* MPUP16, Table II */
     assert_true(c.set.max_latency_s == 3600);
     assert_string_equal(c.set.congestion_control, "");
     assert_true(c.set.time_offset_s == 3600 && c.set.anti_dos);
     conf_free(&c);
     assert_int_equal(parse(&c, "SET ldm6.max_latency_s 60\n"), 0);
-    assert_true(c.set.time_offset_s == 60); /* follows, unless set */
+    assert_true(c.set.time_offset_s == 60); /* follows max_latency_s unless set */
     conf_free(&c);
     assert_int_equal(parse(&c, "SET ldm6.time_offset_s 0\nSET ldm6.anti_dos 0\n"), 0);
     assert_true(c.set.time_offset_s == 0 && !c.set.anti_dos);
@@ -316,7 +316,7 @@ static void includes(void **state)
     assert_non_null(strstr(messages, "b.conf:2: found \"./a.conf\": "));
     assert_non_null(strstr(messages, "a.conf includes itself; valid: "));
     conf_free(&c);
-    /* Twice the same file one after the other is no circle. */
+    /* Including the same file twice in succession is no circle. */
     f = fopen(b, "w");
     fputs("ALLOW NGRID .*\n", f);
     fclose(f);
@@ -453,7 +453,7 @@ static void path_service(void **state)
               "MULTICAST WMO 224.0.1.10 10.1.0.1 24 102 newy 4\n"
               "MULTICAST NEXRAD2 224.0.1.11 10.1.0.1 24 0 dummy dummy\n"
               "RECEIVE CONDUIT up.example.org\n"
-              "SET path.rate_bps 30000000 EXP\n" /* a part of the first: not its rate */
+              "SET path.rate_bps 30000000 EXP\n" /* part of the first: does not have its rate */
               "SET path.rate_bps 40000000 NGRID|EXP\nSET fmtp.r_mc_bps 5000000 ANY-WMO\n"
               "SET path.service unix:/run/path.sock\nSET path.name ldm.{feed}-1\n"
               "SET path.token_file /etc/token\nSET path.ca_file /etc/ca.pem\nSET path.timeout_s 7\n"
@@ -512,7 +512,7 @@ static void wrong_path_settings(void **state)
     }
 }
 
-/* Without a service any name will do; with one, a port is a number. */
+/* Without a service any name is accepted; with one, a port is a number. */
 static void ports_of_paths(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The congestion control that SET ldm6.congestion_control names reaches both kinds of connections.
+ * The congestion control that SET ldm6.congestion_control names is used by both kinds of
+ * connections.
  */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

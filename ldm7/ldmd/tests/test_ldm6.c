@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The parts of LDM6 that decide: what is taken (intake), the shift between upstreams, the resume
- * file, one feed per address. Rules and the file's line: LDM-6.15.0.
+ * file, one feed per address. The rules and the file's line are those of LDM-6.15.0.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -36,8 +36,8 @@ static void shift_alone(void **state)
     assert_true(a.primary);
 }
 
-/* N = 3: primary goes when accepted <= rejected / 2, alternate comes back when accepted >= rejected
- * / 2; looked at when 60 s have passed and a product comes. */
+/* N = 3: switches from primary to alternate if accepted <= rejected / 2, and back if accepted >=
+ * rejected / 2; this is checked when 60 s have passed and a product comes. */
 static void shift_of_three(void **state)
 {
     (void)state;
@@ -108,7 +108,7 @@ static void resume_line(void **state)
     struct pq_info got;
     assert_true(resume_parse(NOTED, &got));
     assert_same_info(&got, &noted);
-    strcpy(odd.ident, "a}, {b,"); /* lengths say where a text ends, not what is in it */
+    strcpy(odd.ident, "a}, {b,"); /* lengths say where a text ends, not its content */
     odd.origin[0] = '\0';
     assert_true(resume_parse(resume_format(&odd, line, sizeof line), &got));
     assert_same_info(&got, &odd);
@@ -143,7 +143,7 @@ static void resume_file(void **state)
     gettimeofday(&now, NULL);
     assert_in_range(when.tv_sec, now.tv_sec - 5, now.tv_sec + 1);
     unlink(path);
-    assert_int_equal(rmdir(dir), 0); /* no temporary file is left */
+    assert_int_equal(rmdir(dir), 0); /* no temporary file remains */
 }
 
 /* ------------------------------------------------------------------ one feed per address */
@@ -153,7 +153,7 @@ struct child {
     int go, said;
 };
 
-/* A process that enters cls when told, says the result, and stays until SIGTERM. */
+/* Starts a process that enters cls when told, reports the result, and stays until SIGTERM. */
 static struct child feeder(struct feeds *f, const char *addr, struct ldm_class cls)
 {
     int go[2], said[2];
@@ -192,7 +192,7 @@ static void expect_entry(struct child c, bool granted, unsigned ended, uint32_t 
 static int end_of(struct child c)
 {
     if (write(c.go, "q", 1) != 1)
-        assert_int_equal(errno, EPIPE); /* it was ended */
+        assert_int_equal(errno, EPIPE); /* It was terminated. */
     close(c.go);
     close(c.said);
     int status;
@@ -232,10 +232,10 @@ static void one_feed_per_address(void **state)
     assert_int_equal(end_of(same), SIGTERM);
     assert_int_equal(end_of(other), 0);
     feeds_leave(f, other.pid);
-    narrow = feeder(f, "10.0.0.1", of(0x5, "^a")); /* 0x1 is being sent: 0x4 is left */
+    narrow = feeder(f, "10.0.0.1", of(0x5, "^a")); /* 0x1 is already being sent: 0x4 remains */
     expect_entry(narrow, false, 0, 0x4);
     expect_entry(narrow, true, 0, 0x4);
-    kill(wide.pid, SIGKILL); /* gone without a message */
+    kill(wide.pid, SIGKILL); /* killed without a message */
     assert_int_equal(end_of(wide), SIGKILL);
     same = feeder(f, "10.0.0.1", of(0x1, "^a"));
     expect_entry(same, true, 0, 0x1);
@@ -315,7 +315,8 @@ static void takes_whole_products(void **state)
     assert_int_equal(f->in.accepted, 1);
     assert_int_equal(f->in.duplicates, 1);
     assert_int_equal(f->in.ignored, 3);
-    assert_string_equal(f->in.last.ident, "w.3"); /* too old, but dealt with; too big is not */
+    assert_string_equal(f->in.last.ident,
+                        "w.3"); /* too old counts as dealt with; too big does not */
     struct pq_view v;
     assert_int_equal(pq_next(f->q, 0, &v), PQ_OK);
     assert_string_equal(v.info.origin, "maker_v_up.example.org");
@@ -324,7 +325,7 @@ static void takes_whole_products(void **state)
     assert_int_equal(pq_last_seq(f->q), 1);
 }
 
-/* Another product's signature: refused, and the true one is taken when it comes. */
+/* A signature of another product is refused, and the true product is taken when it comes. */
 static void refuses_forged_signatures(void **state)
 {
     struct fixture *f = *state;
@@ -342,7 +343,7 @@ static void refuses_forged_signatures(void **state)
         intake_end(&f->in);
         assert_int_equal(f->in.accepted, whole);
         assert_int_equal(f->in.forged, 1);
-        assert_true(f->in.have_last); /* it is not asked for again */
+        assert_true(f->in.have_last); /* it is not requested again */
     }
     struct ldm_block b = {.signature = later.signature, .size = 10};
     assert_true(intake_coming(&f->in, &later));
@@ -369,7 +370,7 @@ static unsigned count_lines(const char *path, const char *text)
     return n;
 }
 
-/* At the default level, once a minute, with the age. */
+/* This is logged at the default level, once a minute, with the age. */
 static void says_that_products_are_too_old(void **state)
 {
     struct fixture *f = *state;
@@ -416,8 +417,8 @@ static void says_that_products_are_of_the_future(void **state)
     assert_int_equal(f->in.accepted, 5);
 }
 
-/* Seconds of the wire are without a sign: a product of 2039 comes after one of today, and "no end"
- * has none. */
+/* Seconds are unsigned on the wire: a product of 2039 comes after one of today, and one of 2106
+ * after that. */
 static void knows_times_to_2106(void **state)
 {
     struct fixture *f = *state;
@@ -491,7 +492,7 @@ static void gives_room_back(void **state)
     assert_int_equal(pq_check(f->q), PQ_OK);
 }
 
-/* Another process wants more than is free. It waits for a moment, and asks. */
+/* Another process wants more than is free: it waits briefly, and requests room. */
 static void want_room(const struct fixture *f)
 {
     struct pq *other;
@@ -516,7 +517,7 @@ static void gives_way_when_nothing_comes(void **state)
     intake_begin(in, &i, &at);
     assert_non_null(at);
     uint64_t t = in->stalled.began_ns;
-    assert_false(intake_must_go(in, t, t + 100000 * ms)); /* nobody wants the room */
+    assert_false(intake_must_go(in, t, t + 100000 * ms)); /* no process wants the room */
     want_room(f);
     assert_false(intake_must_go(in, t, t + 999 * ms));
     assert_false(intake_must_go(in, t + 500 * ms, t + 1499 * ms));
@@ -524,7 +525,7 @@ static void gives_way_when_nothing_comes(void **state)
     /* It comes byte by byte. */
     assert_false(intake_must_go(in, t + 9998 * ms, t + 9999 * ms));
     assert_true(intake_must_go(in, t + 9999 * ms, t + 10000 * ms));
-    /* What was wanted before another one began is not wanted of that. */
+    /* Room that was wanted before another product began is not demanded from that one. */
     want_room(f);
     intake_abort(in);
     assert_true(intake_coming(in, &i));

@@ -9,10 +9,10 @@
 
 #include "ldmd/names.h"
 
-/* What the zones say: reverse[address] is a name, forward[name] addresses. */
+/* The content of the zones: reverse[address] is a name, forward[name] addresses. */
 static const char *const reverse[][2] = {
     {"192.0.2.1", "ldm.unidata.ucar.edu"},  /* both ways */
-    {"192.0.2.66", "ldm.unidata.ucar.edu"}, /* who owns 192.0.2 claims it */
+    {"192.0.2.66", "ldm.unidata.ucar.edu"}, /* the owner of 192.0.2 claims it */
     {"192.0.2.67", "10.0.0.1"},             /* would match an entry for that address */
     {"192.0.2.68", "0x0a000001"},
     {"192.0.2.69", "ldm.unidata.ucar.edu\nALLOW ANY"},
@@ -87,7 +87,7 @@ static void test_claims(void **state)
     }
 }
 
-/* Nobody answers: still an answer, and two questions at most. */
+/* No answer comes: look_up() returns nevertheless, after at most two queries. */
 static bool no_name(struct in_addr addr, char *name, size_t name_bytes)
 {
     (void)addr;
@@ -111,7 +111,7 @@ static void test_dead_servers(void **state)
     assert_int_equal(asked, 3);
 }
 
-/* The system's: every Linux knows this one both ways, by /etc/hosts. */
+/* The system's resolver: on every Linux this address and name belong together, by /etc/hosts. */
 static void test_system(void **state)
 {
     char name[NAME_MAX_BYTES];

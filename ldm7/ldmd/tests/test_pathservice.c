@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A MULTICAST entry's path in virtual time, against a small path service of the test's own. Targets
- * and bodies are written by hand from docs/reference/contracts.md.
+ * A MULTICAST entry's path in virtual time, with a small path service within the test. Targets and
+ * bodies are written by hand from docs/reference/contracts.md.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,14 +35,14 @@ static void joins_and_leaves(void **state)
     expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     answer(p, 2 * S, 201, view(3, 0));
     assert_int_equal(verdicts[2], PATH_CONFIRMED);
-    want(p, 3, 0, 3 * S); /* is there: nothing to ask */
+    want(p, 3, 0, 3 * S); /* exists: no request */
     assert_int_equal(verdicts[3], PATH_CONFIRMED);
     unwant(p, 0, 3 * S);
     unwant(p, 3, 3 * S);
     expect_nothing(p, 3 * S);
     unwant(p, 1, 4 * S); /* the last one */
     expect_request(p, 4 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/1/200", "");
-    want(p, 1, 0, 4 * S); /* comes back meanwhile: to be added again */
+    want(p, 1, 0, 4 * S); /* returns meanwhile: to be added again */
     answer(p, 4 * S, 200, view(2, 0));
     assert_int_equal(nverdicts[1], 1);
     expect_request(p, 4 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
@@ -91,7 +91,7 @@ static void refusals(void **state)
         answer(p, 0, codes[i], PROBLEM);
         assert_int_equal(verdicts[0], PATH_REFUSED);
         expect_nothing(p, 1 * S);
-        want(p, 0, 0, 1 * S); /* asks again: so do we */
+        want(p, 0, 0, 1 * S); /* wants it again: requested again */
         expect_request(p, 1 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
         answer(p, 1 * S, 201, view(1, 0));
         assert_int_equal(verdicts[0], PATH_CONFIRMED);
@@ -99,7 +99,7 @@ static void refusals(void **state)
     }
 }
 
-/* Until the time is over; then the leaf, which may or may not be there, goes. */
+/* Until the time is over; then the leaf, which may or may not exist, is removed. */
 static void not_confirmed(void **state)
 {
     static const unsigned codes[] = {0, 408, 425, 429, 500, 502, 503, 504};
@@ -174,10 +174,10 @@ static void summaries(void **state)
     assert_true(pathservice_request(p, 0, &r));
     answer(p, 0, 201, degraded);
     assert_int_equal(verdicts[1], -1);
-    assert_true(pathservice_request(p, 0, &r)); /* at once, in full */
+    assert_true(pathservice_request(p, 0, &r)); /* immediately, in full */
     assert_string_equal(r.body, LEAF1);
     assert_false(r.brief);
-    answer(p, 0, 200, view(3, 1)); /* it is the other one */
+    answer(p, 0, 200, view(3, 1)); /* the other one is not served */
     assert_int_equal(verdicts[1], PATH_CONFIRMED);
     want(p, 2, 2, 0);
     assert_true(pathservice_request(p, 0, &r));
@@ -244,7 +244,7 @@ static void senseless_answers(void **state)
     }
 }
 
-/* What an earlier process left expires, unless a subscriber comes back. */
+/* Leaves of an earlier process expire, unless a subscriber returns. */
 static void leftovers(void **state)
 {
     struct pathservice *p = start();
@@ -253,11 +253,12 @@ static void leftovers(void **state)
     make(p, 7);
     expect_nothing(p, 1 * S);
     want(p, 0, 1, 2 * S);
-    expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1); /* asked, not believed */
+    expect_request(p, 2 * S, PATH_POST, "/v1/paths/NGRID/leaves",
+                   LEAF1); /* asked again, not assumed */
     answer(p, 2 * S, 200, view(7, 0));
     assert_int_equal(verdicts[0], PATH_CONFIRMED);
     want(p, 1, 2, 3 * S);
-    unwant(p, 1, 3 * S); /* a subscriber came and went: no leftover any more */
+    unwant(p, 1, 3 * S); /* a subscriber came and went: removed immediately */
     expect_request(p, 3 * S, PATH_DELETE, "/v1/paths/NGRID/leaves/sw/3/202", "");
     answer(p, 3 * S, 200, view(3, 0));
     expect_nothing(p, GRACE_S * S - 1);
@@ -268,7 +269,7 @@ static void leftovers(void **state)
     pathservice_free(p);
 }
 
-/* The service forgot a leaf, then everything; the subscribers that are there are not disturbed. */
+/* The service lost a leaf, then everything; the subscribers that are present are not disturbed. */
 static void audits(void **state)
 {
     struct pathservice *p = start();
@@ -286,7 +287,7 @@ static void audits(void **state)
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
     answer(p, now, 200, view(6, 0)); /* 0 is lost, 2 belongs to no subscriber */
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
-    answer(p, now, 404, NO_PATH); /* and now the path */
+    answer(p, now, 404, NO_PATH); /* and now the path is lost */
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
     answer(p, now, 201, view(0, 0));
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF0);
@@ -294,7 +295,7 @@ static void audits(void **state)
     expect_request(p, now, PATH_POST, "/v1/paths/NGRID/leaves", LEAF1);
     answer(p, now, 201, view(3, 0));
     expect_nothing(p, now);
-    now = 2 * PATH_AUDIT_S * S; /* a leaf that is not served is asked for until it is */
+    now = 2 * PATH_AUDIT_S * S; /* a leaf that is not served is requested until it is */
     expect_request(p, now, PATH_POST, "/v1/paths", CREATE);
     answer(p, now, 200, view(3, 2));
     want(p, 2, 1, now);
@@ -323,7 +324,7 @@ static void other_missing_things(void **state)
     pathservice_free(p);
 }
 
-/* A service that never knows the path it has just made is not asked all the time. */
+/* No flood of requests to a service that never knows the path it has just created. */
 static void path_never_there(void **state)
 {
     struct pathservice *p = start();
@@ -356,7 +357,7 @@ static void path_refused(void **state)
     answer(p, 0, 403, PROBLEM);
     assert_int_equal(verdicts[0], PATH_REFUSED);
     want(p, 0, 0, 1 * S);
-    expect_nothing(p, 5 * S - 1); /* no storm of requests, however many ask */
+    expect_nothing(p, 5 * S - 1); /* no flood of requests, however many users want it */
     expect_request(p, 5 * S, PATH_POST, "/v1/paths", CREATE);
     answer(p, 5 * S, 422, PROBLEM);
     assert_int_equal(nverdicts[0], 2);
@@ -366,7 +367,7 @@ static void path_refused(void **state)
     pathservice_free(p);
 }
 
-/* It may still have been made. */
+/* The path may have been created nevertheless. */
 static void path_not_answered(void **state)
 {
     static const struct {
@@ -428,7 +429,7 @@ static void earlier_path_with_another_rate(void **state)
     pathservice_free(p);
 }
 
-/* A change that another domain has reserved is waited for. */
+/* After a change that another domain has reserved, the request is repeated. */
 static void held(void **state)
 {
     static const char body[] = "{\"type\":\"urn:downpour:problem:path-held\",\"title\":\"held\"}";

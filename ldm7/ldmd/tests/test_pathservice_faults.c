@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Anything goes wrong, at random: subscribers come and go, requests and answers are lost or late,
- * the service forgets. Once that ends, the service has what is wanted and no subscriber waits.
+ * Random faults: subscribers come and go, requests and answers are lost or late, the service loses
+ * its state. Once that ends, the service has what is wanted and no subscriber waits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,8 +23,8 @@ static unsigned draw(unsigned below)
     return (unsigned)(seed >> 33) % below;
 }
 
-/* The service: its path and leaves; does what it is told, and answers, or loses the one or the
- * other. */
+/* The service: its path and leaves. It does what it is told and answers, or loses the request or
+ * the answer. */
 static struct {
     bool exists;
     unsigned leaves;
@@ -65,7 +65,7 @@ enum { ACTIVE = 16 }; /* users that come and go */
 /* One run: the users' wishes, and the answer under way. */
 struct world {
     struct pathservice *p;
-    int at[USERS]; /* which leaf a user wants; -1: none */
+    int at[USERS]; /* the leaf that a user wants; -1: none */
     bool waiting[USERS];
     uint64_t now, answer_due;
     unsigned status;
@@ -81,7 +81,7 @@ static void begin(struct world *w, unsigned run)
         w->at[u] = -1;
 }
 
-/* A user comes or goes; now and then the service forgets its leaves, or all. */
+/* A user comes or goes; now and then the service loses its leaves, or everything. */
 static void disturb(struct world *w)
 {
     unsigned u = draw(ACTIVE);
@@ -97,14 +97,14 @@ static void disturb(struct world *w)
         want(w->p, u, (unsigned)w->at[u], w->now);
     }
     if (draw(40) == 0)
-        service.leaves = 0; /* restarts without its memory */
+        service.leaves = 0; /* it restarts without its state */
     if (draw(40) == 0) {
         service.exists = false;
         service.leaves = 0;
     }
 }
 
-/* quiet: time goes to the next event only. */
+/* quiet: time advances only to the next event. */
 static void pass_time(struct world *w, bool quiet)
 {
     uint64_t due = pathservice_deadline(w->p);

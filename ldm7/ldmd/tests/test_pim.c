@@ -87,7 +87,7 @@ static void wraps_and_survives(void **state)
     assert_int_equal(count, 4);
     assert_int_equal(oldest, 2);
     assert_int_equal(index, 2);
-    /* Another capacity keeps the newest. */
+    /* With another capacity the newest entries are kept. */
     w = pim_open(path, true, 3, &reset);
     assert_false(reset);
     assert_int_equal(pim_next_index(w), 6);
@@ -100,7 +100,7 @@ static void wraps_and_survives(void **state)
         put(w, i);
     for (uint32_t i = 3; i < 11; i++)
         assert_has(r, i);
-    put(w, 100); /* a gap: starts over there */
+    put(w, 100); /* a gap: starts again there */
     assert_has(r, 100);
     assert_false(pim_get(r, 10, &got));
     assert_int_equal(pim_next_index(r), 101);
@@ -186,7 +186,7 @@ static void taken_back(void **state)
     assert_non_null(w);
     put(w, 7);
     put(w, 8);
-    pim_take_back(w, 7); /* not the newest: nothing happens */
+    pim_take_back(w, 7); /* not the newest: no effect */
     assert_int_equal(pim_next_index(w), 9);
     pim_take_back(w, 8);
     assert_int_equal(pim_next_index(w), 8);

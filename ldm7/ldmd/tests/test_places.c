@@ -25,7 +25,7 @@ static struct in_addr address(const char *net, unsigned host)
     return (struct in_addr){inet_addr(text)};
 }
 
-/* A connection of that address; who leaves for it left. */
+/* A connection from that address. A connection that has to leave for it has left. */
 static size_t arrive(struct places *p, struct in_addr from, bool is_named, uint64_t now_ns)
 {
     size_t place, leaves;
@@ -45,8 +45,8 @@ static void let_in(struct places *p, size_t place, struct in_addr from, uint64_t
     visitors_let_in(v.table, v.place, !v.known, from, now_ns / NS_PER_S);
 }
 
-/* Silent strangers from two, three, 30 addresses: a peer that is allowed by its name comes first
- * time, and is served, as often as it comes. */
+/* Silent strangers from two, three, 30 addresses: a peer that is allowed by its name comes for the
+ * first time, and is served whenever it comes. */
 static void test_strangers_and_names(void **state)
 {
     static const unsigned strangers[] = {1, 2, 3, 30};
@@ -74,7 +74,7 @@ static void test_strangers_and_names(void **state)
     }
 }
 
-/* What is let in is nobody's to take, and does not count among the unknown. */
+/* A place that was granted cannot be taken, and does not count as one of an unknown address. */
 static void test_let_in(void **state)
 {
     struct places *p = places_new(&limits);
@@ -119,7 +119,8 @@ static void test_per_address(void **state)
     places_free(p);
 }
 
-/* One that comes and goes makes a bounded number of processes, and takes no turn of another's. */
+/* An address whose connections come and go gets a bounded number of processes, and delays no
+ * other. */
 static void test_too_fast(void **state)
 {
     struct places *p = places_new(&limits);
@@ -140,12 +141,12 @@ static void test_too_fast(void **state)
                 places_leave(p, place);
         }
     }
-    assert_in_range(n, 16, 20); /* 8, and one a second */
+    assert_in_range(n, 16, 20); /* 8, and one per second */
     assert_int_equal(other, 10);
     places_free(p);
 }
 
-/* An address that was let in is forgotten after a day, and when there are too many. */
+/* An address that was granted a place is forgotten after a day, or when there are too many. */
 static void test_memory(void **state)
 {
     struct visitors *v = visitors_new(1);

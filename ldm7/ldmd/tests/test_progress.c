@@ -44,12 +44,12 @@ static void order(void **state)
     settle(&p, 13);
     assert_false(progress_last(&p, &got)); /* 10 is open */
     settle(&p, 10);
-    assert_last(&p, 11);            /* 12 was never heard of, but must exist */
-    progress_settled(&p, 12, NULL); /* it never comes: 13 is the newest */
+    assert_last(&p, 11);            /* 12 was never announced, but must exist */
+    progress_settled(&p, 12, NULL); /* 12 never comes: 13 is the newest */
     assert_last(&p, 13);
     progress_settled(&p, 14, NULL);
     assert_last(&p, 13);
-    settle(&p, 9); /* long past */
+    settle(&p, 9); /* long passed */
     assert_last(&p, 13);
     progress_start(&p);
     assert_false(progress_last(&p, &got));
@@ -79,7 +79,7 @@ static void first_ones_out_of_order(void **state)
     progress_free(&p);
 }
 
-/* Whatever is claimed to exist, memory is bounded and the newest ones count. */
+/* Whatever is claimed to exist, memory is bounded and the newest products count. */
 static void bounded(void **state)
 {
     struct progress p = {0};
@@ -92,7 +92,7 @@ static void bounded(void **state)
     assert_int_equal(p.given_up, 1);
     assert_int_equal(p.cap, PROGRESS_MAX);
     assert_last(&p, PROGRESS_MAX + 99);
-    progress_known(&p, 0x40000000u); /* a leap gives up nothing settled */
+    progress_known(&p, 0x40000000u); /* a jump does not discard what is settled */
     settle(&p, 0x40000000u);
     assert_last(&p, 0x40000000u);
     progress_known(&p, 0x40000001u);
@@ -102,7 +102,7 @@ static void bounded(void **state)
     progress_free(&p);
 }
 
-/* Every order of settling six products: never past an open one, eventually the newest. */
+/* Six products are settled in every order: never past an open one, eventually the newest. */
 static void permutations(void **state)
 {
     (void)state;

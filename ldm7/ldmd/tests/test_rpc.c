@@ -116,7 +116,7 @@ static void stream_feedme_by_bytes(void **state)
     assert_int_equal(f->seen.code, 0xffffffff);
 }
 
-/* A HEREIS whose first fragment ends after cut bytes of the record (0: one fragment). */
+/* Makes a HEREIS whose first fragment ends after `cut` bytes of the record (0: one fragment). */
 static size_t make_hereis(uint8_t *out, size_t cut, size_t size)
 {
     uint8_t *at = out;
@@ -273,8 +273,8 @@ static void stream_refuses(void **state)
 {
     struct fixture *f = *state;
     static const char *const hostile[] = {
-        "80000008 00000007 00000002", /* neither call nor reply */
-        "80000004 00000007",          /* only an xid */
+        "80000008 00000007 00000002", /* neither a call nor a reply */
+        "80000004 00000007",          /* an xid only */
         "80000000",                   /* empty record */
         "8000002c 00000007 00000000 00000003 000493fd 00000006 00000000 0 ", /* RPC version 3 */
         "80000028 00000007 00000000 00000002 000493fd 00000006 00000000 00000000 00001000 ",
@@ -285,7 +285,7 @@ static void stream_refuses(void **state)
         "80001000 00000007 00000000 00000002 000493fd 00000006 00000001 00000000 00000000 00000000"
         "00000000 6b00d282 000f4240 9a0d7432000000000000000000000000 00000000 40000000 00000000"
         "00000000 00000000",
-        /* HEREIS of size 5 in a record with 4 bytes of data, and with 12 */
+        /* HEREIS of size 5 in a record with 4 bytes of data, and in one with 12 */
         "80000058 00000007 00000000 00000002 000493fd 00000006 00000001 00000000 00000000 00000000"
         "00000000 6b00d282 000ca47c 9a0d7432000000000000000000000000 00000000 40000000 00000000"
         "00000000 00000005 61626364",

@@ -146,7 +146,7 @@ static void encode_blkdata(void **state)
     assert_bytes(&x, BLKDATA("48") "00000005 6162636465000000");
 }
 
-/* As captured from LDM-6.13.17, both ways */
+/* As captured from LDM-6.13.17, in both directions. */
 static void decode_ldm7_calls(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void decode_ldm7_calls(void **state)
     assert_string_equal(ldm7_strstatus(17), "unknown status");
 }
 
-/* Seconds have no sign: a request from INT32_MIN on is one from 2038 on. */
+/* Seconds are unsigned: INT32_MIN and above mean times from January 2038 on. */
 static void late_times(void **state)
 {
     struct ldm_class c = {.from = {0x80000000, 5}, .to = LDM_TIME_END};
@@ -198,7 +198,7 @@ static void late_times(void **state)
     assert_string_equal(class_format(&c, text, sizeof text), "20380119031408.000005 TS_ENDT {}");
 }
 
-/* As uldbutil of LDM-6.15.0 prints it; and times that have names */
+/* As uldbutil of LDM-6.15.0 prints it; and times that have names. */
 static void format_class(void **state)
 {
     struct ldm_class c = {
@@ -217,8 +217,8 @@ static void format_class(void **state)
     assert_int_equal(strlen(class_format(&c, small, sizeof small)), sizeof small - 1);
 }
 
-/* LDM-6.15.0 ldm6.x: fornme_reply and hiya_reply; the class is inline, without a pointer's
- * word. */
+/* LDM-6.15.0, ldm6.x: fornme_reply and hiya_reply; the class is inline, without the word of a
+ * pointer. */
 static void ldm6_replies(void **state)
 {
     static const struct {

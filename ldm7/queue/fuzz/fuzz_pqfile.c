@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Damaged product queue files. The input is a list of changes to the tables of a good file:
- * (offset u16 big-endian, value u8) each. Opening must refuse or the queue must work.
+ * Fuzzes damaged product queue files. The input is a list of changes to the tables of a good file:
+ * (offset u16 big-endian, value u8) each. Either pq_open() refuses the file or the queue works.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static void make_good_file(void)
     snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     if (file < 0 || ftruncate(file, (off_t)layout.file_bytes))
         abort();
-    /* Opened once, it is a known file and not a copy: then what is found is not repaired. */
+    /* Once opened, it is a known file and not a copy: then damage is not repaired. */
     if (pwrite(file, image, layout.file_bytes, 0) < 0 || pq_open(path, true, &q))
         abort();
     pq_close(q);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A queue with products whose bytes and metadata follow from their number. To be included behind
+ * A queue with products whose bytes and metadata follow from their number. Include this after
  * cmocka.h; pq_place.h says where the queue lies.
  */
 #ifndef PQ_KIT_H
@@ -59,7 +59,7 @@ static inline void assert_is(const struct pq_view *v, unsigned n)
         assert_int_equal(v->data[i], byte_of(n, i));
 }
 
-/* The queue's products, in order, are exactly these. */
+/* Requires that these are exactly the queue's products, in order. */
 static inline void assert_holds(struct pq *q, const unsigned *want, size_t count)
 {
     struct pq_view v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a test program's queue lies: its own directory, made and removed by the group's set-up
- * and tear-down. To be included behind cmocka.h.
+ * Where a test program's queue lies: in its own directory, made and removed by the group's set-up
+ * and tear-down. Include this after cmocka.h.
  */
 #ifndef PQ_PLACE_H
 #define PQ_PLACE_H

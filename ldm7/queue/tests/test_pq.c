@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Product queue within one process. Sizes are chosen so that what must happen follows by hand:
- * regions are multiples of 64 bytes, the data area here is 4096 bytes = 64 units unless said.
+ * The product queue within one process. Sizes are chosen so that the expected results can be
+ * calculated by hand: regions are multiples of 64 bytes; the data area has 4096 bytes = 64 units
+ * unless stated otherwise.
  */
 #include <errno.h>
 #include <poll.h>
@@ -53,7 +54,7 @@ static void test_insert_next_find(void **state)
     assert_is(&v, 3);
     pq_release(q, &v);
     assert_null(v.data);
-    pq_release(q, &v); /* twice does no harm */
+    pq_release(q, &v); /* a second time: no effect */
     struct pq_stats st;
     pq_get_stats(q, &st);
     /* 100 -> 2 units, 0 -> 1 unit, 64 -> 1 unit */
@@ -62,7 +63,7 @@ static void test_insert_next_find(void **state)
     assert_int_equal(st.inserted, 3);
     assert_true(st.age_oldest_s >= 0 && st.age_oldest_s < 60);
     pq_close(q);
-    /* and again by another handle */
+    /* And again with another handle. */
     assert_int_equal(pq_open(path, false, &q), PQ_OK);
     HOLDS(q, 1, 2, 3);
     assert_int_equal(put(q, 4, 1), PQ_INVAL); /* opened read-only */
@@ -75,7 +76,7 @@ static void test_duplicate(void **state)
     struct pq *q = fresh(4096, 8);
     assert_int_equal(put(q, 1, 100), PQ_OK);
     assert_int_equal(put(q, 1, 100), PQ_DUP);
-    /* It comes while another reservation of the same signature is open. */
+    /* The duplicate comes while another reservation of the same signature is open. */
     struct pq_info info = info_of(2, 10);
     void *region;
     struct pq_reservation *r;
@@ -104,7 +105,7 @@ static void test_oldest_make_room(void **state)
     HOLDS(q, 1, 2, 3, 4);
     assert_int_equal(put(q, 5, 1), PQ_OK);
     HOLDS(q, 2, 3, 4, 5);
-    /* 960 bytes are free where 1 was: 6 fits beside 5 without a further eviction */
+    /* 960 bytes are free where 1 was: 6 fits beside 5 without a further eviction. */
     assert_int_equal(put(q, 6, 960), PQ_OK);
     HOLDS(q, 2, 3, 4, 5, 6);
     assert_int_equal(put(q, 7, 1025), PQ_OK);
@@ -130,7 +131,7 @@ static void test_wrap_skips_the_tail(void **state)
     assert_int_equal(put(q, 2, 1536), PQ_OK); /* 1024 remain at the end */
     assert_int_equal(put(q, 3, 1088), PQ_OK); /* contiguous: begins at 0 again, evicts 1 */
     HOLDS(q, 2, 3);
-    /* 448 bytes remain between 3 and 2; 512 do not fit, so 2 goes and its room joins */
+    /* 448 bytes remain between 3 and 2; 512 do not fit, so 2 is evicted and its room joins them. */
     assert_int_equal(put(q, 4, 512), PQ_OK);
     HOLDS(q, 3, 4);
     /* 4096 - 1088 - 512 = 2496 free up to the end */
@@ -165,7 +166,8 @@ static void test_pins(void **state)
     assert_int_equal(put(q, 5, 1024), PQ_OK);
     HOLDS(q, 1, 3, 4, 5); /* 2 made room */
     assert_is(&oldest, 1);
-    assert_int_equal(put(q, 6, 2048), PQ_OK); /* 3 and 4 are the only neighbours that may go */
+    assert_int_equal(put(q, 6, 2048),
+                     PQ_OK); /* 3 and 4 are the only neighbours that may be evicted */
     HOLDS(q, 1, 5, 6);
     assert_int_equal(put(q, 7, 4096), PQ_FULL);
     assert_int_equal(put(q, 7, 3136), PQ_FULL);
@@ -187,14 +189,14 @@ static void test_pins(void **state)
     HOLDS(q, 11, 12, 14, 15);
     assert_is(&all[0], 11);
     assert_is(&all[3], 14);
-    pq_close(q); /* gives the pins back */
+    pq_close(q); /* releases the pins */
     assert_int_equal(pq_open(path, true, &q), PQ_OK);
     assert_int_equal(put(q, 16, 4096), PQ_OK);
     HOLDS(q, 16);
     pq_close(q);
 }
 
-/* A pinned product that insertion leaves far behind: order_cells = 16 for 4 slots. */
+/* A pinned product, far older than those inserted since: order_cells = 16 for 4 slots. */
 static void test_pinned_for_ever(void **state)
 {
     (void)state;
@@ -205,7 +207,7 @@ static void test_pinned_for_ever(void **state)
     for (unsigned n = 2; n <= 16; n++)
         assert_int_equal(put(q, n, 100), PQ_OK);
     HOLDS(q, 1, 14, 15, 16);
-    /* After 1 comes 14: 2 to 13 are gone. And after 5, which is gone itself too. */
+    /* After 1 comes 14, since 2 to 13 have been evicted. 14 also follows 5, itself evicted. */
     struct pq_view w;
     assert_int_equal(pq_next(q, 1, &w), PQ_OK);
     assert_is(&w, 14);
@@ -247,9 +249,10 @@ static void test_reservations(void **state)
         ((uint8_t *)ra)[10 + i] = byte_of(1, i);
     for (uint32_t i = 0; i < 100; i++)
         ((uint8_t *)rb)[i] = byte_of(2, i);
-    /* does not fit into the region: refused, nothing lost */
+    /* Does not fit into the region: refused, nothing lost. */
     assert_int_equal(pq_commit(q, a, &ia, 11), PQ_INVAL);
-    assert_int_equal(pq_commit(q, b, &ib, 0), PQ_OK); /* order of commits, not of reservations */
+    assert_int_equal(pq_commit(q, b, &ib, 0),
+                     PQ_OK); /* in the order of commits, not of reservations */
     assert_int_equal(pq_commit(q, a, &ia, 10), PQ_OK);
     HOLDS(q, 2, 1);
     pq_discard(q, c);
@@ -257,7 +260,7 @@ static void test_reservations(void **state)
     pq_get_stats(q, &st);
     assert_int_equal(st.used_bytes, 4 * 64);
     assert_int_equal(st.free_extents, 1);
-    /* A reserved region is never taken; closing gives it back. */
+    /* A reserved region is never taken; closing releases it. */
     assert_int_equal(pq_reserve(q, NULL, 2048, &rc, &c), PQ_OK);
     memset(rc, 0xEE, 2048);
     for (unsigned n = 20; n < 60; n++)
@@ -291,14 +294,14 @@ static void test_notify(void **state)
     }
     pq_close(writer);
     pq_close(q);
-    /* The first call announces what there is already. */
+    /* The first call announces the products that already exist. */
     assert_int_equal(pq_open(path, false, &q), PQ_OK);
     p.fd = pq_notify_fd(q);
     assert_int_equal(poll(&p, 1, 5000), 1);
     pq_close(q);
 }
 
-/* Ten thousand random operations against a model: a list of what must be there in what order. */
+/* Ten thousand random operations against a model: a list of the expected products, in order. */
 enum { PINS = 6, RESERVED = 4 };
 struct reserved {
     struct pq_reservation *r;
@@ -318,7 +321,7 @@ static void pin_or_release(struct pq *q, struct pq_view *v, unsigned back)
     }
 }
 
-/* Makes a reservation, or commits or discards the one there is. False: there was no room. */
+/* Makes a reservation, or commits or discards the existing one. False if there was no room. */
 static bool reserve_or_end(struct pq *q, struct reserved *at, unsigned n, uint32_t size,
                            bool commit)
 {
@@ -345,7 +348,7 @@ static bool reserve_or_end(struct pq *q, struct reserved *at, unsigned n, uint32
     return true;
 }
 
-/* Reads all; returns the position of the last. */
+/* Reads everything; returns the position of the last product. */
 static uint64_t read_all(struct pq *q, uint64_t at_least)
 {
     uint64_t seq = 0;
@@ -403,7 +406,7 @@ static void test_random_operations(void **state)
     pq_close(q);
 }
 
-/* What a process does that has the queue for reading and writes into a product. */
+/* Opens the queue for reading, and tries to write into a product. */
 static int scribble(bool unprotect)
 {
     struct pq *q;
@@ -436,7 +439,7 @@ static int status_of_scribble(bool unprotect)
 static void test_readers_cannot_write(void **state)
 {
     (void)state;
-    struct pq *q = fresh(2 << 20, 8); /* pages of 64 KiB too have some of it for themselves */
+    struct pq *q = fresh(2 << 20, 8); /* some pages of its own even if they have 64 KiB */
     assert_int_equal(put(q, 1, 1 << 20), PQ_OK);
     int status = status_of_scribble(false);
     assert_true(WIFSIGNALED(status));
@@ -444,9 +447,9 @@ static void test_readers_cannot_write(void **state)
     status = status_of_scribble(true);
     assert_true(WIFEXITED(status));
     assert_int_equal(WEXITSTATUS(status), 0);
-    HOLDS(q, 1); /* with its bytes */
+    HOLDS(q, 1); /* with unchanged bytes */
     assert_int_equal(pq_check(q), PQ_OK);
-    assert_int_equal(put(q, 2, 100), PQ_OK); /* who died there holds nothing */
+    assert_int_equal(put(q, 2, 100), PQ_OK); /* the process that died there holds nothing */
     pq_close(q);
 }
 

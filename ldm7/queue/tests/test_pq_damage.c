@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The product queue's file: what can be created, and files that are damaged or no queue at all.
+ * The product queue's file: what can be created, and files that are damaged or not a queue at all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ static void test_creation(void **state)
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, pq_file_bytes(1 << 20, 100));
-    assert_true(st.st_blocks * 512 >= st.st_size); /* reserved for real */
+    assert_true(st.st_blocks * 512 >= st.st_size); /* its blocks are allocated */
     const mode_t umasks[] = {0, 022, 027, 077, 0177}, modes[] = {0640, 0640, 0640, 0600, 0600};
     for (size_t i = 0; i < sizeof umasks / sizeof *umasks; i++) {
         mode_t before = umask(umasks[i]);
@@ -50,7 +50,7 @@ static void test_creation(void **state)
     }
     assert_int_equal(pq_create(path, 1 << 20, 100, false), PQ_SYSTEM);
     assert_int_equal(errno, EEXIST);
-    /* 1 TiB: there is no such disk here; nothing may be left, nothing may be filled */
+    /* 1 TiB: no disk here is that large; no file may remain, and no disk be filled. */
     char big[80];
     snprintf(big, sizeof big, "%s/big", dir);
     bool fits = UINT64_C(1) << 45 <= PTRDIFF_MAX; /* into the address space */
@@ -71,7 +71,7 @@ static void begin_another_run(void)
     close(fd);
 }
 
-/* Replaces the file by `bytes` bytes of it with one changed. */
+/* Replaces the file by its first `bytes` bytes, one of them changed. */
 static void damage(const char *image, size_t bytes, size_t at, uint8_t flip)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -116,7 +116,7 @@ static void test_garbage_files(void **state)
     free(image);
 }
 
-/* Any damage of the tables behind the header: refused or survived, never a crash. */
+/* Any damage to the tables behind the header: refused or survived, never a crash. */
 static void test_damaged_tables(void **state)
 {
     (void)state;
@@ -160,7 +160,8 @@ static void test_damaged_tables(void **state)
     free(image);
 }
 
-/* Who may only read the file holds every kind of lock on it, stops, is killed: nobody waits. */
+/* A process that may only read the file holds every kind of lock on it, is stopped, is killed: no
+ * other process waits. */
 static void reader_holds(struct pq *q, int kind)
 {
     int ready[2];
@@ -185,7 +186,7 @@ static void reader_holds(struct pq *q, int kind)
     int status;
     assert_int_equal(waitpid(pid, &status, WUNTRACED), pid);
     assert_true(WIFSTOPPED(status));
-    alarm(20); /* who waits, waits for good */
+    alarm(20); /* a process that waits would wait forever */
     unsigned n = 100 + (unsigned)kind;
     struct pq *second;
     assert_int_equal(put(q, n, 100), PQ_OK);
@@ -193,7 +194,7 @@ static void reader_holds(struct pq *q, int kind)
     assert_int_equal(put(second, n + 10, 100), PQ_OK);
     pq_close(second);
     pq_close(q);
-    assert_int_equal(pq_open(path, true, &q), PQ_OK); /* the first of all */
+    assert_int_equal(pq_open(path, true, &q), PQ_OK); /* the first process to open it */
     assert_int_equal(put(q, n + 20, 100), PQ_OK);
     pq_close(q);
     begin_another_run();
@@ -211,7 +212,7 @@ static void test_readers_lock_nobody_out(void **state)
         reader_holds(fresh(1 << 16, 100), kind);
 }
 
-/* Damage is looked for when something else changed the file, and never when nothing did. */
+/* The tables are checked if another program changed the file, and not otherwise. */
 static void test_look_through(void **state)
 {
     (void)state;
@@ -239,7 +240,7 @@ static void test_look_through(void **state)
         pq_close(q);
         q = other;
         pq_close(q);
-        /* As it was left, to the nanosecond: taken as it is. */
+        /* Modification time as the queue left it, to the nanosecond: not checked. */
         assert_int_equal(fstat(fd, &st), 0);
         times[1] = st.st_mtim;
         assert_int_equal(pwrite(fd, &bad, 1, at), 1);
@@ -252,8 +253,8 @@ static void test_look_through(void **state)
     pq_close(q);
 }
 
-/* True if the system releases the robust mutexes of a killed process. qemu-user does not: others
- * take the process for alive. */
+/* True if the system releases the robust mutexes of a killed process. qemu-user does not: other
+ * processes consider it alive. */
 static bool has_robust_mutexes(void)
 {
     void *head;
@@ -261,7 +262,7 @@ static bool has_robust_mutexes(void)
     return syscall(SYS_get_robust_list, 0, &head, &len) == 0;
 }
 
-/* All who had it open were killed: the next one looks. */
+/* All processes that had it open were killed: the next one checks the tables. */
 static void test_left_dirty(void **state)
 {
     (void)state;
@@ -292,7 +293,8 @@ static void test_left_dirty(void **state)
     }
 }
 
-/* A copy of a queue in use, its lock held: works, since no process can hold the copy's lock. */
+/* A copy of a queue in use, with its lock held: usable, since no process can hold the copy's
+ * lock. */
 static void test_copy_of_a_live_queue(void **state)
 {
     (void)state;
@@ -311,7 +313,8 @@ static void test_copy_of_a_live_queue(void **state)
     struct pq *copy;
     assert_int_equal(pq_open(other, true, &copy), PQ_OK);
     HOLDS(copy, 1);
-    assert_int_equal(put(copy, 2, 4096), PQ_OK); /* pin and reservation are not the copy's */
+    assert_int_equal(put(copy, 2, 4096),
+                     PQ_OK); /* the copy has neither the pin nor the reservation */
     HOLDS(copy, 2);
     pq_close(copy);
     unlink(other);

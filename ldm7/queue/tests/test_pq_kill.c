@@ -2,11 +2,11 @@
  *
  * kill -9 at random moments under load: test_pq_kill [KILLS [SEED]].
  *
- * Writers (by pq_insert; by reservation, with discards and abandoned ones), readers (following;
- * looking up and pinning), an expirer and one that opens and closes work on one small queue. In
- * each round one or several of them are killed anywhere; then the workers that change the queue
- * pause and it is looked through. What a writer was told is committed, it notes in shared memory,
- * which survives it.
+ * Writers (with pq_insert; with reservations, some discarded or abandoned), readers (that follow;
+ * that look up and pin), an expirer and a process that opens and closes work on one small queue. In
+ * each round one or several of them are killed at any point; then the workers that change the queue
+ * pause and the queue is checked. A writer notes each product that was reported as committed in
+ * shared memory, which survives the writer.
  */
 #include <errno.h>
 #include <poll.h>
@@ -52,9 +52,10 @@ struct worker {
 };
 
 static struct shared {
-    _Atomic uint32_t pause; /* 0: none, else the number of this one, which who pauses repeats */
+    _Atomic uint32_t
+        pause; /* 0: none, else the number of this pause, repeated by workers that pause */
     _Atomic uint32_t expiring;
-    _Atomic uint64_t expired_to; /* what has a position up to this may have been removed */
+    _Atomic uint64_t expired_to; /* products up to this position may have been removed */
     _Atomic uint64_t next_id;    /* of products: each is made once */
     _Atomic uint64_t read, looked_up, removed, opened, discarded;
     _Atomic uint32_t failed;
@@ -86,7 +87,7 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Never so small that two products could be the same. */
+/* Never so small that two products could be equal. */
 static uint32_t size_of(uint64_t id)
 {
     return 16 + (uint32_t)(splitmix_key(1, id) % (SIZE_MAX_BYTES - 16));
@@ -117,7 +118,7 @@ static void note(struct worker *w, struct pq *q, uint64_t id)
     atomic_store(&w->noted, i + 1);
 }
 
-/* Between two operations. */
+/* Call this between two operations. */
 static void pause_if_told(struct worker *w)
 {
     for (uint32_t nth; (nth = atomic_load(&shared->pause)); usleep(50))
@@ -208,7 +209,7 @@ static void seek(struct pq *q, unsigned turn)
     expect(pq_seek(q, &from, &after), "pq_seek");
     if (pq_next(q, after, v) != PQ_OK)
         return;
-    /* It is pinned: neither moved nor overwritten, found by its signature unless removed. */
+    /* It is pinned: neither moved nor overwritten, and found by its signature unless removed. */
     for (int i = 0; i < HELD; i++)
         if (held[i].data && !is_whole(&held[i]))
             fail("torn: position %llu, pinned", (unsigned long long)held[i].seq);
@@ -222,7 +223,7 @@ static void seek(struct pq *q, unsigned turn)
     atomic_fetch_add(&shared->looked_up, 1);
 }
 
-/* Keeps the 40 newest positions. */
+/* Keeps the 40 newest products. */
 static void expire(struct pq *q)
 {
     uint64_t last = pq_last_seq(q);
@@ -233,7 +234,7 @@ static void expire(struct pq *q)
     if (old && v.seq > atomic_load(&shared->expired_to))
         atomic_store(&shared->expired_to, v.seq);
     uint64_t seq = v.seq;
-    if (splitmix_key(4, seq) & 1) /* now freed by its own reader's release, now at once */
+    if (splitmix_key(4, seq) & 1) /* freed either by its own reader's release or immediately */
         pq_release(q, &v);
     if (old && pq_remove(q, seq) == PQ_OK)
         atomic_fetch_add(&shared->removed, 1);
@@ -277,7 +278,8 @@ static void spawn(unsigned i)
     struct worker *w = &shared->workers[i];
     atomic_store(&w->paused, 0);
     atomic_store(&w->position, 0);
-    pid_t pid = fork(); /* not at once into shared memory: the child would write its 0 there */
+    /* Not directly into shared memory, since the child would write its 0 there. */
+    pid_t pid = fork();
     if (pid == 0)
         work(i);
     if (pid < 0) {
@@ -287,7 +289,7 @@ static void spawn(unsigned i)
     w->pid = pid;
 }
 
-/* Until all who change the queue pause; false: one of them hangs. */
+/* Waits until all that change the queue pause; false if one of them hangs. */
 static bool pause_all(const bool *dead)
 {
     double began = now_s();
@@ -304,7 +306,7 @@ static bool pause_all(const bool *dead)
     return true;
 }
 
-/* Until those that follow have been woken for the newest product there is, and read it. */
+/* Waits until those that follow have been woken for the newest product and have read it. */
 static bool all_follow(const bool *dead, uint64_t newest)
 {
     double began = now_s();
@@ -322,8 +324,8 @@ static bool all_follow(const bool *dead, uint64_t newest)
     return true;
 }
 
-/* Everything in the queue is whole; whatever was noted and may not be gone yet is there. Returns
- * how many notes were checked. */
+/* Everything in the queue is whole; whatever was noted and cannot have been evicted is there.
+ * Returns the number of notes checked. */
 static unsigned look_through(struct pq *q, uint64_t *newest)
 {
     static struct note there[SLOTS];
@@ -341,14 +343,15 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
         there[count++] = (struct note){.seq = v.seq, .id = strtoull(v.info.ident, NULL, 10)};
     }
     *newest = after;
-    /* The younger half stays when room is made; there may have been fewer products at that time. */
+    /* The younger half stays when room is made; there may have been fewer products then. */
     uint64_t must = pq_last_seq(q) - count / 4, expired = atomic_load(&shared->expired_to);
     if (must < expired)
         must = expired;
     for (unsigned i = 0; i < WORKERS; i++) {
         struct worker *w = &shared->workers[i];
         uint64_t noted = atomic_load(&w->noted);
-        /* The oldest note may be half overwritten: its writer was killed on the way to the next. */
+        /* The oldest note may be half overwritten, if its writer was killed while writing the next
+         * one. */
         for (uint64_t k = noted >= NOTES ? noted - NOTES + 1 : 0; k < noted; k++) {
             struct note *n = &w->notes[k % NOTES];
             bool found = false;
@@ -365,7 +368,7 @@ static unsigned look_through(struct pq *q, uint64_t *newest)
     return checked;
 }
 
-/* No process is left: all room and all slots must be there again. */
+/* No process is left: all room and all slots must be free again. */
 static void take_stock(struct pq *q)
 {
     static uint8_t all[DATA_BYTES];
@@ -383,7 +386,7 @@ static void take_stock(struct pq *q)
     if (s.used_slots != SLOTS || s.reserved_slots || s.used_bytes != SLOTS * PQ_UNIT)
         fail("slots are lost: %u of %u, %u reserved, %llu bytes", s.used_slots, SLOTS,
              s.reserved_slots, (unsigned long long)s.used_bytes);
-    struct pq *another; /* to open takes back what the dead held */
+    struct pq *another; /* opening releases what the dead processes held */
     struct pq_client_info clients[PQ_CLIENTS];
     if (pq_open(path, false, &another) || pq_clients(q, clients, PQ_CLIENTS) != 2)
         fail("places of dead clients are lost");
@@ -418,7 +421,7 @@ static void kill_worker(unsigned i)
     waitpid(shared->workers[i].pid, NULL, 0);
 }
 
-/* Kills some workers, or all; says which are dead and returns how many. */
+/* Kills some workers, or all; stores which are dead and returns their number. */
 static unsigned kill_some(uint64_t *rng, bool dead[WORKERS])
 {
     unsigned killed = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Product queue within one process: look-ups by time and across gaps and what they cost, removal,
- * which products make room, who has the queue open, waiting without polling. Regions are multiples
- * of 64 bytes.
+ * The product queue within one process: lookups by time and across gaps and their cost, removal,
+ * which products make room, which processes have the queue open, waiting without polling. Regions
+ * are multiples of 64 bytes.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ static enum pq_status put(struct pq *q, unsigned n, uint32_t size)
     return pq_insert(q, &info, zeros);
 }
 
-/* The seqno of the first product behind a position; 0: none. */
+/* The seqno of the first product after a position; 0: none. */
 static unsigned behind(struct pq *q, uint64_t after)
 {
     struct pq_view v;
@@ -104,20 +104,21 @@ static void test_by_time(void **state)
     assert_int_equal(first_since(q, 40, 1), 0);
     assert_int_equal(first_since(q, INT64_MAX, 999999), 0);
     assert_int_equal(first_since(q, INT64_MIN, 0), 1);
-    /* behind the end: what comes next is found from there */
+    /* After the end: what comes next is found from there. */
     struct timeval late = {.tv_sec = 50};
     uint64_t after;
     assert_int_equal(pq_seek(q, &late, &after), PQ_OK);
     assert_int_equal(put(q, 6, 10), PQ_OK);
     assert_int_equal(behind(q, after), 6);
-    assert_int_equal(pq_remove(q, 2), PQ_OK); /* gaps do not matter */
+    assert_int_equal(pq_remove(q, 2), PQ_OK); /* gaps have no effect */
     assert_int_equal(pq_remove(q, 3), PQ_OK);
     assert_int_equal(first_since(q, 10, 1), 4);
     assert_int_equal(first_since(q, 10, 0), 1);
     pq_close(q);
 }
 
-/* Set back by an hour: what is inserted then is found by its time, together with older ones. */
+/* The clock is set back by an hour: what is inserted then is found by its time, together with older
+ * products. */
 static void test_clock_set_back(void **state)
 {
     (void)state;
@@ -181,7 +182,7 @@ static void test_cost_of_look_ups(void **state)
     pq_close(q);
 }
 
-/* Random removals and insertions; each look-up against a plain search. */
+/* Random removals and insertions; each lookup is compared with a linear search. */
 static void test_gaps(void **state)
 {
     (void)state;
@@ -237,7 +238,7 @@ static void test_remove(void **state)
     assert_holds(q, "1 3");
     struct pq_stats st;
     pq_get_stats(q, &st);
-    assert_int_equal(st.used_bytes, 3 * 1024); /* the reader's */
+    assert_int_equal(st.used_bytes, 3 * 1024); /* those of the reader */
     assert_int_equal(st.removed, 1);
     assert_int_equal(st.evicted, 0);
     assert_int_equal(put(q, 2, 1000), PQ_OK); /* its signature may come again */
@@ -252,8 +253,8 @@ static void test_remove(void **state)
     pq_close(q);
 }
 
-/* A reservation so long that the cursor has come round meanwhile: its product is the youngest when
- * it is committed, and must not be the next one to go. */
+/* A reservation held so long that the cursor has come round meanwhile: its product is the youngest
+ * when it is committed, and must not be evicted next. */
 static void test_young_products_stay(void **state)
 {
     (void)state;
@@ -263,18 +264,18 @@ static void test_young_products_stay(void **state)
     void *region;
     assert_int_equal(pq_reserve(q, NULL, 1024, &region, &r), PQ_OK);
     for (unsigned n = 1; n <= 6; n++)
-        assert_int_equal(put(q, n, 1024), PQ_OK); /* 4 to 6 are left, the cursor is at the end */
+        assert_int_equal(put(q, n, 1024), PQ_OK); /* 4 to 6 remain, the cursor is at the end */
     assert_int_equal(pq_commit(q, r, &late, 0), PQ_OK);
     assert_int_equal(pq_committed_seq(q), 7);
     assert_holds(q, "4 5 6 7");
     assert_int_equal(put(q, 8, 1024), PQ_OK);
     assert_holds(q, "5 6 7 8");
-    assert_int_equal(put(q, 9, 4096), PQ_OK); /* no room but by taking it */
+    assert_int_equal(put(q, 9, 4096), PQ_OK); /* only its eviction makes room */
     assert_holds(q, "9");
     pq_close(q);
 }
 
-/* What a killed reader had pinned does not stay forever, though there is room without it. */
+/* What a killed reader had pinned does not stay forever, even if room can be made without it. */
 static void test_dead_pins_go(void **state)
 {
     (void)state;
@@ -299,9 +300,9 @@ static void test_dead_pins_go(void **state)
                 clients[1].pins == 1);
     assert_int_equal(clients[1].pid, pid);
     assert_int_equal(pq_clients(q, clients, 0), 2);
-    assert_int_equal(put(q, 5, 1024), PQ_OK); /* passes 1 over */
+    assert_int_equal(put(q, 5, 1024), PQ_OK); /* skips 1 */
     assert_holds(q, "1 3 4 5");
-    assert_int_equal(put(q, 6, 1024), PQ_OK); /* has looked who is alive */
+    assert_int_equal(put(q, 6, 1024), PQ_OK); /* checks which processes are alive */
     assert_int_equal(pq_clients(q, clients, 4), 1);
     assert_int_equal(put(q, 7, 1024), PQ_OK);
     assert_int_equal(put(q, 8, 1024), PQ_OK);
@@ -330,19 +331,19 @@ static void test_reset(void **state)
     assert_int_equal(pq_reset(q, PQ_RESET_RESIDENCE), PQ_OK);
     pq_get_stats(q, &st);
     assert_true(st.min_residence_s < 0);
-    /* A creation time out of any range */
+    /* A creation time out of any range. */
     old.creation.tv_sec = INT64_MIN;
     old.signature.bytes[9] = 1;
     assert_int_equal(pq_insert(q, &old, zeros), PQ_OK);
     assert_int_equal(put(q, 3, 4096), PQ_OK);
-    /* Its microseconds alone, evicted when the next one needs its room */
+    /* Only its microseconds are out of range; evicted when the next one needs its room. */
     old.creation = (struct timeval){.tv_usec = INT64_MIN};
     old.signature.bytes[9] = 2;
     assert_int_equal(pq_insert(q, &old, zeros), PQ_OK);
     assert_int_equal(put(q, 10, 4096), PQ_OK);
     pq_close(reader);
     pq_close(q);
-    /* The machine stopped while a writer was there: of another run. */
+    /* The machine stopped while a writer had the queue open: the state is of another run. */
     for (int writer = 0; writer < 2; writer++) {
         const uint64_t other[3] = {0};
         assert_int_equal(pq_create(path, 4096, 16, true), PQ_OK);
@@ -366,7 +367,7 @@ static void test_reset(void **state)
     }
 }
 
-/* Times the listener has gone to sleep of itself. */
+/* Returns how often the listener has gone to sleep voluntarily. */
 static unsigned long sleeps_of_listener(void)
 {
     unsigned long sum = 0;
@@ -409,7 +410,7 @@ static void test_waiting_is_no_polling(void **state)
         pq_notify_clear(q);
     }
     assert_true(sleeps_of_listener() > idle);
-    /* No process waits: announcing makes no system call, so bit 0 stays clear. */
+    /* No process waits: announcing a product makes no system call, so bit 0 stays clear. */
     pq_close(q);
     assert_int_equal(pq_open(path, true, &q), PQ_OK);
     assert_int_equal(put(q, 20, 10), PQ_OK);
@@ -417,7 +418,7 @@ static void test_waiting_is_no_polling(void **state)
     pq_close(q);
 }
 
-/* 2^32 - 1 bytes behind a header of 100: on disk, where the room is reserved without being
+/* 2^32 - 1 bytes after a header of 100: on disk, where the room is reserved without being
  * written. */
 static void test_largest_product(void **state)
 {
@@ -464,7 +465,7 @@ static void test_largest_product(void **state)
     assert_int_equal(st.used_bytes, ((UINT64_C(1) << 26) + 2 + 125) * 64);
     pq_release(q, &v);
     assert_int_equal(pq_reserve(q, NULL, UINT64_C(100) + UINT32_MAX, &region, &r),
-                     PQ_OK); /* it makes room */
+                     PQ_OK); /* it is evicted */
     assert_int_equal(behind(q, 0), 2);
     pq_discard(q, r);
     pq_close(q);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each allocation of the queue's fails once: the call says PQ_SYSTEM with ENOMEM, nothing is held,
- * and the same call works when there is memory.
+ * Each allocation of the queue fails once: the call returns PQ_SYSTEM with ENOMEM, nothing is held,
+ * and the same call works once there is memory.
  */
 #include <errno.h>
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static void open_and_reserve(void **state)
         assert_int_equal(s, PQ_SYSTEM);
         assert_int_equal(e, ENOMEM);
     }
-    assert_true(failures >= 2);                  /* the queue, and which chunks are mapped */
+    assert_true(failures >= 2);                  /* the queue, and the list of mapped chunks */
     assert_int_equal(pq_clients(q, NULL, 0), 1); /* those that failed hold nothing */
 
     struct pq_reservation *r;

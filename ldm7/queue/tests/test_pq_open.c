@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many processes open a large queue at once, as when all peers of a server come back after an
- * outage: test_pq_open [SLOTS [disk] [timed]]. None of them may look through all slots or touch
- * more pages than a few, whether another has the queue open or all come and go. With `timed`, which
- * is for a quiet machine, the last must be through within a second, and no insertion may wait for
- * 50 ms. The queue lies in memory, or with `disk` on the disk.
+ * Many processes open a large queue at once, as when all peers of a server return after an outage:
+ * test_pq_open [SLOTS [disk] [timed]]. None of them may read all slots or touch more than a few
+ * pages, whether another process has the queue open or all come and go. With `timed`, which is for
+ * an idle machine, the last must be finished within a second, and no insertion may wait for 50 ms.
+ * The queue lies in memory, or with `disk` on the disk.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -70,7 +70,8 @@ static _Noreturn void open_and_answer(unsigned i)
     _exit(0);
 }
 
-/* Inserts until all have come. The longest that one insertion, with its opening, took. */
+/* Inserts until all have come. Returns the longest time that one insertion, with its opening,
+ * took. */
 static double insert_meanwhile(uint64_t *n, unsigned *count)
 {
     double longest = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Product queue shared by processes: readers and writers at once, processes that are killed at any
- * moment, waking up, fork.
+ * The product queue shared by processes: readers and writers at once, processes that are killed at
+ * any moment, waking up, fork.
  */
 #include <errno.h>
 #include <poll.h>
@@ -94,7 +94,7 @@ static void write_products(unsigned writer, unsigned count)
     _exit(0);
 }
 
-/* Reads to the very last product, which nothing pushes out; at least min_seen products. */
+/* Reads up to the very last product, which is not evicted; at least min_seen products. */
 static void read_products(unsigned writers, unsigned count, unsigned min_seen)
 {
     struct pq *q = open_queue();
@@ -110,7 +110,7 @@ static void read_products(unsigned writers, unsigned count, unsigned min_seen)
             CHECK(v.seq > after);
             CHECK(is_whole(&v));
             CHECK(v.info.size == size_of(v.info.seqno));
-            CHECK(v.info.seqno >= next[v.info.feedtype]); /* a writer's products in its order */
+            CHECK(v.info.seqno >= next[v.info.feedtype]); /* each writer's products are in order */
             next[v.info.feedtype] = v.info.seqno + 1;
             after = v.seq;
             seen++;
@@ -157,14 +157,14 @@ static void test_everybody_gets_everything(void **state)
     run_together(40 << 20, 10000, 2, 3, 1500, 2 * 1500);
 }
 
-/* Room for about 30 products: constant eviction between the readers' pins. */
+/* Room for about 30 products: constant eviction between products that readers have pinned. */
 static void test_small_queue(void **state)
 {
     (void)state;
     run_together(160 * 1024, 64, 2, 2, 2000, 100);
 }
 
-/* 64 kB, eight products that fill it. */
+/* 64 kB, filled by eight products. */
 static struct pq *full_queue(void)
 {
     make_queue(64 * 1024, 20);
@@ -206,7 +206,7 @@ static void kill_and_wait(pid_t pid)
     assert_true(WIFSIGNALED(status));
 }
 
-/* Pins all, and releases what it is asked for. */
+/* Pins all products, and releases those that are requested. */
 static pid_t reader_that_lets_go(int *said)
 {
     int pipefd[2];
@@ -228,7 +228,7 @@ static pid_t reader_that_lets_go(int *said)
             pq_notify_clear(q);
             if (!pq_room_asked(q, &up_to))
                 continue;
-            CHECK(!pq_room_asked(q, &up_to)); /* once for each time */
+            CHECK(!pq_room_asked(q, &up_to)); /* once per request */
             for (unsigned i = 0; i < n; i++)
                 if (views[i].data && views[i].seq <= up_to)
                     pq_release(q, &views[i]);
@@ -248,7 +248,8 @@ static double now_s(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* Waits until the other process has so many pins: room may be there before it has let all go. */
+/* Waits until the other process has this many pins: there may be room before it has released
+ * all. */
 static void await_pins(struct pq *q, unsigned pins)
 {
     struct pq_client_info clients[4];
@@ -262,7 +263,8 @@ static void await_pins(struct pq *q, unsigned pins)
     assert_int_equal(found, pins);
 }
 
-/* Who pins is asked: first for the older half, and for all if that does not do. */
+/* The process that has pinned is asked: first for the older half, and for all if that is not
+ * enough. */
 static void test_room_is_asked_for(void **state)
 {
     (void)state;
@@ -278,7 +280,8 @@ static void test_room_is_asked_for(void **state)
     pq_close(q);
 }
 
-/* A process that does not run while its time passes still asks, and waits for an answer, once. */
+/* A process that was not running while its waiting time passed still asks, and waits for an answer,
+ * once. */
 static void test_room_is_asked_for_late(void **state)
 {
     (void)state;
@@ -300,7 +303,8 @@ static void test_room_is_asked_for_late(void **state)
     pq_close(q);
 }
 
-/* Who was asked does not answer: the wait is bounded, and is not repeated for each product. */
+/* The process that was asked does not answer: the wait is bounded, and is not repeated for each
+ * product. */
 static void test_room_is_asked_for_in_vain(void **state)
 {
     (void)state;
@@ -315,7 +319,7 @@ static void test_room_is_asked_for_in_vain(void **state)
     double took = now_s() - began;
     assert_true(took > 0.9 && took < 10);
     getrusage(RUSAGE_SELF, &after);
-    assert_true(after.ru_nvcsw - before.ru_nvcsw < 50); /* it sleeps, and does not poll */
+    assert_true(after.ru_nvcsw - before.ru_nvcsw < 50); /* it sleeps rather than polling */
     began = now_s();
     assert_int_equal(put(q, 0, 101, 8192), PQ_FULL);
     assert_true(now_s() - began < 0.9);
@@ -328,7 +332,8 @@ static void test_room_is_asked_for_in_vain(void **state)
     pq_close(q);
 }
 
-/* A connection that brings nothing keeps its room for a second: a writer waits longer than that. */
+/* A connection that receives nothing keeps its room for a second: a writer waits longer than
+ * that. */
 static void test_room_comes_after_a_second(void **state)
 {
     (void)state;
@@ -386,7 +391,8 @@ static void test_killed_receiver_of_a_reservation(void **state)
     pq_close(q);
 }
 
-/* Killed at any instruction, some dozens of times: what is in the queue is whole and in order. */
+/* Processes killed at any instruction, some dozens of times: everything in the queue is whole and
+ * in order. */
 static void test_killed_writers(void **state)
 {
     (void)state;
@@ -419,18 +425,18 @@ static void test_killed_writers(void **state)
         enum pq_status s = put(q, 1, round, 200 * 1024);
         assert_int_equal(s, PQ_OK);
     }
-    assert_true(products > ROUNDS); /* the children did insert */
+    assert_true(products > ROUNDS); /* the children have indeed inserted */
     pq_close(q);
 }
 
-/* The worst moment, on purpose: the lock is held and the derived tables are half written. */
+/* The worst moment, deliberately: the lock is held and the derived tables are half written. */
 static void test_killed_inside_the_lock(void **state)
 {
     (void)state;
     make_queue(64 * 1024, 20);
     struct pq *q = open_queue();
     for (unsigned n = 0; n < 12; n++)
-        assert_int_equal(put(q, 0, n, 8000), PQ_OK); /* eight fit: 4 to 11 are left */
+        assert_int_equal(put(q, 0, n, 8000), PQ_OK); /* eight fit: 4 to 11 remain */
     struct pq_view pinned;
     assert_int_equal(pq_next(q, 0, &pinned), PQ_OK);
     pid_t pid = fork();
@@ -460,7 +466,7 @@ static void test_killed_inside_the_lock(void **state)
     }
     assert_int_equal(pq_next(q, after, &v), PQ_END);
     assert_int_equal(pq_check(q), PQ_OK);
-    /* 8 to 11 lie at 0 to 32000, the pinned 4 behind them. */
+    /* 8 to 11 lie at 0 to 32000, the pinned 4 after them. */
     assert_int_equal(put(q, 0, 50, 32001), PQ_FULL);
     assert_int_equal(put(q, 0, 50, 32000), PQ_OK);
     assert_true(is_whole(&pinned));
@@ -528,7 +534,7 @@ static void test_fork(void **state)
         _exit(0);
     }
     join_all(&pid, 1);
-    /* The parent's pin, reservation and listener have survived. */
+    /* The parent's pin, reservation and listener still exist. */
     assert_int_equal(put(q, 0, 3, 64 * 1024), PQ_FULL);
     struct pq_stats s;
     pq_get_stats(q, &s);
@@ -542,12 +548,12 @@ static void test_fork(void **state)
     pq_close(q);
 }
 
-/* 512 handles at most; the dead ones do not count. */
+/* At most 512 handles; those of dead processes do not count. */
 static void test_many_handles(void **state)
 {
     (void)state;
 #ifdef __SANITIZE_THREAD__
-    skip(); /* its detector of deadlocks has room for 64 mutexes held by one thread */
+    skip(); /* its deadlock detector has room for 64 mutexes held by one thread */
 #endif
     enum { MAX = 512, DEAD = 20 };
     static struct pq *all[MAX];
@@ -574,11 +580,11 @@ static void test_many_handles(void **state)
     pq_close(q);
 }
 
-/* The pages of a reserved region are there: filling it takes no fault for each. */
+/* The pages of a reserved region are mapped: filling it takes no fault for each. */
 static void test_reserved_pages_are_mapped(void **state)
 {
 #if defined MADV_POPULATE_WRITE && \
-    !defined __SANITIZE_THREAD__ /* its shadow has faults of its own */
+    !defined __SANITIZE_THREAD__ /* its shadow memory has faults of its own */
     enum { MB = 1 << 20, PAGES = MB / 4096 };
     struct pq_reservation *r;
     struct rusage before, after;
@@ -595,7 +601,7 @@ static void test_reserved_pages_are_mapped(void **state)
     getrusage(RUSAGE_THREAD, &before);
     memset(region, 1, MB);
     getrusage(RUSAGE_THREAD, &after);
-    /* Without it one each; the sanitizers' own memory has an eighth as many. */
+    /* Without mapping, one each; the sanitizers' own memory has an eighth as many. */
     assert_true(after.ru_minflt - before.ru_minflt < PAGES / 2);
     pq_discard(q, r);
     pq_close(q);

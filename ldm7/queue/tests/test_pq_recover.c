@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * kill -9 while a queue is opened and made ready again: test_pq_recover [ROUNDS [SEED]].
+ * kill -9 while a queue is opened and recovered: test_pq_recover [ROUNDS [SEED]].
  *
- * In each round the queue is left as a reboot leaves it (no lock, no client is of this run), as a
- * process leaves it that was killed with the lock held and the tables half written, or as processes
- * leave it that were all killed. Then several processes open it at once and insert, and are killed
- * at random moments, mostly while one of them makes the tables ready. In the end every product that
- * was there before the round is there, whole, and room, slots and places are all there again.
+ * In each round the queue is left as after a reboot (no lock and no client is of this run), as
+ * after the death of a process that held the lock and had half written the tables, or as after the
+ * death of all processes. Then several processes open it at once and insert, and are killed at
+ * random moments, mostly while one of them recovers the tables. In the end every product that
+ * existed before the round is there, whole, and all room, slots and places are free again.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static _Noreturn void open_and_insert(void)
             _exit(3);
         if (put(q, atomic_fetch_add(&shared->next_id, 1)) == PQ_OK)
             atomic_fetch_add(&shared->committed, 1);
-        pq_close(q); /* with its pin */
+        pq_close(q); /* without releasing its pin */
     }
 }
 
@@ -90,7 +90,7 @@ static void scribble(struct pq *q)
         q->clients[c].pins = q->clients[c].first_reserved = 3;
 }
 
-/* By a process that is killed, with a pin and a reservation. */
+/* Leaves the queue by a process that is killed, with a pin and a reservation. */
 static void leave(enum mess mess)
 {
     pid_t pid = fork();
@@ -120,7 +120,8 @@ static void leave(enum mess mess)
         fail(0, "cannot make a mess");
 }
 
-/* Products among the newest positions up to `before`: a killed writer leaves a position unused. */
+/* Counts products among the newest positions up to `before`: a killed writer leaves a position
+ * unused. */
 static unsigned count_newest(unsigned round, struct pq *q, uint64_t before)
 {
     struct pq_view v;
@@ -133,7 +134,7 @@ static unsigned count_newest(unsigned round, struct pq *q, uint64_t before)
     return n;
 }
 
-/* The newest products that were there before are there. */
+/* Requires that the newest products from before still exist. */
 static void look(unsigned round, uint64_t before, unsigned expected)
 {
     struct pq *q;
@@ -203,7 +204,7 @@ int main(int argc, char **argv)
     while (atomic_load(&shared->next_id) < 2 * KEPT)
         put(q, atomic_fetch_add(&shared->next_id, 1));
     pq_close(q);
-    alarm(100); /* a process that hangs */
+    alarm(100); /* in case a process hangs */
     for (unsigned round = 0; round < rounds && !failures; round++)
         run_round(round, &rng);
     unlink(path);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Killed at each instruction: test_pq_step [EVERY]. A child does one operation, single-stepped by
- * ptrace, and is killed after n instructions; for each n that is a multiple of EVERY (1: all of
- * them; default: six for each operation, with DOWNPOUR_TEST_LONG 36, fewer for long ones, others
- * every time). Then the queue is looked at by another handle: the tables agree, what was committed
- * is there and whole unless it had to make room, what was being inserted is there whole or not at
- * all, readers have been woken for it, nothing is lost.
+ * Processes killed at each instruction: test_pq_step [EVERY]. A child does one operation,
+ * single-stepped by ptrace, and is killed after n instructions; for each n that is a multiple of
+ * EVERY (1: all of them; default: six for each operation, with DOWNPOUR_TEST_LONG 36, fewer for
+ * long ones, different ones every time). Then the queue is checked with another handle: the tables
+ * agree, what was committed is there and whole unless it had to make room, what was being inserted
+ * is there whole or not at all, readers have been woken for it, nothing is lost.
  */
 #include <errno.h>
 #include <limits.h>
@@ -183,8 +183,8 @@ static void op_open(struct pq *q)
         _exit(2);
 }
 
-/* Another process was killed with the lock held and the tables half written: recovery is killed as
- * well. */
+/* Another process was killed with the lock held and the tables half written: now the recovery is
+ * killed as well. */
 static void leave_a_mess(struct pq *q)
 {
     (void)q;
@@ -202,7 +202,7 @@ static void leave_a_mess(struct pq *q)
     waitpid(pid, NULL, 0);
 }
 
-/* A copy of the file is of another run, as all files are after a reboot. */
+/* A copy of the file is of another run, as any file is after a reboot. */
 static void copy_queue(struct pq *q)
 {
     FILE *f = fopen(copy, "wb");
@@ -210,7 +210,7 @@ static void copy_queue(struct pq *q)
         _exit(2);
 }
 
-/* Who had the copy open was killed. */
+/* The process that had the copy open was killed. */
 static void copy_and_leave_dirty(struct pq *q)
 {
     struct pq *c;
@@ -234,12 +234,12 @@ static void op_open_copy(struct pq *q)
 
 struct scenario {
     const char *name;
-    void (*parent)(struct pq *); /* with the handle that looks on */
+    void (*parent)(struct pq *); /* with the handle that observes */
     void (*before)(struct pq *); /* in the child */
     void (*op)(struct pq *);
-    bool inserts;     /* NEW; what is older may make room */
+    bool inserts;     /* NEW; older products may make room */
     bool removes;     /* the oldest */
-    unsigned coarser; /* long ones: every nth point only */
+    unsigned coarser; /* long ones: only every nth point */
 };
 static const struct scenario scenarios[] = {
     {"insertion that evicts", NULL, NULL, op_insert, true, false, 1},
@@ -258,7 +258,8 @@ static const struct scenario scenarios[] = {
     {"recovery", leave_a_mess, NULL, op_read, false, false, 41},
 };
 
-/* Steps the child at most `most` instructions; how many it did until its operation had returned. */
+/* Steps the child by at most `most` instructions; returns how many it had executed when its
+ * operation returned. */
 static unsigned long step(pid_t pid, unsigned long most)
 {
     unsigned long n = 0;
@@ -281,7 +282,7 @@ static bool is_committed(const struct pq *q, unsigned seqno)
     return false;
 }
 
-/* The copy has all four products, and takes others. */
+/* The copy has all four products, and accepts others. */
 static bool look_at_copy(const struct scenario *s, unsigned long at)
 {
     struct pq *c;
@@ -325,7 +326,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
         last = v.info.seqno;
         count++;
     }
-    /* The oldest three slots' worth may make room for NEW, the oldest may be removed. */
+    /* Up to three of the oldest may make room for NEW; the oldest may be removed. */
     unsigned full = SLOTS - (pinned ? 1 : 0), least = s->inserts              ? 1
                                                       : s->removes && !pinned ? full - 1
                                                                               : full;
@@ -338,7 +339,7 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
     if (pinned && (!is_whole(&held)))
         return fail(s->name, at, "a pinned product was overwritten");
     pq_release(q, &held);
-    struct pq *another; /* takes back what the killed child held */
+    struct pq *another; /* opening releases what the killed child held */
     if (pq_open(path, true, &another))
         return fail(s->name, at, "it cannot be opened");
     pq_close(another);
@@ -357,7 +358,8 @@ static bool look(const struct scenario *s, struct pq *q, unsigned long at)
     return true;
 }
 
-/* The queue with 13 to 16 in it, and a child about to begin; -1: no ptrace here. */
+/* Makes the queue with 13 to 16 in it, and a child about to begin; returns -1 if ptrace is not
+ * permitted. */
 static pid_t begin(const struct scenario *s, struct pq **q)
 {
     memset(&held, 0, sizeof held);
@@ -367,7 +369,7 @@ static pid_t begin(const struct scenario *s, struct pq **q)
         put(*q, n, SIZE);
     if (pq_notify_fd(*q) < 0)
         return 0;
-    /* What is already there is announced too: then the listener waits. */
+    /* Existing products are announced too: after that the listener waits. */
     struct pollfd p = {.fd = pq_notify_fd(*q), .events = POLLIN};
     if (poll(&p, 1, 5000) != 1)
         return 0;
@@ -402,7 +404,7 @@ static pid_t begin(const struct scenario *s, struct pq **q)
     return pid;
 }
 
-/* Kills after `at` instructions and looks; false when the operation had been over by then. */
+/* Kills after `at` instructions and checks; returns false if the operation had ended by then. */
 static bool kill_at(const struct scenario *s, unsigned long at, unsigned long *done)
 {
     struct pq *q = NULL;
@@ -424,8 +426,8 @@ static bool kill_at(const struct scenario *s, unsigned long at, unsigned long *d
     return !over;
 }
 
-/* Parent and child take turns, an instruction each: on one core a turn costs a fraction of waking
- * another core. Which one is least busy cannot be known. */
+/* Parent and child alternate, one instruction each: on one core a turn costs a fraction of the time
+ * to wake another core. Which core is least busy cannot be known. */
 static void stay_on_one_core(void)
 {
     cpu_set_t allowed, one;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The programs that look after queues, and how products are chosen. Signatures of fixed texts are
- * md5sum's: "first" 8b04d5e3775d298e78455efc5ca404d5, "second" a9f0e61a137d86aa9db53465e0801612,
- * "third" dd5c8bf51558ffcbe5007071908e9524, "x" 9dd4e461268c8034f5c8564e155c67a6.
+ * The programs that maintain queues, and how products are chosen. Signatures of fixed texts are
+ * those of md5sum: "first" 8b04d5e3775d298e78455efc5ca404d5, "second"
+ * a9f0e61a137d86aa9db53465e0801612, "third" dd5c8bf51558ffcbe5007071908e9524, "x"
+ * 9dd4e461268c8034f5c8564e155c67a6.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -58,7 +59,7 @@ static void test_choice_of_products(void **state)
     assert_matches(err, "INFO          5 20[0-9.]+ EXP 000  a one\n[^\n]*Number of products 1\n$");
     assert_int_equal(run("pqcat -q queue a b"), 2);
     assert_matches(err, "^pqcat: unexpected argument \"b\"\n");
-    /* Two hours, one hour and now */
+    /* Two hours ago, one hour ago and now. */
     age(1, 7200);
     age(2, 3600);
     assert_int_equal(run("pqcat -q queue -o 3000"), 0);
@@ -81,7 +82,7 @@ static void test_sanity(void **state)
     assert_string_equal(err, "");
     assert_int_equal(run("pqcat -q queue -s -f NGRID /dev/null"), 0);
     assert_int_equal(run("pqcat -q queue -s -o 5"), 2);
-    /* Opened by a process that does not look again, then damaged */
+    /* Opened by a process that does not check it again, then damaged. */
     struct pq *q;
     assert_int_equal(pq_open("queue", true, &q), PQ_OK);
     q->slots[pq_index_at(q, 2)].older = PQ_NONE;
@@ -122,7 +123,7 @@ static void test_insertion_from_standard_input(void **state)
     assert_matches(err, "ERROR identifier \"\"; valid: 1 to 255 characters\n$");
     assert_int_equal(run("pqinsert -q queue < ."), 1);
     assert_int_equal(run("pqmon -q queue"), 0);
-    assert_matches(out, "\n3 1 7 192 "); /* nothing is left reserved */
+    assert_matches(out, "\n3 1 7 192 "); /* nothing stays reserved */
 }
 
 static void test_insertion_of_files(void **state)
@@ -131,7 +132,8 @@ static void test_insertion_of_files(void **state)
     fresh_queue();
     write_file("a", "first");
     write_file("b", "second");
-    /* Several files share an identifier with their numbers. -i: signature of the identifier. */
+    /* Several files share an identifier, extended by their numbers. -i: signature of the
+     * identifier. */
     assert_int_equal(run("pqinsert -q queue -r -p id -s 7 a b"), 0);
     assert_int_equal(run("pqinsert -q queue -i -p x a"), 0);
     assert_int_equal(run("pqutil -q queue list"), 0);
@@ -140,7 +142,7 @@ static void test_insertion_of_files(void **state)
                         "          6 [0-9.]+ EXP 008  id\\.8 [^ \n]+\n3 [0-9.]+ " X
                         "          5 [0-9.]+ EXP 000  x [^ \n]+\n$");
     assert_int_equal(run("pqinsert -q queue -i -p x b"), 4);
-    assert_int_equal(run("pqcheck -q queue -c"), 0); /* either signature is right */
+    assert_int_equal(run("pqcheck -q queue -c"), 0); /* either signature is accepted */
     assert_int_equal(run("pqcat -q queue -c /dev/null"), 1);
     write_file("d", "fourth");
     assert_int_equal(run("pqinsert -q queue d missing"), 3);
@@ -209,7 +211,7 @@ static void test_check(void **state)
     assert_string_equal(err, "");
     assert_int_equal(run("pqcheck -q queue -v -c"), 0);
     assert_matches(err, "INFO Open: writers=0 readers=0 killed=0; recoveries=0\n$");
-    /* A writer is killed while it holds the lock: nothing is lost by that. */
+    /* A writer is killed while it holds the lock: nothing is lost. */
     pid_t pid = fork();
     if (pid == 0) {
         struct pq *q;
@@ -237,7 +239,7 @@ static void test_check(void **state)
     assert_int_equal(run("pqcheck -q queue"), 3);
     assert_int_equal(run("pqcheck -q queue -F"), 0);
     assert_int_equal(run("pqcheck -q queue"), 0);
-    /* A byte of the last product's data */
+    /* A byte of the last product's data. */
     off_t data_at = (off_t)(pq_file_bytes(1000000, 10) - 1003520);
     assert_int_equal(pwrite(fd, "T", 1, data_at + 2 * 64), 1);
     assert_int_equal(run("pqcheck -q queue"), 0);
@@ -292,7 +294,7 @@ static void test_util_state(void **state)
     three_files();
     assert_int_equal(run("pqutil -q queue delete 2"), 0);
     assert_int_equal(run("pqutil -q queue stats"), 0);
-    /* 10 slots; "first" and "third" take 64 bytes each */
+    /* 10 slots; "first" and "third" take 64 bytes each. */
     assert_matches(
         out,
         "^data_bytes=1003520\nused_bytes=128\nhigh_water_bytes=192\n.*\nslots=10\nused_slots=2\n"
@@ -309,7 +311,7 @@ static void test_util_state(void **state)
     char want[100];
     snprintf(want, sizeof want, "%d alive writer 1 1 128\n", getpid());
     assert_string_equal(out, want);
-    /* Something makes room: then there is a shortest residence time, until it is forgotten. */
+    /* A product is evicted: from then on there is a shortest residence time, until it is reset. */
     pq_discard(q, r);
     pq_release(q, &v);
     assert_int_equal(pq_reserve(q, NULL, 1003520, &region, &r), PQ_OK);
@@ -351,7 +353,7 @@ static void test_monitor_again_and_again(void **state)
     assert_int_equal(run("pqmon -q queue -i 1 > /dev/full"), 1);
 }
 
-/* Waiting costs no system calls: two in half a second would be polling. */
+/* Waiting costs no system calls: two in half a second would indicate polling. */
 static void test_following_is_no_polling(void **state)
 {
     (void)state;

@@ -41,7 +41,7 @@ static void test_replay_golden(void **state)
     assert_int_equal(run("pqcat -q queue --list -c"), 0);
     assert_string_equal(out, three_listed);
     assert_string_equal(err, "");
-    /* Only what lies before the second second: 0.000 and 1.000, not 2.000 */
+    /* Only what lies before the second second: 0.000 and 1.000, not 2.000. */
     fresh_queue();
     assert_int_equal(
         run("pqinsert -q queue --trace hour.txt --scale 1000 --duration 2 --name n --seed 42"), 0);
@@ -69,7 +69,7 @@ static void test_replay_needs_no_more_than_the_queue_has(void **state)
     assert_matches(out, "^[0-9a-f]{32} 302000 tight\\.000002\n$");
     assert_int_equal(run("pqcreate -s 200000 -S 3 -c -q queue"), 0);
     assert_int_equal(run("pqinsert -q queue --trace hour.txt --scale 1000"), 2);
-    /* 200000 is rounded up to 49 pages */
+    /* 200000 is rounded up to 49 pages. */
     assert_matches(
         err,
         "ERROR hour\\.txt:3: found \"300000\"; valid: at most 200704 bytes, the queue's capacity\n$");
@@ -98,7 +98,7 @@ static void test_queue_full_of_pins(void **state)
         err,
         "WARN Queue full: .*Replayed: products=0 .*ERROR Product 1 of 3 \\(1000 bytes\\) cannot be "
         "inserted: queue full");
-    /* Room comes while it waits; the queue itself has asked for it for 2 s before. */
+    /* Room becomes free while it waits; before that, the queue itself has requested it for 2 s. */
     pid_t pid = start("pqinsert -q queue --trace hour.txt --scale 1000 --seed 2 --full-wait 20");
     usleep(3000000);
     pq_discard(q, r);
@@ -120,7 +120,7 @@ static void test_signal_ends_a_replay(void **state)
         assert_matches(
             err,
             "Replayed: products=1 bytes=100 .*Stopped by signal (2|15) after 1 of 2 products\n$");
-        assert_int_equal(run("pqmon -q queue"), 0); /* what was made ahead is given back: nempty */
+        assert_int_equal(run("pqmon -q queue"), 0); /* no reservation made ahead remains: nempty */
         assert_matches(out, "\n1 1 9 128 ");
     }
 }
@@ -158,7 +158,7 @@ static void test_files(void **state)
     assert_int_equal(run("pqcat -q queue -c"), 0);
     assert_string_equal(out, "first\nsecond");
     assert_int_equal(run("pqcat -q queue --list"), 0);
-    /* md5sum's */
+    /* Digests by md5sum. */
     assert_string_equal(
         out,
         "eb260e9ae827821beceeed4104f0ad89 6 a\na9f0e61a137d86aa9db53465e0801612 6 b\nd41d8cd98f00b204e9800998ecf8427e 0 empty\n");
@@ -178,7 +178,7 @@ static void test_files(void **state)
     assert_string_equal(out, "fourth");
     assert_int_equal(run("pqcat -q queue -p '^[ab]$'"), 0);
     assert_string_equal(out, "first\nsecond");
-    /* One of them is not there: none is inserted. */
+    /* One of them does not exist: none is inserted. */
     write_file("e", "fifth");
     assert_int_equal(run("pqinsert -q queue e missing ."), 3);
     assert_matches(

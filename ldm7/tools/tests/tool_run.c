@@ -23,7 +23,7 @@ pid_t start(const char *cmd)
 {
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(60); /* survives exec: nothing outlives a test that fails */
+        alarm(60); /* survives exec: nothing keeps running after a test that fails */
         char line[1000];
         snprintf(line, sizeof line, "exec %s/%s", tools, cmd);
         if (!freopen("stdout", "w", stdout) || !freopen("stderr", "w", stderr))
@@ -44,7 +44,7 @@ int finish(pid_t pid)
     return WEXITSTATUS(status);
 }
 
-/* Runs "tool arguments" in the test's directory; its exit code. */
+/* Runs "tool arguments" in the test's directory; returns its exit code. */
 int run(const char *cmd)
 {
     return finish(start(cmd));

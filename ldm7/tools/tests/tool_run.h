@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Running the real programs, found in $PQ_TOOLS, in a directory that goes with the tests.
+ * Runs the real programs, found in $PQ_TOOLS, in a directory that is removed after the tests.
  */
 #ifndef TOOL_RUN_H
 #define TOOL_RUN_H
@@ -18,7 +18,7 @@
 enum { TOOL_TEXT_MAX = 1 << 16 };
 extern char out[TOOL_TEXT_MAX], err[TOOL_TEXT_MAX]; /* of the last program run */
 
-/* Runs "tool arguments" (a line of the shell) in the test's directory; its exit code. */
+/* Runs "tool arguments" (a line of the shell) in the test's directory; returns its exit code. */
 int run(const char *cmd);
 pid_t start(const char *cmd);
 int finish(pid_t pid);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Configuration parser: every text is either valid or has at least one message.
+ * Fuzzes the configuration parser: every text is either valid or has at least one message.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an identifier from the network does to an entry: lines are expression, text, identifier; the
- * first byte moves the creation time. No file opened by the result is out of the directory.
+ * Fuzzes what an identifier from the network does to an entry: the lines are expression, text,
+ * identifier; the first byte moves the creation time. No file that the result opens is outside the
+ * directory.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -27,7 +28,7 @@ static void check_file(const char *path)
     char real[5000];
     ssize_t n = readlink(link, real, sizeof real - 1);
     if (n < 0 && errno == ENAMETOOLONG) {
-        close(fd); /* deeper than the kernel can say */
+        close(fd); /* deeper than the kernel can report */
         return;
     }
     if (n < 0 || strncmp(real, "/dev/shm/fuzz-pqact-", 20) != 0)

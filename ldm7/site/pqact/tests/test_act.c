@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What actions do, with real files and programs in a directory of the test's own.
+ * What actions do, with real files and programs in a directory of the test.
  */
 #include <fcntl.h>
 #include <setjmp.h>
@@ -61,7 +61,7 @@ static void say(const char *ident, const char *text)
     product(ident, text, strlen(text));
 }
 
-/* Everything written and every program ended. */
+/* Waits until everything is written and every program has ended. */
 static void end(void)
 {
     outputs_free(&outputs);
@@ -134,7 +134,7 @@ static void files(void **state)
     assert_string_equal(content("buffered"), "one\r\n\001two\x7f\nthree");
     assert_string_equal(content("other-feed"), "(no such file)");
     assert_string_equal(content("other-case"), "(no such file)");
-    /* A file that was removed is made again. */
+    /* A file that was removed is created again. */
     assert_int_equal(unlink("f/1"), 0);
     say("a1", "four");
     assert_string_equal(content("f/1"), "four");
@@ -182,7 +182,7 @@ static void metadata(void **state)
           64, 64, 60);
     say("met1", "a\002b");
     assert_int_equal(content("m")[20], 3);
-    assert_int_equal(content("ms")[20], 2); /* what follows it */
+    assert_int_equal(content("ms")[20], 2); /* the size of the data that follows */
     unlink("m");
     say("met", "abcd");
     end();
@@ -203,7 +203,7 @@ static void pipes(void **state)
     end();
     assert_string_equal(content("k1"), "one,two,three,end\n");
     assert_string_equal(content("k2"), "other,end\n");
-    /* One after the other of the same words may overlap: all lines are there. */
+    /* Successive programs with the same words may overlap: all lines are there. */
     assert_int_equal(system("test $(grep -o end closed | wc -l) = 4"), 0);
     assert_int_equal(system("test $(grep -oE 'one|two|other|three' closed | wc -l) = 4"), 0);
 }
@@ -247,7 +247,7 @@ static void missing_program(void **state)
     end();
 }
 
-/* No shell: whatever the identifier says is one argument. */
+/* No shell: whatever the identifier contains is one argument. */
 static void exec_arguments(void **state)
 {
     static const char *const hostile[] = {"a;touch b", "$(touch b)", "`touch b`",  "a b",
@@ -277,7 +277,7 @@ static void exec_has_no_descriptors(void **state)
           64, 60);
     say("a", "x");
     end();
-    assert_string_equal(content("fds"), "0\n1\n2\n3\n"); /* 3: ls reads the directory */
+    assert_string_equal(content("fds"), "0\n1\n2\n3\n"); /* 3: the directory that ls reads */
 }
 
 static void traversal(void **state)

@@ -81,7 +81,7 @@ static void entries(void **state)
     actconf_free(&c);
 }
 
-/* Each is wrong in one way; all are reported in one go, with their line. */
+/* Each entry is wrong in one way; all are reported in one go, with their lines. */
 static void all_errors_at_once(void **state)
 {
     static const struct {
@@ -158,7 +158,7 @@ static void write_bytes(const char *path, const char *bytes, size_t n)
     fclose(f);
 }
 
-/* What no configuration file can be. */
+/* Files that cannot be a configuration. */
 static void unreadable(void **state)
 {
     char path[] = "/tmp/test-actconf-XXXXXX", *big = malloc(CONFTEXT_BYTES_MAX + 1);

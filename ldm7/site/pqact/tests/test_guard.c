@@ -14,7 +14,7 @@
 
 #include "site/pqact/actconf.h"
 
-/* Errors of an entry with this command; the messages are in `said`. */
+/* Returns the number of errors of an entry with this command; the messages are in `said`. */
 static size_t errors(const char *command, char *said, size_t room)
 {
     char text[500], *messages = NULL;
@@ -35,7 +35,7 @@ static size_t errors(const char *command, char *said, size_t room)
 static void refused(void **state)
 {
     static const char *const commands[] = {
-        /* shells, their options, and where they lie */
+        /* shells, their options, and their directories */
         "sh -c \\1",
         "sh -c 'echo \\1'",
         "/bin/sh -c \\1",
@@ -110,7 +110,7 @@ static void refused(void **state)
         "make -f \\1",
         "psql -c \\1",
         "gdb -ex \\1",
-        /* through others */
+        /* through other programs */
         "env sh -c \\1",
         "env A=b sh -c \\1",
         "env -i bash -c \\1",
@@ -146,7 +146,7 @@ static void refused(void **state)
         "ip netns exec x sh -c \\1",
         "docker run image sh -c \\1",
         "chroot /x sh -c \\1",
-        /* it would choose the program */
+        /* the identifier would choose the program */
         "\\1",
         "\\1 x",
         "env \\1",
@@ -177,7 +177,7 @@ static void refused(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* An argument is an argument. */
+/* An identifier that is only an argument is accepted. */
 static void taken(void **state)
 {
     static const char *const commands[] = {

@@ -50,8 +50,7 @@ static void substitutions(void **state)
         {"%Y%m%d/%H%M%S %j %a %%", "x", "x", "20150615/134509 166 Mon %"},
         {"%s %-d %e", "x", "x", "1434375909 15 15"},
         {"(seq).(seqx)", "x", "x", "7.(seqx)"},
-        {"\\1", "(.*)", "%Y(seq)\\1 `id` $HOME",
-         "%Y(seq)\\1 `id` $HOME"}, /* never looked at again */
+        {"\\1", "(.*)", "%Y(seq)\\1 `id` $HOME", "%Y(seq)\\1 `id` $HOME"}, /* not expanded again */
         {"a\\b\\", "x", "x", "a\\b\\"},
         {"(\\1)", "(x)", "x", "(x)"},
         {"", "x", "x", ""},

@@ -30,7 +30,7 @@ static void put(struct bins *b, const char *origin, long creation, long creation
     bins_add(b, &info, &inserted);
 }
 
-/* The columns and widths of the original's line; numbers by hand. */
+/* The columns and widths of the original's line; numbers calculated by hand. */
 static void classic_line(void **state)
 {
     struct bins b = {0};
@@ -38,7 +38,8 @@ static void classic_line(void **state)
     (void)state;
     put(&b, "up.example_v_mid.example", 30, 0, 0.5, 1000);
     put(&b, "up.example_v_mid.example", 61, 250000, 2.5, 3000); /* arrives 63.75 */
-    put(&b, "UP.example_v_mid.example", 70, 0, 0.25, 500); /* a host's name: case does not matter */
+    put(&b, "UP.example_v_mid.example", 70, 0, 0.25,
+        500); /* the case of a host's name does not matter */
     put(&b, "other.example", 70, 0, 1, 7);
     put(&b, "up.example_v_mid.example", 3600, 0, 1, 7); /* another hour */
     assert_int_equal(b.n, 3);
@@ -53,7 +54,7 @@ static void classic_line(void **state)
     assert_true(b.list[0].changed);
     b.list[0].changed = b.list[1].changed = false;
     bins_expire(&b, DAY + 70 + 7200);
-    assert_int_equal(b.n, 3); /* 7200 s: still there */
+    assert_int_equal(b.n, 3); /* 7200 s: still counted */
     bins_expire(&b, DAY + 72 + 7200);
     assert_int_equal(b.n, 1);
     assert_int_equal(b.list[0].hour, DAY + 3600); /* not yet reported */
@@ -100,7 +101,7 @@ static void minute_record(void **state)
     add(&m, DAY + 123, 0x00800000, 10000, 0.25, true); /* 320000 */
     add(&m, DAY + 124, 0x00800000, 500000, 4, true);   /* 1000000: the slowest */
     add(&m, DAY + 125, 0x00800000, 77, -0.001, true);  /* clocks differ */
-    add(&m, DAY + 179, 0x00800000, 9, 100, false);     /* by the backstop */
+    add(&m, DAY + 179, 0x00800000, 9, 100, false);     /* delivered by the backstop */
     add(&m, DAY + 150, 0x40000000, 5, 1, false);
     assert_false(minutes_over(&m, DAY + 179));
     assert_true(minutes_over(&m, DAY + 180));
@@ -246,7 +247,7 @@ static void tell(struct paths *p, long pid, const char *message)
     paths_take(p, line);
 }
 
-/* As the path with that name is recorded at the end of the first minute. */
+/* Returns the path with that name as recorded at the end of the first minute. */
 static const char *recorded(const struct paths *p, const char *name, char line[PATH_LINE_MAX])
 {
     for (size_t i = 0; i < p->n; i++)
@@ -264,7 +265,7 @@ static void publisher_paths(void **state)
     (void)state;
     paths_take(&p, "");
     tell(&p, 7, "Path service: path ready: path=NGRID, root=a:1:2, rate_bps=1, ms=1.1, leaves=0");
-    assert_int_equal(p.n, 0); /* whose feed is it? */
+    assert_int_equal(p.n, 0); /* the feed is not yet known */
     tell(&p, 7, "Path service: unix:/x.sock: path=NGRID, rate_bps=48000000");
     tell(&p, 7, "Starting up: feed=NGRID|EXP, fmtpSrvr=10.10.1.1:45291, ttl=16");
     assert_string_equal(recorded(&p, "p-NGRID", line), "none");
@@ -283,7 +284,7 @@ static void publisher_paths(void **state)
     tell(&p, 7, "Path service: leaf removed: path=p-NGRID, endpoint=b:1:2, ms=1.0, leaves=1");
     assert_string_equal(recorded(&p, "p-NGRID", line),
                         "20150615T000100Z,pub,EXP|NGRID,p-NGRID,48000000,1\n");
-    /* Its process died, and the next one found the path. */
+    /* Its process died, and the next one found the existing path. */
     tell(&p, 9, "Starting up: feed=NGRID, fmtpSrvr=10.10.1.1:45291");
     tell(&p, 9, "Path service: path ready: path=p-NGRID, root=a:1:2, rate_bps=5, ms=1, leaves=3");
     assert_string_equal(recorded(&p, "p-NGRID", line), "20150615T000100Z,pub,NGRID,p-NGRID,5,3\n");
@@ -335,7 +336,7 @@ static void following(void **state)
     assert_null(ldmdlog_line(&l));
     write_file(path, "w", "three\n");
     assert_string_equal(ldmdlog_line(&l), "three\n");
-    write_file(path, "w", "x\n"); /* cut */
+    write_file(path, "w", "x\n"); /* truncated */
     assert_string_equal(ldmdlog_line(&l), "x\n");
     assert_null(ldmdlog_line(&l));
     ldmdlog_close(&l);
