@@ -58,8 +58,12 @@
       + (live ? ", live" : "");
     const verdict = $("verdict");
     verdict.className = `verdict ${board.verdict}`;
+    const list = (texts) => D.el("ul", {}, texts.map((t) => D.el("li", {}, t)));
+    const worst = board.doubts[0]?.split("; ")[0]; // figures come before the others
+    const more = board.doubts.length > 1 || worst !== board.doubts[0];
     D.put(verdict, D.el("strong", {}, board.headline || board.verdict.toUpperCase()),
-      board.doubts.length ? D.el("ul", {}, board.doubts.map((t) => D.el("li", {}, t))) : null);
+      worst && list([worst]), more && D.el("details", {}, D.el("summary", {},
+        `All doubts: ${board.doubts.length}`), list(board.doubts)));
     D.put($("result"), board.result.map((t, i) => D.el("p", { class: i ? null : "first" }, t)));
   };
   const drawBeside = () => {
@@ -99,7 +103,8 @@
     };
     D.put($("legend"), lines.length > 1 ? [lines.map((line, i) => D.el("button", { type: "button",
       class: "key", "aria-pressed": String(shown.includes(i)), onclick: () => toggle(i) },
-    shown.includes(i) ? D.key(`chosen c${D.styleOf(sweep, shown, i)}`, line.name) : line.name)),
+    shown.includes(i) ? D.key(sweep.isNumeric ? `chosen c${D.styleOf(sweep, shown, i)}` : "none",
+      line.name, D.styleOf(sweep, shown, i)) : line.name)),
     shown.length < lines.length
       ? D.el("span", { class: "hint" }, `${shown.length} of ${lines.length} lines are shown.`) : null]
       : null);
@@ -107,9 +112,14 @@
       D.multiple(name, metric(name), sweep, factor, shown, pick)));
     D.put($("sweep-table"), sweep && D.figure("A dot leads to its cell; bars are 95 % intervals.",
       null, () => D.sweepTable(sweep, factor, metric)));
+    const folded = (text, what) => { // "...: one run; by the values alone it would hold" is one
+      const parts = text.split(/; (?!by the values)/);
+      return parts.length < 3 ? text : D.el("details", {}, D.el("summary", {},
+        `${parts.length} ${what}`), D.el("ul", {}, parts.map((t) => D.el("li", {}, t))));
+    };
     D.put($("claims"), board.claims.length ? D.table("Claims of the paper", ["Claim", "Here",
-      "Numbers", "Source"], board.claims.map((c) => [c.text, c.verdict, c.numbers || c.reason,
-      c.source]), 4) : null);
+      "Numbers", "Why", "Source"], board.claims.map((c) => [c.text, c.verdict,
+      folded(c.numbers, "comparisons"), folded(c.reason, "reasons"), c.source]), 5) : null);
   };
 
   // -- a cell -------------------------------------------------------------------------------------

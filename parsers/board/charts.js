@@ -54,10 +54,16 @@ D.figure = (sentence, picture, makeTable) => {
   return D.el("figure", {}, picture, D.el("figcaption", {}, sentence, " ", button), holder);
 };
 
-// A line or band of a legend, as the chart draws it.
-D.key = (kind, text) => D.el("span", { class: "key" }, D.el("svg", { width: 34, height: 10,
-  "aria-hidden": "true" }, D.el("path", { class: kind, d: kind === "band" ? "M0 0h34v10h-34Z"
-  : "M0 5h34" })), " ", text);
+// A line or band of a legend, as the chart draws it; `mark`: the style of its dots, if it has any.
+D.key = (kind, text, mark = null) => D.el("span", { class: "key" }, D.el("svg", { width: 34,
+  height: 12, "aria-hidden": "true" }, D.el("path", { class: kind, d: kind === "band"
+  ? "M0 1h34v10h-34Z" : "M0 6h34" }), mark === null ? null : D.el("path", { class: `dot c${mark}`,
+  d: D.mark(mark, 17, 6) })), " ", text);
+
+// Dots that need no colour: every style has its shape. The style sheet fills the first five.
+const SHAPES = ["m-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z", "m-4 -4h8v8h-8Z",
+  "m0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5Z", "m0 -5l5 9h-10Z", "m0 5l5 -9h-10Z"];
+D.mark = (style, x, y) => `M${x.toFixed(1)} ${y.toFixed(1)}${SHAPES[style % 5]}`;
 
 D.ticks = (low, high, count = 5) => {
   if (!(high > low)) return [low];

@@ -53,7 +53,7 @@ D.multiple = (name, metric, sweep, factor, shown, onPick) => {
   const W = 320, H = 200, box = { left: 70, right: W - 12, top: 26, bottom: H - 40 };
   const { x, text, ticks, label } = axisOf(sweep, factor, box);
   const lines = shown.map((i, nth) => ({ name: sweep.lines[i].name,
-    style: `c${D.styleOf(sweep, shown, i)}`,
+    style: D.styleOf(sweep, shown, i),
     aside: (nth - (shown.length - 1) / 2) * (sweep.isNumeric ? 2 : 5),
     points: sweep.lines[i].points.filter((p) => p.estimates[name]).map((p) => ({
       level: p.factors[sweep.axis], cell: p.cells[0], at: p.shown?.[sweep.axis],
@@ -66,14 +66,14 @@ D.multiple = (name, metric, sweep, factor, shown, onPick) => {
   D.axes(box, ticks.map((v) => [v, x(v)]), D.ticks(0, most, 3).map((v) => [v, y(v)]),
     text, (v) => D.show(v, metric.unit), label, metric.label),
   lines.map((line) => D.el("g", { class: "line" },
-    sweep.isNumeric ? D.el("path", { class: `chosen ${line.style}`,
+    sweep.isNumeric ? D.el("path", { class: `chosen c${line.style}`,
       d: D.pathOf(line.points.map((p) => p.mean), (k) => x(line.points[k].level) + line.aside, y) })
       : null,
     line.points.map((p) => {
       const cx = x(p.level) + line.aside, value = D.withInterval(p, metric.unit);
       return D.el("g", {}, p.n > 1 ? D.el("line", { class: "whisker", x1: cx, x2: cx,
-        y1: y(p.low), y2: y(p.high) }) : null, D.el("circle", { cx, cy: y(p.mean), r: 4.5,
-        class: `dot ${line.style}`, tabindex: "0", role: "button",
+        y1: y(p.low), y2: y(p.high) }) : null, D.el("path", { class: `dot c${line.style}`,
+        d: D.mark(line.style, cx, y(p.mean)), tabindex: "0", role: "button",
         "aria-label": `${line.name}, ${p.at}: ${value}`, onclick: () => onPick(p.cell),
         onkeydown: (e) => {
           if (e.key !== "Enter" && e.key !== " ") return;

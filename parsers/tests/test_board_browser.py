@@ -191,8 +191,67 @@ def test_texts_as_levels_are_places_in_their_order(
     page.write_text(render_board(board, {}))
     opened(tab, page)
     assert tab.evaluate("document.querySelectorAll('#multiples .dot').length") >= 3
-    assert tab.evaluate("document.querySelectorAll('#multiples path').length") == 0
+    assert tab.evaluate("document.querySelectorAll('#multiples path.chosen').length") == 0
     assert {"fifo", "codel", "fq-codel"} < set(tab.evaluate(TICKS))
+
+
+SHAPES = """
+[...document.querySelectorAll('#multiples svg:last-child .line')].map(g => {
+  const dot = g.querySelector('.dot');
+  return [dot.getAttribute('d').replace(/^M[0-9.]+ [0-9.]+/, ''), getComputedStyle(dot).fill];
+})
+"""
+
+
+def test_lines_differ_without_colours(tab: Browser, drawn_sweep: Written, tmp_path: Path) -> None:
+    """By the shape of their dots, filled or not: where texts are levels, nothing joins them."""
+    page = tmp_path / "page.html"
+    page.write_text(sweep_of_many((drawn_sweep.report_dir / "dashboard.html").read_text(), 8))
+    tab.media(forced_colours=True)
+    opened(tab, page)
+    shapes = [tuple(shape) for shape in tab.evaluate(SHAPES)]
+    assert len(shapes) == len(set(shapes)) == 8
+
+
+FOLDED = """
+[...document.querySelectorAll('#verdict details li, #claims li')]
+  .filter(e => !e.checkVisibility()).length
+"""
+
+
+def test_doubts_and_long_numbers_are_folded_but_on_paper(
+    tab: Browser, drawn_sweep: Written, tmp_path: Path
+) -> None:
+    """The first doubt, without its list of places, stands before the result; the figures follow."""
+    text = (drawn_sweep.report_dir / "dashboard.html").read_text()
+    board = json.loads(text.split('id="board">')[1].split("</script>")[0])
+    board["doubts"] = [
+        f"fail: check {n}: 5 of 9: " + "; ".join(["a to b 1"] * 8) for n in range(12)
+    ]
+    board["claims"] = [
+        board["claims"][0]
+        | {
+            "numbers": "; ".join(
+                f"m = {n}: one run; by the values alone it would hold" for n in range(12)
+            )
+        }
+    ]
+    page = tmp_path / "page.html"
+    page.write_text(render_board(board, {}))
+    tab.media()
+    tab.resize(390)
+    opened(tab, page)
+    assert tab.complaints() == []
+    assert tab.evaluate("document.getElementById('verdict').offsetHeight") < 250
+    assert tab.evaluate("document.querySelector('#verdict > ul').innerText") == (
+        "fail: check 0: 5 of 9: a to b 1"
+    )
+    assert tab.evaluate(FOLDED) == 12 + 12
+    tab.media(medium="print")
+    assert tab.evaluate(FOLDED) == 0
+    tab.media()
+    tab.evaluate("document.querySelectorAll('summary').forEach(e => e.click())")
+    assert tab.evaluate(FOLDED) == 0
 
 
 def test_rows_beside_published_values_have_names_of_their_own(
