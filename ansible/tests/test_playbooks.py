@@ -35,6 +35,50 @@ def test_unknown_playbooks_are_refused_in_one_line(words: tuple[str, ...]) -> No
     )
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("-e", "topo=drfsm8"),
+        ("-etopo=drfsm8",),
+        ("--extra-vars", "clock=virtual", "--extra-vars=topo=drfsm8"),
+    ],
+)
+def test_an_unknown_variable_is_refused_in_one_line(words: tuple[str, ...]) -> None:
+    """Ansible itself ignores it, and would bring up the default."""
+    done = play("up", "--check", *words)
+    assert done.returncode == 2
+    assert done.stderr.startswith(
+        'ansible/play: found -e "topo=drfsm8"; valid: NAME=VALUE with a NAME of again '
+    )
+    assert "downpour_root" in done.stderr and " topology " in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+@pytest.mark.parametrize(
+    ("given", "passed"),
+    [
+        ("arguments=--only protocol=ldm7", "arguments='--only protocol=ldm7'"),
+        ("clock=virtual arguments=--jobs 1", "clock='virtual' arguments='--jobs 1'"),
+        ("path_rate=", "path_rate=''"),
+        ("arguments='--jobs 1'", "arguments='--jobs 1'"),
+        ('{"arguments": "--jobs 1"}', '{"arguments": "--jobs 1"}'),
+    ],
+)
+def test_values_keep_their_spaces(given: str, passed: str, tmp_path: Path) -> None:
+    """Ansible keeps only the first word of a value without quotes."""
+    stand_in = tmp_path / "ansible-playbook"
+    stand_in.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    stand_in.chmod(0o755)
+    done = subprocess.run(
+        [ANSIBLE / "play", "experiment", "-e", given],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[1:] == ["-e", passed]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ansible-playbook") is None, reason="Ansible is not installed")
 @pytest.mark.parametrize("name", ["workflow", "up", "down", "class"])
