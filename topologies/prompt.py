@@ -4,6 +4,7 @@ name or change what the run's own process manages."""
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from typing import IO
@@ -51,6 +52,8 @@ class Prompt(CLI):  # type: ignore[misc]
         try:
             udp_bps = float(rate.rstrip("Mm")) * 1e6
         except ValueError:
+            udp_bps = math.nan
+        if not 1 <= udp_bps < math.inf:
             self._say(f"found '{rate}'; valid: Mbit/s, e.g. 10M")
             return
         self._iperf(hosts, udp_bps)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pty
 import re
@@ -19,6 +20,7 @@ import pytest
 from common.places import ROOT, TOPOLOGIES
 from topologies.emulate import lifecycle
 from topologies.emulate.processes import relay_program
+from topologies.prompt import Prompt
 
 PROMPT = "mininet> "
 START_S, COMMAND_S = 120.0, 90.0
@@ -163,6 +165,14 @@ class TestPrompt:
             assert mininet.leave() == 0
             assert runs_of(owner) == [run]
         assert runs_of(owner) == []
+
+
+@pytest.mark.parametrize("rate", ["fast", "nan", "inf", "-5M", "0"])
+def test_a_rate_that_no_stream_can_have_is_refused(rate: str) -> None:
+    prompt = Prompt.__new__(Prompt)
+    prompt.stdout = io.StringIO()
+    prompt.do_iperfudp(f"{rate} ucar uva")
+    assert prompt.stdout.getvalue() == f"found '{rate}'; valid: Mbit/s, e.g. 10M\n"
 
 
 @pytest.mark.slow
