@@ -191,7 +191,7 @@ static void add_segment(struct fmtp_multicast_in *in, const uint8_t *head, const
             : (struct segment){head, payload, mac, len - FMTP_HEADER_LEN - mac_len(in)};
 }
 
-/* Adds a datagram in one piece. `bytes` may be NULL if it is empty. */
+/* Adds a datagram in one piece. */
 static void add_whole(struct fmtp_multicast_in *in, const uint8_t *bytes, size_t len)
 {
     if (len < FMTP_HEADER_LEN + mac_len(in))
@@ -252,7 +252,7 @@ static void take_apart(struct fmtp_multicast_in *in, unsigned i, uint8_t **room)
 /* Makes room for everything that may have landed in a wrong place. */
 static bool make_room(struct fmtp_multicast_in *in)
 {
-    size_t need = 0;
+    size_t need = 1; /* an empty datagram is moved too, so the room always exists */
 
     for (unsigned i = 0; i < in->count; i++) {
         size_t len = in->msgs[i].msg_len;
