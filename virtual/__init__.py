@@ -10,7 +10,8 @@ Where to look:
 `kernel_build`    builds one: `kernel_fetch` (source), `kernel_source` (edits), `kernel_estimate`
 `kernel_file`     a kernel as a release's file: written, checked, installed
 `kernel_command`  `downpour virtual kernel`
-`kernel`          what is added to the kernel, in C, and its configuration
-`selftest`        timers and shapers of a guest against theory; `bench`: real time it takes
+`kernel`          the C files that are added to the kernel, and its configuration
+`selftest`        timers and shapers of a guest against theory; `bench`: the real time that
+                  experiments take
 `doctor`          what a machine lacks for guests
 """

@@ -2,8 +2,8 @@
 """How long experiments take in virtual time: real time against receivers and rate.
 
 Runs the `lossy` experiment by its command line, one guest at a time, and reads what its cells left:
-`virtual.json` (real and virtual time of each phase) and the receivers' counters. A packet delivered
-is one that NIC1 of a receiver took between the two readings of the counters.
+`virtual.json` (real and virtual time of each phase) and the receivers' counters. A packet counts as
+delivered if a receiver's NIC1 took it between the two readings of the counters.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ RAN: Final = (0, 3)  # 3: a verdict is invalid, which says nothing about speed
 
 
 class BenchError(Exception):
-    """Nothing to measure; the text says why."""
+    """There is nothing to measure; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,8 @@ def experiment_text(
     template: str, *, protocols: Sequence[str], receivers: Sequence[int], rates_bps: Sequence[int],
     duration_s: float, repeats: int,
 ) -> str:  # fmt: skip
-    """An experiment's file: `template` (YAML) with these factors and without the papers' values."""
+    """Return an experiment's file: `template` (YAML) with these factors and without the papers'
+    values."""
     yaml = YAML(typ="safe")
     document: dict[str, Any] = yaml.load(template)
     document |= {"name": NAME, "duration_s": duration_s, "repeats": repeats}
@@ -78,7 +79,7 @@ def experiment_text(
 
 
 def read_cell(directory: Path) -> Row:
-    """Read one cell's directory. Raises BenchError."""
+    """Return the row of one cell's directory. Raises BenchError."""
     files = {}
     for name in ("cell", "network", "virtual", "counters-start", "counters-end"):
         try:
@@ -110,7 +111,8 @@ def read_cell(directory: Path) -> Row:
 def delivered(
     network: dict[str, Any], subscribers: Sequence[str], start: dict[str, Any], end: dict[str, Any]
 ) -> int:
-    """Packets that the subscribers' NIC1 took between the two readings of the counters."""
+    """Return how many packets the subscribers' NIC1 took between the two readings of the
+    counters."""
     nic1 = {host["name"]: host["nic1"]["interface"] for host in network["hosts"]}
     keys = [f"{name}/{nic1[name]}" for name in subscribers]
     return sum(
@@ -136,7 +138,7 @@ def table(rows: Sequence[Row]) -> str:
 
 @dataclass(frozen=True)
 class Choices:
-    """What is measured. `build`: where the C programs are (None: the checkout's)."""
+    """What to measure. `build`: where the C programs are (None: the checkout's)."""
 
     receivers: Sequence[int]
     rates_mbps: Sequence[int]
@@ -163,7 +165,7 @@ def _run(options: Choices, directory: Path) -> Path:
     if options.build is not None:
         argv += ["--build", str(options.build)]
     before = set((ROOT / "runs" / NAME).glob("[0-9]*"))
-    # Its report is about the protocols; its progress stays visible.
+    # Only its progress is shown: its report is about the protocols.
     code = subprocess.run(argv, cwd=ROOT, stdout=sys.stderr, check=False).returncode
     made = sorted(set((ROOT / "runs" / NAME).glob("[0-9]*")) - before)
     if code not in RAN or not made:

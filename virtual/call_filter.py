@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seccomp filter of a guest's kernel: system calls of the host that it never needs, and the
-traces that a guest must not leave among the host's files. x86-64; only the standard library."""
+"""The seccomp filter of a guest's kernel. It refuses system calls of the host that the kernel never
+needs, and those by which a guest could leave traces among the host's files. x86-64; only the
+standard library."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _CLONE_NAMESPACES: Final = 0x7E020080
 _AF_UNIX: Final = 1
 _SOCKET_KINDS: Final = 0xF  # without flags
 
-# No such call, as far as the guest's kernel can see.
+# To the guest's kernel, these calls do not exist.
 _UNKNOWN: Final = {
     **{"openat2": 437, "clone3": 435, "fchmodat2": 452, "io_uring_setup": 425},
     **{"io_uring_enter": 426, "io_uring_register": 427},
@@ -34,7 +35,7 @@ _REFUSED: Final = {
     **{"unshare": 272, "open_tree": 428, "move_mount": 429, "fsopen": 430, "fsconfig": 431},
     **{"fsmount": 432, "fspick": 433, "mount_setattr": 442, "open_tree_attr": 467},
     **{"name_to_handle_at": 303, "open_by_handle_at": 304},
-    # The machine.
+    # The machine itself.
     **{"init_module": 175, "finit_module": 313, "delete_module": 176, "kexec_load": 246},
     **{"kexec_file_load": 320, "reboot": 169, "bpf": 321, "perf_event_open": 298, "acct": 163},
     **{"userfaultfd": 323, "swapon": 167, "swapoff": 168, "quotactl": 179, "quotactl_fd": 443},
@@ -49,7 +50,7 @@ _REFUSED: Final = {
     **{"removexattr": 197, "lremovexattr": 198, "fremovexattr": 199, "removexattrat": 466},
 }
 _CONNECT: Final = 42
-# What Landlock does not see: modes and times. Only where no mount is read-only.
+# What Landlock does not see: modes and times. Refused only where no mount is read-only.
 _METADATA: Final = {
     **{"chmod": 90, "fchmod": 91, "fchmodat": 268, "utime": 132, "utimes": 235},
     **{"futimesat": 261, "utimensat": 280, "truncate": 76},
@@ -81,13 +82,13 @@ _ALLOWED: Final = _instruction(_RETURN, _ALLOW)
 
 
 def _of_call(number: int, *body: bytes) -> Iterator[bytes]:
-    """`body` for one system call; it ends with a return."""
+    """Return `body` for one system call; it ends with a return."""
     yield _instruction(_EQUAL, number, 0, len(body))
     yield from body
 
 
 def _unless_bits(argument: int, bits: int) -> tuple[bytes, ...]:
-    """Refuse if one of `bits` is in the argument."""
+    """Refuse the call if one of `bits` is in the argument."""
     return (_argument(argument), _instruction(_ANY_BIT, bits, 1, 0), _ALLOWED, _refusal())
 
 
@@ -121,8 +122,8 @@ def _rules(metadata: bool, connects: bool) -> Iterator[bytes]:
 
 
 def filter_program(*, metadata: bool, connects: bool = False) -> bytes:
-    """Return the filter. `metadata`: modes and times of files may be changed; `connects`: to Unix
-    sockets."""
+    """Return the filter. `metadata`: modes and times of files may be changed; `connects`:
+    connections to Unix sockets are allowed."""
     begin = (
         _instruction(_LOAD, _ARCHITECTURE_AT),
         _instruction(_EQUAL, _ARCHITECTURE, 1, 0),
@@ -131,5 +132,5 @@ def filter_program(*, metadata: bool, connects: bool = False) -> bytes:
         _instruction(_AT_LEAST, _X32, 0, 1),
         _refusal(errno.ENOSYS),
     )
-    # A body that returns leaves the accumulator changed, but then nothing follows it.
+    # A body that does not match leaves the accumulator changed, but nothing reads it afterwards.
     return b"".join((*begin, *_rules(metadata, connects), _ALLOWED))

@@ -20,7 +20,7 @@ app = group("Run programs in a User-Mode Linux guest whose clock jumps between e
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from common.shell import termination_as_interrupt
     from virtual.guest import GuestError
     from virtual.kernel_build import KernelError

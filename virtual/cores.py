@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One processor core per guest. A guest is one kernel process and its stubs, which only ever run
-one at a time: on one core a system call costs a seventh of what it costs on two. Locks keep guests
-of one user apart, also those of several launchers; users begin at different cores."""
+"""One processor core per guest. A guest is one kernel process and its stubs, only one of which ever
+runs at a time: on one core a system call costs a seventh of what it costs on two. Locks keep the
+guests of one user apart, including those of several launchers; users begin at different cores."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def available_cores() -> list[int]:
 
 @contextmanager
 def at_place(place: int | None) -> Iterator[None]:
-    """Meanwhile, give new guests the core of a place of the machine (turns.py)."""
+    """Within the context, give new guests the core of a place of the machine (turns.py)."""
     token = _PLACE.set(place)
     try:
         yield
@@ -41,10 +41,11 @@ def at_place(place: int | None) -> Iterator[None]:
 
 @contextmanager
 def one_core(directory: Path | None = None) -> Iterator[int]:
-    """A core that no other guest of this user has. If all are taken or locking fails, still one of
-    them: guests that share one are slower, not different. The last first
-    (interrupts often go to the first), or as many before it as the user's number says: users do not
-    see each other's locks, and a class on one machine must not crowd on one core."""
+    """Yield a core that no other guest of this user has. If all are taken or locking fails, yield
+    one of them anyway: guests that share a core are slower, not different. The first choice is the
+    last core (interrupts often go to the first), or one as many before it as the user's number
+    says: users do not see each other's locks, and a class on one machine must not crowd onto one
+    core."""
     cores = available_cores()
     if (place := _PLACE.get()) is not None:
         yield cores[-1 - place % len(cores)]
@@ -53,7 +54,7 @@ def one_core(directory: Path | None = None) -> Iterator[int]:
     order = cores[::-1][first:] + cores[::-1][:first]
     folder = directory if directory is not None else cache_directory() / "cores"
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # no home directory, another user's: no locks
+        with contextlib.suppress(OSError):  # no home directory, or another user's: no locks
             folder.mkdir(parents=True, exist_ok=True)
         for core in order:
             try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether guests in virtual time can run on this machine: their kernel, and room for it."""
+"""Check whether guests in virtual time can run on this machine: their kernel, and the walls around
+it."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ SUBJECT = "guest's walls"
 
 
 def guest_findings(missing_packages: Sequence[str]) -> list[Finding]:
-    """Check the guest's kernel, and the walls around it. `missing_packages`: those that its build
-    needs."""
+    """Check the guest's kernel, and the walls around it. `missing_packages`: packages that are
+    needed to build it and are missing."""
     return [*_kernel_findings(missing_packages), wall_finding()]
 
 

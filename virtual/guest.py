@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A guest: a User-Mode Linux kernel in virtual time that runs one command.
 
-The guest sees the host's programs read-only beneath an overlay that dies with it; the checkout at
-/guest/checkout; what is shared by name; and /guest/exchange, through which its output comes out.
-It is one process tree of the calling user: no root, no capability, no module, no device. Walls
-(`virtual.walls`) keep the guest's root from all other files, processes and networks of the host.
+The guest sees the host's programs read-only beneath an overlay that is discarded with it; the
+checkout at /guest/checkout; what is shared by name; and /guest/exchange, through which its output
+comes out. It is one process tree of the calling user: no root, no capability, no module, no device.
+Walls (`virtual.walls`) keep the guest's root from all other files, processes and networks of the
+host.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ ROOMS: Final = (
     "labs",
 )  # fmt: skip
 # The same for all users, because paths reach logs; a directory that no host has, because it hides
-# the host's directory of that name.
+# any directory of the host with that name.
 CHECKOUT: Final = Path("/guest/checkout")
 EXCHANGE: Final = Path("/guest/exchange")
-# Directories of the guest's own (guest_init.sh): they hide the host's.
+# The guest's own directories (guest_init.sh): they hide the host's.
 OWN_DIRECTORIES: Final = tuple(map(Path, ("/tmp", "/run", "/dev", "/proc", "/sys")))
 CALENDAR: Final = "calendar"
 MARK: Final = "DOWNPOUR_GUEST"
@@ -78,13 +79,13 @@ class GuestSpec:
     shares: tuple[Share, ...] = ()
     reads: tuple[
         Path, ...
-    ] = ()  # files of the host at the same places; this installation always is
+    ] = ()  # files of the host at the same places; this installation's are always among them
     env: Mapping[str, str] = field(default_factory=dict)
     memory_bytes: int = MEMORY_BYTES
     seed: int = 1
     limit_s: float | None = None
     stall_s: float = STALL_S
-    # Time passes as a calendar says, whose socket is CALENDAR in the exchange directory.
+    # Time passes as a calendar allows, whose socket is CALENDAR in the exchange directory.
     in_parts: bool = False
 
 
@@ -108,9 +109,9 @@ def guest_python() -> str:
 
 
 def job_script(spec: GuestSpec) -> str:
-    """Return /guest/exchange/job; it takes nothing from the host's environment.
+    """Return /guest/exchange/job, which takes nothing from the host's environment.
 
-    Programs of packages that are installed beside this one, as protocols may be, come last.
+    Programs of packages that are installed beside this one (protocols may be) come last.
     """
     variables = {
         "PATH": f"{PATH}:{Path(guest_python()).parent}",
@@ -119,7 +120,7 @@ def job_script(spec: GuestSpec) -> str:
         "TZ": "UTC",
         "PYTHONPATH": str(CHECKOUT),
         "PYTHONDONTWRITEBYTECODE": "1",
-        # Order of sets of strings would differ from run to run.
+        # Otherwise the order of sets of strings would differ from run to run.
         "PYTHONHASHSEED": "0",
         **spec.env,
     }
@@ -128,7 +129,8 @@ def job_script(spec: GuestSpec) -> str:
 
 
 def mounts_text(shares: Sequence[Share]) -> str:
-    """Return the lines for `virtual/guest_init.sh`. GuestError for a path that it cannot read."""
+    """Return the lines for `virtual/guest_init.sh`. Raises GuestError for a path that it cannot
+    read."""
     lines = []
     for number, share in enumerate(shares):
         target = str(share.target)
@@ -141,27 +143,28 @@ def mounts_text(shares: Sequence[Share]) -> str:
 
 
 def hidden_shares(paths: Iterable[Path]) -> list[Share]:
-    """Return shares for those `paths` that the guest's own directories would hide, at the same
-    places."""
+    """Return shares, at the same places, for those `paths` that the guest's own directories would
+    hide."""
     own = (path.resolve() for path in paths if path.exists())
     hidden = (p for p in own if any(p.is_relative_to(place) for place in OWN_DIRECTORIES))
     return [Share(path, path) for path in dict.fromkeys(hidden)]
 
 
 def mount_program() -> str:
-    """Return the path of the host's mount(8). GuestError if there is none."""
+    """Return the path of the host's mount(8). Raises GuestError if there is none."""
     if found := shutil.which("mount", path=PATH):
         return found
     raise GuestError(f"found no program mount in {PATH}; valid: apt install mount")
 
 
 def _exchange_parent() -> str | None:
-    """Return the place for exchange directories. Kernel parameters cannot hold blanks."""
+    """Return the parent of exchange directories. Kernel parameters cannot hold blanks."""
     return "/tmp" if any(c.isspace() for c in tempfile.gettempdir()) else None
 
 
 def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
-    """Return the kernel and its parameters. Unknown ones become init's environment."""
+    """Return the kernel and its parameters. The kernel passes unknown ones to init's
+    environment."""
     return [
         str(kernel.path),
         *("root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro"),
@@ -181,16 +184,17 @@ def command_line(kernel: Kernel, spec: GuestSpec, exchange: Path) -> list[str]:
 
 @functools.cache  # once for all guests of a run
 def compile_rooms() -> None:
-    """Byte code of our own modules, which the guest cannot write: without it each guest compiles
-    them again, and programs start some microseconds later than in a checkout that has it."""
+    """Compile this project's own modules to byte code. The guest cannot write it: without it each
+    guest compiles them again, and programs start some microseconds later than in a checkout that
+    has it."""
     for room in ROOMS:
         compileall.compile_dir(ROOT / room, quiet=2)
 
 
 def memory_directory(size_bytes: int, candidates: Sequence[Path] | None = None) -> Path:
-    """Where the guest's memory goes: the kernel maps a file there, and runs what is in it. By
-    default TMPDIR if it is set, /dev/shm, /tmp: containers' /dev/shm is small and without
-    programs. A guest's memory is a sparse file, and most of it is never written: room for
+    """Return the directory for the guest's memory: the kernel maps a file there, and executes code
+    in it. By default TMPDIR if it is set, /dev/shm or /tmp: containers' /dev/shm is small and
+    mounted noexec. A guest's memory is a sparse file, and most of it is never written: room for
     LEAST_MEMORY_BYTES is enough. Raises GuestError."""
     needed_bytes = min(size_bytes, LEAST_MEMORY_BYTES)
     if candidates is None:
@@ -235,7 +239,7 @@ class Guest:
         self._paused = False
         compile_rooms()
         try:
-            # Short: the kernel's own sockets below it have a limit of 108 characters.
+            # Short: paths of the kernel's own sockets below it are limited to 108 characters.
             name = tempfile.mkdtemp(prefix="downpour-guest-", dir=_exchange_parent())
             self.exchange = Path(name)
             self._stack.callback(shutil.rmtree, self.exchange, ignore_errors=True)
@@ -307,7 +311,7 @@ class Guest:
 
     @property
     def times(self) -> Times:
-        """Virtual and real time since the start. Raises GuestError."""
+        """Return virtual and real time since the start. Raises GuestError."""
         page = self._page()
         virtual_s = page.virtual_ns / 1e9 if page is not None else 0.0
         return Times(virtual_s, time.monotonic() - self.started)
@@ -326,8 +330,9 @@ class Guest:
         return f"'{page.comm}' (process {page.pid} of the guest) holds the processor"
 
     def poll(self) -> int | None:
-        """The command's exit code once the guest has ended, None while it runs. Raises GuestError
-        when it stalls, runs into its limit or ends without a result; the guest is then stopped."""
+        """Return the command's exit code once the guest has ended, None while it runs. Raises
+        GuestError when it stalls, exceeds its limit or ends without a result; the guest is then
+        stopped."""
         code = self._process.poll()
         now = time.monotonic()
         if code is not None:
@@ -352,7 +357,7 @@ class Guest:
         return None
 
     def _result(self) -> int:
-        """The exit code that init wrote."""
+        """Return the exit code that init wrote."""
         with contextlib.suppress(OSError, ValueError):
             return int((self.exchange / "exit").read_text())
         console = (self.exchange / "console").read_text(errors="replace").strip()
@@ -360,15 +365,15 @@ class Guest:
         raise GuestError(f"the guest ended without a result. Its console says:\n{last}")
 
     def wait(self) -> int:
-        """Wait for the end; return the exit code. GuestError, see `poll`."""
+        """Wait for the end; return the exit code. Raises GuestError, see `poll`."""
         while (code := self.poll()) is None:
             time.sleep(POLL_S)
         return code
 
     def pause(self) -> None:
-        """Stop the guest's time; it then takes no processor. Its stubs run only when the kernel
-        lets them, so stopping the kernel is enough. Meanwhile `poll` sees no stall; `resume` ends
-        the pause."""
+        """Stop the guest's time; it then uses no processor. Its stubs run only when the kernel lets
+        them, so stopping the kernel is enough. During the pause `poll` reports no stall; `resume`
+        ends the pause."""
         self._paused = True
         self._process.signal(signal.SIGSTOP)
 
@@ -390,15 +395,17 @@ class Guest:
         self._process.kill(STOP_S)
 
     def stop(self) -> None:
-        """End the guest and remove its directory. A signal to this process waits meanwhile."""
+        """End the guest and remove its directory. Signals to this process are held back until
+        then."""
         with interrupts_deferred():
             self.kill()
             self._stack.close()
 
 
 def processes_of(exchange: Path) -> list[int]:
-    """Processes of the host that belong to the guest with this directory: its warden and kernel,
-    which carry the mark, and all of their session: the stubs that hold the guest's programs."""
+    """Return the processes of the host that belong to the guest with this directory: its warden and
+    kernel, which carry the mark, and all others of their session: the stubs that hold the guest's
+    programs."""
     mark = f"{MARK}={exchange}".encode()
     sessions: dict[int, int] = {}
     kernels: set[int] = set()
@@ -419,7 +426,7 @@ def run_guest(
     stdout: IO[bytes] | None = None,
     stderr: IO[bytes] | None = None,
 ) -> tuple[int, Times]:
-    """Run a command to its end and copy its output meanwhile. Return (exit code, times)."""
+    """Run a command to its end, copying its output as it comes. Return (exit code, times)."""
     with Guest(kernel, spec) as guest:
         tails = [
             (Tail(guest.exchange / "stdout"), stdout),

@@ -27,10 +27,10 @@ from virtual.kernel_source import EditError, KernelError, NoSourceError
 
 __all__ = ["Kernel", "KernelError", "ensure_kernel", "find_kernel"]
 
-# The unpacked part of the source, the objects and the downloaded file, measured.
+# The unpacked part of the source, the objects and the downloaded file, as measured.
 NEEDED_BYTES: Final = 1_500_000_000
 TICK_S: Final = 5.0
-# Program -> Debian's package of it.
+# Program -> Debian's package that has it.
 TOOLS: Final = {
     "gcc": "gcc", "make": "make", "ld": "binutils", "flex": "flex", "bison": "bison", "bc": "bc",
     "tar": "tar", "xz": "xz-utils",
@@ -41,12 +41,12 @@ TOOLS: Final = {
 
 
 def asked_options(config: str) -> dict[str, str]:
-    """Option -> value of a fragment's lines CONFIG_NAME=value."""
+    """Return option -> value of a fragment's lines CONFIG_NAME=value."""
     return dict(re.findall(r"^(CONFIG_\w+)=(.*)$", config, re.MULTILINE))
 
 
 def required_options(config: str) -> list[str]:
-    """The options in its lines "#! NAME ...", with CONFIG_ before them."""
+    """Return the options in its lines "#! NAME ...", with CONFIG_ before them."""
     lines: list[str] = re.findall(r"^#! (.*)$", config, re.MULTILINE)
     return [f"CONFIG_{name}" for line in lines for name in line.split()]
 
@@ -58,7 +58,7 @@ def dropped_options(asked: str, result: str) -> list[str]:
 
 
 def check_required(asked: str, dropped: Sequence[str], version: str) -> None:
-    """Raises EditError (another version may do) if a required option is among the dropped."""
+    """Raise EditError (another version may have it) if a required option is among the dropped."""
     missing = [name for name in required_options(asked) if name in dropped]
     if missing:
         raise EditError(
@@ -87,8 +87,8 @@ def missing_tools(source: str = "") -> str:
 def ensure_kernel(
     progress: Progress | None = None, *, source: Path | None = None, download: bool = True
 ) -> Kernel:
-    """The cached kernel; else the one in the release's file that DOWNPOUR_KERNEL names; else one
-    that is built now, from `source` if given, else from the pinned source of Debian's archive (with
+    """Return the cached kernel; else the one in the release's file that DOWNPOUR_KERNEL names; else
+    build one, from `source` if given, else from the pinned source of Debian's archive (with
     `download`), the newest there, or that of /usr/src. Raises KernelError."""
     say = progress if progress is not None else Printer(sys.stderr)
 
@@ -115,13 +115,14 @@ def ensure_kernel(
     with kernel_cache.only_builder(waits):
         if source is not None:
             return _from_source(kernel_fetch.source_of(source), digest, 0.0, say)
-        if (found := usable()) is not None:  # the other builder has made it
+        if (found := usable()) is not None:  # the other builder has built it
             return found
         return _from_best_source(digest, download, say)
 
 
 def _from_best_source(digest: str, download: bool, say: Progress) -> Kernel:
-    """Under the lock. From the archive's source, else from the machine's. Raises KernelError."""
+    """Build from the archive's source, else from the machine's. The caller holds the lock. Raises
+    KernelError."""
     found = find_kernel()
     local = kernel_fetch.installed()
     complaint = ""
@@ -145,8 +146,8 @@ def _from_best_source(digest: str, download: bool, say: Progress) -> Kernel:
 
 
 def _from_archive(digest: str, say: Progress) -> Kernel:
-    """The pinned source of the archive; where it is no longer available, or the newest is
-    requested, the newest that our edits and options fit. Raises KernelError."""
+    """Build from the archive's pinned source; where it is no longer available, or the newest is
+    requested, from the newest that the edits and options fit. Raises KernelError."""
     if not kernel_cache.wants_newest() and (kernel := _from_pinned(digest, say)) is not None:
         return kernel
     skipped: list[tuple[int, ...]] = []
@@ -166,14 +167,14 @@ def _from_archive(digest: str, say: Progress) -> Kernel:
 
 
 def _from_pinned(digest: str, say: Progress) -> Kernel | None:
-    """The kernel of the pinned source; None where that is not available, or does not fit."""
+    """Build from the pinned source; return None where it is not available, or does not fit."""
     began = time.monotonic()
     try:
         source = kernel_fetch.fetch_pinned(kernel_cache.sources_directory(), say)
     except PinError as error:
         say(f"{error}: taking the newest source; digits of results may differ")
         return None
-    except KernelError:  # asking for the newest says why
+    except KernelError:  # a request for the newest says why
         return None
     try:
         return _from_source(source, digest, time.monotonic() - began, say)
@@ -183,7 +184,8 @@ def _from_pinned(digest: str, say: Progress) -> Kernel | None:
 
 
 def _from_source(source: Source, digest: str, fetch_s: float, say: Progress) -> Kernel:
-    """Under the lock. Half-done work is in a directory that it removes in any case."""
+    """Build from one source. The caller holds the lock. Intermediate files are in a directory that
+    is removed in any case."""
     try:
         sha256 = sha256_of(source.path)
     except OSError as error:
@@ -256,7 +258,7 @@ def _environment() -> dict[str, str]:
 
 
 def _configure(tree: Path, version: str) -> list[str]:
-    """Writes .config; returns what was dropped. Raises KernelError, EditError."""
+    """Write .config; return what was dropped. Raises KernelError, EditError."""
     result = subprocess.run(
         ["make", "ARCH=um", "allnoconfig"],
         cwd=tree,
@@ -275,7 +277,8 @@ def _configure(tree: Path, version: str) -> list[str]:
 
 
 def last_words(log: str) -> str:
-    """The complaints in a build's log: its first errors, else what make itself says at its end."""
+    """Return the complaints in a build's log: its first errors, else what make itself says at the
+    end."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     ours = [line for line in lines if not line.startswith("make")]
     errors = [line for line in ours if re.search(r"\berror\b|can't|cannot|No space", line, re.I)]
@@ -283,12 +286,12 @@ def last_words(log: str) -> str:
 
 
 def is_step(line: str) -> bool:
-    """Return whether make's line reports a file: two blanks, a word in capitals, its name."""
+    """Return whether make's line reports a file: two blanks, a word in capitals, a name."""
     return re.match(r"  [A-Z]+ (?:\[M\])? *\S", line) is not None
 
 
 def _compile(tree: Path, version: str, say: Progress) -> int:
-    """Compile; return the number of files made. KernelError with the compiler's words."""
+    """Compile; return the number of files made. Raises KernelError with the compiler's words."""
     cores = len(os.sched_getaffinity(0))
     say(f"compiling Linux {version} on {counted(cores, 'core')}, once")
     process = subprocess.Popen(
@@ -320,7 +323,7 @@ def _compile(tree: Path, version: str, say: Progress) -> int:
             log.extend(lines)
         code = process.wait()
     except BaseException:
-        # Its own process group: also the compilers that make has started.
+        # Its own process group, so that this also ends the compilers that make has started.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds built kernels of guests, and one that fits this version's inputs.
+"""Finds built kernels of guests, and the one that fits this version's inputs.
 
-A kernel belongs to a digest of all its inputs: configuration, drop-ins, edits, compiler. Looked
-for in this order: the file that DOWNPOUR_KERNEL names; the user's cache; the machine's cache, which
-root fills and everybody reads; what packages have installed.
+A kernel belongs to a digest of all its inputs: configuration, drop-ins, edits, compiler. Places are
+searched in this order: the file that DOWNPOUR_KERNEL names; the user's cache; the machine's cache,
+which root fills and everybody reads; what packages have installed.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from virtual.kernel_source import DROP_INS, KernelError
 CONFIG: Final = DROP_INS / "downpour.config"
 KERNEL_FILE: Final = "DOWNPOUR_KERNEL"  # environment: a built kernel to use, or NEWEST
 NEWEST: Final = "newest"
-COMPRESSED: Final = ".xz"  # how the file of a release ends
-CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache there is
+COMPRESSED: Final = ".xz"  # how the name of a release's file ends
+CACHE: Final = "DOWNPOUR_CACHE"  # environment: the only cache to use
 # Root's builds go here; users only read it.
 MACHINE_CACHE: Final = Path("/var/cache/downpour")
 PACKAGED: Final = tuple(prefix / OWN for prefix in PREFIXES)
@@ -43,8 +43,8 @@ PACKAGED: Final = tuple(prefix / OWN for prefix in PREFIXES)
 
 @dataclass(frozen=True)
 class Kernel:
-    """A built kernel. `version` as "7.2.11"; `digest` of what we put in; `seccomp`: it can run
-    programs without ptrace (twice as fast); `source_sha256` of its source, `sha256` its own, as
+    """A built kernel. `version`: as "7.2.11"; `digest`: of its inputs; `seccomp`: it can run
+    programs without ptrace (twice as fast); `source_sha256`: of its source, `sha256`: its own, as
     far as they are known."""
 
     path: Path
@@ -64,8 +64,8 @@ class Kernel:
 @dataclass(frozen=True)
 class Build:
     """`build.json` beside a kernel. Times in seconds of real time; `options_dropped`: asked for,
-    not known to this version; `origin`: this machine built it, or a file was installed; `sha256`
-    of the kernel, "" for one that was built before this was noted."""
+    but not known to this version; `origin`: whether this machine built it or a file was installed;
+    `sha256`: of the kernel, "" for a kernel built before this was recorded."""
 
     version: str
     package_version: str
@@ -84,8 +84,8 @@ class Build:
 
 
 def parse_build(text: str) -> Build:
-    """Read the text of build.json; keys that this version does not know are left out. ValueError
-    says what is missing or of the wrong type."""
+    """Read the text of build.json; keys that this version does not know are left out. Raises
+    ValueError, which says what is missing or of the wrong type."""
     found = json.loads(text)
     if not isinstance(found, dict):
         raise ValueError("found no object; valid: a JSON object")
@@ -111,12 +111,12 @@ def parse_build(text: str) -> Build:
 
 
 def _without_comments(source: bytes) -> bytes:
-    """C without its comments: their words do not change a kernel."""
+    """Return C code without its comments, which do not change a kernel."""
     return re.sub(rb"/\*.*?\*/", b"", source, flags=re.DOTALL)
 
 
 def digest_of(inputs: Mapping[str, bytes]) -> str:
-    """12 hexadecimal digits over names and contents."""
+    """Return 12 hexadecimal digits of a hash over names and contents."""
     total = hashlib.sha256()
     for name, data in sorted(inputs.items()):
         total.update(f"{name}\0{len(data)}\0".encode() + data)
@@ -125,7 +125,7 @@ def digest_of(inputs: Mapping[str, bytes]) -> str:
 
 @functools.cache
 def compiler() -> str:
-    """The first line of gcc --version; "" if there is none."""
+    """Return the first line of gcc --version; "" if there is no gcc."""
     with contextlib.suppress(OSError):
         result = subprocess.run(["gcc", "--version"], capture_output=True, text=True, check=False)
         return result.stdout.partition("\n")[0]
@@ -133,8 +133,8 @@ def compiler() -> str:
 
 
 def current_digest(built_by: str | None = None) -> str:
-    """Return the digest of the present configuration, drop-ins and edits, and of the compiler:
-    this machine's, or the named one."""
+    """Return the digest of the present configuration, drop-ins and edits, and of the compiler: this
+    machine's, or the named one."""
     inputs = {
         file.name: _without_comments((DROP_INS / file.name).read_bytes())
         for file in kernel_source.FILES
@@ -155,8 +155,8 @@ def sha256_of(path: Path) -> str:
 
 
 def kernels_directory() -> Path:
-    """Where this user's builds go: DOWNPOUR_CACHE, else the machine's cache for root, else the
-    user's own."""
+    """Return where this user's builds go: DOWNPOUR_CACHE, else the machine's cache for root, else
+    the user's own."""
     if os.geteuid() == 0 and CACHE not in os.environ:
         return MACHINE_CACHE / "kernels"
     return cache_directory() / "kernels"
@@ -177,7 +177,8 @@ def read_directories() -> list[Path]:
 
 
 def _is_trusted(place: Path) -> bool:
-    """Return whether only root and this user can put programs there; true for an absent place."""
+    """Return whether only root and this user can put programs there; true for an absent
+    directory."""
     try:
         found = place.stat()
     except OSError:
@@ -202,13 +203,13 @@ def built_in(directory: Path) -> tuple[Kernel, Build] | None:
 
 
 def _preference(entry: tuple[Kernel, Build]) -> tuple[bool, list[int]]:
-    """The kernel of the pinned source goes before newer ones, unless the newest is asked for."""
+    """Sort the kernel of the pinned source before newer ones, unless the newest is asked for."""
     pinned = entry[1].source_sha256 == PINNED.sha256 and not wants_newest()
     return pinned, [int(n) for n in entry[0].version.split(".")]
 
 
 def wants_newest() -> bool:
-    """Whether DOWNPOUR_KERNEL asks for the newest source instead of the pinned one."""
+    """Return whether DOWNPOUR_KERNEL asks for the newest source instead of the pinned one."""
     return os.environ.get(KERNEL_FILE) == NEWEST
 
 
@@ -219,16 +220,17 @@ def kernel_file_given() -> Path | None:
 
 
 def fits(build: Build, digest: str = "") -> bool:
-    """Return whether a kernel was built from the present inputs. `digest`: by this machine's
-    compiler; "": by any. A kernel installed from a file may come from any compiler."""
+    """Return whether a kernel was built from the present inputs: `digest` is of those with this
+    machine's compiler; "": any compiler will do. A kernel installed from a file may come from any
+    compiler."""
     if digest and build.origin == "built":
         return build.digest == digest
     return build.digest == current_digest(build.compiler)
 
 
 def cached(directory: Path, digest: str = "") -> list[tuple[Kernel, Build]]:
-    """The kernels of a directory that `fits` (with `digest`), the one of the pinned source first,
-    then the newest."""
+    """Return the kernels of a directory that `fits` (with `digest`) accepts: the one of the pinned
+    source first, then the newest."""
     found = [built_in(path) for path in directory.glob("*-*") if not path.name.startswith(".")]
     return sorted(
         (entry for entry in found if entry is not None and fits(entry[1], digest)),
@@ -238,10 +240,10 @@ def cached(directory: Path, digest: str = "") -> list[tuple[Kernel, Build]]:
 
 
 def find_kernel() -> Kernel | None:
-    """The first kernel that fits in the order above, of several in a place that of the pinned
-    source, else the newest; None if
-    there is none. Builds nothing. A machine without a compiler (a container, a student's seat)
-    takes what another's has built. KernelError if DOWNPOUR_KERNEL names none that fits."""
+    """Return the first kernel that fits, in the order above; of several in one place that of the
+    pinned source, else the newest; None if there is none. Builds nothing. A machine without a
+    compiler (a container, a student's seat) takes a kernel that another machine has built. Raises
+    KernelError if the file that DOWNPOUR_KERNEL names does not fit."""
     if given := kernel_file_given():
         return named_kernel(given)
     own = current_digest() if compiler() else ""
@@ -256,8 +258,9 @@ def find_kernel() -> Kernel | None:
 
 
 def description_of(file: Path) -> Build:
-    """Read the digest file of a kernel: FILE.json, or build.json in its directory. KernelError
-    if there is none, or if it describes a kernel of other inputs than this version's."""
+    """Read the digest file of a kernel: FILE.json, or build.json in its directory. Raises
+    KernelError if there is none, or if it describes a kernel of other inputs than this
+    version's."""
     candidates = (file.with_name(f"{file.name}.json"), file.with_name("build.json"))
     for candidate in candidates:
         try:
@@ -281,7 +284,7 @@ def description_of(file: Path) -> Build:
 
 
 def check_content(file: Path, build: Build) -> None:
-    """KernelError unless the bytes of the kernel `file` are those that `build` describes."""
+    """Raise KernelError unless the bytes of the kernel `file` are those that `build` describes."""
     try:
         found = sha256_of(file)
     except OSError as error:
@@ -291,8 +294,9 @@ def check_content(file: Path, build: Build) -> None:
 
 
 def named_kernel(file: Path) -> Kernel | None:
-    """The kernel in `file`, after its digest file was checked; for a release's compressed file the
-    installed kernel that it holds, None until `ensure_kernel` installed it. Raises KernelError."""
+    """Return the kernel in `file`, after checking its digest file; for a release's compressed file
+    the installed kernel that it holds, or None until `ensure_kernel` has installed it. Raises
+    KernelError."""
     try:
         if not file.is_file():
             raise KernelError(f"{KERNEL_FILE}: found '{file}'; valid: a file with a built kernel")
@@ -311,7 +315,7 @@ def named_kernel(file: Path) -> Kernel | None:
 
 
 def _installed(build: Build) -> Kernel | None:
-    """The kernel of the caches that is byte for byte the one that `build` describes."""
+    """Return the kernel of the caches that is byte for byte the one that `build` describes."""
     for directory in read_directories():
         for kernel, found in cached(directory):
             if build.sha256 and found.sha256 == build.sha256:
@@ -323,7 +327,7 @@ def _installed(build: Build) -> Kernel | None:
 
 
 def _flock(stream: IO[bytes], waits: Callable[[], None]) -> bool:
-    """Lock `stream`; if another process has it, call `waits`, wait for it, and return True."""
+    """Lock `stream`; if another process holds it, call `waits`, wait for it, and return True."""
     try:
         fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -334,8 +338,8 @@ def _flock(stream: IO[bytes], waits: Callable[[], None]) -> bool:
 
 
 def waited_for_machine_build(waits: Callable[[], None]) -> bool:
-    """Whether root was building a kernel for all users; `waits` is called then, and this returns
-    when that build has ended."""
+    """Return whether root was building a kernel for all users; if so, call `waits` first, and
+    return when that build has ended."""
     if CACHE in os.environ or kernels_directory().parent == MACHINE_CACHE:
         return False
     with contextlib.suppress(OSError), (MACHINE_CACHE / "kernels/lock").open("rb") as stream:
@@ -345,13 +349,14 @@ def waited_for_machine_build(waits: Callable[[], None]) -> bool:
 
 @contextmanager
 def only_builder(waits: Callable[[], None]) -> Iterator[None]:
-    """Hold the right to write to this user's kernels. Removes leftovers of a killed builder."""
+    """Hold the right to write to this user's kernels. Removes leftovers of a builder that was
+    killed."""
     directory = kernels_directory()
     try:
         directory.mkdir(parents=True, exist_ok=True)
         stream = (directory / "lock").open("ab")
         if directory.parent == MACHINE_CACHE:
-            # Other users read it, whatever root's umask.
+            # Other users can read it, whatever root's umask.
             for place, mode in ((MACHINE_CACHE, 0o755), (directory, 0o755), ("lock", 0o644)):
                 (directory / place).chmod(mode)
     except OSError as error:

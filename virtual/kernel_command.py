@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command of the guest's kernel: find it, build it, install it from a file, write it to one.
+"""The command of the guest's kernel: find it, build it, install it from a file, or write it to
+one.
 
 downpour virtual kernel [--source FILE] [--no-download] [--from FILE] [--export DIR]
 """

@@ -10,9 +10,10 @@ from typing import Final
 from common.quantities import duration_text
 from virtual.kernel_cache import Build, built_in, read_directories
 
-# Compiler calls and the like of a build, measured with 7.2 and 7.3; used if there is no earlier.
+# Compiler calls and the like in a build, measured with 7.2 and 7.3; used if there is no earlier
+# build.
 TYPICAL_FILES: Final = 1280
-# For a build without an earlier one: the share after which its own rate says something.
+# Without an earlier build: the share of a build from which on its own rate is a guide.
 EARLY: Final = 0.05
 # From this share on only its own rate counts: the machine may be busier than it was then.
 OWN_RATE_FROM: Final = 0.3
@@ -20,14 +21,15 @@ OWN_RATE_FROM: Final = 0.3
 
 @dataclass(frozen=True)
 class Estimate:
-    """`total_files` a build makes; `usual_s`: what an earlier build here took, None without one."""
+    """`total_files`: how many a build makes; `usual_s`: what an earlier build took here, None
+    without one."""
 
     total_files: int = TYPICAL_FILES
     usual_s: float | None = None
 
     def left_s(self, done: int, elapsed_s: float) -> float | None:
-        """Seconds that are left after `done` files in `elapsed_s`; None: it cannot say; 0: longer
-        than thought."""
+        """Return the seconds that are left after `done` files in `elapsed_s`; None: not yet known;
+        0: it takes longer than expected."""
         share = done / self.total_files
         if share >= 1:
             return 0.0
@@ -57,7 +59,7 @@ def rounded(seconds: float) -> str:
 
 
 def learn(builds: Iterable[Build]) -> Estimate:
-    """Estimate from the earlier builds of this machine, by the slowest."""
+    """Estimate from the slowest of this machine's earlier builds."""
     own = [b for b in builds if b.origin == "built" and b.files > 0 and b.compile_s > 0]
     if not own:
         return Estimate()

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the kernel's source comes from: a file, /usr/src, or Debian's archive. No root needed.
 
-Only the kernels from 6.16 on can run a guest's programs without ptrace ("seccomp mode"), which
-makes a system call twice as fast; stable distributions have older ones. So a source that Debian has
+Only kernels from 6.16 on can run a guest's programs without ptrace ("seccomp mode"), which makes a
+system call twice as fast; stable distributions have older ones. So a source that Debian has
 packaged is fetched, by apt with its own directories: the machine's stay as they are. Digits of
-results depend on the kernel, so it is the pinned source, by its SHA-256; the newest is an option.
-apt verifies the signature with the keys of the machine's debian-archive-keyring.
+results depend on the kernel, so the pinned source, named by its SHA-256, is used; the newest is an
+option. apt verifies the signature with the keys of the machine's debian-archive-keyring.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ USR_SRC: Final = Path("/usr/src")
 TICK_S: Final = 1.0
 _NAME: Final = re.compile(r"linux-source-(\d+(?:\.\d+)+)(?:_(\S+)_all)?\.(deb|tar\.(?:xz|bz2|gz))")
 
-# Large, and not needed for ARCH=um: that takes arch/um, arch/x86 and drivers/{base,char,net,
-# tty}. Kconfig files are read everywhere.
+# Large, and not needed for ARCH=um, which takes arch/um, arch/x86 and drivers/{base,char,net,tty}.
+# Kconfig files are read everywhere.
 EXCLUDED: Final = (
     "*/arch/[!ux]*/*.[chS]",
     "*/arch/*.dts",
@@ -59,7 +59,8 @@ EXCLUDED: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """A packaged kernel source. `series`: (7, 3); `package_version` "" if the file does not say."""
+    """A packaged kernel source. `series`: (7, 3); `package_version`: "" if the file does not
+    say."""
 
     path: Path
     series: Version
@@ -67,12 +68,12 @@ class Source:
 
     @property
     def seccomp(self) -> bool:
-        """Whether its guests run without ptrace."""
+        """Return whether its guests run without ptrace."""
         return self.series >= SECCOMP_SINCE
 
     @property
     def title(self) -> str:
-        """Return its version, as exactly as the file says."""
+        """Return its version, as exactly as the file states it."""
         return self.package_version or ".".join(map(str, self.series))
 
 
@@ -85,7 +86,8 @@ class Pin:
     sha256: str
 
 
-# The kernel that the documentation's figures were measured with. A new pin is a new measurement.
+# The kernel that the documentation's figures were measured with. A new pin means measuring them
+# again.
 PINNED: Final = Pin(
     "linux-source-7.3",
     "7.3.4-1~bpo13+1",
@@ -104,7 +106,7 @@ def is_pinned(path: Path, pin: Pin = PINNED) -> bool:
 
 
 def source_of(path: Path) -> Source:
-    """Find it by its name. Raises KernelError for a name without a version."""
+    """Return a source by its file's name. Raises KernelError for a name without a version."""
     found = _NAME.fullmatch(path.name)
     if found is None:
         raise KernelError(
@@ -112,12 +114,12 @@ def source_of(path: Path) -> Source:
             "or the .deb that holds it"
         )
     series, package, _ = found.groups()
-    # apt writes the epoch's colon, and "~", as they are or as %XX.
+    # apt writes the epoch's colon, and "~", either literally or as %XX.
     return Source(path, tuple(int(n) for n in series.split(".")), package or "")
 
 
 def newest(paths: Iterable[Path]) -> Source | None:
-    """The source of the highest version; other names are left out."""
+    """Return the source of the highest version; names of other forms are ignored."""
     sources = [source_of(p) for p in paths if _NAME.fullmatch(p.name) is not None]
     return max(sources, key=lambda s: (s.series, _natural(s.package_version)), default=None)
 
@@ -127,15 +129,15 @@ def _natural(text: str) -> list[tuple[int, str]]:
 
 
 def installed(directory: Path = USR_SRC) -> Source | None:
-    """The newest source that a package of the distribution has installed (Debian: the file itself,
-    Ubuntu: in a directory of its name)."""
+    """Return the newest source that a package of the distribution has installed (Debian: the file
+    itself, Ubuntu: in a directory of its name)."""
     patterns = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")
     return newest(p for pattern in patterns for p in directory.glob(pattern) if p.is_file())
 
 
 def mirror_in(indextargets: str) -> str:
-    """The machine's mirror of Debian; the public one if it has none. Lines 'ORIGIN|LABEL|URI' of
-    apt-get indextargets."""
+    """Return the machine's mirror of Debian from the lines 'ORIGIN|LABEL|URI' of apt-get
+    indextargets; the public one if it has none."""
     for line in indextargets.splitlines():
         origin, label, uri = line.split("|", 2)
         if (origin, label) == ("Debian", "Debian"):
@@ -144,8 +146,8 @@ def mirror_in(indextargets: str) -> str:
 
 
 def offered(packages: str) -> list[tuple[str, str, int]]:
-    """Name, version and size in bytes of the kernel sources in the text of `apt-cache show`, the
-    newest first, one per name, only those with seccomp mode."""
+    """Return name, version and size in bytes of the kernel sources in the text of `apt-cache show`,
+    the newest first, one per name, only those with seccomp mode."""
     best: dict[Version, tuple[str, str, int]] = {}
     for paragraph in packages.split("\n\n"):
         fields = dict(re.findall(r"^(Package|Version|Size): (\S+)$", paragraph, re.MULTILINE))
@@ -173,7 +175,7 @@ class Apt:
         )
 
     def options(self) -> list[str]:
-        """The options that keep apt in the directory."""
+        """Return the options that keep apt in the directory."""
         place = self._directory
         settings = {
             "Dir::State": f"{place}/state",
@@ -202,7 +204,7 @@ class Apt:
         )
 
     def sources(self) -> list[tuple[str, str, int]]:
-        """Return what `offered` finds. KernelError with apt's words."""
+        """Return what `offered` finds. Raises KernelError with apt's words."""
         updated = self.run("apt-get", "update")
         names = self.run("apt-cache", "pkgnames", "linux-source-").stdout.split()
         # A failing hook of the machine makes apt-get fail, so only the result counts.
@@ -213,7 +215,7 @@ class Apt:
         return found
 
     def download(self, name: str, version: str, size: int, progress: Progress) -> Path:
-        """The package's file. Raises KernelError with apt's words."""
+        """Return the package's file. Raises KernelError with apt's words."""
         process = subprocess.Popen(
             ["apt-get", *self.options(), "-q", "download", f"{name}={version}"],
             cwd=self._directory,
@@ -254,7 +256,7 @@ def apts_words(text: str) -> str:
 
 
 def machine_mirror() -> str:
-    """The Debian mirror of the machine's own apt configuration."""
+    """Return the Debian mirror of the machine's own apt configuration."""
     result = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(REPO_URI)"],
         capture_output=True, text=True, check=False,
@@ -263,14 +265,14 @@ def machine_mirror() -> str:
 
 
 def fetch(store: Path, progress: Progress, skip: Sequence[Version] = ()) -> Source:
-    """The newest source that Debian has packaged, but no series in `skip`, as a file in `store`;
-    what was fetched before is taken without asking the archive. Raises KernelError."""
+    """Return the newest source that Debian has packaged, of no series in `skip`, as a file in
+    `store`; what was fetched before is used without asking the archive. Raises KernelError."""
     return _fetch(store, progress, skip, None)
 
 
 def fetch_pinned(store: Path, progress: Progress, pin: Pin = PINNED) -> Source:
-    """The pinned source in the same way, and no other bytes. Raises PinError where there is an
-    archive that lacks it, else KernelError."""
+    """Return the pinned source in the same way, and no other bytes. Raises PinError if there is an
+    archive but it lacks that source, else KernelError."""
     return _fetch(store, progress, (), pin)
 
 
@@ -291,7 +293,7 @@ def _fetch(store: Path, progress: Progress, skip: Sequence[Version], pin: Pin | 
             "get it: apt install debian-archive-keyring"
         )
     complaints = []
-    # The machine's mirror may be without the suite.
+    # The machine's mirror may lack the suite.
     for mirror in dict.fromkeys((machine_mirror(), MIRROR)):
         with tempfile.TemporaryDirectory(prefix=".apt-", dir=store) as place:
             apt = Apt(Path(place), mirror, KEYRING)
@@ -320,7 +322,7 @@ def _fetch(store: Path, progress: Progress, skip: Sequence[Version], pin: Pin | 
 
 
 def unpack(source: Source, tree: Path) -> None:
-    """What a build for ARCH=um needs of the source, into the new directory `tree`. Raises
+    """Unpack what a build for ARCH=um needs of the source into the new directory `tree`. Raises
     KernelError."""
     tree.mkdir()
     name = source.path.name
@@ -332,7 +334,7 @@ def unpack(source: Source, tree: Path) -> None:
     else:
         suffix = name.partition(".tar")[1] + name.partition(".tar")[2]
         commands.append(["cat", str(source.path)])
-    # The archive has independent blocks: xz can use all cores.
+    # The archive consists of independent blocks, so xz can use all cores.
     decompress = {"xz": "xz -T0", "bz2": "bzip2", "gz": "gzip"}[suffix.rpartition(".")[2]]
     excluded = [f"--exclude={pattern}" for pattern in EXCLUDED]
     commands.append(
@@ -369,7 +371,7 @@ def unpack(source: Source, tree: Path) -> None:
 
 
 def version_of(tree: Path) -> str:
-    """VERSION.PATCHLEVEL.SUBLEVEL of an unpacked source. Raises KernelError."""
+    """Return VERSION.PATCHLEVEL.SUBLEVEL of an unpacked source. Raises KernelError."""
     try:
         text = (tree / "Makefile").read_text(encoding="utf-8")
     except OSError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A built kernel as a file: written for a release, checked and installed from one.
 
-A release has two files: downpour-kernel-VERSION-DIGEST-MACHINE.xz, and beside it the same name with
-.json: inputs' digest, source, compiler, sha256 of the kernel.
+A release has two files: downpour-kernel-VERSION-DIGEST-MACHINE.xz, and beside it one of the same
+name with .json: digest of the inputs, source, compiler, sha256 of the kernel.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from virtual import kernel_cache
 from virtual.kernel_cache import COMPRESSED, Build, Kernel
 from virtual.kernel_source import KernelError
 
-# The kernel has 8 MB; a file that unpacks to more than this is not one.
+# A kernel has 8 MB; a file that unpacks to more than this cannot be one.
 MAX_KERNEL_BYTES: Final = 256 * 2**20
 _BLOCK_BYTES: Final = 1 << 20
 
 
 def artefact_name(build: Build) -> str:
-    """The name of a release's file of this kernel."""
+    """Return the name of a release's file of this kernel."""
     return f"downpour-kernel-{build.version}-{build.digest}-{platform.machine()}{COMPRESSED}"
 
 
 def export_kernel(directory: Path) -> Path:
     """Write this machine's kernel and its digest file to `directory`; return the kernel's file.
-    KernelError if there is no kernel, or it cannot be written."""
+    Raises KernelError if there is no kernel, or it cannot be written."""
     kernel = kernel_cache.find_kernel()
     if kernel is None:
         raise KernelError("found no kernel to export; valid: build one: downpour virtual kernel")
@@ -62,7 +62,8 @@ def export_kernel(directory: Path) -> Path:
 
 def install_kernel(file: Path) -> Kernel:
     """Check the kernel in `file` (a release's .xz, or a kernel as it is) against its digest file,
-    put it where this user's builds go, and return it. KernelError; then nothing is changed."""
+    put it where this user's builds go, and return it. If it raises KernelError, nothing has
+    changed."""
     if not file.is_file():
         raise KernelError(f"found '{file}'; valid: a file that `virtual kernel --export` wrote")
     build = kernel_cache.description_of(file)
@@ -113,7 +114,8 @@ def _unpack(file: Path, target: Path) -> None:
 
 
 def _check_runs(file: Path, kernel: Path) -> None:
-    """KernelError unless this machine can start the program (its processor, its C library)."""
+    """Raise KernelError unless this machine can start the program (its processor, its C
+    library)."""
     try:
         result = subprocess.run(
             [kernel, "--version"],

@@ -8,7 +8,8 @@ from typing import IO
 
 
 class Printer:
-    """Progress as lines "kernel: ..."; on a terminal those that count overwrite each other."""
+    """Progress as lines "kernel: ..."; on a terminal, each line that only counts overwrites the one
+    before."""
 
     def __init__(self, stream: IO[str], plain_every_s: float = 15.0) -> None:
         self._stream = stream
@@ -28,7 +29,7 @@ class Printer:
         self._stream.flush()
 
     def close(self) -> None:
-        """Remove a line that counts from the terminal."""
+        """Remove an unfinished counting line from the terminal."""
         if self._tty:
             self._stream.write("\r\x1b[K")
             self._stream.flush()

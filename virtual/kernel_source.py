@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes an unpacked kernel source: adds drop-ins (C files), and small edits that call them.
 
-An edit is anchored in text of the file, not in line numbers, so that it fits many kernel versions;
-an anchor that is not there exactly once is an error, never a guess.
+An edit is anchored in the text of the file, not in line numbers, so that it fits many kernel
+versions; an anchor that does not occur exactly once is an error, never a guess.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class KernelError(Exception):
 
 
 class NoSourceError(KernelError):
-    """This machine cannot get a kernel's source; nothing is wrong with the drop-ins and edits."""
+    """This machine cannot get a kernel's source; the drop-ins and edits are not at fault."""
 
 
 class EditError(KernelError):
-    """This version's source is not as the edits need it."""
+    """This version's source lacks what the edits need."""
 
 
 @dataclass(frozen=True)
 class DropIn:
-    """A drop-in, by its name in `kernel/`, and its place in the source."""
+    """A drop-in: its name in `kernel/`, and its place in the source."""
 
     name: str
     target: str
@@ -37,7 +37,7 @@ class DropIn:
 
 @dataclass(frozen=True)
 class Edit:
-    """`insertion` goes directly after (or `before`) the only `anchor` in `file`."""
+    """`insertion` goes directly after (or `before`) the only occurrence of `anchor` in `file`."""
 
     file: str
     anchor: str
@@ -248,8 +248,8 @@ EDITS: Final = (
 
 
 def edited(text: str, edit: Edit, version: str) -> str:
-    """`text` of `edit.file` with the insertion. Raises EditError unless the anchor is there
-    once."""
+    """Return `text` of `edit.file` with the insertion. Raises EditError unless the anchor occurs
+    exactly once."""
     found = text.count(edit.anchor)
     if found != 1:
         raise EditError(
@@ -261,8 +261,8 @@ def edited(text: str, edit: Edit, version: str) -> str:
 
 
 def apply(tree: Path, version: str) -> None:
-    """Copies the drop-ins into the unpacked source `tree` and makes the edits. Once per tree.
-    Raises EditError, before anything is changed, if the source is not as the edits need it."""
+    """Copy the drop-ins into the unpacked source `tree` and make the edits. Only once per tree.
+    Raises EditError, before anything is changed, if the source lacks what the edits need."""
     texts: dict[Path, str] = {}
     for edit in EDITS:
         path = tree / edit.file

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a guest's virtual time stands still, although it has a processor of the host."""
+"""Notice when a guest's virtual time stands still although it has a processor of the host."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Final
 
 STALL_PROGRESS_S: Final = 0.010
-LOOK_S: Final = 1.0  # between two looks at how long processes waited
+LOOK_S: Final = 1.0  # between two readings of how long processes have waited
 NANOSECONDS: Final = 1_000_000_000
 
 
 class Stall:
     """Notices that virtual time stands still while the guest is running. In the second half of the
-    limit, what its processes wait for a processor does not count: programs that start take a few
-    seconds of one, which a busy host gives them in minutes. `waits` returns how long each of them
-    has waited so far, in seconds."""
+    limit, the time that its processes wait for a processor does not count: programs that start need
+    a few seconds of one, which a busy host takes minutes to give them. `waits` returns how long
+    each process has waited so far, in seconds."""
 
     def __init__(
         self, limit_s: float, now: float, waits: Callable[[], Mapping[int, float]] = dict
@@ -27,12 +27,13 @@ class Stall:
         self._since = now
         self._virtual_s = 0.0
         self._waits = waits
-        self._seen: Mapping[int, float] | None = None  # at the last look of this standstill
+        self._seen: Mapping[int, float] | None = None  # at the last reading of this standstill
         self._looked = now
         self._waited_s = 0.0
 
     def stalled(self, virtual_s: float, now: float) -> bool:
-        """Whether virtual time stands still at `now` (real time) for longer than the limit."""
+        """Return whether, at `now` (real time), virtual time has stood still for longer than the
+        limit."""
         if virtual_s - self._virtual_s >= STALL_PROGRESS_S:
             self._virtual_s, self._since = virtual_s, now
             self._seen, self._waited_s = None, 0.0
@@ -41,7 +42,8 @@ class Stall:
         return now - self._since - self._waited_s > self._limit_s
 
     def _look(self, now: float) -> None:
-        """Add what the processes waited since the last look, but no more than has passed."""
+        """Add what the processes have waited since the last reading, but no more than has
+        passed."""
         if self._seen is None:
             self._seen, self._looked = self._waits(), now
         elif now - self._looked >= LOOK_S:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a file that a guest's kernel keeps up to date while it runs (`kernel/downpour.h`).
 
-The host reads it without asking the guest: how far virtual time is, and who holds the processor.
+The host reads it without asking the guest: the virtual time so far, and the task on the processor.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION: Final = 1
 _LAYOUT: Final = struct.Struct("=8sIIQQQQQiI16s")
 _SEQUENCE: Final = struct.Struct("=Q")
 _SEQUENCE_AT: Final = 16
-# The kernel holds an odd sequence for about 10 ns; but it may lose its core while it does.
+# The sequence is odd for about 10 ns; but the kernel may lose its core during that time.
 _ATTEMPTS: Final = 1000
 
 
@@ -28,9 +28,9 @@ class StatusPageError(ValueError):
 
 @dataclass(frozen=True)
 class StatusPage:
-    """`virtual_ns` since the guest's boot; `jumps` of the clock to the next timer while nothing
-    could run; `switches` from task to task; `syscalls` of all programs; `pid` (the guest's; 0:
-    idle) and `comm`: the task on the processor. `sequence` is odd while the last two change."""
+    """`virtual_ns`: since the guest's boot; `jumps`: of the clock to the next timer while nothing
+    could run; `switches`: from task to task; `syscalls`: of all programs; `pid` (the guest's; 0:
+    idle) and `comm`: of the task on the processor. `sequence` is odd while the last two change."""
 
     virtual_ns: int
     jumps: int
@@ -42,13 +42,13 @@ class StatusPage:
 
 
 def create(path: Path) -> None:
-    """An empty page: what `downpour_status=` needs. Raises OSError."""
+    """Write an empty page, which `downpour_status=` needs. Raises OSError."""
     path.write_bytes(bytes(FILE_BYTES))
 
 
 def parse(data: bytes) -> StatusPage | None:
-    """The page in the first bytes of `data`; None: the kernel has not begun to write it. Raises
-    StatusPageError."""
+    """Return the page in the first bytes of `data`; None: the kernel has not begun to write it.
+    Raises StatusPageError."""
     if len(data) < _LAYOUT.size:
         raise StatusPageError(f"found {len(data)} bytes; valid: at least {_LAYOUT.size}")
     magic, version, size, sequence, ns, jumps, switches, syscalls, pid, _, comm = (
@@ -66,7 +66,7 @@ def parse(data: bytes) -> StatusPage | None:
 
 
 def read(path: Path) -> StatusPage | None:
-    """The page as it is now; None: the kernel has not begun to write it. Raises OSError,
+    """Return the page as it is now; None: the kernel has not begun to write it. Raises OSError,
     StatusPageError."""
     fd = os.open(path, os.O_RDONLY)
     try:
@@ -77,7 +77,7 @@ def read(path: Path) -> StatusPage | None:
                 after = os.pread(fd, _SEQUENCE.size, _SEQUENCE_AT)
                 if found is None or _SEQUENCE.unpack(after)[0] == found.sequence:
                     return found
-        # A name that may be half of one and half of the next is better than none.
+        # A name that may mix two names is better than none.
         return found
     finally:
         os.close(fd)

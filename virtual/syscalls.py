@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that Python has no function for, of Linux on x86-64: namespaces, mounts by
+"""System calls of Linux on x86-64 that Python has no function for: namespaces, mounts by
 descriptor, Landlock, seccomp, capabilities. Each raises OSError. Only the standard library."""
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def keep_capabilities(kept: Iterable[int]) -> None:
     mask = 0
     for number in kept:
         mask |= 1 << number
-    # EINVAL: there are no more; EPERM: nothing that is executed gains any, without new privileges.
+    # EINVAL: there are no more; EPERM: without new privileges, nothing that is executed gains any.
     with contextlib.suppress(OSError):
         for number in range(64):
             if not mask >> number & 1:
@@ -91,7 +91,7 @@ def _permitted(raw: bytes) -> tuple[int, int]:
 
 
 def no_new_privileges() -> None:
-    """Programs with setuid bits or file capabilities give nothing from now on."""
+    """From now on, setuid bits and file capabilities of programs have no effect."""
     _call(157, _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
@@ -108,7 +108,7 @@ class _MountAttributes(ctypes.Structure):
 
 
 def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
-    """mount(2)."""
+    """Call mount(2)."""
     words = [text.encode(errors="surrogateescape") for text in (source, target, kind)]
     _call(165, *words, flags, options.encode())
 
@@ -172,8 +172,9 @@ def landlock_version() -> int:
 
 
 def landlock(rules: Iterable[tuple[str, int]]) -> None:
-    """Restrict this process to `rules` (path, LANDLOCK_ rights), as far as the kernel can. No TCP;
-    no signals or abstract sockets to processes outside. Paths that are not there are left out."""
+    """Restrict this process to `rules` (path, LANDLOCK_ rights), as far as the kernel can. Also
+    forbids TCP, and signals and abstract sockets to processes outside. Absent paths are left
+    out."""
     version = landlock_version()
     handled = (1 << _LANDLOCK_BITS.get(version, 16)) - 1
     ruleset = _Ruleset(handled, 0b11, _LANDLOCK_SCOPES)
@@ -203,7 +204,7 @@ class _Program(ctypes.Structure):
 
 
 def install_filter(instructions: bytes) -> None:
-    """Put this process and all it will start under a seccomp filter (BPF instructions)."""
+    """Put this process and all that it starts under a seccomp filter (BPF instructions)."""
     program = _Program(len(instructions) // 8, instructions)
     for flags in (_SECCOMP_FILTER_FLAG_SPEC_ALLOW, 0):
         try:

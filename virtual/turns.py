@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns on a shared machine: how many guests of all users run at once, and whose comes next.
+"""Turns on a shared machine: how many guests of all users run at once, and which comes next.
 
 Root makes the directory (Ansible role `seats`): `places/K` for each guest that may run at once, and
-`tickets/`, where everybody may write. Without it, guests begin when they like.
+`tickets/`, where everybody may write. Without it, guests begin at once.
 
-A place is taken by a lock on its file, a ticket lives while its file is locked: the kernel ends
-both with the process. The next place is for the user with the fewest guests running, and among
-these for the one who has waited longest. When a user's guest begins or ends, that user's other
-tickets go to the end of the queue, so users take turns however many processes they start. No
-user can set a ticket's owner or change time to anything better. This is fair among the honest: a
-user who locks the places for nothing keeps them until an administrator ends their processes.
+A place is taken by a lock on its file, and a ticket is valid while its file is locked: the kernel
+ends both with the process. The next place goes to the user with the fewest guests running, and
+among these to the one who has waited longest. When a user's guest begins or ends, that user's other
+tickets go to the end of the queue, so users take turns however many processes they start. No user
+can set a ticket's owner or change time to anything better. This is fair among honest users: a user
+who locks places without running guests keeps them until an administrator ends the processes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class Ticket:
 
 @dataclass
 class Turn:
-    """The right to run a guest, until `end`. `place`: its number; None: nobody counts."""
+    """The right to run a guest, until `end`. `place`: its number; None: the machine has no
+    turns."""
 
     place: int | None = None
     ticket: Path | None = None
@@ -68,7 +69,7 @@ class Turns:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory if directory is not None else configured()
         self._waiting: tuple[Path, IO[bytes]] | None = None
-        self._running: frozenset[str] = frozenset()  # the user's guests at the last look
+        self._running: frozenset[str] = frozenset()  # the user's guests at the last reading
 
     def take(self) -> Turn | None:
         """Return a turn; None: others come first, ask again soon. Raises OSError."""
@@ -94,7 +95,7 @@ class Turns:
         return None
 
     def wait(self, tell: Callable[[str], None]) -> Turn:
-        """Wait for a turn and return it; `tell` gets what it waits for. Raises OSError."""
+        """Wait for a turn and return it; `tell` receives the reason of the wait. Raises OSError."""
         tell_at = 0.0
         try:
             while (turn := self.take()) is None:
@@ -108,7 +109,7 @@ class Turns:
 
     @property
     def text(self) -> str:
-        """Say what the guest that waits is waiting for; "" if none does."""
+        """Return what the waiting guest is waiting for; "" if none waits."""
         if self._directory is None or self._waiting is None:
             return ""
         found = tickets(self._directory)
@@ -119,7 +120,7 @@ class Turns:
         return f"waiting for a place: {running} guests run on this machine, {before} come first"
 
     def stop(self) -> None:
-        """Wait no longer. Idempotent."""
+        """Stop waiting. Idempotent."""
         if self._waiting is not None:
             path, lock = self._waiting
             path.unlink(missing_ok=True)
@@ -182,7 +183,8 @@ def _tickets(directory: Path) -> Iterator[Ticket]:
 
 
 def _is_stopped(pid: str) -> bool:
-    """Return whether a process was stopped (Ctrl-Z): others need not wait until it goes on."""
+    """Return whether a process is stopped (Ctrl-Z): others need not wait for it until it
+    continues."""
     try:
         stat = (Path("/proc") / pid / "stat").read_text()
     except OSError:
@@ -193,7 +195,7 @@ def _is_stopped(pid: str) -> bool:
 def _draw(directory: Path) -> tuple[Path, IO[bytes]]:
     """Return a new ticket, locked. Raises OSError."""
     path = directory / "tickets" / f"{WAITING}-{os.getpid()}-{next(_numbers)}"
-    path.unlink(missing_ok=True)  # of an earlier process of this number
+    path.unlink(missing_ok=True)  # of an earlier process with this number
     lock = path.open("xb")
     path.chmod(0o644)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -201,7 +203,7 @@ def _draw(directory: Path) -> tuple[Path, IO[bytes]]:
 
 
 def _locked(path: Path, kind: int) -> IO[bytes] | None:
-    """Return the file with a lock of that kind; None: somebody else has it. Raises OSError."""
+    """Return the file with a lock of that kind; None: another process holds it. Raises OSError."""
     stream = path.open("rb")
     try:
         fcntl.flock(stream, kind | fcntl.LOCK_NB)

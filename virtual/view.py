@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the kernel process of a guest sees of the host's files: programs, a small /etc, this
-installation, and what is shared. Nothing else is there, whatever the guest's root mounts."""
+installation, and what is shared. It sees nothing else, whatever the guest's root mounts."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ from typing import Final
 from common.places import BUILD, IN_CHECKOUT, LIBEXEC, OWN, PREFIXES, PYTHON, ROOT
 
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-# Of /etc: what programs and libraries configure themselves with. No keys, no passwords, no people.
+# The files in /etc by which programs and libraries are configured. No keys, passwords or user
+# accounts.
 ETC: Final = (
     *("alternatives", "bash.bashrc", "debian_version", "ethertypes", "gai.conf", "host.conf"),
     *("inputrc", "iproute2", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "magic"),
-    "java-*-openjdk",  # a Java without its security settings does not start
+    "java-*-openjdk",  # without its security settings, Java does not start
     *("nsswitch.conf", "os-release", "protocols", "python3*", "rpc", "services"),
     *("ssl/openssl.cnf", "terminfo", "xattr.conf"),
 )
 HOSTS: Final = "127.0.0.1 localhost\n127.0.1.1 guest\n::1 localhost ip6-localhost\n"
 ACCOUNTS: Final = ("passwd", "group")
 PEOPLE_FROM, NOBODY = 1000, 65534  # user and group numbers
-# In a guest these are its own; the host's are not to be seen beneath them.
+# A guest has its own in these places; the host's must not be visible beneath them.
 EMPTY: Final = (
     *("/dev", "/proc", "/sys", "/tmp", "/run", "/root", "/home", "/mnt", "/opt", "/srv"),
     *("/var/cache", "/var/lib", "/var/log", "/var/spool", "/var/tmp", "/guest"),
 )
 LINKS: Final = {"/var/run": "/run", "/var/lock": "/run/lock", "/etc/mtab": "/proc/self/mounts"}
-# In this checkout, not for guests: other runs (of other people too), and the repository.
+# In this checkout, but not for guests: other runs (other people's too), and the repository.
 NOT_SHOWN: Final = ("runs", ".git")
 
 
 @dataclass(frozen=True)
 class View:
     """Files at the same places as on the host, and files that only the guest has. `empty`:
-    directories with nothing in them."""
+    directories that appear empty."""
 
     read: tuple[str, ...]
     write: tuple[str, ...]
@@ -47,7 +48,7 @@ class View:
 
 
 def installation() -> list[Path]:
-    """Where this installation's files are: its Python, packages and C programs."""
+    """Return where this installation's files are: its Python, packages and C programs."""
     prefixes = [prefix / part for prefix in PREFIXES for part in ("bin", LIBEXEC, OWN)]
     return [
         *(ROOT, BUILD, PYTHON.parents[1], PYTHON.resolve().parents[1]),
@@ -57,8 +58,9 @@ def installation() -> list[Path]:
 
 
 def without_nested(paths: Iterable[Path]) -> list[Path]:
-    """Return those that exist, as named and with links resolved, without those below others.
-    Never the whole file system or home directory: that is where some Python was put, not it."""
+    """Return those that exist, as named and with links resolved, without those below others. Never
+    the whole file system or home directory: a Python may be installed there, but neither belongs to
+    it."""
     named = dict.fromkeys(q for p in paths if p.exists() for q in (p.absolute(), p.resolve()))
     for whole in (Path("/"), Path.home()):
         named.pop(whole, None)

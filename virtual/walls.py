@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walls around a guest: which this machine has, and the kernel process started behind them.
+"""The walls around a guest: which of them this machine has, and how the kernel process starts
+behind them.
 
 A guest's root reaches the host's files through the kernel process, so that process has no more
-rights than the guest may have. Namespaces give it a file system in which only its view is, and
-Landlock refuses again what is not in the view; a seccomp filter refuses what neither sees.
+rights than the guest may have. Namespaces give it a file system that contains only its view;
+Landlock refuses once more what is not in the view; a seccomp filter refuses what neither covers.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from common.places import ROOT
 from virtual.view import View
 from virtual.warden import LANDLOCK, NAMESPACES, PROBE, Order
 
-VARIABLE: Final = "DOWNPOUR_WALLS"  # which to use: for tests, and for machines that have none
+VARIABLE: Final = "DOWNPOUR_WALLS"  # which walls to use: for tests, and for machines that have none
 ALL, NONE = "all", "none"
 CHOICES: Final = (ALL, NAMESPACES, LANDLOCK, NONE)
 WARDEN: Final = (sys.executable, "-B", "-S", "-m", "virtual.warden")
 
 
 class WallError(Exception):
-    """A guest cannot be kept in here; the text says why, and what is valid."""
+    """A guest cannot be confined here; the text says why, and what is valid."""
 
 
 @dataclass(frozen=True)
 class Walls:
-    """What keeps a guest in. `user_namespace`: namespaces need one of users."""
+    """What confines a guest. `user_namespace`: the other namespaces need a user namespace."""
 
     namespaces: bool
     landlock: int  # its version, 0: none
@@ -45,7 +46,7 @@ class Walls:
 
     @property
     def names(self) -> list[str]:
-        """Return them in the warden's order."""
+        """Return their names in the warden's order."""
         found = [NAMESPACES] if self.namespaces else []
         return [*found, LANDLOCK] if self.landlock else found
 
@@ -57,7 +58,7 @@ class Walls:
 
 @functools.cache
 def machine_walls() -> Walls:
-    """What this machine has for this user."""
+    """Return what this machine has for this user."""
     done = subprocess.run(
         [*WARDEN, PROBE], cwd=ROOT, capture_output=True, text=True, check=False, env={}
     )
@@ -68,7 +69,7 @@ def machine_walls() -> Walls:
 
 
 def chosen_walls() -> Walls:
-    """What a guest gets: all there is, unless VARIABLE says otherwise. Raises WallError."""
+    """Return what a guest gets: all there is, unless VARIABLE says otherwise. Raises WallError."""
     choice = os.environ.get(VARIABLE) or ALL
     if choice not in CHOICES:
         raise WallError(f"found {VARIABLE}={choice}; valid: {', '.join(CHOICES)}")
@@ -89,8 +90,8 @@ def chosen_walls() -> Walls:
 
 class WalledProcess:
     """A kernel behind `walls`, below its warden. `pid`: of the kernel. `temporary`: directories
-    that the warden removes if this process is gone; the first is never empty. `console`: takes
-    what the kernel prints. `connects`: to Unix sockets, of which namespaces must hide the host's.
+    that the warden removes if this process is gone; the first is never empty. `console`: receives
+    what the kernel prints. `connects`: to Unix sockets; namespaces must then hide the host's.
     Raises WallError, OSError."""
 
     def __init__(
@@ -162,13 +163,13 @@ class WalledProcess:
             raise WallError("its kernel ended at once") from None
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the kernel, if it still runs."""
+        """Send a signal to the kernel, if it is still running."""
         if self._pidfd >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def poll(self) -> int | None:
-        """The kernel's exit code once it has ended."""
+        """Return the kernel's exit code once it has ended."""
         return self.warden.poll()
 
     def kill(self, wait_s: float = 10.0) -> None:

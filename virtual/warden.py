@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process above a guest's kernel: puts it behind walls, waits for it, and cleans up after it
-when its launcher is gone, however that ended.
+when its launcher is gone, however the launcher ended.
 
     python3 -S -m virtual.warden < ORDER
-    python3 -S -m virtual.warden --probe    (what there is for walls on this machine)
+    python3 -S -m virtual.warden --probe    (which walls this machine has)
 
 Only the standard library. The order comes from `virtual.walls`, which also reads the report.
 """
@@ -35,10 +35,10 @@ EXIT_NOT_STARTED: Final = 127
 
 @dataclass(frozen=True)
 class Order:
-    """What the launcher wants. `temporary`: removed if the launcher is gone. `walls`: of NAMESPACES
+    """The launcher's order. `temporary`: removed if the launcher is gone. `walls`: of NAMESPACES
     and LANDLOCK. `user_namespace`: the other namespaces need one. `connects`: to sockets in its
-    view. `life_fd`: ends with the launcher; `report_fd`: takes one line of JSON, with `pid` or
-    `error`."""
+    view. `life_fd`: closes when the launcher ends; `report_fd`: takes one line of JSON, with `pid`
+    or `error`."""
 
     argv: list[str]
     environment: dict[str, str]
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _probe() -> dict[str, object]:
-    """What `walls.Walls` says of this machine and user."""
+    """Return what `walls.Walls` says of this machine and user."""
     found = [_can_make_namespaces(flags) for flags in (0, syscalls.CLONE_NEWUSER)]
     return {
         "namespaces": any(found),
@@ -90,7 +90,7 @@ def _probe() -> dict[str, object]:
 
 
 def _can_make_namespaces(flags: int) -> bool:
-    """Whether a process may have mounts and process ids of its own."""
+    """Return whether a process may have its own mounts and process ids."""
     pid = os.fork()
     if pid == 0:
         with contextlib.suppress(Exception):
@@ -113,9 +113,9 @@ def _wait(order: Order, pid: int) -> int:
     """Wait until the kernel ends; if the launcher is gone, end it and remove its files."""
     ready, _, _ = select.select([order.life_fd, os.pidfd_open(pid)], [], [])
     if order.life_fd in ready:
-        os.kill(pid, signal.SIGKILL)  # not waited for yet: still its number
+        os.kill(pid, signal.SIGKILL)  # not yet waited for, so the number is still its own
     _, status = os.waitpid(pid, 0)
-    # Also if the launcher ended in the same moment.
+    # Also if the launcher ended at the same moment.
     if select.select([order.life_fd], [], [], 0)[0]:
         for path in order.temporary:
             shutil.rmtree(path, ignore_errors=True)
@@ -124,8 +124,8 @@ def _wait(order: Order, pid: int) -> int:
 
 
 def _fork(order: Order, complaint_fd: int) -> int:
-    """Return the process id of the kernel, which is on its way: first of a namespace of process
-    ids, so that nothing of it outlives it."""
+    """Return the process id of the kernel, which is starting: first of a namespace of process ids,
+    so that none of its processes outlives it."""
     if NAMESPACES in order.walls:
         if order.user_namespace:
             _enter_user_namespace()
@@ -137,7 +137,7 @@ def _fork(order: Order, complaint_fd: int) -> int:
         syscalls.die_with_parent(signal.SIGKILL)
         parent = select.poll()
         parent.register(complaint_fd, 0)
-        if parent.poll(0):  # nobody reads: the parent was gone already
+        if parent.poll(0):  # nobody reads: the parent is already gone
             os._exit(EXIT_NOT_STARTED)
         syscalls.fix_addresses()
         program = order.argv[0]
@@ -146,14 +146,14 @@ def _fork(order: Order, complaint_fd: int) -> int:
             program = KERNEL
         _confine(order)
         os.execve(program, order.argv, order.environment)
-    except Exception as error:  # whatever it is: the launcher says it
+    except Exception as error:  # whatever it is, the launcher reports it
         text = getattr(error, "strerror", None) or str(error)
         os.write(complaint_fd, f"{_place(error)}: {text}".encode(errors="replace"))
     os._exit(EXIT_NOT_STARTED)
 
 
 def _place(error: BaseException) -> str:
-    """The function of this module or of `syscalls` in which it went wrong."""
+    """Return the function of this module or of `syscalls` in which the error occurred."""
     trace, name = error.__traceback__, ""
     while trace is not None:
         name, trace = trace.tb_frame.f_code.co_name.strip("_"), trace.tb_next
@@ -183,7 +183,7 @@ def _enter_view(order: Order) -> None:
     trees = {place: syscalls.open_tree(source) for place, (source, _) in places.items()}
     for place, fd in trees.items():
         syscalls.set_mount_attributes(fd, places[place][1])
-    # The copies above do not care what is mounted over their sources.
+    # The copies above are not affected by what is mounted over their sources.
     root = order.temporary[0]
     flags = syscalls.MS_NOSUID | syscalls.MS_NODEV
     syscalls.mount("none", root, "tmpfs", flags, "mode=755,size=16m")
@@ -196,8 +196,8 @@ def _enter_view(order: Order) -> None:
 
 
 def _fill(root: str, trees: dict[str, int], order: Order) -> list[str]:
-    """Put all of the view below `root`, outer places first; return the places of mounted empty
-    directories, which can still be written."""
+    """Put the whole view below `root`, outer places first; return the places of mounted empty
+    directories, which are still writable."""
     view = order.view
     for path in view["empty"]:
         if not any(_below(path, tree) for tree in trees):
@@ -244,7 +244,7 @@ def _confine(order: Order) -> None:
     syscalls.no_new_privileges()
     if LANDLOCK in order.walls:
         syscalls.landlock(_rules(order))
-    # Root writes and reads what is shared with it, no matter who owns it.
+    # Root reads and writes what is shared with it, regardless of the owner.
     syscalls.keep_capabilities([syscalls.CAP_DAC_OVERRIDE] if os.getuid() == 0 else [])
     # Landlock ignores modes and times; read-only mounts protect them.
     program = filter_program(metadata=NAMESPACES in order.walls, connects=order.connects)

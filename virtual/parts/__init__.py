@@ -2,7 +2,7 @@
 """One emulation in several guests, each on its own core, cut at links that have a delay.
 
 `calendar`   which guest may run until when (no I/O)
-`desk`       the calendar's process: speaks User-Mode Linux's time-travel protocol with guests
+`desk`       the calendar's process: speaks User-Mode Linux's time-travel protocol with the guests
 `together`   starts guests under one calendar, watches them, ends them
 `cut_link.c` runs in each guest: carries the frames of cut links (`batch.c`: what it writes)
 """

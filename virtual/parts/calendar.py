@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A conservative calendar: which guest may run until when, so that nothing comes too late.
+"""A conservative calendar: which guest may run until when, so that no frame comes too late.
 
 Virtual time is cut into windows of equal length. No guest begins a window before all have ended the
-one before it. What a guest sends in a window is with the others two windows later, so the least
+one before it. What a guest sends in a window reaches the others two windows later, so the least
 delay of a cut link must be two windows or more (`cut_link.c` says how frames travel).
 Chandy and Misra 1979; Nicol 1993 (windows as long as the lookahead). Nothing here reads a clock.
 """
@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-# The guests' clock shows multiples of this (arch/um: TIMER_MULTIPLIER). A window must be one too:
-# else a frame's stamp, rounded down, could lie in the window before.
+# The guests' clock shows multiples of this (arch/um: TIMER_MULTIPLIER). The length of a window must
+# be one too; otherwise a frame's stamp, rounded down, could lie in the window before.
 TICK_NS: Final = 256
 WINDOWS_PER_DELAY: Final = 2
 
@@ -26,7 +26,7 @@ class CalendarError(Exception):
 def window_of(delays_ns: Iterable[int]) -> int:
     """Return the length of a window for cut links with these delays, in nanoseconds.
 
-    Raises ValueError if there is none, or a delay is too small.
+    Raises ValueError if there are no delays, or one is too small.
     """
     least_ns = min(delays_ns, default=0)
     window_ns = least_ns // WINDOWS_PER_DELAY // TICK_NS * TICK_NS
@@ -48,8 +48,8 @@ class Grant:
 
 
 class Calendar:
-    """Part numbers are 0 to `parts` - 1. `together`: parts run a window at the same time, else one
-    after the other: with the same result, for tests."""
+    """Part numbers are 0 to `parts` - 1. `together`: parts run a window at the same time; otherwise
+    one after the other, with the same result (for tests)."""
 
     def __init__(self, parts: int, window_ns: int, *, together: bool = True) -> None:
         if parts < 1 or window_ns < 1:
@@ -57,14 +57,14 @@ class Calendar:
         self._window_ns = window_ns
         self._together = together
         self._running = set(range(parts))  # they have not said yet that they wait
-        self._wishes: dict[int, int | None] = {}  # of those that wait: when they want to run
+        self._wishes: dict[int, int | None] = {}  # when each waiting part wants to run
         self._end_ns = 0  # of the present window
         self.windows = 0
 
     def waits(self, part: int, wish_ns: int | None) -> None:
-        """Note that a part waits, and for what time. None: nothing will ever wake it.
+        """Note that a part waits, and until when. None: nothing will ever wake it.
 
-        Raises CalendarError if it does not run, or wants to run in the past.
+        Raises CalendarError if it was not running, or wants to run in the past.
         """
         if part not in self._running:
             raise CalendarError(f"part {part} waits, but it did not run")
@@ -83,11 +83,11 @@ class Calendar:
 
     @property
     def over(self) -> bool:
-        """Whether all parts have ended."""
+        """Return whether all parts have ended."""
         return not self._running and not self._wishes
 
     def grants(self) -> list[Grant]:
-        """Return who may run now: nobody while some run.
+        """Return which parts may run now: none while some are running.
 
         Raises CalendarError if all wait forever.
         """
@@ -108,7 +108,7 @@ class Calendar:
         return chosen
 
     def _due(self) -> list[Grant]:
-        """Return grants for all that wait to run in the present window."""
+        """Return grants for all parts that wait to run in the present window."""
         return [
             Grant(part, wish_ns, self._end_ns)
             for part, wish_ns in sorted(self._wishes.items())

@@ -5,9 +5,9 @@
 
 Each FD is a listening socket, for one part. The protocol is that of User-Mode Linux,
 `time-travel=ext` (include/uapi/linux/um_timetravel.h, Berg 2019 to 2023), with shared memory; but
-each guest gets its own page, so that all may run at once. A window then costs a guest two
-messages. Ends when all parts have ended, with a line of JSON (`Report`) on its output; 1: a guest
-broke the protocol. Only the standard library.
+each guest gets its own page, so that all may run at once. A window then costs a guest two messages.
+It ends when all parts have ended, and prints a line of JSON (`Report`). Exit code 1: a guest broke
+the protocol. Only the standard library.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _SHARES_TIME, _WISHES = 1, 1  # a bit of the capabilities, a bit of the flags
 
 @dataclass
 class Report:
-    """Real times in seconds. `running_s`: of each part; `longest_s`: the sum over all windows of
-    the part that ran longest in it: what the same run needs with a core for each part."""
+    """Real times in seconds. `running_s`: of each part; `longest_s`: the sum, over all windows, of
+    the longest time that a part ran in it: what the same run needs with a core for each part."""
 
     windows: int = 0
     grants: int = 0
@@ -60,7 +60,7 @@ class Report:
 
 
 class Client:
-    """The kernel of one guest."""
+    """The connection to the kernel of one guest."""
 
     def __init__(self, part: int, connection: socket.socket) -> None:
         self.part, self._connection = part, connection
@@ -75,7 +75,7 @@ class Client:
         return self._connection.fileno()
 
     def message(self) -> tuple[int, int] | None:
-        """Take (operation, sequence number); None: the guest has ended."""
+        """Read (operation, sequence number); None: the guest has ended."""
         try:
             data = self._connection.recv(_MESSAGE.size, socket.MSG_WAITALL)
         except ConnectionResetError:
@@ -86,7 +86,7 @@ class Client:
         return operation, sequence
 
     def share(self, sequence: int) -> None:
-        """Answer START: hand over the page, and a file for a log that nobody writes."""
+        """Answer START: hand over the page, and a file for a log that is not used."""
         with Path(os.devnull).open("wb") as log:
             socket.send_fds(
                 self._connection,
@@ -95,22 +95,22 @@ class Client:
             )
 
     def wish_ns(self) -> int | None:
-        """Return for what time it waits. Raises CalendarError if it does not use the page."""
+        """Return until when it waits. Raises CalendarError if it does not use the page."""
         capabilities, flags, time_ns = _OWN.unpack_from(self._page, _OWN_AT)
         if not capabilities & _SHARES_TIME:
             raise CalendarError(f"part {self.part}: its kernel does not share its time")
         return time_ns if flags & _WISHES else None
 
     def run(self, grant: Grant) -> None:
-        """Let it run."""
+        """Let the guest run as the grant says."""
         _TIMES.pack_into(self._page, _TIMES_AT, grant.end_ns, grant.begin_ns)
         self._sequence += 1
-        # If it has ended, `message` will say so.
+        # If the guest has ended, `message` will say so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._connection.sendall(_MESSAGE.pack(RUN, self._sequence, grant.begin_ns))
 
     def close(self) -> None:
-        """Release what it holds."""
+        """Close the connection and the page."""
         self._connection.close()
         self._page.close()
         os.close(self._memory_fd)
@@ -133,7 +133,7 @@ class Watch:
         self.report.grants += 1
 
     def ends(self, part: int) -> None:
-        """Note that a part runs no more."""
+        """Note that a part has stopped running."""
         since = self._since.pop(part, None)
         if since is not None:
             ran_s = time.monotonic() - since
@@ -145,7 +145,7 @@ class Watch:
         self._longest_s = 0.0
 
     def result(self, windows: int) -> Report:
-        """Return the report of all so far."""
+        """Return the report of everything so far."""
         self._end_window()
         self.report.windows = windows
         self.report.real_s = time.monotonic() - self._began
@@ -171,7 +171,7 @@ def serve(listeners: Sequence[socket.socket], calendar: Calendar) -> Report:
 
 
 def _handle(client: Client, calendar: Calendar, watch: Watch) -> bool:
-    """Take a message of a guest; return whether it is still there."""
+    """Handle a guest's message; return whether the guest is still there."""
     found = client.message()
     if found is None:
         watch.ends(client.part)
@@ -191,7 +191,7 @@ def _handle(client: Client, calendar: Calendar, watch: Watch) -> bool:
 
 
 def _release(clients: Mapping[int, Client], calendar: Calendar, watch: Watch) -> None:
-    """Let those run that may."""
+    """Let those parts run that may."""
     before = calendar.windows
     for grant in calendar.grants():
         watch.begins(grant, new_window=calendar.windows != before)

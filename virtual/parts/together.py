@@ -23,19 +23,19 @@ from virtual.kernel_build import Kernel
 from virtual.parts.desk import Report
 
 DESK: Final = (sys.executable, "-B", "-S", "-m", "virtual.parts.desk")
-# Where the batches of cut links lie: a directory of the first guest's, which the others share.
+# Where the batches of cut links are: a directory of the first guest, which the others share.
 LINKS: Final = "links"
 VARIABLE: Final = "DOWNPOUR_LINKS"  # tells a guest's programs where it is
 SHARED: Final = Path("/guest/links")
 LINK_FILE_BYTES: Final = 32 << 20  # topologies/wire/src/batch.h: BATCH_SLOTS * BATCH_BYTES
-END_S: Final = 1.0  # the calendar ends as soon as its last guest has
+END_S: Final = 1.0  # the calendar ends as soon as its last guest has ended
 
 
 class Together:
     """Running guests, one for each of `specs`, made by the constructor, ended by `stop`
     (idempotent; a context manager). `links`: names of files for cut-link, each for one direction.
-    `window_ns`: see `calendar.window_of`. `at_once`: else one after the other, with the same
-    result. Raises GuestError."""
+    `window_ns`: see `calendar.window_of`. `at_once`: run them at the same time, else one after the
+    other, with the same result. Raises GuestError."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class Together:
         if not self.guests:
             (exchange / LINKS).mkdir()
             for name in self._links:
-                # Sparse; the guests' kernels must see its length from the beginning.
+                # Sparse; the guests' kernels must see its full length from the beginning.
                 with (exchange / LINKS / name).open("wb") as stream:
                     stream.truncate(LINK_FILE_BYTES)
         listener = socket.socket(socket.AF_UNIX)
@@ -108,9 +108,9 @@ class Together:
         self.stop()
 
     def poll(self) -> list[int] | None:
-        """Return all exit codes once all guests have ended, None while one runs.
+        """Return all exit codes once all guests have ended, None while any is running.
 
-        GuestError when one of them or the calendar fails; all are then ended.
+        Raises GuestError when one of them or the calendar fails; all are then ended.
         """
         try:
             for part, guest in enumerate(self.guests):
@@ -118,7 +118,7 @@ class Together:
                     self._codes[part] = code
             if len(self._codes) == len(self.guests):
                 return [self._codes[part] for part in range(len(self.guests))]
-            if self.calendar.poll():  # with 0 it ends just before its last guest is reaped
+            if self.calendar.poll():  # with code 0 it ends just before its last guest is reaped
                 raise GuestError(self._complaint())
             return None
         except GuestError:
@@ -132,7 +132,7 @@ class Together:
         try:
             return guest.poll()
         except GuestError as error:
-            # Guests end when the calendar does: it is the reason, if it is gone.
+            # Guests end when the calendar ends: if it is gone, that is the reason.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 if self.calendar.wait(POLL_S) != 0:
                     raise GuestError(self._complaint()) from None
@@ -145,13 +145,13 @@ class Together:
         return f"the calendar of the parts ended ({how}): {said.strip() or 'it said nothing'}"
 
     def wait(self) -> list[int]:
-        """Wait for the end; return the exit codes. GuestError, see `poll`."""
+        """Wait for the end; return the exit codes. Raises GuestError, see `poll`."""
         while (codes := self.poll()) is None:
             time.sleep(POLL_S)
         return codes
 
     def report(self) -> Report:
-        """Return what the calendar measured; after the end. Raises GuestError."""
+        """Return what the calendar measured; call it after the end. Raises GuestError."""
         try:
             out, _ = self.calendar.communicate(timeout=END_S)
             found: Mapping[str, object] = json.loads(out)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour virtual selftest`: is virtual time true? Every timer and shaper against theory."""
+"""`downpour virtual selftest`: is virtual time true? Checks every timer and shaper against
+theory."""
 
 from __future__ import annotations
 
@@ -35,11 +36,11 @@ INSIDE: Final = ("-m", "virtual.selftest.inside")
 
 
 class SelftestError(Exception):
-    """The self-test could not be made; the text says why."""
+    """The self-test could not be carried out; the text says why."""
 
 
 class Lines(io.BytesIO):
-    """Takes bytes as they come and hands over whole lines."""
+    """Takes bytes as they come and passes on whole lines."""
 
     def __init__(self, take: Callable[[str], None]) -> None:
         super().__init__()
@@ -62,7 +63,7 @@ class Table:
         self._reasons = Reasons()
 
     def take(self, line: str) -> None:
-        """Raises SelftestError for a line that is not a row."""
+        """Add the row in a line. Raises SelftestError for a line that is not a row."""
         try:
             self.add(from_line(line))
         except ValueError as error:
@@ -83,7 +84,7 @@ class Table:
 
 
 def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
-    """Fills the table from a guest. Raises GuestError, SelftestError."""
+    """Fill the table from a guest. Raises GuestError, SelftestError."""
     complaints: list[str] = []
     code, times = run_guest(
         kernel,
@@ -97,7 +98,7 @@ def _virtual(table: Table, kernel: Kernel) -> dict[str, Any]:
 
 
 def _native(table: Table) -> dict[str, Any]:
-    """Fills the table from this machine. Raises SelftestError."""
+    """Fill the table from this machine. Raises SelftestError."""
     began = time.monotonic()
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     with subprocess.Popen(

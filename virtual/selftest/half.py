@@ -2,8 +2,8 @@
 """One of two guests with a link between them: `python -m virtual.selftest.half a|b WINDOW_NS`.
 
 Host a is in one guest, host b in the other, and the delayed link between them is cut. Nothing else
-joins the guests: what each does follows from its clock. Prints rows (JSON) and `digest HEX`, over
-every arrival of the two-way load, in nanoseconds.
+joins the guests: what each does follows from its own clock. Prints rows (JSON) and `digest HEX`,
+over every arrival of the two-way load, in nanoseconds.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from virtual.selftest.rows import Row, to_line
 CUT: Final = program("cut-link")
 DELAY_NS: Final = 18_000_000
 DELAY_MS: Final = DELAY_NS / 1e6
-FILES: Final = {"a": "a-to-b", "b": "b-to-a"}  # a direction's file is its sender's
-OUTER: Final = "cut0"  # the end of the host's cable at which cut-link is
+FILES: Final = {"a": "a-to-b", "b": "b-to-a"}  # each direction's file is named after its sender
+OUTER: Final = "cut0"  # the end of the host's cable that cut-link serves
 LOAD: Final = theory.Offer(8000, theory.frame_bytes(1400), 0.0005)
 PINGS: Final = 5
 _ROUND_TRIPS: Final = re.compile(r"^rtt min/avg/max/mdev = ([\d.]+)/[\d.]+/([\d.]+)/", re.MULTILINE)
 
 ONE_WAY: Final = (
-    "cut link: 5 us for looks at the clock (256 ns each) from the sender's stamp to the interface, "
+    "cut link: 5 us for clock readings (256 ns each) from the sender's stamp to the interface, "
     "in which frames' times are stamped and released"
 )
 ROUND_TRIP: Final = "ping shows microseconds"
 
 
 def until(second: float) -> None:
-    """Sleep until the guest's clock is so many seconds past its beginning."""
+    """Sleep until that many seconds have passed on the guest's clock since its start."""
     rest_s = EPOCH_S + second - time.time()
     if rest_s <= 0:
         raise NetworkError(f"the guest is {-rest_s:.3f} s late for second {second:g}")
@@ -53,7 +53,7 @@ def until(second: float) -> None:
 
 @contextmanager
 def host(name: str) -> Iterator[Host]:
-    """The host `name` in its own namespace; the other end of its cable is OUTER."""
+    """Set up the host `name` in its own namespace; the other end of its cable is OUTER."""
     one = Host(name)
     check(["ip", "netns", "add", name])
     one.sysctl(*QUIET)
@@ -71,8 +71,8 @@ def host(name: str) -> Iterator[Host]:
 
 @contextmanager
 def link(one: Host, window_ns: int) -> Iterator[None]:
-    """Join the host to the other guest. NetworkError if a frame was lost or late."""
-    # One flow: frames of the same instant keep their order. cut-link says when each may go.
+    """Join the host to the other guest. Raises NetworkError if a frame was lost or late."""
+    # One flow: frames of the same instant keep their order. cut-link says when each may leave.
     check([
         "tc", "qdisc", "replace", "dev", OUTER, "root", "fq", "nopacing", "orphan_mask", "0",
         "limit", "1000000", "flow_limit", "1000000", "timer_slack", "0", "horizon", "600s",
@@ -97,7 +97,8 @@ def link(one: Host, window_ns: int) -> Iterator[None]:
 
 
 def exchange(one: Host, second: float, offers: dict[str, theory.Offer]) -> list[parse.Arrival]:
-    """Send what the host offers and take what the other does, from `second` on. Return arrivals."""
+    """From `second` on, send what the host offers and receive what the other sends; return the
+    arrivals."""
     until(second)
     receiver = one.popen(str(UDP), "receive", str(PORT), str(IDLE_MS))
     with receiver:
@@ -120,7 +121,7 @@ def exchange(one: Host, second: float, offers: dict[str, theory.Offer]) -> list[
 
 
 def delay_rows(one: Host, second: float) -> Iterator[Row]:
-    """Datagrams both ways at once: how long each is on its way."""
+    """Send datagrams both ways at once: how long does each take?"""
     offer = theory.Offer(shapers.DELAYED, shapers.SIZE_BYTES, 0.010)
     found = exchange(one, second, {"a": offer, "b": offer})
     for which, value in zip(("shortest", "longest"), shapers.one_way_s(found), strict=True):
@@ -129,7 +130,7 @@ def delay_rows(one: Host, second: float) -> Iterator[Row]:
 
 
 def rate_rows(one: Host, second: float) -> Iterator[Row]:
-    """A burst through a rate at a's egress; seen by b."""
+    """Send a burst through a rate at a's egress, measured at b."""
     if one.name == "a":
         one.run(
             "tc", "qdisc", "replace", "dev", one.interface, "root", "tbf", "rate",
@@ -151,7 +152,7 @@ def rate_rows(one: Host, second: float) -> Iterator[Row]:
 
 
 def ping_rows(one: Host, second: float) -> Iterator[Row]:
-    """There and back."""
+    """Measure round trips."""
     until(second)
     if one.name != "a":
         return
@@ -165,7 +166,7 @@ def ping_rows(one: Host, second: float) -> Iterator[Row]:
 
 
 def load_rows(one: Host, second: float) -> Iterator[Row]:
-    """A load both ways at once; prints its digest."""
+    """Send a load both ways at once, and print its digest."""
     found = exchange(one, second, {"a": LOAD, "b": LOAD})
     text = "".join(f"{a.sequence} {a.sent_ns} {a.arrived_ns}\n" for a in found)
     print(f"digest {hashlib.sha256(text.encode()).hexdigest()}", flush=True)
@@ -174,7 +175,7 @@ def load_rows(one: Host, second: float) -> Iterator[Row]:
 
 
 def all_rows(one: Host) -> Iterator[Row]:
-    """Raises NetworkError, ValueError."""
+    """Run all tests of this host. Raises NetworkError, ValueError."""
     yield from delay_rows(one, 20)
     yield from rate_rows(one, 30)
     yield from ping_rows(one, 40)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measuring side of the self-test: prints one row (JSON) per test, as it comes.
 
-Runs as root of its own network, mount and process namespaces (`virtual.selftest.cli` sees to that),
+Runs as root of its own network, mount and process namespaces (`virtual.selftest.cli` makes them),
 in a guest or natively; leaves nothing behind.
 """
 
@@ -23,7 +23,7 @@ TIMERS: Final = program("selftest-timers")
 
 
 def all_rows(directory: Path) -> Iterator[Row]:
-    """Raises NetworkError, OSError, CalledProcessError, ValueError."""
+    """Run all tests. Raises NetworkError, OSError, CalledProcessError, ValueError."""
     first_ping = protocols.ping_itself(3, 1.0)  # where the clock is youngest
     found = timers.probe(str(TIMERS))
     kernel = timers.timing(found)
@@ -39,7 +39,7 @@ def all_rows(directory: Path) -> Iterator[Row]:
 def main() -> int:
     """Run in the guest; return the exit code."""
     try:
-        # Names of network namespaces are of this mount namespace alone.
+        # Names of network namespaces are then known in this mount namespace alone.
         Path("/run/netns").mkdir(exist_ok=True)
         check(["mount", "-t", "tmpfs", "tmpfs", "/run/netns"])
         check(["ip", "link", "set", "lo", "up"])

@@ -21,11 +21,11 @@ from virtual.selftest import parse
 UDP: Final = program("selftest-udp")
 ADDRESS: Final = {"a": "10.9.0.1", "b": "10.9.0.2"}
 MAC: Final = {"a": "02:00:00:00:00:0a", "b": "02:00:00:00:00:0b"}
-NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them: it is not a router
+NOBODY: Final = "10.9.0.77"  # frames for it reach b, which drops them, as it is not a router
 PORT: Final = 5001
 WAIT_S: Final = 20.0
-IDLE_MS: Final = 2000  # no more datagrams will come
-# No unasked frames: they would use up a shaper's tokens.
+IDLE_MS: Final = 2000  # after so long without a datagram, no more will come
+# No unsolicited frames: they would use up a shaper's tokens.
 QUIET: Final = ("net.ipv6.conf.all.disable_ipv6=1", "net.ipv6.conf.default.disable_ipv6=1")
 
 
@@ -35,20 +35,20 @@ class Host:
 
     @property
     def interface(self) -> str:
-        """The name of its interface."""
+        """Return the name of its interface."""
         return f"{self.name}0"
 
     @property
     def other(self) -> str:
-        """The namespace at the other end."""
+        """Return the namespace at the other end."""
         return "b" if self.name == "a" else "a"
 
     def argv(self, *argv: str) -> list[str]:
-        """The command that runs `argv` in it."""
+        """Return the command that runs `argv` in it."""
         return ["ip", "netns", "exec", self.name, *argv]
 
     def run(self, *argv: str, timeout_s: float = 120) -> str:
-        """Raises NetworkError."""
+        """Run a command in it; return its output. Raises NetworkError."""
         return check(self.argv(*argv), timeout_s=timeout_s)
 
     def popen(self, *argv: str) -> subprocess.Popen[str]:
@@ -62,11 +62,11 @@ class Host:
         )
 
     def sysctl(self, *settings: str) -> None:
-        """Settings that this kernel lacks are left out."""
+        """Apply settings; those that this kernel lacks are left out."""
         self.run("sysctl", "-qe", *(part for s in settings for part in ("-w", s)))
 
     def address(self, interface: str, address: str) -> None:
-        """Gives `interface` an address; neighbours are known, none is asked for."""
+        """Give `interface` an address; the neighbours are entered, so that none is asked for."""
         self.run("ip", "link", "set", interface, "up")
         self.run("ip", "address", "add", f"{address}/24", "dev", interface)
         network = address.rsplit(".", 1)[0]
@@ -85,13 +85,13 @@ class Pair:
     def send(
         self, count: int, payload_bytes: int, interval_s: float, *, to: str = ADDRESS["b"]
     ) -> None:
-        """UDP from a; returns when all are queued. Raises NetworkError."""
+        """Send UDP from a; return when everything is queued. Raises NetworkError."""
         interval_ns = round(interval_s * 1e9)
         words = (to, PORT, count, payload_bytes, interval_ns)
         self.a.run(str(UDP), "send", *(str(word) for word in words))
 
     def datagrams(self, count: int, payload_bytes: int, interval_s: float) -> list[parse.Arrival]:
-        """UDP from a to b, in order of arrival. Raises NetworkError."""
+        """Send UDP from a to b; return the datagrams in order of arrival. Raises NetworkError."""
         receiver = self.b.popen(str(UDP), "receive", str(PORT), str(IDLE_MS))
         with receiver:
             try:
@@ -106,7 +106,7 @@ class Pair:
 
     @contextmanager
     def captured(self, found: list[parse.Segment]) -> Iterator[None]:
-        """Appends the TCP segments that b's interface carries to `found`."""
+        """Append the TCP segments that b's interface carries to `found`."""
         tcpdump = self.b.popen(
             "tcpdump",
             "-i",
@@ -131,7 +131,7 @@ class Pair:
 
 
 def ready(process: subprocess.Popen[str], stream: object, text: str) -> None:
-    """Waits until the process says `text`. Raises NetworkError with its words if it never does."""
+    """Wait until the process says `text`. Raises NetworkError with its output if it never does."""
     assert hasattr(stream, "readline")
     said = ""
     while line := stream.readline():
@@ -161,7 +161,7 @@ def _remove(*links: str) -> None:
 
 @contextmanager
 def cable() -> Iterator[Pair]:
-    """a and b joined by a veth pair: a0 in a, b0 in b."""
+    """Join a and b by a veth pair: a0 in a, b0 in b."""
     try:
         pair = _hosts()
         check([
@@ -177,7 +177,8 @@ def cable() -> Iterator[Pair]:
 
 @contextmanager
 def switch(directory: Path) -> Iterator[Pair]:
-    """a and b at ports 1 and 2 of br0, an Open vSwitch in the kernel, as yet without flows."""
+    """Connect a and b to ports 1 and 2 of br0, an Open vSwitch in the kernel, as yet without
+    flows."""
     daemons = OpenVSwitch(directory)
     try:
         pair = _hosts()
@@ -207,5 +208,5 @@ def switch(directory: Path) -> Iterator[Pair]:
 
 
 def openflow(command: str, text: str) -> None:
-    """`ovs-ofctl COMMAND br0 TEXT`. Raises NetworkError."""
+    """Run `ovs-ofctl COMMAND br0 TEXT`. Raises NetworkError."""
     check(["ovs-ofctl", "-O", "OpenFlow13", command, "br0", text])

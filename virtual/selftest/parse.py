@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the measured programs print (pure)."""
+"""Read what the measured programs print (pure)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Segment:
 
 
 def probes(text: str) -> list[Probe]:
-    """Raises ValueError for an invalid line."""
+    """Return the probes in a text. Raises ValueError for an invalid line."""
     found = []
     for line in text.splitlines():
         match line.split():
@@ -69,7 +69,7 @@ def probes(text: str) -> list[Probe]:
 
 
 def arrivals(text: str) -> list[Arrival]:
-    """Raises ValueError for an invalid line."""
+    """Return the arrivals in a text. Raises ValueError for an invalid line."""
     found = []
     for line in text.splitlines():
         parts = line.split()
@@ -80,7 +80,7 @@ def arrivals(text: str) -> list[Arrival]:
 
 
 def ping(text: str) -> Ping:
-    """iputils' statistics; `ms` is from its first to its last packet. Raises ValueError."""
+    """Return iputils' statistics; `ms` is from its first to its last packet. Raises ValueError."""
     match = _PING.search(text)
     if match is None:
         raise ValueError(f"found '{text.strip()[-200:]}'; valid: ping's statistics")
@@ -88,13 +88,13 @@ def ping(text: str) -> Ping:
 
 
 def sar_times_s(text: str) -> list[int]:
-    """Second of the day of each line of `sar -u`."""
+    """Return the second of the day of each line of `sar -u`."""
     times = [datetime.strptime(found, "%H:%M:%S") for found in _SAR.findall(text)]
     return [t.hour * 3600 + t.minute * 60 + t.second for t in times]
 
 
 def segments(text: str) -> list[Segment]:
-    """The TCP segments of `tcpdump -tt -n --nano -S tcp`; other lines are left out."""
+    """Return the TCP segments of `tcpdump -tt -n --nano -S tcp`; other lines are left out."""
     found = []
     for line in text.splitlines():
         match = _SEGMENT.match(line)
@@ -116,7 +116,8 @@ def segments(text: str) -> list[Segment]:
 
 
 def transmissions(found: list[Segment], source: str) -> list[Segment]:
-    """The segment that `source` sent most often, each time it was sent: a SYN or the first data."""
+    """Return each transmission of the segment that `source` sent most often: a SYN or the first
+    data."""
     ours = [s for s in found if s.source == source and (s.length > 0 or "S" in s.flags)]
     counts: dict[tuple[int | None, int], list[Segment]] = {}
     for segment in ours:
@@ -125,7 +126,8 @@ def transmissions(found: list[Segment], source: str) -> list[Segment]:
 
 
 def ack_delays_s(found: list[Segment], receiver: str) -> list[float]:
-    """For each segment with data to `receiver`: time until it acknowledged all of it."""
+    """Return, for each segment with data to `receiver`, the time until all of it was
+    acknowledged."""
     delays = []
     for index, data in enumerate(found):
         if data.target != receiver or data.length == 0 or data.sequence is None:

@@ -21,15 +21,15 @@ HALF: Final = ("-m", "virtual.selftest.half")
 DIGEST: Final = "digest "
 LIMIT_S: Final = 600.0
 PROGRAMS: Final = ("cut-link", "selftest-udp")
-# How the guests share the processors, in the order of the runs.
+# Whether the guests run at the same time, in the order of the runs.
 RUNS: Final = (("at once", True), ("at once, again", True), ("one after the other", False))
 SAME: Final = "the same nanoseconds: nothing depends on which guest is faster"
 
 
 @dataclass(frozen=True)
 class Run:
-    """`lines`: the rows of both guests as they were printed. `digests`: of the arrivals at a and b.
-    `virtual_s`: of one guest."""
+    """One run. `lines`: the rows of both guests as they were printed; `digests`: of the arrivals at
+    a and b; `virtual_s`: of one guest."""
 
     lines: tuple[str, ...]
     digests: tuple[str, ...]

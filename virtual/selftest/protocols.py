@@ -2,8 +2,9 @@
 """Timers of protocols against theory: ping's pace, TCP's retransmissions and delayed ACKs.
 
 ping (iputils before 20231222) takes a clock below 1 s since boot for "nothing sent yet" and sends
-the next packet as soon as an answer came. A guest is busy in that second, a machine is not up.
-Hence a guest's programs start when its clock is past that, and ping is the first of them here.
+the next packet as soon as an answer has come. A guest already runs programs in that second, a
+machine is still booting. Hence a guest's programs start when its clock is past it, and ping is the
+first of them here.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ DELAYED_ACK_S: Final = 0.04
 PING_DELAY_S: Final = 0.025
 
 PING_AT_ONCE: Final = (
-    "between packets ping waits in recvmsg (SO_RCVTIMEO), set again when it expired: the interval "
+    "between packets ping waits in recvmsg (SO_RCVTIMEO), set again when it expires: the interval "
     "is the next multiple of the timer wheel's granularity; the first begins anywhere in it; ping "
     "counts in ms"
 )
@@ -41,13 +42,15 @@ BACKOFF: Final = (
 
 
 def ping_itself(count: int, interval_s: float) -> parse.Ping:
-    """Measure on the loopback interface, with answers at once. Raises NetworkError, ValueError."""
+    """Run ping on the loopback interface, where answers come at once. Raises NetworkError,
+    ValueError."""
     words = ("-q", "-i", f"{interval_s:g}", "-c", str(count))
     return parse.ping(check(["ping", *words, "127.0.0.1"]))
 
 
 def ping_rows(kernel: Timing, first: parse.Ping) -> Iterator[Row]:
-    """First to last packet, by ping itself. `first`: `ping_itself(3, 1)`, before all else."""
+    """Compare the time from the first to the last packet, by ping itself. `first`: `ping_itself(3,
+    1)`, run before all else."""
     yield _ping_row("ping -i 1 -c 3, the first program of all", first, 3, 1.0, kernel)
     for count, interval_s in ((20, 1.0), (20, 0.2)):
         test = f"ping -i {interval_s:g} -c {count}"
@@ -59,7 +62,8 @@ def ping_rows(kernel: Timing, first: parse.Ping) -> Iterator[Row]:
 def _ping_row(test: str, found: parse.Ping, count: int, interval_s: float, kernel: Timing) -> Row:
     repeat_s = theory.wheel_repeat_s(interval_s, kernel.tick_s)
     late_s = theory.wheel_late_s(interval_s, kernel.tick_s)
-    # The first interval is between the asked time and the latest, the others are alike.
+    # The first interval is between the requested time and the latest possible one, the others are
+    # alike.
     return Row(
         test, "ms", (count - 1) * repeat_s * 1e3, _sent_all(found, count),
         (repeat_s - interval_s) * 1e3 + 1, (interval_s + late_s - repeat_s) * 1e3 + 1, PING_AT_ONCE,
@@ -92,9 +96,10 @@ def _ping_delayed(pair: Pair) -> Iterator[Row]:
 
 
 def tcp_rows(kernel: Timing) -> Iterator[Row]:
-    """Seen by tcpdump at b's interface."""
+    """Measure TCP's timers by tcpdump at b's interface."""
     with cable() as pair:
-        # A connection would begin with the round-trip time of the one before, delayed ACKs and all.
+        # Otherwise a connection would begin with the round-trip time of the one before, delayed
+        # ACKs included.
         pair.a.sysctl("net.ipv4.tcp_no_metrics_save=1")
         yield from _syn_rows(pair, kernel)
         yield from _ack_rows(pair, kernel)
@@ -113,13 +118,13 @@ def _talking(host: Host, *words: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def intervals_s(found: list[parse.Segment]) -> list[float]:
-    """Seconds between one time and the next."""
+    """Return the seconds between each time and the next."""
     return [(b.ns - a.ns) / 1e9 for a, b in zip(found, found[1:], strict=False)]
 
 
 def within(intervals: list[float], seconds: float) -> int:
-    """How many of these intervals, one after the other, fit into `seconds` when each is up to
-    15 % late (the timer wheel is at most an eighth)."""
+    """Return how many of these consecutive intervals fit into `seconds` when each is up to 15 %
+    late (the timer wheel is at most an eighth late)."""
     passed, count = 0.0, 0
     for interval in intervals:
         passed += interval * 1.15
@@ -197,7 +202,7 @@ def _ack_rows(pair: Pair, kernel: Timing) -> Iterator[Row]:
 
 
 def _rto_rows(pair: Pair, kernel: Timing) -> Iterator[Row]:
-    # The tail loss probe would come before the first retransmission.
+    # Otherwise the tail loss probe would come before the first retransmission.
     pair.a.sysctl("net.ipv4.tcp_early_retrans=0")
     seen: list[parse.Segment] = []
     with (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One line of the self-test: theory, what was measured, and whether that is close enough."""
+"""A row of the self-test: theory, what was measured, and whether that is close enough."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADINGS: Final = ("test", "unit", "theory", "measured", "difference", "toleranc
 
 @dataclass(frozen=True)
 class Row:
-    """`theory` and `measured` in `unit`. Right is what lies in [theory - below, theory + above];
+    """`theory` and `measured` in `unit`. Values in [theory - below, theory + above] are right;
     `reason` says where the tolerance comes from. `measured` is None exactly if `missing` says
     why."""
 
@@ -29,23 +29,23 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Measured less expected."""
+        """Return measured less expected."""
         return None if self.measured is None else self.measured - self.theory
 
     @property
     def ok(self) -> bool:
-        """A test that could not be made is not passed."""
+        """Return whether it passed; a test that could not be made has not passed."""
         difference = self.difference
         return difference is not None and -self.below <= difference <= self.above
 
 
 def to_line(row: Row) -> str:
-    """One line of JSON, read by `from_line`."""
+    """Return one line of JSON, which `from_line` reads."""
     return json.dumps(asdict(row), sort_keys=True)
 
 
 def from_line(line: str) -> Row:
-    """Raises ValueError for a line that `to_line` did not write."""
+    """Return the row in a line. Raises ValueError for a line that `to_line` did not write."""
     try:
         found = json.loads(line)
         row = Row(**found)
@@ -60,7 +60,7 @@ def from_line(line: str) -> Row:
 
 
 def number(value: float) -> str:
-    """Six decimals at most, none that say nothing: '10.050304', '2519', '-0.0005'."""
+    """Return at most six decimals, without trailing zeros: '10.050304', '2519', '-0.0005'."""
     text = f"{value:.6f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
@@ -72,12 +72,12 @@ def _columns(cells: tuple[str, ...]) -> str:
 
 
 def heading() -> str:
-    """The first line of the table."""
+    """Return the first line of the table."""
     return _columns(HEADINGS) + "\n" + _columns(tuple("-" * w for w in WIDTHS))
 
 
 def table_line(row: Row, *, judged: bool, letter: str) -> str:
-    """One line of the table; `letter` names the reason of the tolerance."""
+    """Return one line of the table; `letter` stands for the reason of the tolerance."""
     if row.measured is None or row.difference is None:
         verdict = "OFF" if judged else ""
         cells = (row.test, row.unit, number(row.theory), "-", "-", "-", verdict)
@@ -104,11 +104,11 @@ class Reasons:
         self._letters: dict[str, str] = {}
 
     def letter(self, reason: str) -> str:
-        """The letter of a reason, a new one at its first use."""
+        """Return the letter of a reason, a new one at its first use."""
         return self._letters.setdefault(reason, _letter(len(self._letters)))
 
     def legend(self) -> list[str]:
-        """A line for each letter."""
+        """Return a line for each letter."""
         return [f"{letter}: {reason}" for reason, letter in self._letters.items()]
 
 
@@ -118,7 +118,7 @@ def _letter(index: int) -> str:
 
 
 def document(rows: list[Row], *, clock: str, facts: Mapping[str, object]) -> dict[str, Any]:
-    """What `--json` writes. Natively nothing is judged: `ok` is null."""
+    """Return what `--json` writes. Natively nothing is judged: `ok` is null."""
     judged = clock == "virtual"
     return {
         "clock": clock,

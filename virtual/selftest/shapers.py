@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queueing disciplines, meters and VLANs of the kernel against theory.
 
-Frames are counted as the kernel counts them at an egress: with the Ethernet header, without
-preamble, frame check sequence and VLAN tag (which is beside the packet).
+Frames are counted as the kernel counts them at an egress: with the Ethernet header, but without
+preamble, frame check sequence and VLAN tag (which is stored beside the packet).
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ OFFER: Final = theory.Offer(4800, SIZE_BYTES, SIZE_BYTES * 8 / (2 * RATE_BPS))
 TAGGED: Final = 50
 
 NETEM: Final = (
-    "netem's timer has no slack: 5 us for looks at the clock (256 ns each) from the sender's stamp "
+    "netem's timer has no slack: 5 us for clock readings (256 ns each) from the sender's stamp "
     "to the queue"
 )
 SPAN: Final = (
     "20 us: tokens are kept in ns, the burst is set in steps of 64 ns, the first frames leave some "
-    "looks at the clock (256 ns each) apart"
+    "clock readings (256 ns each) apart"
 )
 METER: Final = (
     "counts time in whole milliseconds (net/openvswitch/meter.c): 1 ms of the rate, and 1 frame"
@@ -48,7 +48,7 @@ def _qdisc(host: Host, *words: str) -> None:
 
 
 def _measured(rows: list[Row], measure: Callable[[], list[float]]) -> Iterator[Row]:
-    """The rows with measured values, or with the reason why there are none."""
+    """Yield the rows with measured values, or with the reason why there are none."""
     try:
         values: list[float | None] = list(measure())
         missing = ""
@@ -59,8 +59,8 @@ def _measured(rows: list[Row], measure: Callable[[], list[float]]) -> Iterator[R
 
 
 def one_way_s(found: list[parse.Arrival]) -> tuple[float, float]:
-    """(shortest, longest) time from the sender's stamp to the kernel's. Raises NetworkError if one
-    is missing."""
+    """Return (shortest, longest) time from the sender's stamp to the kernel's. Raises NetworkError
+    if a datagram is missing."""
     if len(found) != DELAYED:
         raise NetworkError(f"{len(found)} of {DELAYED} datagrams arrived")
     delays = [(a.arrived_ns - a.sent_ns) / 1e9 for a in found]
@@ -68,7 +68,7 @@ def one_way_s(found: list[parse.Arrival]) -> tuple[float, float]:
 
 
 def span_s(found: list[parse.Arrival], count: int) -> float:
-    """First to last arrival. Raises NetworkError if one is missing."""
+    """Return the time from first to last arrival. Raises NetworkError if a datagram is missing."""
     if len(found) != count:
         raise NetworkError(f"{len(found)} of {counted(count, 'datagram')} arrived")
     return (found[-1].arrived_ns - found[0].arrived_ns) / 1e9
@@ -81,7 +81,8 @@ def _template(
 
 
 def cable_rows() -> Iterator[Row]:
-    """netem, HTB and TBF at a's egress; delays from a's program to b's interface, rates there."""
+    """Measure netem, HTB and TBF at a's egress: delays from a's program to b's interface, rates at
+    b's interface."""
     with cable() as pair:
         yield from _delay_rows(pair)
         yield from _rate_rows(pair)
@@ -140,7 +141,7 @@ def _rate_rows(pair: Pair) -> Iterator[Row]:
 
 
 def switch_rows(directory: Path) -> Iterator[Row]:
-    """Meter and VLAN translation of the kernel's Open vSwitch."""
+    """Measure meter and VLAN translation of the kernel's Open vSwitch."""
     tests = [
         _template(
             "meter 10 Mbit/s, burst 1 Mbit, 2 s of 20 Mbit/s", "frames",
@@ -166,7 +167,8 @@ def _absent(row: Row, why: str) -> Row:
 
 
 def _knows_openvswitch() -> bool:
-    """Built in or loadable: the netlink family is there, or modprobe finds it."""
+    """Return whether it is built in or loadable: the netlink family exists, or modprobe finds
+    it."""
     try:
         check(["ovs-dpctl", "dump-dps"])
     except NetworkError:
@@ -204,13 +206,13 @@ def _tagged(pair: Pair) -> list[float]:
     counts: list[float] = []
     for actions in ("output:2", "set_field:4296->vlan_vid,output:2"):  # 4096 (tagged) + 200
         openflow("add-flow", f"priority=2,in_port=1,dl_vlan=100,actions={actions}")
-        check(["ovs-appctl", "revalidator/wait"])  # the datapath has the flow
+        check(["ovs-appctl", "revalidator/wait"])  # the datapath then has the flow
         counts.append(_delivered(pair))
     return counts
 
 
 def _delivered(pair: Pair) -> int:
-    """Frames that b's tagged interface accepted while a sent."""
+    """Return how many frames b's tagged interface accepted while a was sending."""
     counter = Path(f"/sys/class/net/{pair.b.interface}.200/statistics/rx_packets")
     before = int(pair.b.run("cat", str(counter)))
     pair.send(TAGGED, PAYLOAD_BYTES, 1e-3, to="10.8.0.2")

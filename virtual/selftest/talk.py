@@ -2,7 +2,7 @@
 """The two ends of a TCP connection whose timers are watched from outside.
 
 `python -m virtual.selftest.talk serve PORT` accepts one connection, delays its acknowledgements and
-answers nothing; `call ADDRESS PORT syn|data|acks SECONDS` does the named thing and waits so long.
+answers nothing; `call ADDRESS PORT syn|data|acks SECONDS` does the named thing and waits that long.
 `data` waits for a line on stdin before it sends. Both print "ready".
 """
 
@@ -24,7 +24,7 @@ def serve(port: int) -> None:
         connection, _ = server.accept()
         with connection:
             while True:
-                # The kernel acknowledges at once after each delay; this asks for delay again.
+                # The kernel acknowledges at once after each delay; this asks for delays again.
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
                 if not connection.recv(4096):
                     return
@@ -32,7 +32,7 @@ def serve(port: int) -> None:
 
 
 def call(address: str, port: int, what: str, seconds: float) -> None:
-    """See above."""
+    """Connect and do `what` (see above)."""
     if what == "syn":
         print("ready", flush=True)
         with contextlib.suppress(OSError):

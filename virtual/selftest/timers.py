@@ -22,23 +22,23 @@ LOOPS: Final = 1000
 
 NEVER_EARLY: Final = (
     "high-resolution timer: never early; as late as the task's timer slack (the kernel expires "
-    "timers together), and 5 us: looks at the clock (256 ns each), the shortest timer (500 ns)"
+    "timers together), and 5 us: clock readings (256 ns each), the shortest timer (500 ns)"
 )
-NO_SLACK: Final = "high-resolution timer without slack: never early, 5 us for looks at the clock"
+NO_SLACK: Final = "high-resolution timer without slack: never early, 5 us for clock readings"
 SELECT: Final = (
-    "poll, select and epoll_wait may be 0.1 % late (fs/select.c), and 5 us for looks at the clock"
+    "poll, select and epoll_wait may be 0.1 % late (fs/select.c), and 5 us for clock readings"
 )
 WHEEL: Final = (
     "timer wheel: never early; rounded up to a tick, then as late as its granularity (1 tick below "
     "63 ticks, 8 below 504, 64 below 4032, kernel/time/timer.c), and 5 us"
 )
-FAILED: Final = "a failed system call takes 1 us, in some kernels (6.1) nothing"
+FAILED: Final = "a failed system call takes 1 us, in some kernels (6.1) no time"
 CHARGE: Final = (
-    "exact: the clock advances by 256 ns at a look at it, by 1 us at a failed system call, else not"
+    "exact: the clock advances by 256 ns when it is read, by 1 us at a failed system call, else not"
 )
-SAME_CLOCK: Final = "both clocks are read once more: 1 us"
+SAME_CLOCK: Final = "each clock is read once more: 1 us"
 PYTHON: Final = (
-    "the timer's slack, and 1 ms for failed system calls (1 us each) and looks at the clock of the "
+    "the timer's slack, and 1 ms for failed system calls (1 us each) and clock readings of the "
     "program"
 )
 
@@ -52,18 +52,19 @@ class Timing:
 
 
 def timing(found: list[parse.Probe]) -> Timing:
-    """Raises KeyError if selftest-timers did not say."""
+    """Read the kernel's timing from the probes. Raises KeyError if selftest-timers did not report
+    it."""
     said = {probe.name: probe.measured_ns / 1e9 for probe in found}
     return Timing(said["tick"], said["slack"])
 
 
 def late(test: str, asked_s: float, measured_s: float, above_s: float, reason: str) -> Row:
-    """A wait that must not be early."""
+    """Return the row of a wait that must not be early."""
     return Row(test, "ms", asked_s * 1e3, measured_s * 1e3, 0.0, above_s * 1e3, reason)
 
 
 def probe_rows(found: list[parse.Probe], kernel: Timing) -> list[Row]:
-    """Rows of selftest-timers' output. Raises ValueError for a name it does not know."""
+    """Return the rows of selftest-timers' output. Raises ValueError for a name it does not know."""
     rows = []
     for probe in found:
         if probe.name not in ("tick", "slack"):
@@ -73,7 +74,7 @@ def probe_rows(found: list[parse.Probe], kernel: Timing) -> list[Row]:
 
 
 def _wait_row(probe: parse.Probe, kernel: Timing) -> Row | None:
-    """The row of a wait; None for a probe of another kind."""
+    """Return the row of a wait; None for a probe of another kind."""
     asked_s, measured_s = probe.asked_ns / 1e9, probe.measured_ns / 1e9
     handling_s, slack_s = theory.HANDLING_S, kernel.slack_s
     text = f"{asked_s * 1e3:g} ms"
@@ -86,7 +87,7 @@ def _wait_row(probe: parse.Probe, kernel: Timing) -> Row | None:
             above_s = LOOPS * (slack_s + theory.CLOCK_READ_S)
             return late(
                 "nanosleep 1 ms, 1000 times (slack adds up)", asked_s, measured_s, above_s,
-                "1000 times the slack, and a look at the clock each",
+                "1000 times the slack, and a reading of the clock each",
             )  # fmt: skip
         case "clock_nanosleep-1000":
             name = "clock_nanosleep every 1 ms, 1000 times"
@@ -114,12 +115,12 @@ def _wait_row(probe: parse.Probe, kernel: Timing) -> Row | None:
 
 
 def _clock_row(probe: parse.Probe) -> Row:
-    """The row of a probe that looks at clocks. ValueError for an unknown name."""
+    """Return the row of a probe that reads clocks. Raises ValueError for an unknown name."""
     measured_s = probe.measured_ns / 1e9
     match probe.name:
         case "clock-read":
             return Row(
-                "1000 looks at the clock, each",
+                "1000 readings of the clock, each",
                 "ns",
                 theory.CLOCK_READ_S * 1e9,
                 probe.measured_ns,
@@ -200,7 +201,7 @@ def python_rows(kernel: Timing) -> Iterator[Row]:
 
 
 def program_rows(kernel: Timing) -> Iterator[Row]:
-    """Programs of the system that wait: sleep, sar, timeout."""
+    """Measure programs of the system that wait: sleep, sar, timeout."""
     loops = SHELL_LOOPS
     script = f"i=0; while [ $i -lt {loops} ]; do sleep 0.001; i=$((i+1)); done"
     measured_s = _timed(lambda: subprocess.run(["sh", "-c", script], check=True))
@@ -240,7 +241,7 @@ def _sar_rows() -> Iterator[Row]:
 
 
 def probe(program: str) -> list[parse.Probe]:
-    """Runs selftest-timers. Raises CalledProcessError, OSError, ValueError."""
+    """Run selftest-timers. Raises CalledProcessError, OSError, ValueError."""
     done = subprocess.run(
         [program], check=True, stdout=subprocess.PIPE, stderr=sys.stderr, text=True
     )

@@ -310,7 +310,7 @@ for _ in range(100_000): os.getppid()
 print(ran_ns() - before)
 """
     _code, out, err, _times = run(kernel, "python3", "-c", script)
-    assert int(out) < 2_000, err  # its own looks at the clock
+    assert int(out) < 2_000, err  # its own readings of the clock
 
 
 @pytest.mark.emulated
@@ -335,7 +335,7 @@ print(taken_ns(5_000), taken_ns(30_000))
 
 @pytest.mark.emulated
 def test_the_limit_of_real_time_holds(kernel: Kernel) -> None:
-    script = "import time\nwhile True: time.time()"  # each look at the clock moves it
+    script = "import time\nwhile True: time.time()"  # each reading of the clock moves it
     with pytest.raises(GuestError, match=r"no end within 4 s of real time"):
         run(kernel, "python3", "-c", script, limit_s=4.0, stall_s=1000.0)
 
