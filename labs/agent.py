@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agent, where the lab's network is: it builds the network, and runs commands and checks one
-after another.
+"""The agent, which runs where the lab's network is: it builds the network, and executes commands
+and checks one after another.
 
 In a guest it stops time while no command runs: it polls for the next one without ever waiting, and
 only waiting (or reading the clock) advances a guest's clock. The holder then stops the whole guest,
-so that it uses no processor either. So no time passes between commands, however late the holder is.
+so that it uses no processor either. So no time passes between commands, however long the holder
+takes.
 
-Files of the exchange directory: `job.json` (what to build); `events` (lines of JSON: progress,
-ready, failed, from here); `commands/NUMBER.json`, `commands/NUMBER.interrupt` (from the holder,
-with new names, because a guest may cache what it knows of an old one); `done/NUMBER.json`
+Files of the exchange directory: `job.json` (what to build); `events` (from the agent, lines of
+JSON: progress, ready, failed); `commands/NUMBER.json`, `commands/NUMBER.interrupt` (from the
+holder, with new names, because a guest may cache what it knows of an old file); `done/NUMBER.json`
 (answers); `out`, `err` (what commands print).
 """
 
@@ -51,9 +52,9 @@ FAULTS: Final = (
 
 @dataclass(frozen=True)
 class Job:
-    """The holder's job. `frozen`: time stands still between commands."""
+    """The holder's order. `frozen`: time stands still between commands."""
 
-    folder: Path  # the lab's
+    folder: Path  # of the lab
     work: Path
     student: str
     network: str  # JSON
@@ -74,7 +75,7 @@ class Job:
 
 def main(exchange: Path) -> int:
     """Serve until SIGTERM (or the guest's end). The holder starts this without the command line's
-    imports, which cost a guest seconds."""
+    imports, which would take seconds in a guest."""
 
     def say(kind: str, **values: Any) -> None:
         with (exchange / "events").open("a", encoding="utf-8") as file:
@@ -110,7 +111,7 @@ def main(exchange: Path) -> int:
 
 
 class _Interrupted(Exception):
-    """The student has pressed Ctrl-C while checks ran."""
+    """The student pressed Ctrl-C while checks ran."""
 
 
 class Agent:
@@ -156,7 +157,7 @@ class Agent:
     # -- commands
 
     def prepare(self) -> None:
-        """Do what the lab prepares before the student starts. Raises NetworkError."""
+        """Prepare the network as the lab asks before the student starts. Raises NetworkError."""
         name = self._lab.spec.prepare
         if name is None:
             return
@@ -168,7 +169,7 @@ class Agent:
             raise NetworkError(f"{name} of the lab failed with code {code}: {text[-1000:]}")
 
     def serve(self) -> None:
-        """Do one command after another, forever."""
+        """Execute one command after another, forever."""
         number = 1
         while True:
             command = self._next(number)
@@ -187,12 +188,12 @@ class Agent:
     def _do(self, number: int, command: dict[str, Any]) -> dict[str, Any]:
         if command["kind"] == "run":
             code = self._run(number, str(command["line"]))
-            # Let frames in transit arrive, as they would while somebody types the next line:
-            # otherwise a frame could wait at a switch for that line.
+            # Let frames in transit arrive, as they would while a person types the next line:
+            # otherwise a frame could wait at a switch until that line.
             time.sleep(AFTER_LINE_S)
             return {"code": code}
         # No time has passed since the student's last command, and a switch confirms a change before
-        # its datapath's cache follows.
+        # its datapath's cache has followed.
         time.sleep(SETTLE_S)
         try:
             results = run_checks(
@@ -209,12 +210,12 @@ class Agent:
             return {"problem": str(error)}
         except KeyboardInterrupt:
             raise
-        except Exception:  # a check with a fault of its own must not end the student's network
+        except Exception:  # a broken check must not end the student's network
             return {"problem": f"a check of this lab is broken:\n{traceback.format_exc()}"}
         return {"results": [r.to_dict() for r in results]}
 
     def _progress(self, number: int, text: str) -> None:
-        """Act on an interrupt before each check, when the last check has mended what it broke."""
+        """Act on an interrupt before each check, when the last check has repaired what it broke."""
         if self._interrupts(number):
             raise _Interrupted
         with (self._exchange / "events").open("a", encoding="utf-8") as file:
@@ -252,7 +253,7 @@ class Agent:
                 connection.sendall(f"1{error}\n".encode())
 
     def _fault(self, words: list[str]) -> str:
-        """Do it, and return what was done. Raises NetworkError."""
+        """Cause the fault, or repair it, and return what was done. Raises NetworkError."""
         lab = self._emulated
         match words:
             case ["cut", link]:

@@ -15,7 +15,7 @@ class NoAnswer(Exception):
 
 
 class AnswerError(Exception):
-    """An answer that cannot be read; the text says where and what would be valid."""
+    """An answer cannot be read; the text says where and what would be valid."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Answers:
 
 
 def read_answers(path: Path) -> Answers:
-    """Read the answers. Raises NoAnswer if there is no file, AnswerError for one that is not a list
-    of answers."""
+    """Read the answers. Raises NoAnswer if there is no file, AnswerError if it is not a list of
+    answers."""
     if not path.exists():
         raise NoAnswer(f"{path}: there is no such file (make lab-reset restores it)")
     try:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One bash for a whole lab: variables, directory and background commands last from line to line."""
+"""One bash for a whole lab: variables, directory and background commands persist from line to
+line."""
 
 from __future__ import annotations
 
@@ -67,14 +68,14 @@ class Bash:
         script = self._exchange / f"line-{self._number}"
         script.write_text(line + "\n", encoding="utf-8")
         self._script = script
-        # Programs of the line do not inherit the pipe: a background one would keep it open.
+        # Programs of the line must not inherit the pipe: a background one would keep it open.
         fd = self._status_fd
         self._write(f". {shlex.quote(str(script))} </dev/null {fd}>&-\n"
                     f"echo $? >&{fd}\n")  # fmt: skip
 
     def wait(self, seconds: float, other: socket.socket, serve: Callable[[], None]) -> int | None:
-        """Return the line's exit code; None: not yet, after at most `seconds`. Meanwhile serve what
-        arrives at `other`."""
+        """Return the line's exit code, or None if it has not ended after at most `seconds`.
+        Meanwhile serve what arrives at `other`."""
         watched = [self._status, self._ended, other.fileno()]
         ready, _, _ = select.select(watched, [], [], seconds)
         if other.fileno() in ready:
@@ -110,7 +111,7 @@ class Bash:
                 self._process.stdin.close()
 
     def close(self) -> None:
-        """End the shell with what it started, and forget its files."""
+        """End the shell and all that it started, and remove its files."""
         self.interrupt(hard=True)
         self._process.wait()
         self._forget()

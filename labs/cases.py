@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`downpour lab case N FILE.yaml CASE`: an experiment's first cell, in virtual time, with a hidden
-change. Lab 8: a fault (labs/hidden_faults.py), and its verdict is removed: the student gives it.
-Lab 11: a network that loses packets (labs/regional_loss.py).
+change. Lab 8: a fault (labs/hidden_faults.py); the verdict is removed, since the student is to give
+it. Lab 11: a network that loses packets (labs/regional_loss.py).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from labs.workdir import LabError
 from virtual.guest import EXCHANGE, guest_python
 from virtual.kernel_build import find_kernel
 
-CASE_SEED: Final = "case_seed"  # the lab's parameter that decides the fault
+CASE_SEED: Final = "case_seed"  # the lab's parameter that decides the faults
 HIDDEN: Final = ("verdict.json", "inventory.json", DONE)  # the inventory names the change
 TICK_S: Final = 0.1
 
@@ -71,7 +71,8 @@ def _with_loss(lab: Lab, student: str, planned: Planned) -> Planned:
 
 
 def _beside(lab: Lab, student: str, planned: Planned, case: str) -> list[str]:
-    """Return the program that causes the student's fault; none: the lab has no such faults."""
+    """Return the program that causes the student's fault; an empty list if the lab has no such
+    faults."""
     if CASE_SEED not in lab.spec.parameters:
         return []
     receivers = [h.name for h in planned.network.subscribers]
@@ -80,7 +81,7 @@ def _beside(lab: Lab, student: str, planned: Planned, case: str) -> list[str]:
 
 
 def _hide(place: Path, case: str) -> None:
-    """Remove what says which fault a cell had. Raises LabError if it had none."""
+    """Remove the files that say which fault a cell had. Raises LabError if it had none."""
     if not (place / DONE).exists() or json.loads((place / DONE).read_text())["problem"]:
         raise LabError(f"case {case}: it could not be made: {(place / DONE).read_text()}")
     for name in HIDDEN:
@@ -89,8 +90,8 @@ def _hide(place: Path, case: str) -> None:
 
 
 def run_case(lab: Lab, student: str, work: Path, file: Path, case: str) -> Path:
-    """Run it below `work`/runs/case-CASE and return the cell's directory. Raises LabError,
-    RunError, SpecErrors, UsageError; KeyboardInterrupt after cleaning up."""
+    """Run the cell below `work`/runs/case-CASE and return its directory. Raises LabError, RunError,
+    SpecErrors, UsageError; KeyboardInterrupt after cleaning up."""
     spec = load(file)
     if not isinstance(spec, ExperimentSpec):
         raise LabError(f"{file}: found an experiment of another kind; valid: one with factors")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a check gets and returns, and how all checks of a lab run.
 
-A check is a function `NAME(context: Context) -> Outcome`, or it raises `Ends`. It looks at
-behaviour (what arrives, at which rate, what counters say) or at answers and files in the student's
-work directory, and never at the text of commands.
+A check is a function `NAME(context: Context) -> Outcome`, which may instead raise `Ends`. It looks
+at behaviour (what arrives, at which rate, what counters say) or at answers and files in the
+student's work directory, and never at the text of commands.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from labs.spec import CheckSpec, Lab, Value, as_words
 if TYPE_CHECKING:
     from labs.live import LiveNetwork
 
-EXIT_NOTHING = 2  # nothing was done yet
-# What a check expected of a wrong answer: it does not give the right one away.
+EXIT_NOTHING = 2  # nothing to check yet
+# Shown as expected where an answer is wrong: it does not give the right one away.
 NOT_TOLD: Final = "what your own files say (not shown here)"
 
 
@@ -66,7 +66,8 @@ def nothing(tried: str, expected: str, found: str, hint: str = "") -> Outcome:
 
 
 class Ends(Exception):
-    """Raised in a check, or in code that several checks share: the check ends with this outcome."""
+    """Raised in a check, or in code that several checks share: the check then ends with this
+    outcome."""
 
     def __init__(self, outcome: Outcome) -> None:
         super().__init__(outcome.found)
@@ -80,7 +81,7 @@ def _quiet(_text: str) -> None:
 @dataclass(frozen=True)
 class Context:
     """What a check may look at. `work`: the student's work directory; `arguments`: of the check in
-    lab.yaml; `network`: the live network (None in measuring labs); `progress`: report progress,
+    lab.yaml; `network`: the live network (None in measuring labs); `progress`: reports progress,
     for checks that take longer."""
 
     lab: Lab
@@ -114,8 +115,8 @@ class Context:
         return list(value) if isinstance(value, list) else [str(value)]
 
     def shown(self, text: str) -> str:
-        """Return the text with the student's values for $NAME, where NAME is a parameter in
-        capitals."""
+        """Return the text, with each $NAME (a parameter in capitals) replaced by the student's
+        value."""
         words = {n.upper(): word for n, word in as_words(self.parameters).items()}
         return string.Template(text).safe_substitute(words)
 
@@ -148,7 +149,7 @@ class CheckResult:
 
     name: str
     title: str
-    points: int  # that a passed check gives
+    points: int  # that passing the check gives
     status: Status
     tried: str
     expected: str
@@ -186,7 +187,7 @@ def load_checks(folder: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise CheckProblem(f"{path}: found no Python module; valid: functions of checks")
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look up their module
+    sys.modules[name] = module  # dataclasses look their module up here
     try:
         spec.loader.exec_module(module)
     except (OSError, SyntaxError, ImportError) as error:
@@ -271,7 +272,8 @@ def as_text(results: list[CheckResult], width: int = DEFAULT_COLUMNS) -> str:
     lines: list[str] = []
 
     def say(indent: str, text: str) -> None:
-        """Add a text after `indent`, its other lines below it. Commands stay whole words."""
+        """Add a text after `indent`, with its further lines aligned below it. Commands are not
+        broken."""
         below = " " * len(indent)
         for one in text.splitlines() or [""]:
             wrapped = textwrap.wrap(

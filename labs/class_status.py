@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report how far each student of a class is and what runs, from home directories and the machine's
-processes.
+"""Report how far each student of a class has got and what is running, from home directories and the
+machine's processes.
 
 Students control both: files may be hostile, and a command line may say anything.
 """
@@ -24,7 +24,7 @@ from virtual.turns import Ticket, in_order
 
 HEADINGS: Final = ("login", "student", "lab", "score", "checked", "now")
 VERBS: Final = ("start", "shell", "run", "check", "measure", "case")
-MAX_LABS: Final = 99  # of a home directory
+MAX_LABS: Final = 99  # of one home directory
 MOST_CELL: Final = 14  # characters of a cell, except in the last column
 LEAST_LAST: Final = 20  # columns of the last column
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
@@ -41,7 +41,7 @@ class Process:
 
 @dataclass(frozen=True)
 class Activity:
-    """What a process does for a work directory; None: for none."""
+    """What a process does for a work directory (None: for none)."""
 
     directory: Path | None
     what: str
@@ -64,7 +64,7 @@ def processes() -> Iterator[Process]:
 
 
 def activity(process: Process) -> Activity | None:
-    """Return what a process does; None: nothing of Downpour's that a student began."""
+    """Return what a process does; None: it is none of Downpour's that a student started."""
     argv = process.argv
     words = _words_after(argv, "labs")
     if words[:1] == ("_hold",) and len(words) >= 5:  # and the number of a descriptor
@@ -125,9 +125,9 @@ def work_directories(home: Path) -> list[Path]:
 
 
 def rows(homes: Iterable[Path], running: Iterable[Process], now: float) -> list[tuple[str, ...]]:
-    """Return a row of HEADINGS for each work directory and for what runs outside of them.
+    """Return a row of HEADINGS for each work directory and for what runs outside them.
 
-    `now`: epoch, seconds. PermissionError is its own row.
+    `now`: epoch, seconds. A directory that cannot be read gets its own row.
     """
     doing: dict[Path, list[str]] = {}
     others: list[tuple[str, ...]] = []
@@ -158,7 +158,7 @@ def rows(homes: Iterable[Path], running: Iterable[Process], now: float) -> list[
 
 
 def _of(directory: Path, now: float) -> tuple[str, str, str, str]:
-    """Return student, lab, score and when it was checked, as the files say."""
+    """Return student, lab, score and the time of the check, as the files say."""
     described: Any = None
     try:
         described = parsed_file(os.fsencode(directory / STATE))
@@ -176,7 +176,8 @@ def _of(directory: Path, now: float) -> tuple[str, str, str, str]:
 
 
 def queue_text(places: int, found: Sequence[Ticket], width: int = DEFAULT_COLUMNS) -> str:
-    """Return a sentence about the guests of a machine that counts them: how many run, who waits."""
+    """Return a sentence about the guests of a machine that has turns: how many run, and whose
+    wait."""
     waiting: dict[int, int] = {}
     for ticket in in_order(found):
         waiting[ticket.uid] = waiting.get(ticket.uid, 0) + 1

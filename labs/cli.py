@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of labs for a class.
 
-Exit codes: 0 well, or all checks passed; 1 a check failed; 2 nothing to check, or bad usage or
-input; 130 interrupted. `run` gives the exit code of the command.
+Exit codes: 0 success, or all checks passed; 1 a check failed; 2 nothing to check, or bad usage or
+input; 130 interrupted. `run` returns the exit code of the command.
 """
 
 from __future__ import annotations

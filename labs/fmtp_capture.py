@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read a capture's FMTP messages without Wireshark, so that checks can compare a student's reading.
+"""Read a capture's FMTP messages without Wireshark, to compare them with a student's reading.
 
 Reads pcapng as `topologies.watch.pcapng` writes it: Ethernet, perhaps a VLAN tag, IPv4, UDP and
-TCP.
-FMTP's messages: docs/reference/fmtp.md; layout 2021, without extension 1's bodies.
+TCP. FMTP's messages: docs/reference/fmtp.md; layout 2021, without extension 1's bodies.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class CaptureError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """One FMTP message as it passed the tap. `source`, `destination`: IPv4 addresses; `length` is
-    the header's field; in a RETX_REQ it is the number of bytes wanted. `header`: its 12 bytes."""
+    """One FMTP message as it passed the tap. `source`, `destination`: IPv4 addresses; `length`: the
+    header's field, which in a RETX_REQ is the number of bytes wanted; `header`: its 12 bytes."""
 
     time_ns: int
     source: str
@@ -51,7 +50,8 @@ class Message:
 
 @dataclass
 class _Stream:
-    """One direction of a TCP connection: what arrived in order, and what arrived too early."""
+    """One direction of a TCP connection: the data that arrived in order, and what came too
+    early."""
 
     expected: int | None = None
     early: dict[int, bytes] = field(default_factory=dict)
@@ -64,8 +64,8 @@ Flow = tuple[str, int, str, int]
 
 
 def messages(path: Path) -> list[Message]:
-    """Return all FMTP messages of a capture, in its order. A message over TCP has the time of the
-    segment that completed it. Raises CaptureError."""
+    """Return all FMTP messages of a capture, in its order. The time of a message over TCP is that
+    of the segment that completed it. Raises CaptureError."""
     streams: dict[Flow, _Stream] = {}
     found: list[Message] = []
     for time_ns, frame in frames(path):
@@ -74,7 +74,7 @@ def messages(path: Path) -> list[Message]:
 
 
 def frames(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (time in ns, frame from its Ethernet header on). Raises CaptureError."""
+    """Yield (time in ns, frame starting with its Ethernet header). Raises CaptureError."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -149,7 +149,7 @@ def _message(time_ns: int, source: str, destination: str, text: bytes) -> Messag
 
 
 def _take(stream: _Stream, sequence: int, data: bytes) -> None:
-    """Add a segment. Bytes that came before count once; data after a hole waits."""
+    """Add a segment. Repeated bytes count once; data after a gap waits."""
     if stream.expected is None or not data:
         return
     stream.early[sequence] = max(data, stream.early.get(sequence, b""), key=len)
@@ -159,7 +159,7 @@ def _take(stream: _Stream, sequence: int, data: bytes) -> None:
         for begin, segment in sorted(stream.early.items()):
             skip = (stream.expected - begin) % 2**32
             if skip >= 2**31:
-                continue  # it lies ahead
+                continue  # it comes after a gap
             del stream.early[begin]
             if skip < len(segment):
                 stream.text += segment[skip:]
@@ -187,8 +187,8 @@ def _parse(
 
 
 def _skip_key(stream: _Stream, back: _Stream | None) -> bool:
-    """Return whether the key exchange is over. A connection is FMTP's if one side begins with a
-    key."""
+    """Return whether the key exchange is over. A connection is taken for FMTP's if one side begins
+    with a key."""
     offers = stream.text[4 : 4 + len(KEY_BEGINS)] == KEY_BEGINS
     stream.known = stream.known or offers or (back is not None and back.known)
     if not stream.known or len(stream.text) < 4:

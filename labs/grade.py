@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect a class's result files in one CSV, with remarks on those that are not as they should
-be."""
+"""Collect a class's result files in one CSV, with remarks on everything that looks wrong."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ COLUMNS: Final = (
     "digest", "remarks",
 )  # fmt: skip
 CLOCKS: Final = ("native", "virtual", "none")
-MOST_NAMED: Final = 5  # files or checks in a remark
+MOST_NAMED: Final = 5  # files or checks named in a remark
 # A spreadsheet evaluates a cell that begins like this, some even after white space, quotes or
-# full-width signs. If it separates by semicolons, a cell also begins after one.
+# full-width signs. If it takes semicolons as separators, a cell also begins after one.
 _BEGINS: Final = r"[\s\u200b\ufeff\"']*[=+\-@\uff1d\uff0b\uff0d\uff20]"
 _COMPUTED: Final = re.compile(rf"[\x00-\x1f\x7f]|\\x[01]|{_BEGINS}")
 _AFTER_SEPARATOR: Final = re.compile(rf"([;,|])({_BEGINS})")
@@ -45,7 +44,7 @@ _AFTER_SEPARATOR: Final = re.compile(rf"([;,|])({_BEGINS})")
 
 # -- one file ---------------------------------------------------------------------------------
 def judge(submission: Submission, key: bytes | None, labs: Mapping[int, Lab]) -> None:
-    """Judge digest, names, parameters and points of a file that could be read."""
+    """Judge digest, names, parameters and points of a file that was read."""
     values, remarks = submission.values, submission.remarks
     _judge_digest(submission, key)
     if not STUDENT.fullmatch(submission.student):
@@ -86,7 +85,7 @@ def _judge_digest(submission: Submission, key: bytes | None) -> None:
 
 
 def _judge_checks(submission: Submission, lab: Lab) -> None:
-    """Count the checks that are the lab's own, once each, with its own points."""
+    """Count those checks that belong to the lab, once each, with the lab's points."""
     values, remarks = submission.values, submission.remarks
     specs = {c.name: c for c in lab.spec.checks}
     submission.points = lab.points
@@ -137,7 +136,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _moment(seconds: float) -> str:
-    """Return when it was checked; "" for an invalid time."""
+    """Return when the checks ran; "" for an invalid time."""
     try:
         return datetime.fromtimestamp(seconds, UTC).strftime("%F %T") if seconds >= 0 else ""
     except (ValueError, OverflowError, OSError):
@@ -146,7 +145,7 @@ def _moment(seconds: float) -> str:
 
 # -- all files --------------------------------------------------------------------------------
 def compare(submissions: Sequence[Submission]) -> None:
-    """Find copies among files of one lab: the same work directory or the same content under
+    """Find copies among the files of one lab: the same work directory or the same content under
     different names, and several files of one student."""
     by_identity: dict[Hashable, list[Submission]] = defaultdict(list)
     by_content: dict[Hashable, list[Submission]] = defaultdict(list)
@@ -173,7 +172,8 @@ def compare(submissions: Sequence[Submission]) -> None:
 
 
 def _some(names: Iterable[str], number: int | None = None) -> str:
-    """Return the first of `number` names: remarks on a class of copies must not fill a disk."""
+    """Return the first few of `number` names: remarks on a class full of copies must not fill a
+    disk."""
     kept = list(names) if number is None else list(islice(names, MOST_NAMED))
     number = len(kept) if number is None else number
     more = f" and {number - MOST_NAMED} more" if number > MOST_NAMED else ""
@@ -182,7 +182,7 @@ def _some(names: Iterable[str], number: int | None = None) -> str:
 
 @dataclass(frozen=True)
 class Again:
-    """Run the checks again. `receipts`: the directory for their signed findings."""
+    """Runs the checks again. `receipts`: the directory for their signed findings."""
 
     receipts: Path | None = None
 
@@ -221,7 +221,7 @@ def write_receipt(
         "files_sha256": found.files_sha256,
     }
     values["digest"] = digest_of(values, key)
-    # By the file's place, not by the student's name: two files may claim the same name.
+    # Named after the file's place, not after the student: two files may claim the same name.
     name = hashlib.sha256(submission.path).hexdigest()[:16]
     path = directory / name / f"result-{lab.number}.json"
     try:
@@ -304,7 +304,7 @@ def grade(
 
 
 def _write(output: Path, text: str) -> None:
-    """Write a file that only the instructor can read, through a file whose name no student can
+    """Write a file that only the instructor can read, by way of a file whose name no student can
     guess."""
     try:
         descriptor, name = tempfile.mkstemp(prefix=f".{output.name[:100]}.", dir=output.parent)

@@ -34,8 +34,8 @@ table { border-collapse: collapse } td, th { border: 1px solid #bbb; padding: .2
 
 
 def page(title: str, markdown: str) -> str:
-    """Return one HTML page. Raw HTML in the Markdown is shown, not interpreted; links to other
-    handouts lead to their pages, and files of the checkout are named, as the page stands alone."""
+    """Return one HTML page. Raw HTML in the Markdown is shown, not interpreted. Links to other
+    handouts lead to their pages; files of the checkout are only named, as the page stands alone."""
     linked = OTHER_HANDOUT.sub(r"](lab-\1.html)", OF_CHECKOUT.sub(_named, markdown))
     body = MarkdownIt("commonmark", {"html": False}).enable("table").render(linked)
     return (
@@ -47,13 +47,15 @@ def page(title: str, markdown: str) -> str:
 
 
 def _named(link: re.Match[str]) -> str:
-    """Return the name of a file of the checkout, after the words that linked to it."""
+    """Return the words of a link, followed by the name of the file of the checkout that it led
+    to."""
     words, path = link[1], f"`{link[2]}`"
     return path if words == link[2] else f"{words} ({path})"
 
 
 def notes_of(lab: Lab) -> Path:
-    """Return the instructor's notes, which are missing where only the labs were handed out."""
+    """Return the path of the instructor's notes, which may be missing where only the labs were
+    handed out."""
     return ROOM / "solutions" / lab.folder.name / "notes.md"
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hidden faults of lab 8. Their kind, place and amount follow from a seed (pure). The program
-that causes them runs in the guest, beside the cell and unknown to it.
+that causes them runs in the guest, beside the cell, which does not know of it.
 
 `python -m labs.hidden_faults MISCHIEF NETWORK CELL`: waits until the replay has begun, and causes
 the fault.
@@ -28,11 +28,11 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 CASES: Final = ("a", "b", "c")
 SENDER: Final = "sender"
 EVERYWHERE: Final = "everywhere"
-DONE: Final = "behind.json"  # in the cell's directory: says that it was done, not what
+DONE: Final = "behind.json"  # in the cell's directory: says that the fault was caused, not which
 BEGUN: Final = "counters-start.json"  # written when the replay begins
 AFTER_S: Final = 2.0
 
-# The amounts by kind, in the unit of the student's answer.
+# The possible amounts by kind, in the unit of the student's answer.
 AMOUNTS: Final[dict[Kind, tuple[int, ...]]] = {
     "none": (0,),
     "delay": (10, 15, 25, 40),  # ms more, in each direction
@@ -85,7 +85,8 @@ def process_of(node: str) -> int:
 
 
 def delay_commands(network: Network, receiver: str, more_ms: int) -> list[list[str]]:
-    """Lengthen the hand-off link of the receiver's rack in both directions, in `wire`."""
+    """Return the commands that lengthen the hand-off link of the receiver's rack in both
+    directions, in `wire`."""
     rack = network.segment_of(receiver).edge_switch
     commands = []
     for d in wire_plan.plan(network, "netem").directions:
@@ -116,8 +117,8 @@ def rule_command(nic: str, every: int) -> list[str]:
 
 
 def filter_commands(nic: str, mask: int) -> list[list[str]]:
-    """Return a filter that no drop counter shows. It drops FMTP blocks whose number has none of
-    `mask`'s bits, by the low bits of offset / 8 (1448 = 8 x 181, and 181 is odd)."""
+    """Return commands for a filter that no drop counter shows. It drops FMTP blocks whose number
+    has none of `mask`'s bits, by the low bits of offset / 8 (1448 = 8 x 181, and 181 is odd)."""
     program = [
         "48 0 0 23",  # protocol
         "21 0 5 17",
@@ -146,7 +147,7 @@ def path_nic(node: int, address: str) -> str:
 
 
 def do(found: Mischief, network: Network) -> None:
-    """Cause the fault. Raises LookupError, LabError if that is impossible."""
+    """Cause the fault. Raises LookupError or LabError if that is impossible."""
     if found.kind == "none":
         return
     if found.kind == "clock":
@@ -183,7 +184,7 @@ def main(argv: Sequence[str]) -> int:
     problem = ""
     try:
         do(found, described)
-    except Exception as error:  # the starter must learn of it
+    except Exception as error:  # whatever started this must learn of it
         problem = f"{type(error).__name__}: {error}"
     write_json(Path(out) / DONE, {"problem": problem})
     return 0

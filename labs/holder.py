@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The background process that holds a lab's network: a guest that stops while no command runs, or
-(native clock) a process of this machine. Clients connect to a Unix socket, once for each request,
-which is one line of JSON. Answers are lines of JSON, with `done` or `failed` last.
+"""The background process that holds a lab's network: a guest that is stopped while no command runs,
+or (native clock) a process of this machine. Clients connect to a Unix socket, once for each
+request, which is one line of JSON. Answers are lines of JSON, with `done` or `failed` last.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from virtual.guest import (
 from virtual.kernel_build import ensure_kernel
 
 STATE, LOCK, SOCKET = "state.json", "lock", "socket"
-NATIVE_EXCHANGE: Final = "downpour-lab-"  # below STATE's: found after a SIGKILL
+NATIVE_EXCHANGE: Final = "downpour-lab-"  # in the state directory: found after a SIGKILL
 POLL_S: Final = 0.005
 HEARTBEAT_POLL_S: Final = 0.1  # how often a running guest is checked
 START_LIMIT_S: Final = 600.0
@@ -78,7 +78,7 @@ class Backend(Protocol):
 
 
 def remove_leftovers(state: Path) -> None:
-    """Remove what a killed holder left. Call it with the lock."""
+    """Remove what a killed holder left behind. Call it with the lock held."""
     for old in state.glob(f"{NATIVE_EXCHANGE}*"):
         shutil.rmtree(old, ignore_errors=True)
 
@@ -129,11 +129,11 @@ class VirtualBackend:
             raise Ended(f"its guest has ended with code {code}: {errors[-2000:]}")
 
     def pause(self) -> None:
-        """Stop the guest, and so its clock."""
+        """Stop the guest, and with it its clock."""
         self._guest.pause()
 
     def resume(self) -> None:
-        """Let the guest go on."""
+        """Let the guest continue."""
         self._guest.resume()
 
     def now_s(self) -> float:
@@ -192,7 +192,7 @@ class NativeBackend:
         return time.monotonic()
 
     def stop(self) -> None:
-        """End the agent and remove all that its network left."""
+        """End the agent and remove everything that its network left."""
         if self._process.poll() is None:
             agent.end(self._process.pid)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -202,7 +202,8 @@ class NativeBackend:
 
 
 def directory_socket(path: Path) -> Callable[[], contextlib.AbstractContextManager[str]]:
-    """Return a context with a short address of `path`: a socket's address has at most 107 bytes."""
+    """Return a context that gives a short address of `path`: a socket's address has at most 107
+    bytes."""
 
     @contextmanager
     def address() -> Iterator[str]:
@@ -246,7 +247,7 @@ def hold(lab: Lab, state: Path, work_directory: Path, clock: str, report_fd: int
             holder.serve()
     except KeyboardInterrupt:
         return 0
-    except Exception as error:  # the student sees it, whatever it is
+    except Exception as error:  # whatever it is, the student sees it
         report(background_process.FAILED, str(error))
         print(f"lab {lab.number}: {error}", file=sys.stderr, flush=True)
         if not isinstance(error, (Ended, LabError, NetworkError)):
@@ -282,7 +283,7 @@ class Holder:
         return [json.loads(line) for line in self._tails["events"].lines()]
 
     def wait_ready(self, progress: Callable[[str], None]) -> None:
-        """Ended, LabError."""
+        """Wait until the agent has built the network. Raises Ended, LabError."""
         deadline = time.monotonic() + START_LIMIT_S
         while True:
             for event in self._new_events():
@@ -323,7 +324,7 @@ class Holder:
                 if not selector.select(IDLE_LIMIT_S):
                     return
             connection, _ = self._listener.accept()
-            with connection, contextlib.suppress(OSError):  # the client is gone
+            with connection, contextlib.suppress(OSError):  # an error here: the client is gone
                 self._request(connection)
 
     def _request(self, connection: socket.socket) -> None:
@@ -380,7 +381,7 @@ class Holder:
             client.send({"progress": event.get("text", "")})
 
     def _refuse_others(self) -> None:
-        """Serve a client that connects while a command runs."""
+        """Refuse a client that connects while a command runs."""
         self._listener.settimeout(0)
         try:
             other, _ = self._listener.accept()
@@ -390,12 +391,13 @@ class Holder:
             self._listener.settimeout(None)
         with other, contextlib.suppress(OSError):
             other.settimeout(1.0)
-            _read_line(other)  # unread data would reset the connection
+            _read_line(other)  # otherwise unread data would reset the connection
             _send(other, {"failed": "another command runs in this lab; wait, or end it (Ctrl-C)"})
 
 
 class _Client:
-    """Serve the client that waits for a command. If it is gone, end the command as Ctrl-C does."""
+    """Serves the client that waits for a command. If it is gone, ends the command as Ctrl-C
+    does."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -437,7 +439,7 @@ def _send(connection: socket.socket, value: dict[str, Any]) -> None:
 
 
 def _read_line(connection: socket.socket) -> dict[str, Any] | None:
-    """Return a request; None: there is none."""
+    """Return a request; None if there is none."""
     data = b""
     try:
         while not data.endswith(b"\n"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Let checks use a live network: send numbered datagrams from a host, and see which arrive at
-others and with which VLAN tags they cross the links.
+"""Let checks use a live network: send numbered datagrams from a host, and see at which hosts they
+arrive, and with which VLAN tags they cross the links.
 
 Everything runs in the process that made the network; it opens sockets in the hosts' namespaces.
 """
@@ -58,7 +58,7 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Seen:
-    """What became of a stream. `tags`: (from, to) of a link's direction -> VLAN id (UNTAGGED: none)
+    """The results of a stream. `tags`: (from, to) of a link's direction -> VLAN id (UNTAGGED: none)
     -> frames, counted where they left the link."""
 
     sent: int
@@ -75,7 +75,7 @@ class Seen:
         return len(self.arrivals[host]) - self.received(host)
 
     def lost(self, host: str) -> int:
-        """Return how many of those sent did not reach a host."""
+        """Return how many of the datagrams sent did not reach a host."""
         return self.sent - self.received(host)
 
     def frames(self, a: str, b: str) -> int:
@@ -83,14 +83,14 @@ class Seen:
         return sum(self.tags[a, b].values())
 
     def gap_ms(self, host: str) -> float:
-        """Return the longest time between two arrivals (each datagram once); with none, the whole
-        time."""
+        """Return the longest time between two arrivals (each datagram counted once); without
+        arrivals, the whole time."""
         times = [a.arrived_ns for a in self.arrivals[host]]
         return max((b - a for a, b in zip(times, times[1:], strict=False)), default=0) / 1e6
 
     def rate_bps(self, host: str, frame_bytes: int, after_s: float = 0.0) -> float:
-        """Return the rate with frames of `frame_bytes`, between the first and the last of the
-        arrivals later than `after_s` after the beginning."""
+        """Return the rate of frames of `frame_bytes`, from the first to the last arrival later than
+        `after_s` after the beginning."""
         times = [
             a.arrived_ns
             for a in self.arrivals[host]
@@ -107,7 +107,8 @@ def payload(stream: int, number: int, size: int) -> bytes:
 
 
 def parse(data: bytes) -> tuple[int, int, int] | None:
-    """Return (stream, number, time sent) of a datagram or frame; None: not of this module."""
+    """Return (stream, number, time sent) of a datagram or frame; None if this module did not send
+    it."""
     at = data.find(MAGIC)
     if at < 0 or len(data) < at + _PAYLOAD.size:
         return None
@@ -116,15 +117,15 @@ def parse(data: bytes) -> tuple[int, int, int] | None:
 
 
 def ipv4_checksum(header: bytes) -> int:
-    """RFC 791."""
+    """Return the checksum of RFC 791."""
     total = sum(struct.unpack(f"!{len(header) // 2}H", header))
     total = (total & 0xFFFF) + (total >> 16)
     return ~int(total + (total >> 16)) & 0xFFFF
 
 
 def multicast_frame(nic: Nic, group: str, vlan: int | None, data: bytes) -> bytes:
-    """Return an Ethernet frame from `nic` (tagged with `vlan`, None: untagged) with a datagram to
-    `group`."""
+    """Return an Ethernet frame from `nic` (tagged with `vlan`; None: untagged) that carries a
+    datagram to `group`."""
     to = ipaddress.IPv4Address(group)
     low = (int(to) & 0x7FFFFF).to_bytes(3, "big")
     macs = bytes.fromhex("01005e") + low + bytes.fromhex(nic.mac.replace(":", ""))
@@ -142,9 +143,9 @@ class Traffic:
     """A stream to send: `count` datagrams, one every `interval_s` (0: a burst), in frames of
     `frame_bytes` (without tag and FCS).
 
-    `watch`: directions of links whose frames are counted; `events`: calls to make, each with its
-    seconds after the first datagram; `settle_s`: how long, beyond the links' delays, to wait for
-    frames in transit.
+    `watch`: directions of links in which frames are counted; `events`: functions to call, each with
+    its time in seconds after the first datagram; `settle_s`: how long to wait for frames in
+    transit, beyond the links' delays.
     """
 
     count: int
@@ -157,7 +158,7 @@ class Traffic:
 
 
 class LiveNetwork:
-    """The network of a running lab. `emulation`: all that topologies can do with it."""
+    """The network of a running lab. `emulation`: gives access to everything in topologies."""
 
     def __init__(self, emulation: Emulation) -> None:
         self.emulation = emulation
@@ -184,7 +185,7 @@ class LiveNetwork:
         return sum(k.forward.delay_ms for k in self.network.links)
 
     def ofctl(self, *words: str) -> str:
-        """NetworkError."""
+        """Run `ovs-ofctl` and return its output. Raises NetworkError."""
         return check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", *words])
 
     def counters(self) -> dict[str, Any]:
@@ -214,7 +215,8 @@ class LiveNetwork:
     ) -> Seen:
         """Send numbered datagrams to the lane's multicast group, and return what arrived.
 
-        They go through the sender's stack and its queues; `past_queues`: as frames at its NIC.
+        They pass the sender's stack and its queues; with `past_queues` they are frames sent at its
+        NIC.
         Raises NetworkError.
         """
         lane = traffic.lane
@@ -229,8 +231,8 @@ class LiveNetwork:
         receivers: Sequence[str],
         traffic: Traffic,
     ) -> Seen:
-        """Do as `stream`, with frames of VLAN id `vlan` that enter switch `at` from the link to
-        `neighbour`, a switch. Raises NetworkError."""
+        """Like `stream`, but with frames of VLAN id `vlan` that enter switch `at` from the link to
+        the switch `neighbour`. Raises NetworkError."""
         source = self._link_sender(neighbour, at, vlan)
         return self._stream(source, receivers, traffic)
 
@@ -316,14 +318,16 @@ class LiveNetwork:
         with namespace_of(self.emulation.pids[host]):
             one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         with one:
-            # Frames that wait in the host's queues count against the socket that sent them.
+            # Frames that wait in the host's queues count against the buffer of the socket that sent
+            # them.
             one.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, BUFFER_BYTES)
             one.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(address))
             yield lambda data: _ignoring_full(lambda: one.sendto(data, to))
 
     @contextmanager
     def _nic_sender(self, host: str, lane: int) -> Iterator[Callable[[bytes], None]]:
-        """Send frames at the NIC itself, with the segment's tag where hosts tag."""
+        """Yield a function that sends frames at the NIC itself, with the segment's tag where hosts
+        tag."""
         source = self.network.host(host)
         tag = None if self.emulation.facts.edge_tags else self.network.segment_of(host, lane).vlan
         group = self.network.group_of(lane)
@@ -333,7 +337,8 @@ class LiveNetwork:
 
     @contextmanager
     def _link_sender(self, a: str, b: str, vlan: int) -> Iterator[Callable[[bytes], None]]:
-        """Send frames like the publisher's into the link from switch a to b."""
+        """Yield a function that sends frames like the publisher's into the link from switch a to
+        b."""
         _, port, _ = self.link(a, b)
         nic, group = self.network.publisher.nic1, self.network.multicast_group
         with self._frames_at(self.emulation.pids.get(a), port.interface) as send:
@@ -351,7 +356,8 @@ class LiveNetwork:
 
 
 def _ignoring_full(send: Callable[[], object]) -> None:
-    """Send a datagram. A full queue loses it, which the receivers' counts show."""
+    """Send a datagram. If a queue is full the datagram is lost, which the receivers' counts
+    show."""
     with contextlib.suppress(BlockingIOError, OSError):
         send()
 
@@ -380,7 +386,7 @@ class _Loop:
         self._by_fd[one.fileno()] = (one, where)
 
     def until(self, deadline: float) -> None:
-        """`deadline`: of time.monotonic()."""
+        """Collect until `deadline` (of time.monotonic())."""
         while True:
             left = deadline - time.monotonic()
             if left > 0.002:
@@ -421,8 +427,8 @@ def _arrival_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int:
 
 
 def tag_of(frame: bytes, ancillary: Sequence[tuple[int, int, bytes]]) -> int:
-    """Return the VLAN id of a frame from a packet socket: the kernel may have removed the tag from
-    the frame."""
+    """Return the VLAN id of a frame from a packet socket. The kernel may have moved the tag from
+    the frame into `ancillary`."""
     for level, kind, value in ancillary:
         if level == SOL_PACKET and kind == PACKET_AUXDATA and len(value) >= _AUXDATA.size:
             status, _, _, _, _, tci, _ = _AUXDATA.unpack_from(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour lab measure N FILE.yaml [options]`: run an experiment of the student's work directory.
+"""`downpour lab measure N FILE.yaml [options]`: run an experiment in the student's work directory.
 
 It is `downpour run` with the student's seed, in virtual time unless asked otherwise, with results
 below `runs/` of the work directory.
@@ -19,8 +19,8 @@ SEED = "seed"  # the parameter of a lab that decides trace and losses
 
 
 def begun(number: int, directory: Path | None) -> tuple[Lab, Work]:
-    """Return the lab and the student's work directory. Raises LabErrors, or LabError if it was not
-    started."""
+    """Return the lab and the student's work directory. Raises LabErrors, or LabError if the lab was
+    not started."""
     lab = find_lab(number)
     place = (directory or default_directory(number)).absolute()
     work = read_work(place)
@@ -33,7 +33,8 @@ def begun(number: int, directory: Path | None) -> tuple[Lab, Work]:
 
 
 def prepare(number: int, directory: Path | None, file: str, options: RunChoices) -> None:
-    """Set the student's seed and the work directory's results in `options`, and go there.
+    """Set the student's seed and the work directory's results in `options`, and change to that
+    directory.
 
     Raises LabErrors, LabError.
     """
@@ -45,4 +46,4 @@ def prepare(number: int, directory: Path | None, file: str, options: RunChoices)
     seed = lab.parameters(work.student).get(SEED)
     if options.seed is None and isinstance(seed, int):
         options.seed = seed
-    os.chdir(work.directory)  # trace files are named from here
+    os.chdir(work.directory)  # trace files are named relative to it

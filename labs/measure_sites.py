@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`verify` at a lab's prompt: ping and iperf3 to every host, requested beside measured values."""
+"""`verify` at a lab's prompt: ping and iperf3 to every host, requested values beside measured
+ones."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ RATE = "5Mbps"
 
 def main(words: list[str], environment: Mapping[str, str]) -> int:
     """Measure every host over its own path, and print the table. Return 1 if something is not as
-    asked."""
+    requested."""
     parser = argparse.ArgumentParser(prog="verify", description=__doc__)
     parser.add_argument("--rate", default=RATE, help=f"of the path (default {RATE})")
     parser.add_argument("--seconds", type=int, default=3, help="of each iperf3 test (default 3)")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network of a lab for a student: its topology file with the student's parameters filled in."""
+"""The network of a lab for a student: the lab's topology file with the student's parameters filled
+in."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from topologies.model.network import Network
 
 
 def lab_network(lab: Lab, student: str) -> Network:
-    """TopologyErrors, LabError."""
+    """Return that network. Raises TopologyErrors, LabError."""
     assert lab.spec.topology is not None, "a measuring lab has no network"
     source = lab.folder / lab.spec.topology
     text = filled(source.read_text(encoding="utf-8"), lab.parameters(student), str(source))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""prediction.yaml: what a student wrote down before measuring. The file's time shows whether that
-is so; a student who wants to can forge it."""
+"""prediction.yaml: what a student wrote down before measuring. The file's time shows whether it is
+older; a student can forge the time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def predicted(work: Path, name: str) -> float:
 
 
 def late_s(work: Path, begun: float) -> float:
-    """Return how many seconds after `begun` (epoch) the file was written; 0 if before."""
+    """Return how many seconds after `begun` (epoch) the file was written; 0 if it is older."""
     return max(0.0, (work / NAME).stat().st_mtime - begun)
 
 

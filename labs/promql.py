@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluate a student's PromQL query by Prometheus' own engine, without a server: `promtool test
+"""Evaluate a student's PromQL query with Prometheus' own engine, without a server: `promtool test
 rules`, of Debian's package prometheus (Ansible role testtools)."""
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PROMTOOL: Final = "promtool"
 TIMEOUT_S: Final = 60
 MOST_QUERY: Final = 1000  # characters
 MOST_REASON: Final = 200
-# promtool tells a result only where it differs from the expected one.
+# promtool shows a result only where it differs from the expected one.
 OTHER: Final = {"labels": "result_of_nobody{}", "value": -1}
 _LABEL: Final = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 _GOT: Final = re.compile(
@@ -47,7 +47,7 @@ class Result:
 def evaluate(query: str, series: Mapping[str, Sequence[float | None]]) -> list[Result]:
     """Return the answer at the time of the last values.
 
-    `series`: values each second by name, with labels as PromQL writes them; None: there is none.
+    `series`: a value each second, by name, with labels as PromQL writes them; None: no value.
     Raises NoEngine, QueryError.
     """
     if len(query) > MOST_QUERY:

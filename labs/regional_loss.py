@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hidden loss of lab 11: packets are lost between Internet2 and one subscriber's regional
-network. Place and share follow from a seed. Pure.
+network. The place and the share follow from a seed. Pure.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class RegionalLoss:
 
 
 def regional_loss(seed: int, network: Network, subscribers: Sequence[str]) -> RegionalLoss:
-    """Return which regional network loses packets: one of those of `subscribers`."""
+    """Return which of the regional networks of `subscribers` loses packets, and how many."""
     seed, place = divmod(seed, len(subscribers))
     host = subscribers[place]
     return RegionalLoss(network.segment_of(host).domain, host, PERCENT[seed % len(PERCENT)])
 
 
 def with_regional_loss(network: Network, found: RegionalLoss) -> Network:
-    """Return `network` with that loss."""
+    """Return `network` with that loss added."""
     return with_handoff_loss(network, found.percent / 100, found.host)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run the checks again, for the instructor, on the work directories that students handed in.
 
-A student can write any result file. What the checks find here is the instructor's own finding, and
-a receipt signed with the instructor's key says so. The files are copied first, regular ones only;
-the checks run in their own process with limits, so that hostile files can at worst end that
-process.
+A student can write any result file. Only what the checks find here is the instructor's own finding,
+and a receipt signed with the instructor's key says so. The files are copied first, regular ones
+only; the checks run in their own process with limits, so that the worst that hostile files can do
+is to end that process.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from labs.workdir import STATE, is_aside
 MAX_FILES: Final = 20_000
 MAX_BYTES: Final = 1_000_000_000
 MAX_DEPTH: Final = 20
-LEFT_OUT: Final = (".check",)  # what the check of lab 6 measured on the student's machine
+LEFT_OUT: Final = (".check",)  # measured by the check of lab 6 on the student's machine
 LIMIT_S: Final = {"files": 300, "guest": 1800}
 LIMIT_BYTES: Final = 4 << 30  # of memory; a guest has its own limit
 WRITES_BYTES: Final = {"files": 2 << 30, "guest": 64 << 30}  # a guest's memory is a file
-MAX_TEXT: Final = 1000  # characters of what a check says
+MAX_TEXT: Final = 1000  # characters of a check's text
 
 
 class CannotRerun(Exception):
@@ -45,7 +45,7 @@ class CannotRerun(Exception):
 
 @dataclass(frozen=True)
 class Rerun:
-    """What the checks found. `files_sha256`: the digest of all files that they read, with their
+    """What the checks found. `files_sha256`: the digest of all files that they read, including
     names."""
 
     results: tuple[CheckResult, ...]
@@ -104,7 +104,7 @@ def _copy(source: Path, target: Path) -> str:
         with os.fdopen(os.open(source / relative, flags), "rb") as read:
             status = os.fstat(read.fileno())
             if not stat.S_ISREG(status.st_mode):
-                continue  # replaced meanwhile
+                continue  # replaced in the meantime
             with to.open("xb") as write:
                 while data := read.read(1 << 20):
                     size_bytes += len(data)
@@ -191,8 +191,8 @@ def results_of(lab: Lab, student: str, work: Path) -> list[CheckResult]:
         try:
             found += run_checks(lab, work, student, only=check.name)
         except CheckProblem:
-            raise  # the lab's fault
-        except Exception as error:  # whatever hostile files lead to
+            raise  # the lab is at fault
+        except Exception as error:  # whatever hostile files may cause
             said = f"{type(error).__name__}: {shown(error)}"
             found.append(
                 CheckResult(

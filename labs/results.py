@@ -3,7 +3,7 @@
 
 `digest` is SHA-256 over the canonical JSON of all other values (sorted, no white space, UTF-8).
 Anybody can recompute it, so it shows accidents and casual edits, but not a change by somebody who
-reads this page. With a key (`DOWNPOUR_LABS_KEY`: the instructor's file) it is HMAC-SHA-256, which
+has read this. With a key (`DOWNPOUR_LABS_KEY`: the instructor's file) it is HMAC-SHA-256, which
 only holders of the key can make.
 """
 
@@ -61,7 +61,7 @@ def read_key(path: Path) -> bytes:
 def result_of(
     lab: Lab, work: Work, results: Sequence[CheckResult], clock: str, now: float
 ) -> dict[str, Any]:
-    """Return all of a result file except the digest. `now`: epoch, seconds."""
+    """Return a whole result file except the digest. `now`: epoch, seconds."""
     parameters = lab.parameters(work.student)
     checks = [r.to_dict() for r in results]
     return {

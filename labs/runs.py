@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find a student's own runs in the work directory for checks, and vet them (seed, files as the run
-wrote them); check that all exist."""
+"""Find a student's own runs in the work directory for checks; check that all exist, with the right
+seed and with files as the run wrote them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ RUNS: Final = "runs"  # in the work directory
 
 
 class RunProblem(Exception):
-    """A run that cannot be used; the text says which and why."""
+    """A run cannot be used; the text says which and why."""
 
 
 class Missing(Exception):
-    """Runs that do not exist yet; the text names them."""
+    """Runs do not exist yet; the text names them."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class CellOfRun:
         return str(self.path.relative_to(self.run.parents[1]))
 
     def metrics(self) -> dict[str, float]:
-        """Return what the parsers compute from the cell's logs now, without metrics that have no
+        """Return what the parsers now compute from the cell's logs, without metrics that have no
         value. Raises RunProblem."""
         try:
             found: CellMetrics = summarize(load_cell(self.path))
@@ -85,7 +85,7 @@ def cells(work: Path, experiment: str) -> list[CellOfRun]:
 
 
 def newest(found: list[CellOfRun], factors: Mapping[str, Any]) -> CellOfRun | None:
-    """Return the first of the cells that has all these levels."""
+    """Return the first of the cells that has all these levels; None if there is none."""
     for cell in found:
         if all(cell.factors.get(name) == level for name, level in factors.items()):
             return cell
@@ -94,7 +94,7 @@ def newest(found: list[CellOfRun], factors: Mapping[str, Any]) -> CellOfRun | No
 
 def wrong_with(cell: CellOfRun, **wanted: Any) -> list[str]:
     """Return what is wrong with a cell: files that are not as the run wrote them, an invalid
-    verdict, and keys of cell.json with a value other than `wanted`."""
+    verdict, and keys of cell.json whose value differs from `wanted`."""
     problems = []
     try:
         expected = digests.read(cell.path)
@@ -121,7 +121,8 @@ def all_there(
     wrong: Callable[[Context, CellOfRun], list[str]],
 ) -> Outcome:
     """Check that all cells of a lab exist and are the student's. `find` returns them, or raises
-    Missing or RunProblem; `wrong` returns what a cell has that the lab did not ask for."""
+    Missing or RunProblem; `wrong` returns in what a cell differs from the one that the lab asked
+    for."""
     try:
         found = find()
     except Missing as error:

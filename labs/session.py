@@ -50,13 +50,13 @@ def state_root() -> Path:
 
 
 def state_directory(number: int) -> Path:
-    """Return where a running lab keeps its state."""
+    """Return the directory in which a running lab keeps its state."""
     return state_root() / str(number)
 
 
 def read_state(number: int) -> dict[str, Any] | None:
-    """Return what the lab's holder says about itself; None: it is not up. Remove what a dead holder
-    left."""
+    """Return what the lab's holder says about itself; None if the lab is not up. Removes what a
+    dead holder left behind."""
     directory = state_directory(number)
     state: dict[str, Any] = {}
     try:
@@ -77,7 +77,7 @@ def read_state(number: int) -> dict[str, Any] | None:
 
 
 def line_of(words: Sequence[str], host: str | None) -> str:
-    """Return a line for the lab's shell. A single word is a whole line, as for `ssh`."""
+    """Return a line for the lab's shell. A single word counts as a whole line, as with `ssh`."""
     line = words[0] if len(words) == 1 else shlex.join(words)
     return line if host is None else f"@{host} bash -c {shlex.quote(line)}"
 
@@ -128,7 +128,7 @@ def _end(pid: int) -> None:
 
 
 def connect(lab: Lab, work: Work) -> Connection:
-    """NotRunning, SessionError."""
+    """Connect to the lab's holder. Raises NotRunning, SessionError."""
     state = read_state(lab.number)
     if state is None or state["work"] != str(work.directory):
         raise NotRunning(f"lab {lab.number} is not up; valid: make lab N={lab.number}")
@@ -154,7 +154,7 @@ def stop(lab: Lab, work: Work) -> str | None:
 
 
 def _end_starting(lab: Lab, work: Work) -> None:
-    """End a network whose starter was killed before it was up."""
+    """End a network that was still starting when its starter was killed."""
     place = os.fsencode(f"_hold\0{lab.number}\0{state_directory(lab.number)}\0{work.directory}\0")
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -167,7 +167,7 @@ def _end_starting(lab: Lab, work: Work) -> None:
     with contextlib.suppress(OSError), (state_directory(lab.number) / LOCK).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         remove_leftovers(state_directory(lab.number))
-        (state_directory(lab.number) / SOCKET).unlink()  # of one that was killed
+        (state_directory(lab.number) / SOCKET).unlink()  # left by a network that was killed
 
 
 def status() -> list[str]:
@@ -231,7 +231,7 @@ class Connection:
         return int(self._request({"kind": "run", "line": line}, show)["code"])
 
     def check(self, only: str | None, progress: Callable[[str], None]) -> list[CheckResult]:
-        """SessionError."""
+        """Run the checks, or the one named `only`. Raises SessionError."""
 
         def show(answer: dict[str, Any]) -> None:
             if "progress" in answer:
@@ -245,7 +245,7 @@ class Connection:
     def _request(
         self, request: dict[str, Any], show: Callable[[dict[str, Any]], None]
     ) -> dict[str, Any]:
-        """Return the last answer; the others go to `show`."""
+        """Send a request; return the last answer, and pass the others to `show`."""
         with (
             socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
             ExitStack() as stack,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The prompt of a lab. Lines go to the lab's shell, and its time passes only while a line runs."""
+"""The prompt of a lab. Lines go to the lab's shell, and the lab's time passes only while a line
+runs."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def is_complete(text: str) -> bool:
 
 
 def whole_command(line: str, more: Callable[[], str]) -> str:
-    """Return the line with the lines that complete it. `more` may raise EOFError: no more lines."""
+    """Return the line together with those that complete it. `more` may raise EOFError: no more
+    lines."""
     text = line
     with contextlib.suppress(EOFError):
         while not is_complete(text):

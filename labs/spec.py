@@ -41,8 +41,8 @@ class Block(BaseModel):
 
 
 class Parameter(Block):
-    """A value of each student's own: a whole number between two bounds (both included),
-    one of a list, or `number` different ones of a list."""
+    """A value that each student gets: a whole number between two bounds (both included), one of a
+    list, or `number` different ones of a list."""
 
     text: Text
     integer: tuple[int, int] | None = None
@@ -78,8 +78,8 @@ class Parameter(Block):
 
 
 class CheckSpec(Block):
-    """`function`: `checks.NAME` of the lab's checks.py; `arguments` go to it; `hints`: by the key
-    that it gives when it fails."""
+    """`function`: a function `checks.NAME` of the lab's checks.py; `arguments`: passed to it;
+    `hints`: by the key that it returns when it fails."""
 
     name: Key
     title: Text
@@ -97,13 +97,14 @@ class LabSpec(Block):
     minutes: Annotated[int, Field(ge=10, le=300)]
     aim: Text
     kind: Literal["network", "measuring"]
-    # Network labs: a topology file of the lab's folder, in which ${parameter} is filled in, and the
-    # state when the student starts.
+    # Network labs: a topology file in the lab's folder, in which ${parameter} is filled in, and
+    # whether the controller runs when the student starts.
     topology: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.yaml$")] | None = None
     controller: Literal["running", "none"] = "running"
     # Shell lines that run in the network before the student starts.
     prepare: Annotated[str, Field(pattern=r"^[a-z0-9-]+\.sh$")] | None = None
-    # Whether the checks can run again from the work directory: with files, with a guest, or not.
+    # Whether the checks can run again from the work directory: from files, in a guest, or not at
+    # all.
     rerun: Literal["no", "files", "guest"] = "no"
     memory_mb: Annotated[int, Field(ge=256, le=4000)] = 700
     parameters: dict[Name, Parameter] = {}
@@ -125,7 +126,7 @@ class LabSpec(Block):
 
 @dataclass(frozen=True)
 class Lab:
-    """A lab and its place."""
+    """A lab and its folder."""
 
     spec: LabSpec
     folder: Path
@@ -146,7 +147,8 @@ class Lab:
         return self.folder / "handout.md"
 
     def parameters(self, student: str) -> dict[str, Value]:
-        """Return the student's values: they follow from the names of student, lab and parameter."""
+        """Return the student's values, which follow from the names of student, lab and
+        parameter."""
         return {
             name: parameter.value(_seed(student, self.number, name))
             for name, parameter in self.spec.parameters.items()
@@ -154,13 +156,14 @@ class Lab:
 
 
 def _seed(student: str, lab: int, name: str) -> int:
-    """Return a large number that depends on all three and on nothing else."""
+    """Return a large number that depends on all three arguments and on nothing else."""
     text = "\0".join((student, str(lab), name))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16], "big")
 
 
 def as_words(parameters: Mapping[str, Value]) -> dict[str, str]:
-    """Return the values as text: for templates, and in capitals as environment variables."""
+    """Return the values as text: for templates and, under names in capitals, for the
+    environment."""
     return {n: " ".join(v) if isinstance(v, list) else str(v) for n, v in parameters.items()}
 
 
@@ -197,7 +200,7 @@ def _report(document: Document, problem: Any) -> None:
 
 
 def _files(document: Document, spec: LabSpec, folder: Path) -> None:
-    """Check that what the file refers to is beside it."""
+    """Check that the files to which this one refers are beside it."""
     match = FOLDER.match(folder.name)
     if match is None or int(match[1]) != spec.lab:
         valid = f"the number in the folder's name, '{folder.name}' (N-name)"
@@ -212,7 +215,7 @@ def _files(document: Document, spec: LabSpec, folder: Path) -> None:
 
 
 def folders(room: Path = ROOM) -> dict[int, Path]:
-    """Return the folder by number, of all folders `N-name` with a lab.yaml."""
+    """Return the folders by number: all folders `N-name` with a lab.yaml."""
     found = {}
     for path in room.iterdir():
         if (match := FOLDER.match(path.name)) and (path / "lab.yaml").is_file():

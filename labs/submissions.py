@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read what students hand in: files that may be hostile. A bad file is reported, never raised.
+"""Read what students hand in: files that may be hostile. A bad file gets a remark, never an
+exception.
 
-Names become text that can be printed: bytes that are not UTF-8 and control characters are escaped.
+Names become printable text: bytes that are not UTF-8 and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from labs.results import FORMAT
 from labs.workdir import LabError, is_aside
 
 NAME: Final = re.compile(r"result-\d+\.json", re.ASCII)
-# Archives of hand-ins: reported, not unpacked, as one may hold a thousand times its size.
+# Archives that were handed in: reported, not unpacked, as one may hold a thousand times its size.
 ARCHIVES: Final = (b".zip", b".tar", b".tar.gz", b".tgz", b".tar.xz", b".tar.bz2", b".7z", b".rar")
 MAX_BYTES: Final = 1_000_000
 MAX_DEPTH: Final = 20  # a result file is 4 deep
 MAX_DIGITS: Final = 20
-MAX_SHOWN: Final = 80  # characters of a student's text in a remark or a field
+MAX_SHOWN: Final = 80  # characters of a student's text, in a remark or a field
 # From a result file; bool is not an int here.
 _FIELDS: Final[dict[str, tuple[type, ...]]] = {
     "student": (str,), "lab": (int,), "score": (int,), "points": (int,), "identity": (str,),
@@ -53,7 +54,7 @@ class Submission:
     student: str = ""
     values: dict[str, Any] = field(default_factory=dict)
     digest: str = "none"  # "ok", "ok with key", "no key", "not verified", "wrong"
-    score: int = 0  # points of the checks that count
+    score: int = 0  # of the checks that count
     points: int = 0  # that the lab gives
     passed: int = 0  # checks that count
     rerun: str = ""  # the points when the checks ran again, or "no"
@@ -62,10 +63,10 @@ class Submission:
 
 @dataclass(frozen=True)
 class Found:
-    """A candidate submission. `problem`: why it cannot be one."""
+    """A file that may be a submission. `problem`: why it cannot be one."""
 
     path: bytes
-    name: str  # below the folder, to be shown
+    name: str  # relative to the folder, for display
     problem: str = ""
 
 
@@ -85,7 +86,7 @@ def _escaped(character: str) -> str:
 
 
 def name_text(name: bytes) -> str:
-    """Return a file's name in full, as it can be printed."""
+    """Return a file's whole name in printable form."""
     return "".join(map(_escaped, name.decode("utf-8", "backslashreplace")))
 
 
@@ -108,7 +109,8 @@ def _can_be_listed(folder: Path) -> bool:
 
 
 def _walk(folder: bytes) -> Iterator[Found]:
-    """Do not follow links. Not recursive, as directories may be nested a thousand deep."""
+    """Yield candidates without following links. Not recursive, as directories may be nested a
+    thousand deep."""
     waiting = [folder]
     while waiting:
         directory = waiting.pop()
@@ -147,7 +149,7 @@ def _is_named(name: bytes, *, top: bool) -> bool:
 
 # -- reading ----------------------------------------------------------------------------------
 def read(found: Found) -> Submission:
-    """Read a file; one that no check wrote gets a remark."""
+    """Read a file; one that no check has written gets a remark."""
     submission = Submission(found.name, found.path)
     try:
         if found.problem:
@@ -169,18 +171,19 @@ def read(found: Found) -> Submission:
 
 
 def parsed_file(path: bytes) -> object:
-    """Return the JSON of a file that may be hostile. Raises OSError, ValueError, RecursionError."""
+    """Return the JSON in a file that may be hostile. Raises OSError, ValueError, RecursionError."""
     values = _parsed(_bytes_of(path))
     _look_through(values)
     return values
 
 
 def _bytes_of(path: bytes) -> bytes:
-    """Read a file. Raises OSError or ValueError, also if it is not a regular file; never waits."""
+    """Read a file without ever waiting. Raises OSError or ValueError, also if it is not a regular
+    file."""
     _check_kind(os.lstat(path).st_mode)
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as stream:
-        _check_kind(os.fstat(descriptor).st_mode)  # it may have been replaced meanwhile
+        _check_kind(os.fstat(descriptor).st_mode)  # it may have been replaced in the meantime
         data = stream.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise ValueError("more than 1 MB")

@@ -18,7 +18,7 @@ from typing import Final
 from common.files import os_error_text, write_json
 from labs.spec import Lab, Value, as_words
 
-DIRECTORY: Final = "downpour-labs"  # in a home directory; has a work directory for each lab
+DIRECTORY: Final = "downpour-labs"  # in a home directory; contains a work directory for each lab
 STATE: Final = ".lab.json"
 TEMPLATE: Final = ".template"
 ASIDE: Final = re.compile(rb"before-\d{8}-\d{6}(-\d+)?")
@@ -32,7 +32,7 @@ class LabError(Exception):
 @dataclass(frozen=True)
 class Work:
     """A work directory as its `.lab.json` says. `identity`: random, created with the directory.
-    Each result has it, so that a copied result file is noticed."""
+    Each result contains it, so that a copied result file is noticed."""
 
     directory: Path
     lab: int
@@ -42,12 +42,12 @@ class Work:
 
 
 def default_directory(number: int) -> Path:
-    """Return the work directory where none is given."""
+    """Return the work directory to use if none is given."""
     return Path.home() / DIRECTORY / str(number)
 
 
 def default_student() -> str:
-    """Return the student's name where none is given: the login."""
+    """Return the student's name to use if none is given: the login."""
     return os.environ.get("SUDO_USER") or os.environ.get("USER") or f"user-{os.getuid()}"
 
 
@@ -71,8 +71,8 @@ def read_work(directory: Path) -> Work | None:
 
 
 def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, bool]:
-    """Return (the lab's work directory, whether it is new), created in the start state if it does
-    not exist. Raises LabError if it is another lab's or another student's."""
+    """Return (the lab's work directory, whether it is new). If it does not exist, create it in the
+    start state. Raises LabError if it is another lab's or another student's."""
     if student is not None and not STUDENT.fullmatch(student):
         raise LabError(f"found STUDENT '{student}'; valid: 1 to 64 letters, digits, ' ._@+-'")
     if any(c.isspace() or c == "," for c in str(directory)):
@@ -98,7 +98,7 @@ def open_work(lab: Lab, directory: Path, student: str | None) -> tuple[Work, boo
         put_start(lab, work)
         _write(work)
     except BaseException as error:
-        _take_back(directory, there)  # so that the next try finds it empty
+        _take_back(directory, there)  # so that the next attempt finds it empty
         if isinstance(error, OSError):
             raise LabError(os_error_text(error)) from None
         raise
@@ -123,8 +123,8 @@ def _write(work: Work) -> None:
 
 
 def put_start(lab: Lab, work: Work) -> None:
-    """Create the files of the start state, and parameters.yaml. Files named X.template are filled
-    in: ${name} is the student's parameter of this name, $$ a dollar sign."""
+    """Create the files of the start state, and parameters.yaml. In files named X.template, ${name}
+    is replaced by the student's parameter of this name, and $$ by a dollar sign."""
     parameters = lab.parameters(work.student)
     write_parameters(lab, work.directory, work.student, parameters)
     start = lab.folder / "start"
@@ -164,8 +164,8 @@ def write_parameters(lab: Lab, directory: Path, student: str, parameters: dict[s
 
 
 def set_aside(work: Work) -> Path | None:
-    """Move all of the student's files into `before-TIME` of the work directory; earlier ones stay.
-    Return it; None if there was nothing."""
+    """Move all of the student's files into `before-TIME` of the work directory, where earlier ones
+    stay. Return that directory; None if there were no files."""
     keep = {STATE}
     mine = [p for p in work.directory.iterdir() if p.name not in keep and not _is_aside(p)]
     if not mine:
@@ -186,12 +186,13 @@ def _is_aside(path: Path) -> bool:
 
 
 def is_aside(name: bytes) -> bool:
-    """Return whether a directory of that name is what a reset has put aside."""
+    """Return whether a directory of that name is one into which a reset has put files aside."""
     return ASIDE.fullmatch(name) is not None
 
 
 def reset_files(lab: Lab, work: Work) -> Path | None:
-    """Restore the start state. No file of the student's is deleted: return where they are now."""
+    """Restore the start state. No file of the student's is deleted: return the directory of the old
+    files."""
     try:
         aside = set_aside(work)
         put_start(lab, work)

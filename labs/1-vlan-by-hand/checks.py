@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 1: what the student's switches do with numbered datagrams."""
+"""Lab 1: send numbered datagrams through the student's switches, and see what becomes of them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def translation(context: Context) -> Outcome:
 
 
 def one_copy(context: Context) -> Outcome:
-    """Check that no link carries a frame twice, and that no frame goes astray."""
+    """Check that no link carries a frame twice, and that no frame goes where it should not."""
     seen = stream(context.live)
     between = seen.frames("c2", "c3") + seen.frames("c3", "c2")
     strangers = seen.frames(*LAST["north"])
@@ -143,7 +143,7 @@ def group(context: Context) -> Outcome:
 
 
 def strangers(context: Context) -> Outcome:
-    """Check that frames with a foreign VLAN id do not leave c1."""
+    """Check that frames with an unknown VLAN id do not leave c1."""
     live = context.live
     tried = f"{FRAMES} datagrams from the publisher's port with VLAN id {STRANGE_VLAN}"
     expected = "none of these frames leaves c1"
@@ -178,7 +178,7 @@ def bytes_counted(context: Context) -> Outcome:
             return failed(tried, "a group that counts them", "none", "no-group")
         if any(g[0] == FRAMES for g in busy):
             break
-        # Meanwhile a host asked for an address (ARP).
+        # A host asked for an address (ARP) during the measurement.
     packets, size_counted, _ = min(busy)
     each = size_counted / packets
     expected, found = f"your answer: {answer:g}", f"{each:g} bytes for each frame"

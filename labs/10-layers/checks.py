@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 10: layers that fit a line, one layer too many where leaves take effect late, the same with a
-wave, and a limit that leaves the rest to TCP. It reads the logs of the student's own runs."""
+"""Lab 10: layers that fit a line, the effect of one layer too many where leaves take effect late,
+the same with a wave, and a limit that leaves the rest to TCP. Reads the logs of the student's own
+runs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SLOT_S: Final = 10
 FRAME_BYTES: Final = 1518
 FILE_BYTES: Final = 4_000_000
 PREDICTIONS: Final = ("layers_that_fit", "excess_packets", "halved_after_s")
-# What a cell must have besides the factors: students can edit both files.
+# What a cell must have besides the factors, since students can edit both files.
 SETTINGS: Final = {
     "file_bytes": FILE_BYTES,
     "background_flows": 1,
@@ -62,7 +63,7 @@ def fits(context: Context) -> Outcome:
 
 
 def excess(context: Context) -> Outcome:
-    """Check what one layer more sends beyond the line, until it is pruned."""
+    """Check how much one layer too many sends beyond the line until it is pruned."""
     yours, tolerance = predicted(context.work, "excess_packets"), context.arguments["tolerance"]
     above, line = fitting(context) + 1, line_packets_per_s(context)
     right = LATE_S * (packets_per_s(above) - line)
@@ -104,7 +105,7 @@ def measured(context: Context) -> dict[tuple[str, int], CellOfRun]:
 
 
 def wrong(context: Context, cell: CellOfRun, **wanted: object) -> list[str]:
-    """Return what a run has that the lab did not ask for."""
+    """Return in what a run differs from the one that the lab asked for."""
     asked = {"protocol": "m2c", "clock": "virtual", "m": 1, "seed": context.integer("seed")}
     problems = wrong_with(cell, **asked)
     found = cell.described["parameters"]
@@ -129,7 +130,7 @@ def runs(context: Context) -> Outcome:
 
 # -- reading -----------------------------------------------------------------------------------
 def paid(context: Context) -> Outcome:
-    """Check which part of its rate TCP kept beside static layers when leaves came late."""
+    """Check which share of its rate TCP kept beside static layers when leaves took effect late."""
     tried, tolerance = "the rates of the competing TCP", float(context.arguments["tolerance"])
     try:
         metrics = {key: cell.metrics() for key, cell in measured(context).items()}
@@ -152,7 +153,7 @@ def paid(context: Context) -> Outcome:
 
 
 def joins_and_leaves(cell: CellOfRun) -> tuple[int, int]:
-    """Return what a cell's receiver counted. Raises RunProblem."""
+    """Return the joins and leaves that a cell's receiver counted. Raises RunProblem."""
     data = load_cell(cell.path).layers
     found = [r for r in data.receivers.values() if r is not None] if data else []
     if len(found) != 1:

@@ -2,9 +2,9 @@
 """Lab 11: minute records read by hand, FFDR and MPLR of a minute and of a run, the regional network
 that loses packets, and a PromQL query.
 
-The right answers come from the student's own run: those of a minute from its records, those of the
-whole run from the receivers' logs, the query's from the counters, the network from the student's
-loss_seed.
+The right answers come from the student's own run: those for a minute from its records, those for
+the whole run from the receivers' logs, and the query's from the counters. The network follows from
+the student's loss_seed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RUN: Final = "case-a"
 TOPOLOGY: Final = "drfsm8"
 SUBSCRIBERS: Final = ("uva", "uwisc", "umd", "uutah", "uwash")
 PUBLISHERS: Final = "frgp"
-# What a cell must have: students can edit watched.yaml.
+# What a cell must have, since students can edit watched.yaml.
 SETTINGS: Final = {"f_snd": 5, "f_rcv": 2, "monitor": "on"}
 SHARED_LOSS: Final = 0.005  # of the publisher's regional network
 DURATION_S: Final = 150
@@ -72,7 +72,7 @@ def found_in(cell: CellOfRun) -> Network:
 
 
 def wrong(context: Context, cell: CellOfRun) -> list[str]:
-    """Return what a run has that the lab did not ask for. Raises RunProblem."""
+    """Return in what a run differs from the one that the lab asked for. Raises RunProblem."""
     problems = wrong_with(
         cell, seed=context.integer("seed"), protocol="ldm7", clock="virtual",
         duration_s=DURATION_S, subscribers=list(SUBSCRIBERS),
@@ -110,7 +110,7 @@ def watched(context: Context, tried: str) -> CellOfRun:
 # -- minute records ----------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Sums:
-    """Of a minute record of 19 fields (rtstats(1)), or of several."""
+    """The sums of one or several minute records of 19 fields (rtstats(1))."""
 
     files: int = 0
     size_bytes: int = 0
@@ -135,8 +135,8 @@ class Sums:
 
 
 def minutes_of(cell: CellOfRun) -> dict[str, dict[str, Sums]]:
-    """Return the records by host and by the end of the minute, in order. What was sent again, and
-    in part, counts once. Raises Ends if there are none."""
+    """Return the records by host and by the end of the minute, in order. A record that was sent
+    again, whole or in part, counts once. Raises Ends if there are none."""
     found: dict[str, dict[str, Sums]] = {}
     try:
         lines = (cell.path / "monitor/minutes.txt").read_text(encoding="utf-8").splitlines()
@@ -153,7 +153,7 @@ def minutes_of(cell: CellOfRun) -> dict[str, dict[str, Sums]]:
 
 
 def yours(context: Context, cell: CellOfRun) -> tuple[str, Sums]:
-    """Return the end and the sums of the minute that the student reads. Raises Ends."""
+    """Return the end and the sums of the minute that the student is to read. Raises Ends."""
     own = list(minutes_of(cell).get(context.word("receiver"), {}).items())
     number = context.integer("minute")
     if len(own) < number:
@@ -185,7 +185,7 @@ def record(context: Context) -> Outcome:
 
 
 def read_of(sums: Sums) -> tuple[float, ...]:
-    """Return what the student reads of a record."""
+    """Return what the student should read in a record."""
     return (sums.files, sums.by_fmtp, sums.bytes_by_fmtp, sums.blocks)
 
 
@@ -252,7 +252,7 @@ def from_logs(cell: CellOfRun, host: str) -> dict[str, float]:
 
 
 def whole(context: Context) -> Outcome:
-    """Check FFDR and MPLR of the run: sums of the records say what the log says."""
+    """Check FFDR and MPLR of the run: the sums of the records agree with the log."""
     host = context.word("receiver")
     tried = f"computing them from the log of {host}, all minutes together"
     cell = watched(context, tried)
@@ -267,7 +267,7 @@ def whole(context: Context) -> Outcome:
 
 # -- the network -------------------------------------------------------------------------------
 def network(context: Context) -> Outcome:
-    """Check which regional network the student accuses."""
+    """Check which regional network the student names."""
     tried = "looking for the network in which your run lost packets"
     watched(context, tried)
     right, topology = lossy(context), load(find(TOPOLOGY))
@@ -289,8 +289,9 @@ Counters = dict[str, list[float | None]]
 
 
 def counters_of(cell: CellOfRun, end_s: int) -> Counters:
-    """Return every series each second until `end_s` (since 1970), by its name in Prometheus; the
-    last value holds. Raises Ends if the file is not as a run leaves it."""
+    """Return each series with a value for every second until `end_s` (since 1970), by its name in
+    Prometheus; a value holds until the next one. Raises Ends if the file is not as a run leaves
+    it."""
     names: dict[int, tuple[str, int]] = {}
     values: Counters = {}
     begin_s = 0
@@ -323,19 +324,19 @@ def counters_of(cell: CellOfRun, end_s: int) -> Counters:
 
 
 def hold(values: list[float | None], length: int) -> None:
-    """Make a series that long with its last value; without one there is none."""
+    """Extend a series to that length with its last value, or with None if it has none."""
     del values[length:]
     values += [values[-1] if values else None] * (length - len(values))
 
 
 def prometheus_name(line: Mapping[str, Any]) -> str:
-    """Return a series as PromQL writes it."""
+    """Return the name of a series in PromQL."""
     labels = ",".join(f"{key}={json.dumps(text)}" for key, text in sorted(line["labels"].items()))
     return f"downpour_{line['name']}{'_total' if line['kind'] == 'counter' else ''}{{{labels}}}"
 
 
 def again(values: Counters, window_s: int) -> dict[str, float]:
-    """Return how many blocks came again at each host in the last `window_s`."""
+    """Return how many blocks were sent again to each host in the last `window_s`."""
     found: dict[str, float] = {}
     for name, own in values.items():
         if name.startswith(f"{COUNTED}{{"):
@@ -346,7 +347,7 @@ def again(values: Counters, window_s: int) -> dict[str, float]:
 
 
 def query(context: Context) -> Outcome:
-    """Check what the student's query answers."""
+    """Check the answer of the student's query."""
     window_s = context.integer("window_s")
     tried = f"your query at the end of minute {context.integer('minute')}, by {PROMTOOL}"
     cell = watched(context, tried)

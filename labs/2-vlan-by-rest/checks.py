@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 2: what the student's path does with datagrams."""
+"""Lab 2: send datagrams over the student's path, and see what becomes of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAST: Final = tuple((switch, f"sw-{host}") for host, switch in SWITCH_OF.items()
 SENT: Final = f"{FRAMES} numbered datagrams from pub to the group"
 OFFERED: Final = 2.0  # times the rate
 SECONDS: Final = 3.0
-SETTLED_S: Final = 1.0  # after which the meter's burst is used up
+SETTLED_S: Final = 1.0  # by then the meter's burst is used up
 FRAME_BYTES: Final = 1000
 TOLERANCE: Final = 0.05
 TOO_FAST_BPS: Final = 60_000_000
@@ -120,7 +120,7 @@ def rate(context: Context) -> Outcome:
     if abs(got / asked - 1) <= TOLERANCE:
         return passed(tried, expected, found)
     if not seen.lost(host):
-        # A meter with far too large a rate drops nothing either.
+        # A meter with much too high a rate drops nothing either.
         limited = any(m for m in context.live.counters()["meters"] if m.startswith("c1/"))
         return failed(tried, expected, found, "units" if limited else "unlimited")
     return failed(tried, expected, found, "units" if got < asked / 5 else "other")
@@ -154,7 +154,7 @@ def vlan(context: Context) -> Outcome:
 
 
 def refusal(context: Context) -> Outcome:
-    """Check the answer: the HTTP status of a refused path."""
+    """Check the answer: the HTTP status when a path is refused."""
     answer = context.number("refused_with_status")
     mine = context.words("leaves")
     # Step 8 uses the publisher's segment and that of the first leaf.
@@ -182,7 +182,7 @@ def refusal(context: Context) -> Outcome:
 
 
 def subscription(context: Context) -> Outcome:
-    """Check that the servers created a path with the first leaf, and that leaf's own interface."""
+    """Check that the servers created a path with the first leaf, and the leaf's own interface."""
     first = context.words("leaves")[0]
     live = context.live
     root, ends = endpoints_of(live.network, lane=2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 3: what the student's meter and shaper let pass."""
+"""Lab 3: measure what the student's meter and shaper let pass."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TIMES: Final = 4
 SHAPED_FRAMES: Final = 900  # half of them wait at pub: less than the 1000 that its queue holds
 BURST_FRAMES: Final = 100  # for the question about the delay
 LEAST_SHAPED: Final = 0.8  # of the meter's rate
-DROPPED_TOLERANCE: Final = 5  # natively a burst takes milliseconds, during which the bucket fills
+DROPPED_TOLERANCE: Final = 5  # natively a burst takes milliseconds, during which the bucket refills
 DELAY_TOLERANCE: Final = 0.05
 
 
 def _offer(context: Context, *, past_queues: bool, frames: int | None = None) -> Seen:
-    """Return a stream of twice the meter's rate, for SECONDS or `frames`."""
+    """Send at twice the meter's rate, for SECONDS or `frames`; return what became of it."""
     interval_s = FRAME_BYTES * 8 / (2000 * context.integer("meter_kbps"))
     time.sleep(REFILL_S)
     return context.live.stream(
@@ -51,7 +51,7 @@ def _burst(context: Context, frames: int, *, past_queues: bool) -> Seen:
 
 
 def _is_metered(context: Context) -> bool:
-    """Return whether some of twice the rate is lost when nothing shapes it."""
+    """Return whether some of a stream at twice the rate is lost when nothing shapes it."""
     return _offer(context, past_queues=True).lost("east") > 0
 
 
@@ -66,7 +66,7 @@ def path(context: Context) -> Outcome:
 
 
 def meter_rate(context: Context) -> Outcome:
-    """Check the meter's rate against twice that much traffic."""
+    """Check the meter's rate by sending twice as much."""
     asked = context.integer("meter_kbps") * 1000
     seen = _offer(context, past_queues=True)
     got = seen.rate_bps("east", FRAME_BYTES, SETTLED_S)
@@ -122,7 +122,7 @@ def shaped(context: Context) -> Outcome:
     if not past.lost("east"):
         return failed(tried, expected, found, "no-meter")
     if lost:
-        # Without a shaper, as many are lost as past all queues.
+        # Without a shaper, as many are lost as when they go past all queues.
         hint = "no-shaper" if lost > 0.9 * past.lost("east") else "dropped"
         return failed(tried, expected, found, hint)
     return passed(tried, expected, found)

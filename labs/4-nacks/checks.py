@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 4: compare what a student reads in Wireshark with three sources of our own: the capture as
+"""Lab 4: compare what a student reads in Wireshark with three independent sources: the capture as
 `labs.fmtp_capture` reads it, the hash that decides which datagrams a receiver loses, and the
 programs' logs.
 """
@@ -85,7 +85,8 @@ def reading(context: Context) -> Reading:
 
 
 def lost_by_hash(found: Reading, host: str) -> int:
-    """Return how many of the multicast datagrams this host loses, by the rule that decides it."""
+    """Return how many of the multicast datagrams this host loses, by the rule that decides the
+    losses."""
     seed = loss_model.loss_seed(int(found.cell.described["seed"]), host)
     p = float(found.cell.described["loss"])
     return sum(
@@ -96,7 +97,7 @@ def lost_by_hash(found: Reading, host: str) -> int:
 
 
 def blocks_wanted(requests: Sequence[Message]) -> int:
-    """Return how many blocks some retransmission requests ask for."""
+    """Return how many blocks these retransmission requests ask for."""
     return sum(math.ceil(m.length / BLOCK_BYTES) for m in requests)
 
 
@@ -110,11 +111,11 @@ def number(value: float) -> str:
     return f"{value:,.10g}"
 
 
-READ: Final = "reading your capture with our own program"
+READ: Final = "reading your capture with the check's own program"
 
 
 def captured(context: Context) -> Reading:
-    """Return the same as `reading`. Raises Ends: without a capture there is nothing to check."""
+    """Return the `reading`. Raises Ends: without a capture there is nothing to check."""
     try:
         return reading(context)
     except (Missing, RunProblem, CaptureError) as error:
@@ -147,7 +148,7 @@ def capture(context: Context) -> Outcome:
 
 
 def datagrams(cell: CellOfRun, host: str) -> int:
-    """Return how many datagrams the program at `host` says that it sent or received."""
+    """Return how many datagrams the program at `host` sent or received, by its log."""
     text = (cell.path / f"logs/{host}.ldmd.log").read_text(errors="replace")
     return sum(int(n) for n in _DATAGRAMS.findall(text))
 
@@ -290,7 +291,7 @@ def overhead(context: Context) -> Outcome:
 
 
 def shares_whole(cell: CellOfRun) -> dict[str, tuple[int, int]]:
-    """Return by host (deliveries without a repair, all deliveries by FMTP), from its log."""
+    """Return by host (deliveries without repair, all deliveries by FMTP), from its log."""
     found = {}
     for host in cell.described["subscribers"]:
         text = (cell.path / f"logs/{host}.ldmd.log").read_text(errors="replace")
@@ -329,7 +330,8 @@ def prediction(context: Context) -> Outcome:
         return failed(tried, NOT_TOLD, text, "after")
     p = context.integer("more_loss_percent") / 100
     blocks = [math.ceil(size / BLOCK_BYTES) for size in sizes_of(cell)]
-    # Some streams have few products in 6 s, so chance may be further off than a good prediction.
+    # Some streams have few products in 6 s, so chance may move the run further from the formula
+    # than a  good prediction is.
     formula = 100 * statistics.fmean((1 - p) ** n for n in blocks)
     if abs(yours - right) <= tolerance or abs(yours - formula) <= tolerance / 2:
         return passed(tried, f"{expected}; or {formula:.1f} % by the formula", said)

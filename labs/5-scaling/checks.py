@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 5: compare a student's table of bandwidths, plot, slope and prediction with the sender's
-counters in the student's own runs. The student's values came from sar."""
+"""Lab 5: compare a student's table of bandwidths, plot, slope and prediction, which come from sar,
+with the sender's counters in the student's own runs."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def bandwidth_mbit_per_s(cell: CellOfRun) -> float:
 
 
 def by_counters(context: Context, tried: str) -> Bandwidths:
-    """Return the values of the six runs with few receivers. Raises Ends: without them there is
-    nothing to check."""
+    """Return the values of the six runs with few receivers. Raises Ends if one is missing: then
+    there is nothing to check."""
     try:
         return {key: bandwidth_mbit_per_s(cell) for key, cell in measured(context, FEW).items()}
     except (Missing, RunProblem) as error:
@@ -64,7 +64,7 @@ def by_counters(context: Context, tried: str) -> Bandwidths:
 
 
 def rate_mbit_per_s(context: Context) -> float:
-    """Return r of the six runs, which exist."""
+    """Return r of the six runs, which must exist."""
     return float(next(iter(measured(context, FEW).values())).factors["rate_bps"]) / 1e6
 
 
@@ -100,7 +100,7 @@ def runs(context: Context) -> Outcome:
 
 
 def wrong(context: Context, cell: CellOfRun) -> list[str]:
-    """Return what a run has that the lab did not ask for."""
+    """Return in what a run differs from the one that the lab asked for."""
     return wrong_with(cell, seed=context.integer("seed"), duration_s=DURATION_S, loss=0.0)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 6: a student's timers, run in virtual time beside the timers to compare them with, and what
-the student read from the sweep."""
+"""Lab 6: run a student's timers in virtual time beside the timers they are compared with, and check
+what the student read from the sweep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PAPER_F_RCV: Final = 20.0
 PAPER_F_SND: Final = 5000.0
 R_BPS: Final = 20e6
 LARGEST_RTT_S: Final = 0.090
-OWN_RUNS: Final = ".check"  # in the work directory: what the check measures itself
+OWN_RUNS: Final = ".check"  # in the work directory: the check's own measurements
 LIMIT_S: Final = 900.0
 
 Timers = tuple[float, float]  # f_snd, f_rcv
@@ -49,7 +49,7 @@ def cells_of(work: Path, name: str, wanted: Sequence[Timers]) -> dict[Timers, Ce
 
 
 def wrong(context: Context, cell: CellOfRun) -> list[str]:
-    """Return what a run has that the lab did not ask for."""
+    """Return in what a run differs from the one that the lab asked for."""
     loss = context.integer("loss_percent") / 100
     problems = wrong_with(cell, seed=context.integer("seed"), m=4, loss=loss)
     burst = cell.described["parameters"]["loss_burst_packets"]
@@ -105,7 +105,7 @@ def near(value: float, others: Sequence[float], tolerance: float) -> bool:
 
 
 def sizes_bytes(context: Context) -> list[int]:
-    """Return tau_snd of files of the stream, as the lab gives it."""
+    """Return the sizes of files of the stream for which the lab asks tau_snd."""
     text = (context.lab.folder / "start/stream.txt").read_text()
     return [int(line.split()[0]) for line in text.splitlines()]
 
@@ -196,10 +196,10 @@ def conditions(context: Context) -> Outcome:
 
 def compared(timers: Timers) -> dict[str, Timers]:
     """Return what to measure: the choice, the same f_snd with the paper's f_rcv, and half the f_snd
-    (which must stay above f_rcv)."""
+    (if that stays above f_rcv)."""
     f_snd, f_rcv = timers
     found = {"yours": timers}
-    # The paper's f_rcv needs a larger f_snd; what it does to latency does not depend on f_snd.
+    # The paper's f_rcv needs a larger f_snd; its effect on latency does not depend on f_snd.
     found["paper"] = (PAPER_F_SND, PAPER_F_RCV)
     if f_snd / 2 > f_rcv:
         found["half"] = (f_snd / 2, f_rcv)
@@ -207,8 +207,8 @@ def compared(timers: Timers) -> dict[str, Timers]:
 
 
 def measured(context: Context, timers: Timers) -> dict[str, Mapping[str, float]]:
-    """Return the metrics of all that is compared; measure what was not measured yet. Raises
-    RunProblem."""
+    """Return the metrics of all pairs to compare; measure those that have not been measured yet.
+    Raises RunProblem."""
     wanted = compared(timers)
 
     def there(pair: Timers) -> CellOfRun | None:
@@ -257,7 +257,7 @@ def measure(context: Context, pairs: Sequence[Timers]) -> None:
 
 
 def judged(context: Context) -> tuple[Timers, dict[str, Mapping[str, float]]]:
-    """Return the student's timers and the metrics of all that is compared. Raises Ends: there is
+    """Return the student's timers and the metrics of all pairs to compare. Raises Ends if there is
     nothing to judge."""
     try:
         timers = own_choice(context)

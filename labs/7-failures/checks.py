@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 7: the checks break the network, observe it, and mend it."""
+"""Lab 7: the checks break the network, observe it, and repair it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FROM_C1: Final = (("c1", "c2"), ("c1", "c3"))
 INTERVAL_S: Final = 0.001
 CUT_AT_S: Final = 0.3
 DARK_S: Final = 1.5  # from the cut to the end of the stream
-FAILOVER_MS: Final = {"virtual": 20.0, "native": 100.0}  # a busy machine is late
-SETTLE_S: Final = 2.0  # for the controller to see mended links and restore the path
+FAILOVER_MS: Final = {"virtual": 20.0, "native": 100.0}  # natively more, as a busy machine is late
+SETTLE_S: Final = 2.0  # for the controller to see repaired links and restore the path
 
 
 def service(live: LiveNetwork) -> PathClient:
@@ -34,7 +34,7 @@ def stream(
     seconds: float = 0.2,
     events: tuple[tuple[float, Callable[[], None]], ...] = (),
 ) -> Seen:
-    """Send a datagram every INTERVAL_S from pub to east on a lane, with events meanwhile."""
+    """Send a datagram every INTERVAL_S from pub to east on a lane; `events` happen meanwhile."""
     return live.stream(
         "pub",
         ("east",),
@@ -69,7 +69,7 @@ def _answers(live: LiveNetwork) -> bool:
 
 
 def start_controller(live: LiveNetwork) -> None:
-    """Wait until its switches are connected and re-routing has ended."""
+    """Start the controller; wait until its switches are connected and re-routing has ended."""
     live.emulation.start_controller("core")
     time.sleep(SETTLE_S)
 
@@ -89,7 +89,7 @@ def whole(context: Context) -> Outcome:
 
 
 def with_cut(live: LiveNetwork, lane: int, *, silent: bool) -> tuple[str | None, Seen]:
-    """Cut the link of c1 that the lane uses in the middle of a stream; then mend it."""
+    """Cut the link of c1 that the lane uses in the middle of a stream; then repair it."""
     link = used_link(stream(live, lane=lane))
     if link is None:
         return None, stream(live, lane=lane)
@@ -125,7 +125,7 @@ def gap(context: Context) -> Outcome:
 
 
 def killed(context: Context) -> Outcome:
-    """Check the answer: how many datagrams a killed controller costs."""
+    """Check the answer: how many datagrams it costs to kill the controller."""
     live = context.live
     answer = context.number("lost_by_kill")
     tried = "1000 datagrams on feed, one every 2 ms; killed the controller after 0.5 s"
@@ -144,7 +144,7 @@ def killed(context: Context) -> Outcome:
 
 
 def yes_or_no(context: Context, name: str) -> bool:
-    """AnswerError, NoAnswer."""
+    """Return whether the answer is yes. Raises AnswerError, NoAnswer."""
     answer = context.answer(name)
     words = {"yes": True, "no": False, "true": True, "false": False}
     if str(answer).strip().lower() not in words:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 8: repeats to the last digit, faults hidden in a student's cases, and clocks compared.
+"""Lab 8: runs repeated to the last digit, faults hidden in a student's cases, and clocks compared.
 
 The right answers follow from the student's case_seed and, for amounts, from the evidence.
 """
@@ -25,7 +25,7 @@ from labs.runs import CellOfRun, RunProblem, cells, wrong_with
 EXPERIMENT: Final = "truth"
 RECEIVERS: Final = 4
 NIC_LOSS: Final = "on the way to the receiver's NIC"
-EVIDENCE: Final[dict[Kind, str]] = {  # the hint that leads to a kind's evidence
+EVIDENCE: Final[dict[Kind, str]] = {  # the hint that points to each kind's evidence
     "none": "nothing-done",
     "delay": "link",
     "rate": "sender",
@@ -90,7 +90,7 @@ def verdict(context: Context) -> Outcome:
 
 
 def seeds(context: Context) -> Outcome:
-    """Check the answer: how far two seeds differ."""
+    """Check the answer: by how much two seeds differ."""
     tried = "comparing the median latency of your two seeds"
     try:
         mine = clean(context)
@@ -161,7 +161,7 @@ def case(context: Context, name: str) -> Outcome:
         return passed(tried, "none", said)
     if where != done.place and not (where == described["publisher"] and done.place == SENDER):
         return failed(tried, NOT_TOLD, said, "place")
-    # Values read from files are exact; a delay or a step also comes with measured additions.
+    # Values read from files are exact; a delay or a step also includes what the measurement adds.
     close = math.isclose(amount, right, rel_tol=0.02)
     if not close:
         return failed(tried, NOT_TOLD, said, "amount")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 9: listening times that a student predicts with Fcast's formula and then measures, a choice
-of k, and a periodic loss that hurts a fixed order. It reads the logs of the student's own runs."""
+of k, and a periodic loss that hurts a fixed order. Reads the logs of the student's own runs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ SWEEP: Final = "carousel"
 CHOSEN: Final = "chosen"
 PERIODIC: Final = "periodic"
 FORETOLD: Final = (8, 32, 128)
-WRAPS: Final = 200  # k whose blocks have too few repair symbols for the loss
+WRAPS: Final = 200  # k for which blocks have too few repair symbols for the loss
 SWEPT: Final = (*FORETOLD, WRAPS)
 READ_K: Final = 32
 SYMBOL_BYTES: Final = 1024
 PERIODIC_K: Final = 32
 ORDERS: Final = ("sequential", "shuffle")
-REPEATS: Final = 2  # runs of each order, since one may be lucky
-CLOSE: Final = 0.005  # of two computed values
+REPEATS: Final = 2  # runs of each order, since a single one may be lucky
+CLOSE: Final = 0.005  # tolerance between two computed values
 # What a cell's carousel must have besides the factors: students edit chosen.yaml and periodic.yaml.
 CAROUSEL: Final = {
     "symbol_bytes": SYMBOL_BYTES,
@@ -56,7 +56,8 @@ def by_formula(context: Context, k: int) -> float:
 
 
 def wrong(context: Context, cell: CellOfRun, **wanted: object) -> list[str]:
-    """Return what a run has that the lab did not ask for; `wanted`: of its carousel."""
+    """Return in what a run differs from the one that the lab asked for; `wanted`: of its
+    carousel."""
     seed = context.integer("seed") + cell.described.get("repeat", 0)
     problems = wrong_with(cell, seed=seed, protocol="fcast", clock="virtual")
     found = cell.described["parameters"]
@@ -67,7 +68,7 @@ def wrong(context: Context, cell: CellOfRun, **wanted: object) -> list[str]:
 
 
 def wrong_of_file(context: Context, cell: CellOfRun) -> list[str]:
-    """Return what a run of the student's file has that the lab did not ask for."""
+    """Return in what a run of the student's file differs from the one that the lab asked for."""
     asked = {"file_bytes": context.integer("file_bytes"), "order": "shuffle", "m": 8}
     return wrong(context, cell, p_i=loss(context), **asked)
 
@@ -99,7 +100,7 @@ def formula(context: Context) -> Outcome:
 
 def mistake(answer: float, k: int, right: float, share_lost: float) -> str:
     """Return the hint for a value that is not the formula's."""
-    # One group has the same mean for every k, the bound's.
+    # With a single group every k has the same mean: the bound.
     for hint, value in (("ideal", 1 / (1 - share_lost)), ("symbols", k * right)):
         if math.isclose(answer, value, rel_tol=CLOSE):
             return hint
@@ -121,8 +122,8 @@ def runs(context: Context) -> Outcome:
 
 
 def at_one_receiver(cell: CellOfRun, host: str) -> tuple[float, float, float]:
-    """Return for one receiver, in files: (datagrams that passed, that arrived, symbols that it
-    needed). Raises RunProblem."""
+    """Return for one receiver, in files: (datagrams that were sent past it, that arrived, symbols
+    that it needed). Raises RunProblem."""
     data = load_cell(cell.path).carousel
     stats = data.receivers.get(host) if data is not None else None
     symbols = source_symbols(data, cell.described["parameters"]["file_bytes"]) if data else None
@@ -173,7 +174,7 @@ def limit(context: Context) -> float:
 
 
 def measured_with(context: Context, k: int, tried: str, expected: str) -> float:
-    """Return the mean listening time of chosen.yaml with this k. Raises Ends: there is none."""
+    """Return the mean listening time of chosen.yaml with this k. Raises Ends if there is none."""
     try:
         cell = cells_with(context, CHOSEN, "k", (k,))[k]
         if problems := wrong_of_file(context, cell):

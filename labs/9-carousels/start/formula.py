@@ -10,8 +10,8 @@ SYMBOL_BYTES = 1024
 
 
 def group_complete(k: int, x: int, loss: float) -> float:
-    """Return pg(k + x): the probability that k of the k + x symbols of a group that were sent
-    arrive."""
+    """Return pg(k + x): the probability that at least k of the k + x symbols of a group that were
+    sent arrive."""
     return sum(comb(k + x, i) * loss**i * (1 - loss) ** (k + x - i) for i in range(x + 1))
 
 
@@ -26,7 +26,7 @@ def main() -> None:
     symbols = ceil(file_bytes / SYMBOL_BYTES)
     for k in (8, 32, 128, 200):
         groups = ceil(symbols / k)
-        # Groups differ by one symbol at most: with k = 200 they are smaller than that.
+        # Groups differ by at most one symbol: with k = 200 they are smaller than that.
         print(f"k = {k:3}: {expected_files(ceil(symbols / groups), groups, loss):.3f} files")
 
 

@@ -17,7 +17,8 @@ Numbers = tuple[int, int, int, int]  # files, files by FMTP, bytes by FMTP, bloc
 
 
 def records(work: Path) -> dict[str, dict[str, Numbers]]:
-    """Return them by host and by the end of the minute; what comes twice counts once."""
+    """Return the records by host and by the end of the minute; a record that occurs twice counts
+    once."""
     (file,) = (work / "runs/case-a/latest").glob("cells/*/monitor/minutes.txt")
     found: dict[str, dict[str, Numbers]] = defaultdict(dict)
     for line in file.read_text().splitlines():

@@ -33,7 +33,7 @@ def messages(capture: Path) -> list[tuple[float, str, str, int, int, int, int]]:
     found = []
     for line in text.splitlines():
         time, source, target, *several = line.split("\t")
-        # A segment may carry several messages: their fields are in lists of the same length.
+        # A segment may carry several messages: their fields are then in lists of the same length.
         for kind, index, seq, length in zip(*(s.split(",") for s in several), strict=True):
             head = (float(time), source, target, int(kind, 16))
             found.append((*head, int(index), int(seq), int(length)))
