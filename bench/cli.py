@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that compare Downpour's tools with their peers. They print tables, and a run can be
+"""The commands that compare Downpour's tools with their peers. They print tables; a run can be
 interrupted and resumed."""
 
 from __future__ import annotations

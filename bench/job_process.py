@@ -34,7 +34,7 @@ STOP_S: Final = 20.0
 
 
 def main_job(job_file: Path, result_file: Path, build: Path) -> int:
-    """Run `python -m bench job` in its own namespace, and remove that at the end."""
+    """Run `python -m bench job` in its own namespace, and remove the namespace at the end."""
     job = job_from(json.loads(job_file.read_text()))
     run_id = lifecycle.new_run_id("bench")
     _go_before_others()
@@ -46,7 +46,7 @@ def main_job(job_file: Path, result_file: Path, build: Path) -> int:
 
 def _go_before_others() -> None:
     """Give this process, its children and its session's scheduling group the highest ordinary
-    priority, since the machine may also do other work. All tools get the same."""
+    priority, since the machine may also do other work. All tools get the same priority."""
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, -20)
     with contextlib.suppress(OSError):
@@ -60,7 +60,7 @@ def _write(path: Path, result: dict[str, Any]) -> None:
 
 
 def main_guest(job_file: Path, result_file: Path) -> int:
-    """Run `python -m bench guest`: the same in a guest."""
+    """Run `python -m bench guest`: do the same in a guest."""
     job = job_from(json.loads(job_file.read_text()))
     with termination_as_interrupt():
         _write(result_file, run_virtual(job, ensure_kernel()))
@@ -68,7 +68,8 @@ def main_guest(job_file: Path, result_file: Path) -> int:
 
 
 def guest_memory_bytes(job: Job) -> int:
-    """Return the memory for programs and their buffers, and every receiver's copy of a file."""
+    """Return the memory for the programs and their buffers, and for every receiver's copy of a
+    file."""
     files = job.size_bytes * (job.receivers + 2) if job.kind == "file" else 1_000_000_000
     return 1_000_000_000 + 60_000_000 * job.receivers + files
 
@@ -151,7 +152,8 @@ class JobProcess:
         self._directory.cleanup()
 
     def _end(self) -> None:
-        """Send SIGTERM, at which it removes its network; kill it only if it does not end."""
+        """Send SIGTERM, on which the process removes its network; kill it only if it does not
+        end."""
         if self._process.poll() is None:
             self._process.terminate()
             try:

@@ -35,7 +35,7 @@ class Job:
     delay_ms: float = 0.0  # one way
     size_bytes: int = 0  # of a file; in a stream, the mean
     files: int = 1
-    offered_bps: int = 0  # of a stream
+    offered_bps: int = 0  # offered by a stream
     sizes: str = "log-normal"  # of a stream: log-normal, or ngrid (products of at most 100 kB)
     offload: bool = True  # segmentation happens on the receiving side of the veth
     repeat: int = 0

@@ -30,7 +30,7 @@ def _words(delay_ms: float, loss: float) -> str:
 
 
 def _runs(row: Row) -> str:
-    """Return how many runs there are; empty for the five requested."""
+    """Return how many runs there are; empty for the usual five."""
     failed = f" of {row.runs + len(row.failures)}" if row.failures else ""
     return "" if row.runs == 5 and not failed else f" [{row.runs}{failed}]"
 
@@ -111,7 +111,8 @@ _SECTIONS = {"blast": _blast, "shaped": _shaped, "stream": _stream}
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """blast, shaped and stream, medians; [n]: of n runs instead of five."""
+    """Return the tables of blast, shaped and stream, with medians; [n]: of n runs instead of
+    five."""
     found = rows(results)
     parts: list[str] = []
     for section, tables in _SECTIONS.items():

@@ -2,10 +2,9 @@
 """One sender and N receivers, each in its own network namespace, joined by a bridge.
 
 The bridge is in the run's namespace (topologies/emulate/lifecycle.py), which this process is in:
-the
-kernel's own, or, in a guest, whose kernel has none, Open vSwitch as a learning switch. Rate and
+the kernel's own, or, in a guest, whose kernel has none, Open vSwitch as a learning switch. Rate and
 queue are HTB with a bfifo at the sender's NIC, the delay is netem at the bridge's ports in both
-directions, and loss is drawn by iptables for everything that arrives at a receiver, UDP and TCP.
+directions, and iptables draws the losses of everything that arrives at a receiver, UDP and TCP.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ CLONE_NEWNET: Final = 0x40000000
 QUEUE_BYTES: Final = 600_000_000
 PREFIX: Final = 20
 SENDER_IP: Final = "10.77.0.1"
-NETEM_PACKETS: Final = 1_000_000  # its queue, far above what 25 ms hold
+NETEM_PACKETS: Final = 1_000_000  # its queue: far more than what 25 ms hold
 
 
 def receiver_ip(index: int) -> str:
@@ -52,7 +51,7 @@ def _new_namespace() -> None:
 
 
 def htb_commands(rate_bps: int) -> list[list[str]]:
-    """Return the commands of one class for everything that the sender sends."""
+    """Return the commands that put everything the sender sends into one class."""
     rate = ["rate", f"{rate_bps}bit", "ceil", f"{rate_bps}bit", "quantum", "1514"]
     leaf = ["parent", "1:1", "handle", "11:", "bfifo", "limit", str(QUEUE_BYTES)]
     return [
@@ -80,7 +79,7 @@ def parse_htb_bytes(text: str) -> int:
 
 
 def parse_tx_bytes(text: str, interface: str) -> int:
-    """Of /proc/net/dev."""
+    """Return the bytes that an interface has sent, from /proc/net/dev."""
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         if name.strip() == interface:
@@ -89,7 +88,7 @@ def parse_tx_bytes(text: str, interface: str) -> int:
 
 
 class Network:
-    """Hosts 0 (the sender) to N. Everything ends with this process."""
+    """Hosts 0 (the sender) to N. Everything in them ends with this process."""
 
     def __init__(self, job: Job, directory: Path) -> None:
         self.job = job
@@ -170,7 +169,8 @@ class Network:
         self._read_back()
 
     def _read_back(self) -> None:
-        """End the run if a setting differs, since emulators ignore impossible values."""
+        """End the run if a setting differs from the request, since emulators ignore impossible
+        values."""
         job = self.job
         if job.loss:
             for i in range(1, len(self._holders)):
@@ -204,7 +204,7 @@ class Network:
         stdout: IO[bytes],
         stderr: IO[bytes],
     ) -> subprocess.Popen[bytes]:
-        """Start a program in a host; it does not outlive this process."""
+        """Start a program in a host; it ends with this process at the latest."""
         with_parent = die_with_parent()
         namespace = os.open(f"/proc/{self.pid(host)}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predict what FMTP's sender sends for a thousand receivers and more: fmtp/tests/outlook.c measures
-it on a simulated network; this module fits it against m and p, and extrapolates. Pure except
-`simulate`.
+"""Predict what FMTP's sender sends for a thousand receivers and more. fmtp/tests/outlook.c measures
+it on a simulated network; this module fits the results against m and p, and extrapolates. Pure
+except `simulate`.
 
-The fit is cost = a + b x by least squares of relative errors. x is for each way of repair:
-- by unicast, and by the lost blocks again: m p, what all receivers lose together;
-- by parity: the expected largest of m binomial losses of a product's n blocks, divided by n, as
-  one parity block mends a lost block of every receiver.
+The fit is cost = a + b x by least squares of relative errors. For each way of repair, x is:
+- by unicast, and by sending the lost blocks again: m p, what all receivers together lose;
+- by parity: the expected largest of m binomial losses of a product's n blocks, divided by n, as one
+  parity block repairs a lost block of every receiver.
 An interval is the 95 % prediction interval (Student's t) of a further point.
 """
 
@@ -30,9 +30,9 @@ LOSSES: Final = (0.001, 0.01, 0.05)
 HELD_OUT: Final = 1000  # measured, but first predicted from the smaller groups
 FAR: Final = 10_000
 PRODUCTS: Final = 20
-SIZE_BYTES: Final = 153_000  # the mean of the papers' hour
+SIZE_BYTES: Final = 153_000  # the mean size in the papers' hour
 BLOCK_BYTES: Final = 1448
-STREAM_BPS: Final = 12.3e6  # its mean rate
+STREAM_BPS: Final = 12.3e6  # the mean rate of that hour
 REPAIR_BPS: Final = 20e6  # r_uc of most experiments
 LINK_BPS: Final = 1e9
 CONFIDENCE: Final = 0.95
@@ -46,8 +46,8 @@ class Sample:
     repair: Repair
     receivers: int
     loss: float
-    cost: float  # bytes that the sender sent, for each of the products
-    messages_per_s: float  # that reach it
+    cost: float  # bytes that the sender sent, for each byte of the products
+    messages_per_s: float  # messages that reach the sender
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def command(build: Path, repair: Repair, receivers: int, loss: float) -> list[st
 
 
 def sample_of(repair: Repair, loss: float, printed: str) -> Sample:
-    """Return what a simulation printed. Raises ValueError if something is missing."""
+    """Read what a simulation printed. Raises ValueError if something is missing."""
     try:
         words = {name: int(value) for name, value in (w.split("=") for w in printed.split())}
         lasts_s = 8 * words["product_bytes"] / STREAM_BPS
@@ -126,7 +126,7 @@ def simulate(build: Path) -> Iterator[Sample]:
 
 
 def most_receivers(found: Fit, repair: Repair, loss: float, most_cost: float) -> int:
-    """Return for how many receivers the cost stays within a bound (0: not for one)."""
+    """Return up to how many receivers the cost stays within a bound (0: not even for one)."""
     low, high = 0, 10_000_000
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measure the path service: how long one more leaf takes, and how long all switches together.
+"""Measure the path service: how long it takes to add one leaf, and to bring all switches up to
+date.
 
 Requests go by REST over a Unix socket and are answered when all switches have confirmed; the store
-is a file. `fake`: the service in this process, whose switches confirm as soon as the messages for
-them have been encoded. `ovs`: the controller's process and 100 bridges of an Open vSwitch
+is a file. `fake`: the service in this process, with switches that confirm as soon as the messages
+to them have been encoded. `ovs`: the controller's process and 100 bridges of an Open vSwitch
 (userspace datapath).
 """
 
@@ -51,7 +52,7 @@ class Failed(Exception):
 
 
 class Client:
-    """A client whose answers do not have the whole path."""
+    """A client to which the service does not send the whole path in its answers."""
 
     def __init__(self, socket_path: Path) -> None:
         self._http = httpx.Client(
@@ -115,7 +116,7 @@ def _json_of(leaf: Endpoint) -> dict[str, Any]:
 class Backend:
     """A running service. `reconnect(empty)` takes all switches away, empties them if asked, and
     returns how long it takes from their return until all hold what they should; `entries` counts
-    what they hold."""
+    their entries."""
 
     client: Client
     reconnect: Callable[[bool], float]
@@ -123,9 +124,9 @@ class Backend:
 
 
 def measure(backend: Backend) -> dict[str, Any]:
-    """Measure, in seconds: `join_N_s` and `leave_N_s` of a leaf where the tree is, `branch_N_s` of
-    one that needs a new branch (two phases), as the Nth leaf; `reconcile_same_s`,
-    `reconcile_empty_s`."""
+    """Measure, in seconds: `join_N_s` and `leave_N_s` of a leaf at a switch of the tree,
+    `branch_N_s` of a leaf that needs a new branch (two phases), each as the Nth leaf;
+    `reconcile_same_s`, `reconcile_empty_s`."""
     client, result = backend.client, {}
     client.create("p", endpoint("s1", 0))
     client.add("p", endpoint(NEAR, 0))
@@ -224,7 +225,7 @@ def fake(work: Path) -> Iterator[Backend]:
 
 
 def _bridges(net_port: int) -> list[str]:
-    """Return the arguments of one ovs-vsctl. Access ports are patch ports to nowhere."""
+    """Return the arguments of one ovs-vsctl. Access ports are patch ports that lead nowhere."""
     arguments: list[str] = []
     for number, switch in enumerate(SWITCHES, 1):
         arguments += ["--", "add-br", switch, "--", "set", "bridge", switch]
@@ -306,7 +307,8 @@ class _OpenVSwitches:
         return count + _ofctl("dump-meters", self._management("s1")).count("meter=")
 
     def reconnect(self, empty: bool) -> float:
-        """Take the controller away and give it back; return the seconds until all were ready."""
+        """Take the controller away and give it back; return the seconds until all switches were
+        ready."""
         assert self.client is not None
         _vsctl([word for bridge in SWITCHES for word in ("--", "del-controller", bridge)])
         deadline = time.monotonic() + READY_LIMIT_S

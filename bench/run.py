@@ -26,9 +26,9 @@ from protocols.files import same_bytes
 from protocols.session import Session, SessionError
 from protocols.watch import Watch
 
-IDLE_LIMIT_S: Final = 60.0  # without an arrival until the tool counts as stuck
+IDLE_LIMIT_S: Final = 60.0  # without an arrival; then the tool counts as stuck
 TICK_S: Final = 0.25
-BATCH_POLL_S: Final = 0.01  # has the batch ended?
+BATCH_POLL_S: Final = 0.01  # how often to look whether the batch has ended
 
 
 class RunFailed(Exception):
@@ -92,7 +92,7 @@ class Run:
         end = began + limit_s(self.job)
         while True:
             for i, name in self.watch.wait(TICK_S):
-                # A receiver removes a wrong file again.
+                # A receiver may have removed the file again because it was wrong.
                 with contextlib.suppress(FileNotFoundError):
                     size_bytes = (self.setup.inbox(i) / name).stat().st_size
                     if name != "file" or size_bytes != self.job.size_bytes:
@@ -122,7 +122,7 @@ class Run:
             "sender_peak_bytes": max((u.peak_bytes for u in sender), default=0),
         }
         if self.job.clock == "virtual":
-            # Processors are infinitely fast there.
+            # Programs take no time there.
             for name in both:
                 if name != "sender_peak_bytes":
                     both[name] = 0.0
@@ -239,7 +239,7 @@ class Run:
         return self.stream() if self.job.kind == "stream" else self.transfer()
 
     def finish(self) -> dict[str, Any]:
-        """End all programs. Keep what our own tools report at their end."""
+        """End all programs. Keep what this project's own tools report at their end."""
         self.session.stop()
         self.watch.close()
         ends = (*self.session.senders[:1], *self.session.receivers[:1])
@@ -248,7 +248,7 @@ class Run:
 
 
 def last_report(text: str) -> str:
-    """Return the run's line of fmtp-send, fmtp-recv, fcast-send or fcast-recv."""
+    """Return the line about the run that fmtp-send, fmtp-recv, fcast-send or fcast-recv printed."""
     lines = [line for line in text.splitlines() if line.startswith(("products=", "files="))]
     return lines[-1] if lines else ""
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 
 def percentile(values: Sequence[float], fraction: float) -> float:
-    """Return the nearest rank: the smallest value that at least `fraction` of all do not exceed.
-    Without values: not a number."""
+    """Return the nearest rank: the smallest value that at least `fraction` of all values do not
+    exceed. Without values: not a number."""
     if not values:
         return math.nan
     ordered = sorted(values)

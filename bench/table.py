@@ -180,7 +180,7 @@ def text_table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def _ratio(row: Row, ours: Row | None) -> str:
-    """Return the goodput (or median delay, or inserts) of Downpour's tool over this one's."""
+    """Return the goodput (or median delay, or inserts) of Downpour's tool divided by this one's."""
     if ours is None or row is ours or not row.runs or not ours.runs:
         return ""
     name = next((n for n in ("p50_s", "goodput_bps", "inserts_1000_per_s") if n in row.values), "")
@@ -243,7 +243,7 @@ def absent_tools(section: str, not_installed: dict[str, list[str]]) -> list[str]
 
 @dataclass(frozen=True)
 class Target:
-    """One promise and what was measured."""
+    """One target and what was measured."""
 
     text: str
     found: str

@@ -131,7 +131,7 @@ _BLAST: Final = frozenset({"blast"})
 
 
 def _interop(code: str, scheme: flute.Scheme, *fec: str) -> list[Tool]:
-    """Return each program paired with the other project's, for the codes of both."""
+    """Return each program paired with the other project's, for the codes that both have."""
     theirs = flute.commands(scheme, INTEROP_BLOCK)
     options = ("--protocol", "flute", "--variant", "rizzo")
     ours = fcast.commands(*options, sending=("--k", str(INTEROP_BLOCK), *fec))
@@ -156,8 +156,8 @@ def _interop(code: str, scheme: flute.Scheme, *fec: str) -> list[Tool]:
 
 
 def _mac(level: int, title: str) -> Tool:
-    """Return tools that show the cost of protection. `fmtp` is the default, AES-GMAC between our
-    own programs."""
+    """Return tools that show the cost of protection. `fmtp` is the default, AES-GMAC between this
+    project's own programs."""
     adapter = fmtp.variant(
         f"fmtp-mac{level}", f"the same, {title}", fmtp.FMTP.repairs, "--mac", str(level)
     )
