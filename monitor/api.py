@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page over HTTP: what runs now (server-sent events report changes), or a finished run.
+"""The page over HTTP: a running experiment (server-sent events report changes), or a finished run.
 
-Reads only. Answers names of the local machine alone, so that no foreign page can read it by a
-name that it lets point here (DNS rebinding); from elsewhere a token is needed.
+Reads only. Without a token, it only answers requests that name the local machine as Host. So no
+foreign page can read it through a name that points here (DNS rebinding). Access from elsewhere
+needs a token.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ def _problem(status: int, title: str, detail: str) -> JSONResponse:
 
 
 class _Guard:
-    """Refuses strangers, and adds the headers. Not BaseHTTPMiddleware, which copies every piece of
-    a stream between tasks."""
+    """Refuses strangers, and adds the headers. This is not BaseHTTPMiddleware, which copies every
+    piece of a stream between tasks."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._token = app, token
@@ -74,7 +75,7 @@ class _Guard:
 
 
 def make_app(shown: Shown, token: str = "") -> FastAPI:
-    """Return the application. With a token any Host is answered, to those who have it."""
+    """Return the application. With a token, it answers any Host, if the client has the token."""
     news = News(shown)
 
     @asynccontextmanager
@@ -108,7 +109,7 @@ def _pages(app: FastAPI) -> None:
 
     @app.get("/", response_class=HTMLResponse)
     def index(request: Request) -> HTMLResponse:
-        """The page."""
+        """Return the page."""
         answer = HTMLResponse(page)
         if given := request.query_params.get("token"):
             answer.set_cookie("monitor", given, httponly=True, samesite="strict")
@@ -116,25 +117,26 @@ def _pages(app: FastAPI) -> None:
 
     @app.get("/static/board.js")
     def board_js() -> Response:
-        """Its script."""
+        """Return the page's script."""
         return Response(code, media_type="text/javascript")
 
     @app.get("/static/board.css")
     def board_css() -> Response:
-        """Its style."""
+        """Return the page's style."""
         return Response(sheet, media_type="text/css")
 
 
 def _data(app: FastAPI, news: News) -> None:
     @app.get("/v1/board")
     def board() -> Response:
-        """What the page shows: verdict, cells, networks, values beside the published ones."""
+        """Return what the page shows: verdict, cells, networks, values beside the published
+        ones."""
         document, made = news.board()
         return Response(document, media_type="application/json", headers={"ETag": f'"{made}"'})
 
     @app.get("/v1/cells/{cell}/deliveries.bin")
     def deliveries(cell: str) -> Response:
-        """Every delivery of a cell, as columns."""
+        """Return every delivery of a cell, as columns."""
         data = news.deliveries(cell)
         if not data:
             return _problem(404, "Not found", f"found cell {cell!r}; valid: see /v1/board")
@@ -142,8 +144,9 @@ def _data(app: FastAPI, news: News) -> None:
 
     @app.get("/v1/events")
     async def events(request: Request, cell: str = "", since: int = -1) -> Response:
-        """Server-sent events: `board` has the new /v1/board, `deliveries` those of `cell` (default:
-        the newest) in Base64. `since`: what is known, by the ETag of /v1/board."""
+        """Stream server-sent events: `board` has the new /v1/board, `deliveries` those of `cell`
+        (default: the newest) in Base64. `since`: the version that the client has, from the ETag of
+        /v1/board."""
         if news.streams >= MOST_STREAMS:
             return _problem(503, "Busy", f"found {MOST_STREAMS} viewers; valid: fewer")
         known = request.headers.get("last-event-id", "")
@@ -152,5 +155,5 @@ def _data(app: FastAPI, news: News) -> None:
 
     @app.get("/metrics")
     def prometheus() -> Response:
-        """The newest samples of the counters, for Prometheus and VictoriaMetrics."""
+        """Return the newest samples of the counters, for Prometheus and VictoriaMetrics."""
         return Response(metrics.text(news.shown.recordings()), media_type=metrics.TYPE)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 app = group("Keep what the programs of runs counted (--sample counters), and export it.")
 
 LEAST_TOKEN: Final = 16
-WHOLE_S: Final = 10**11  # longer than all
+WHOLE_S: Final = 10**11  # longer than any
 
 SourceName = Annotated[
     str | None, typer.Option("--source", metavar="NAME", help="Required if the store has several.")
@@ -38,7 +38,7 @@ StoreFile = Annotated[
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line and an exit code of what goes wrong in a command."""
+    """Turn an error of a command into one line and an exit code."""
     from monitor.parquet import ParquetError
     from monitor.push import PushError
     from monitor.sources import SourceError
@@ -134,7 +134,7 @@ def _import_records(store: Store, path: Path, keep_s: float | None) -> int:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[Store]:
-    """Open a store that there is. Raises StoreError."""
+    """Open a store that exists. Raises StoreError."""
     from monitor.store import Store, StoreError
 
     if not file.is_file():
@@ -240,7 +240,7 @@ def trace_command(options: TraceOptions) -> int:
 
 
 def _qlog(path: Path) -> Qlog:
-    """Read a file of --qlog. Failure."""
+    """Read a file of --qlog. Raises Failure."""
     from monitor.qlog import QlogError, parse
     from monitor.sources import regular
 
@@ -252,7 +252,7 @@ def _qlog(path: Path) -> Qlog:
 
 
 def _delivered(path: Path, cell: str | None) -> Delivered:
-    """Return a cell's deliveries. Failure."""
+    """Return a cell's deliveries. Raises Failure."""
     from monitor.running import FinishedRun
     from parsers.base.jsonfiles import BadFile
     from parsers.measure.delivered import decode
@@ -390,7 +390,7 @@ def serve_command(options: ServeOptions) -> int:
     with socket.socket(family) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((options.listen, options.port))
-        listener.listen()  # the printed address accepts connections
+        listener.listen()  # before printing: the printed address accepts connections
         port = listener.getsockname()[1]
         host = f"[{options.listen}]" if ":" in options.listen else options.listen
         print(f"http://{host}:{port}/ (Ctrl-C ends it)", flush=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Times and values of a series as one block of bytes.
+"""Store times and values of a series as one block of bytes.
 
-Differences between neighbours, sign in the lowest bit, in the fewest of 1, 2, 4 or 8 bytes each:
-all times, then all values, compressed by zlib.
+The block has the differences between neighbours: the sign is in the lowest bit, and each takes 1,
+2, 4 or 8 bytes, the fewest that fit all. All times come first, then all values, compressed by zlib.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def decode(block: bytes) -> tuple[Numbers, Numbers]:
 
 
 def lasts(times: Numbers, values: Numbers, step: int) -> tuple[Numbers, Numbers]:
-    """Return the numbers of the steps (`times // step`) that have points, and the last value of
-    each. Times in order; at least one."""
+    """Return the numbers of the steps (`times // step`) that have points, and the last value in
+    each. Times are in order; there is at least one."""
     steps = times // step
     last = np.flatnonzero(np.diff(steps, append=steps[-1] + 1))
     return steps[last], values[last]
@@ -88,7 +88,7 @@ def lasts(times: Numbers, values: Numbers, step: int) -> tuple[Numbers, Numbers]
 def merge(
     parts: list[tuple[Numbers, Numbers]],
 ) -> tuple[Numbers, Numbers]:
-    """Return the points of all parts in order of time; of several at one time the first part's."""
+    """Return the points of all parts in order of time; if times are equal, the first part's."""
     times = np.concatenate([part[0] for part in parts])
     values = np.concatenate([part[1] for part in parts])
     found, first = np.unique(times, return_index=True)

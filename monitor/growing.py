@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deliveries of a running cell, as its logs grow: all of them, or only the columns that changed.
 
-Memory is bounded, however long a cell runs: once there are more than MOST, the oldest quarter goes.
+Memory is bounded however long a cell runs: beyond MOST deliveries, the oldest quarter is dropped.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from parsers.measure.delivered import delivered_of, encode
 from parsers.measure.deliveries import Arrival, Receiver, Sent, receiver_of
 from parsers.read.ldm_log import Inserted, LdmLog, Multicasted, Product, parse_product
 
-QUICK: Final = 1  # zlib's level for what is soon packed again
+QUICK: Final = 1  # zlib's level for data that is soon packed again
 MOST: Final = 1_200_000  # deliveries: the DRFSM paper's hour (45,703 files) at 24 receivers
 
 
 def _give_back() -> None:
-    """Return freed memory to the system. glibc keeps what lies between used pieces."""
+    """Return freed memory to the system. glibc keeps free pieces between used ones."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 class Deliveries:
-    """Products in the order of sending; then those that are inserted and not sent yet, by time;
-    then others that arrived. A column is a product. `subscribers`: the receivers' order, if known.
-    `most`: deliveries that are kept, about.
+    """Products in sending order; then those that are inserted but not sent yet, by time; then
+    others that arrived. Each column is a product. `subscribers`: the receivers' order, if known.
+    `most`: roughly how many deliveries are kept.
     """
 
     def __init__(self, subscribers: Iterable[str], most: int = MOST) -> None:
         self._subscribers = tuple(subscribers)
         self._most = most
-        self._gone_us: int | None = None  # creation of the newest that was forgotten
+        self._gone_us: int | None = None  # creation of the newest dropped product
         self._arrivals: dict[str, dict[Product, Arrival]] = {}
         self._inserted: dict[Product, int] = {}
         self._begin_us: int | None = None  # of the first insertion
         self._indices: list[int] = []  # of the products in `_order`
         self._order: list[Product] = []
         self._place: dict[Product, int] = {}  # in `_order`
-        self._rest: set[Product] = set()  # not sent, as far as is known
-        self._changed: int | None = None  # the first column that is new since `added`
+        self._rest: set[Product] = set()  # not sent yet, as far as is known
+        self._changed: int | None = None  # the first column that changed since `added`
         self._shape: tuple[object, ...] = ()  # what all columns depend on
         self._blob = b""
         self._is_stale = True
@@ -83,7 +83,7 @@ class Deliveries:
         return len(self._order) + len(self._rest)
 
     def _forget(self) -> None:
-        """Forget the oldest quarter of the products."""
+        """Drop the oldest quarter of the products."""
         created = sorted(product.created_us for product in (*self._order, *self._rest))
         self._gone_us = created[len(created) // 4]
         kept = [
@@ -98,14 +98,14 @@ class Deliveries:
         self._inserted = {p: at for p, at in self._inserted.items() if not self._is_gone(p)}
         for host, known in self._arrivals.items():
             self._arrivals[host] = {p: a for p, a in known.items() if not self._is_gone(p)}
-        parse_product.cache_clear()  # which also has the forgotten ones
+        parse_product.cache_clear()  # which also has the dropped products
         _give_back()
         self._change(0)
 
     def _send(self, index: int, product: Product) -> None:
         at = bisect(self._indices, index)
         if at > 0 and self._indices[at - 1] == index:
-            return  # the first one holds
+            return  # the first arrival counts
         earlier = self._place.get(product)
         if earlier is not None and earlier < at:
             return  # sent again
@@ -129,8 +129,8 @@ class Deliveries:
         self._changed = column if self._changed is None else min(self._changed, column)
 
     def added(self, *, whole: bool) -> tuple[int, bytes] | None:
-        """Return the first column that changed since the last call, and a deliveries.bin of it and
-        those after it; None: nothing did. `whole`: all columns."""
+        """Return the first column that changed since the last call, and a deliveries.bin of that
+        column and those after it; None if none changed. `whole`: all columns."""
         shape = (self._first_us(), *self._hosts())
         if whole or (shape != self._shape and self._changed is not None):
             self._changed = 0
@@ -140,7 +140,7 @@ class Deliveries:
         return first, self.blob() if first == 0 else self._encoded(first)
 
     def blob(self) -> bytes:
-        """Return deliveries.bin of all columns; nothing if there are none."""
+        """Return deliveries.bin with all columns; empty without columns."""
         if self._is_stale and self:
             self._blob, self._is_stale = self._encoded(0), False
             _give_back()

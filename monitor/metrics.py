@@ -21,7 +21,7 @@ def _rows(recordings: Mapping[str, Recording]) -> Iterator[tuple[Series, int, st
 
 
 def text(recordings: Mapping[str, Recording]) -> str:
-    """Return the exposition. `recordings`: by cell, which becomes a label."""
+    """Return the exposition. `recordings`: by cell. The cell becomes a label."""
     out = []
     rows = sorted(_rows(recordings), key=lambda r: (metric_name(r[0]), r[2], r[0].labels))
     for name, members in groupby(rows, key=lambda r: metric_name(r[0])):

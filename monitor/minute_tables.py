@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of rtstats in SQLite: the tables, insertions and queries."""
+"""Records of rtstats in SQLite: tables, insertions and queries."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COLUMNS: Final = (
     "age_us, age_max_us, negative"
 )
 _SET: Final = ", ".join(f"{name} = excluded.{name}" for name in _COLUMNS.split(", "))
-# A record that arrives again, late or in part counts once.
+# A record that arrives again, late or in part, counts once.
 PUT_MINUTE: Final = (
     f"INSERT INTO minute (source, host, feed, minute, {_COLUMNS}) "
     f"VALUES ({', '.join('?' * 17)}) ON CONFLICT DO UPDATE SET {_SET} "
@@ -46,7 +46,7 @@ PUT_HOUR: Final = (
     "WHERE excluded.n_all >= n_all"
 )
 PUT_PATH: Final = "INSERT OR REPLACE INTO path VALUES (?, ?, ?, ?, ?, ?, ?)"
-# By host: a record from the future makes only its own host's past old.
+# By host, so that a record from the future ages only its own host's records.
 NEWEST: Final = (
     ("SELECT host, max(minute) FROM minute WHERE source = ? GROUP BY host",
      "DELETE FROM minute WHERE source = ? AND host = ? AND minute < ?"),
@@ -62,7 +62,7 @@ MINUTES: Final = (
     "sum(delay_us_mc), sum(blocks), sum(age_us), max(age_max_us), sum(negative), max(minute) "
     f"FROM minute {_CHOSEN}GROUP BY host, feed, begin ORDER BY host, feed, begin"
 )
-# MINUTES in steps of one: each row is a sum. Half the time.
+# MINUTES in steps of one minute, where each row is a sum. This takes half the time.
 EACH_MINUTE: Final = (
     f"SELECT host, feed, minute, 1, {_COLUMNS}, minute FROM minute {_CHOSEN}"
     "ORDER BY host, feed, minute"
@@ -77,8 +77,8 @@ PATHS: Final = (
 
 @dataclass(frozen=True)
 class Interval:
-    """Sums of minutes. `begin`: its first second; `last`: its newest minute, since 1970. `whole`:
-    all of its records are of version 2, so `sums` is complete."""
+    """Sums of minutes. `begin`: the first second; `last`: the newest minute; both since 1970.
+    `whole`: all records are of version 2, so `sums` is complete."""
 
     host: str
     feed: str
@@ -106,7 +106,7 @@ def path_row(source: int, found: FeedPath) -> tuple[object, ...]:
 
 
 def interval(values: Sequence[Any]) -> Interval:
-    """Return what MINUTES selected."""
+    """Return an interval from a row of MINUTES."""
     host, feed, begin, count, version, *rest = values
     *sums, age_us, age_max_us, negative, last = rest
     return Interval(

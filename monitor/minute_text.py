@@ -25,7 +25,7 @@ _VALUES: Final = (
 
 
 def state(last: int, now: int) -> str:
-    """Return the word for a host by its newest minute."""
+    """Return the word for a host's state, by its newest minute."""
     age = now - last
     return "active" if age < ACTIVE_S else "quiet" if age < QUIET_S else "unavailable"
 
@@ -57,8 +57,8 @@ def _path_row(found: FeedPath, now: int, *, with_time: bool) -> list[str]:
 
 
 def table(found: Sequence[Interval], paths: Sequence[FeedPath], *, with_time: bool) -> str:
-    """Return lines of text: the hosts, then the publishers' paths. A host's state is as of the
-    newest minute of all."""
+    """Return lines of text: the hosts, then the publishers' paths. Hosts' states are relative to
+    the newest minute of all."""
     newest = [interval.last for interval in found] + [path.minute for path in paths]
     now = max(newest, default=0) + 60
     place = ["host", "feed", "minute" if with_time else "state"]

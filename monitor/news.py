@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server-sent events about what a server shows; it makes each message once for all viewers.
+"""Server-sent events about what a server shows. Each message is made once for all viewers.
 
-Deliveries come in steps: the columns (products) from the first one that changed. A step replaces
-the same columns of a viewer that knows at least what was before it, so it may come again.
+Deliveries come in steps: the columns (products) from the first changed column on. A step replaces
+the same columns at any viewer that has all columns before it, so a step may come again.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from monitor.running import Shown
 
 LOOK_S: Final = 0.5  # between looks at the files
 TELL_S: Final = 1.0  # between messages to one viewer
-ALIVE_S: Final = 15.0  # a stream without news sends a sign of life
-BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer: larger ones come less often
+ALIVE_S: Final = 15.0  # a stream without news sends a sign of life after this time
+BYTES_A_SECOND: Final = 400_000  # of deliveries to one viewer; larger messages come less often
 MOST_SHARE: Final = 0.05  # of a processor, for packing deliveries
 MOST_STEPS: Final = 16  # kept, for viewers that read slowly
 
 
 @dataclass(frozen=True)
 class _Message:
-    """An event with its data. `made` distinguishes versions of one event; `base` is the least
-    version that a viewer of a step must have."""
+    """An event with its data. `made` distinguishes versions of an event. `base`: the least version
+    that a viewer of a step must have."""
 
     text: bytes
     made: int
@@ -43,7 +43,7 @@ def _deliveries(cell: str, first: int, blob: bytes) -> bytes:
 
 
 class _Feed:
-    """What viewers of a cell are sent."""
+    """The messages for viewers of a cell."""
 
     def __init__(self) -> None:
         self.steps: tuple[_Message, ...] = ()  # one thread replaces it, another reads it
@@ -52,15 +52,15 @@ class _Feed:
         self.not_before = 0.0
 
     def add(self, text: bytes, made: int, *, is_whole: bool) -> None:
-        """Append a step; one of all columns replaces those before it."""
+        """Append a step. A step with all columns replaces earlier steps."""
         if is_whole:
             self.steps, self.whole = (), None
         base = self.steps[-1].made if self.steps else -1
         self.steps = (*self.steps, _Message(text, made, base))[-MOST_STEPS:]
 
     def since(self, version: int) -> tuple[_Message, ...]:
-        """Return the messages for a viewer that has `version`. None of them if it needs all
-        columns, which are made at the next look."""
+        """Return the messages for a viewer that has `version`. Return none if it needs all columns,
+        which the next look makes."""
         if (later := self._after(version)) is not None:
             return later
         if self.whole is not None and (later := self._after(self.whole.made)) is not None:
@@ -74,12 +74,12 @@ class _Feed:
 
 
 class News:
-    """Looks at what is shown, and tells streams what changed."""
+    """Looks for changes in what is shown, and reports them to streams."""
 
     def __init__(self, shown: Shown) -> None:
         self.shown = shown
         self.version = 0
-        self._lock = threading.Lock()  # one thread at a time reads files
+        self._lock = threading.Lock()  # only one thread at a time reads files
         self._changed = asyncio.Event()
         self._wanted: Counter[str] = Counter()
         self._document = b""
@@ -105,7 +105,7 @@ class News:
             return self.shown.deliveries(cell)
 
     async def watch(self) -> None:
-        """Look for changes, without end."""
+        """Look for changes, forever."""
         while True:
             if await asyncio.to_thread(self._look):
                 self._changed.set()
@@ -136,8 +136,8 @@ class News:
             self._board = _Message(b"event: board\ndata: %b\n\n" % document, self.version)
 
     def _pack(self, cell: str) -> bool:
-        """Make the messages that viewers of a cell do not have yet, unless the last ones took
-        long. Return whether there are any."""
+        """Make the messages that viewers of a cell do not have yet, unless the last ones took long.
+        Return whether there are any."""
         now, begun, feed = time.monotonic(), time.thread_time(), self._feeds.get(cell)
         if feed is not None and now < feed.not_before:
             return False
@@ -155,10 +155,10 @@ class News:
         return step is not None or wants_whole
 
     async def stream(self, cell: str, since: int) -> AsyncGenerator[bytes, None]:
-        """Yield messages about the board and a cell ('': the newest). `since`: the version that
-        the viewer has."""
+        """Yield messages about the board and a cell ("": the newest). `since`: the version that the
+        viewer has."""
         self._wanted[cell] += 1
-        board = packed = since if since <= self.version else -1  # more: of another server
+        board = packed = since if since <= self.version else -1  # else of another server
         shown = cell or self._newest
         try:
             yield b"retry: 2000\n\n"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recording as OpenMetrics text with time stamps, which Prometheus (`promtool tsdb
-create-blocks-from openmetrics`) and VictoriaMetrics import, and back. The text has no way to
+create-blocks-from openmetrics`) and VictoriaMetrics import; and reading it back. The text cannot
 express GONE: such a series just ends.
 """
 
@@ -27,7 +27,7 @@ from monitor.recording import (
 )
 
 PREFIX: Final = "downpour_"
-REPEAT_US: Final = 5_000_000  # rate() over 15 s finds two; Prometheus forgets after five minutes
+REPEAT_US: Final = 5_000_000  # rate() over 15 s finds two; Prometheus drops them after five minutes
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\n": "\\n", '"': '\\"'})
 _MICRO: Final = 6
 # Damaged text makes the library's parser raise these, besides the ValueError that it promises.
@@ -46,8 +46,8 @@ def metric_name(series: Series) -> str:
 
 
 def repeated(points: Points, sampled: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the points, and between them the value that still holds, at times when a sample was
-    taken, so that none is older than REPEAT_US."""
+    """Yield the points, and between them the value that still holds, at times of other samples, so
+    that no value is older than REPEAT_US."""
     at, last_us, last = 0, 0, GONE
     for time_us, value in [*points, (MOST_VALUE, GONE)]:
         while at < len(sampled) and sampled[at] < time_us:
@@ -61,17 +61,17 @@ def repeated(points: Points, sampled: list[int]) -> Iterator[tuple[int, int]]:
 
 
 def escaped(text: str) -> str:
-    """Return a help text or a label's value as both formats of exposition write it."""
+    """Return a help text or a label's value with the escapes of both exposition formats."""
     return text.translate(_ESCAPES)
 
 
 def label_text(labels: Iterable[tuple[str, str]]) -> str:
-    """Return labels as they are written between braces."""
+    """Return labels in the form in which they are written between braces."""
     return ",".join(f'{key}="{escaped(text)}"' for key, text in labels)
 
 
 def sampled_us(recording: Recording) -> list[int]:
-    """Return when samples were taken."""
+    """Return the times of all samples."""
     return sorted({t for s, p in recording.points.items() if s.name == SAMPLED for t, _ in p})
 
 
@@ -85,7 +85,7 @@ def sample_lines(
     sampled: list[int],
     stamp: Callable[[int], str] = _seconds,
 ) -> Iterator[str]:
-    """Yield a line a sample. `stamp`: of a time in microseconds."""
+    """Yield a line for each sample. `stamp`: writes a time in microseconds."""
     labels = label_text(series.labels)
     name = metric_name(series) + (f"{{{labels}}}" if labels else "")
     for time_us, value in repeated(points, sampled):
@@ -116,7 +116,7 @@ def _time_us(stamp: object, name: str) -> int:
 def _family(family: Metric, recording: Recording) -> None:
     kind = "counter" if family.type == "counter" else "gauge"
     samples = [s for s in family.samples if not s.name.endswith("_created")]
-    # As many decimals as its most exact value needs, so that the text gives the same values back.
+    # As many decimals as the most exact value needs, so that the text gives the same values back.
     exact = [Decimal(repr(float(s.value))) for s in samples]
     if not all(value.is_finite() and 0 <= value <= MOST_VALUE for value in exact):
         raise TextError(f"{family.name}: found a value that is negative, too large or not a number")
@@ -137,7 +137,7 @@ def _family(family: Metric, recording: Recording) -> None:
 
 
 def read(file: TextIO) -> Recording:
-    """Return what OpenMetrics text says. Raises TextError."""
+    """Read OpenMetrics text. Raises TextError."""
     recording = Recording()
     try:
         families: Iterable[Metric] = text_fd_to_metric_families(file)  # type: ignore[no-untyped-call]

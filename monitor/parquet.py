@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as Parquet, a row for each change of a value, and back. Needs pyarrow.
+"""A recording as Parquet, with a row for each change of a value; and reading it back. Needs
+pyarrow.
 
 Columns: `time` (UTC), `metric` (as in CSV), `label_...` for each label, `value` (null: the process
-or receiver was no longer there). `units`, an integer of 10^-`decimals` of the value, `kind` and
-`help` give the same recording back.
+or receiver was no longer there). `units`, an integer in units of 10^-`decimals`, `kind` and `help`
+make it possible to read the same recording back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from monitor.recording import GONE, KINDS, MOST_SERIES, Recording, Series, label
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-MOST_ROWS: Final = 1 << 25  # a few bytes can be that many, as equal values are counted
+MOST_ROWS: Final = 1 << 25  # equal values are stored as counts, so a small file can have this many
 MOST_COLUMNS: Final = 200
 MOST_DECIMALS: Final = 9
 LABEL: Final = "label_"
@@ -49,13 +50,13 @@ def _label(key: str, series: Series) -> str | None:
 
 
 def _table(recording: Recording) -> Any:
-    """Return a recording as an Arrow table, series after series."""
+    """Return a recording as an Arrow table, one series after another."""
     arrow = _arrow()
     every = sorted(recording.points.items(), key=lambda item: item[0].key)
     counts = [len(points.times_us) for _, points in every]
 
     def repeated(of: Callable[[Series], str | None]) -> Any:
-        """Return a text of each series' rows, kept once."""
+        """Return a text for each series' rows, stored once."""
         texts = [of(series) for series, _ in every]
         values = sorted({text for text in texts if text is not None})
         place = {None: -1} | {value: at for at, value in enumerate(values)}
@@ -94,7 +95,7 @@ def content(recording: Recording) -> bytes:
 
 
 def _check(file: Any) -> None:
-    """Refuse what is too large to read, and tables of others. Raises ParquetError."""
+    """Refuse files that are too large, and foreign tables. Raises ParquetError."""
     names = file.schema_arrow.names
     if len(names) > MOST_COLUMNS or len(set(names)) != len(names):
         raise ParquetError(f"found {len(names)} columns; valid: at most {MOST_COLUMNS}, each once")
@@ -106,7 +107,7 @@ def _check(file: Any) -> None:
 
 
 def _series(name: object, row: dict[str, object]) -> Series:
-    """Return the series that a row's texts say. Raises ParquetError."""
+    """Return the series that a row's texts describe. Raises ParquetError."""
     kind, decimals, text = row["kind"], row["decimals"], row["help"]
     labels = {
         key.removeprefix(LABEL): value
@@ -146,7 +147,7 @@ def _take(recording: Recording, batch: Any, known: dict[tuple[object, ...], Seri
 
 
 def read(path: Path) -> Recording:
-    """Return what a file says. Raises ParquetError, OSError."""
+    """Read a file. Raises ParquetError, OSError."""
     arrow = _arrow()
     recording = Recording()
     known: dict[tuple[object, ...], Series] = {}

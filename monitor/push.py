@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends recordings to a server by VictoriaMetrics' import, or by Prometheus' remote write if the
-URL ends with its path. Both keep our times, also those of the virtual clock; Prometheus refuses
-samples an hour older than its newest.
+"""Send recordings to a server by VictoriaMetrics' import, or by Prometheus' remote write if the URL
+ends with its path. Both keep the recording's times, even those of the virtual clock. Prometheus
+refuses samples an hour older than its newest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MILLI: Final = 1000
 
 
 class PushError(Exception):
-    """The server refuses it. The message is one line."""
+    """The server refuses the recording. The message is one line."""
 
 
 def import_url(base: str, name: str) -> str:
@@ -53,7 +53,7 @@ def pieces(recording: Recording) -> Iterator[bytes]:
 
 
 def push(base: str, name: str, recording: Recording) -> int:
-    """Send a recording; return how many bytes. Raises PushError."""
+    """Send a recording; return the number of bytes. Raises PushError."""
     url, total = import_url(base, name), 0
     written = url == base
     bodies = remote_write.requests(recording, name) if written else pieces(recording)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events that ldmd, fmtp-send and fmtp-recv write with --qlog: JSON text sequences -> events."""
+"""Read the events that ldmd, fmtp-send and fmtp-recv write with --qlog: JSON text sequences."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LATEST_US: Final = 2**53
 
 
 class QlogError(Exception):
-    """A file that is not our qlog. The message is one line."""
+    """A file that is not Downpour's qlog. The message is one line."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Qlog:
-    """A file. `bad`: records that are cut or malformed."""
+    """A file's events. `bad`: records that are cut off or malformed."""
 
     program: str
     events: tuple[Event, ...]
@@ -53,7 +53,7 @@ def _event(record: bytes) -> Event | None:
     time_ms, name, data = found.get("time"), found.get("name"), found.get("data")
     if not isinstance(time_ms, int | float) or isinstance(time_ms, bool):
         return None
-    if not 0 <= time_ms * 1000 <= _LATEST_US:  # also not a number
+    if not 0 <= time_ms * 1000 <= _LATEST_US:  # also refuses NaN
         return None
     if not isinstance(name, str) or not name.startswith("fmtp:") or not isinstance(data, dict):
         return None
@@ -61,8 +61,8 @@ def _event(record: bytes) -> Event | None:
 
 
 def parse(data: bytes) -> Qlog:
-    """Return the events of a file. A program that was killed may leave its last record cut.
-    Raises QlogError."""
+    """Return the events of a file. A killed program may leave its last record cut off. Raises
+    QlogError."""
     first, *records = data.removeprefix(SEPARATOR).split(SEPARATOR)
     trace: Any = (_object(first) or {}).get("trace")
     if not isinstance(trace, dict) or trace.get("event_schemas") != [SCHEMA]:
@@ -81,14 +81,14 @@ _ENDS: Final = {
     "product_withdrawn": "withdrawn",
     "product_released": "released",
 }
-_WITHIN: Final = frozenset(  # marks of a slice
+_WITHIN: Final = frozenset(  # marks within a slice
     {"block_lost", "repair_requested", "repair_sent", "timer_expired", "queue_full"}
 )
 
 
 def trace_events(files: list[Qlog]) -> Iterator[dict[str, object]]:
-    """Yield a process a file, a slice a product, and a mark for each other event, in microseconds
-    after the first event."""
+    """Yield a process for each file, a slice for each product, and a mark for each other event, in
+    microseconds after the first event."""
     begin_us = min((event.time_us for file in files for event in file.events), default=0)
     for pid, file in enumerate(files, 1):
         yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": file.program}}

@@ -17,7 +17,7 @@ KINDS: Final = ("counter", "gauge")
 
 @dataclass(frozen=True)
 class Series:
-    """What is counted. Values are integers in units of 10^-decimals of what the name says."""
+    """What is counted. Values are integers in units of 10^-decimals of the unit in the name."""
 
     name: str
     kind: str
@@ -27,7 +27,7 @@ class Series:
 
     @property
     def key(self) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """Return what distinguishes series."""
+        """Return the key that distinguishes series."""
         return self.name, self.labels
 
 
@@ -38,7 +38,7 @@ def labels_of(labels: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 @dataclass
 class Points:
-    """Values of a series by time, in the order in which they came. Times: µs since 1970."""
+    """Values of a series by time, in order of arrival. Times: µs since 1970."""
 
     times_us: array[int] = field(default_factory=lambda: array("q"))
     values: array[int] = field(default_factory=lambda: array("q"))
@@ -49,7 +49,7 @@ class Points:
         self.values.append(value)
 
     def replace(self, time_us: int, value: int) -> None:
-        """Keep this value alone."""
+        """Keep only this value."""
         del self.times_us[:], self.values[:]
         self.add(time_us, value)
 
@@ -59,8 +59,8 @@ class Points:
 
 @dataclass
 class Recording:
-    """A value holds until the next, or until GONE. `bad`: lines that were left out, and the first
-    of them."""
+    """Each value holds until the next value, or until GONE. `bad`: how many lines were left out,
+    and the first of them."""
 
     points: dict[Series, Points] = field(default_factory=dict)
     bad: int = 0
@@ -72,7 +72,7 @@ class Recording:
 
 
 def shown(value: int, decimals: int) -> str:
-    """Return the decimal number that `value` in units of 10^-decimals is, exactly."""
+    """Return `value`, in units of 10^-decimals, as an exact decimal number."""
     if decimals == 0:
         return str(value)
     whole, rest = divmod(value, 10**decimals)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of statistics by rtstats -> records: minute records of 14 and of 19 fields, a publisher's
-of 6 (rtstats(1)), and the classic lines of LDM 6's rtstats. An invalid record raises an error that
-says why.
+"""Read rtstats' lines of statistics: minute records with 14 or 19 fields, a publisher's with 6
+(rtstats(1)), and the classic lines of LDM 6's rtstats. An invalid record raises an error that says
+why.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RecordError(Exception):
 
 @dataclass(frozen=True)
 class Minute:
-    """What one host got of one feed in one minute. `minute`: its first second, since 1970."""
+    """What one host received of one feed in one minute. `minute`: its first second, since 1970."""
 
     host: str
     feed: str
@@ -43,14 +43,14 @@ class Minute:
     bytes: int
     fmtp: int
     fmtp_bytes: int
-    age_us: int  # sum of arrival - creation, of those that FMTP brought
+    age_us: int  # sum of arrival - creation, over the products that FMTP delivered
     age_max_us: int
-    negative: int  # whose age is not positive: not in the two above
+    negative: int  # products without a positive age: not in the two above
     sums: FmtpSums | None  # version 2
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what distinguishes minutes."""
+        """Return the key that distinguishes minutes."""
         return self.host, self.feed, self.minute
 
 
@@ -67,7 +67,7 @@ class FeedPath:
 
     @property
     def key(self) -> tuple[str, str, int]:
-        """Return what distinguishes records."""
+        """Return the key that distinguishes records."""
         return self.host, self.path, self.minute
 
 
@@ -81,10 +81,10 @@ class Hour:
     hour: int  # its first second, since 1970
     products: int
     bytes: int
-    latest_s: float  # latency of the newest
+    latest_s: float  # latency of the newest product
     mean_s: float
     max_s: int
-    received: int  # when the newest was inserted, since 1970
+    received: int  # when the newest product was inserted, since 1970
 
 
 def _time(text: str, pattern: str) -> int:
@@ -117,7 +117,7 @@ def _matching(pattern: re.Pattern[str], text: str, name: str) -> str:
 
 
 def _place(words: list[str]) -> tuple[str, str, int]:
-    """Return host, feed and minute by the first three fields. Raises RecordError."""
+    """Return host, feed and minute from the first three fields. Raises RecordError."""
     end = _time(words[0], "%Y%m%dT%H%M%SZ")
     if end % 60:
         raise RecordError(f"found time {words[0]!r}; valid: the end of a minute")
@@ -187,7 +187,7 @@ def classic_line(line: str) -> Hour:
 
 
 def record(line: str) -> Minute | FeedPath | Hour:
-    """Return whichever record a line is. Raises RecordError."""
+    """Return the record in a line. Raises RecordError."""
     if len(line) > MOST_LINE:
         raise RecordError(f"found {len(line)} characters; valid: at most {MOST_LINE}")
     if "," not in line:
@@ -198,8 +198,8 @@ def record(line: str) -> Minute | FeedPath | Hour:
 
 @dataclass
 class Records:
-    """Records of many lines. If there are several for one minute, the one with the highest count
-    holds: a record that arrives again, or late, counts once. Of a path's the last one holds."""
+    """Records of many lines. If there are several for one minute, the one with the highest count is
+    used: a record that arrives again, or late, counts once. For a path, the last one is used."""
 
     minutes: dict[tuple[str, str, int], Minute] = field(default_factory=dict)
     paths: dict[tuple[str, str, int], FeedPath] = field(default_factory=dict)

@@ -2,8 +2,8 @@
 """A recording as requests of Prometheus' remote write 1.0 (protobuf in Snappy's block format),
 which Prometheus, VictoriaMetrics and others take.
 
-A server may refuse samples older than its newest, so requests follow time, not series. The body is
-not compressed: Snappy's format allows literals alone.
+A server may refuse samples older than its newest, so requests are in order of time, not by series.
+The body is not compressed: Snappy's format allows a body of literals only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES, _VARINT, _FIXED64 = 2, 0, 1  # protobuf's wire types
 
 
 def varint(number: int) -> bytes:
-    """Return a whole number as protobuf and Snappy write it."""
+    """Return a whole number in the encoding of protobuf and Snappy."""
     out = bytearray()
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell that runs now, by its growing logs; and runs, finished or not, as the page asks for
-them."""
+"""A running cell, from its growing logs; and runs, finished or not, in the form that the page
+requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from parsers.base.jsonfiles import BadFile
 from parsers.read.ldm_log import parse_ldm_log
 from parsers.report.board_page import cell_json, metrics_json
 
-MOST_BYTES: Final = 4 << 20  # of a log at one look, and of a line
+MOST_BYTES: Final = 4 << 20  # of a log at one look, and of one line
 RUNNING: Final = "RUNNING: no verdict yet; figures may still change."
 
 
@@ -33,11 +33,11 @@ class Shown(Protocol):
         """Return what the page shows."""
 
     def deliveries(self, cell: str) -> bytes | None:
-        """Return deliveries.bin of a cell; None: there is none."""
+        """Return deliveries.bin of a cell; None if it has none."""
 
     def added(self, cell: str, *, whole: bool) -> tuple[int, bytes] | None:
-        """Return the first product that changed since the last call, and a deliveries.bin of it
-        and those after it; None: none did. `whole`: all products."""
+        """Return the first product that changed since the last call, and a deliveries.bin of it and
+        those after it; None if none changed. `whole`: all products."""
 
     def recordings(self) -> Mapping[str, Recording]:
         """Return the newest samples of counters, by cell."""
@@ -71,7 +71,7 @@ class FinishedRun:
         return [name for name, blob in self._blobs.items() if blob]
 
     def look(self) -> None:
-        """Nothing changes."""
+        """Do nothing: nothing changes."""
 
     def board(self) -> Mapping[str, object]:
         """Return what the page shows."""
@@ -87,12 +87,12 @@ class FinishedRun:
         return (0, blob) if whole and blob else None
 
     def recordings(self) -> Mapping[str, Recording]:
-        """Return the samples of counters: none are kept for a finished run."""
+        """Return no samples: a finished run keeps none here."""
         return {}
 
 
 class RunningCell:
-    """A running cell, by its logs so far."""
+    """A running cell, from its logs so far."""
 
     def __init__(self, folder: Path, work: Path, name: str) -> None:
         self.name, self._folder, self._work = name, folder, work
@@ -108,7 +108,7 @@ class RunningCell:
             return []
 
     def has_ended_at(self, folder: Path) -> None:
-        """Look there from now on, if the cell's folder has its final name."""
+        """Read that folder from now on, if it is the cell's final one."""
         if not self._folder.is_dir():
             self._folder = self._work = folder
 
@@ -147,7 +147,7 @@ class RunningCell:
 
 
 class RunningRun:
-    """A run whose directory is not complete: the cells that have ended, and those that run."""
+    """A run whose directory is not complete: cells that have ended, and cells that run."""
 
     def __init__(self, partial: Path) -> None:
         self._path = partial
@@ -202,19 +202,19 @@ class RunningRun:
 
 
 class Waiting:
-    """The run below a folder of runs: the newest incomplete one; once it is complete, the finished
-    one; before, nothing."""
+    """The current run below a folder of runs: the newest incomplete run; once that is complete, the
+    finished run; before there is one, nothing."""
 
     def __init__(self, runs: Path) -> None:
         self._runs = runs
         self._now: RunningRun | FinishedRun | None = None
         self._told: RunningRun | FinishedRun | None = None
-        self._told_cells: set[str] = set()  # whose deliveries of `_told` were asked for
+        self._told_cells: set[str] = set()  # cells whose deliveries of `_told` were requested
         self.version = 0
         self._of = 0
 
     def look(self) -> None:
-        """Find what runs, and record its news."""
+        """Find the current run, and record its news."""
         newest = self._newest()
         if newest is not None and (
             not isinstance(self._now, RunningRun) or self._now._path != newest
@@ -261,7 +261,7 @@ class Waiting:
 
 
 def _board(run: str, clock: str, headline: str) -> dict[str, object]:
-    """Return what the page shows of a run without a verdict, before its cells."""
+    """Return what the page shows of a run without a verdict, except its cells."""
     empty = ("doubts", "result", "shown_metrics", "beside", "claims", "points", "cells", "commands")
     return {
         "run": run, "clock": clock, "verdict": "running", "headline": headline,

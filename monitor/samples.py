@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of counters.jsonl (`experiments/cells/counters_log.py`) -> a `Recording`.
+"""Read lines of counters.jsonl (`experiments/cells/counters_log.py`) into a `Recording`.
 
-It leaves out and counts invalid lines, so that they do not stop a monitor. The last line of a
-growing file may be cut: it stays for the next reading.
+Invalid lines are left out and counted, so that they do not stop a monitor. The last line of a
+growing file may be incomplete: it is kept for the next reading.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def _series(line: dict[str, Any]) -> Series:
 
 
 class Reader:
-    """Takes the lines of one source as they come. `newest`: keeps each series' last value alone,
-    so that its memory does not grow with time."""
+    """Reads the lines of one source as they come. `newest`: keep only each series' last value, so
+    that memory does not grow with time."""
 
     def __init__(self, *, newest: bool = False) -> None:
         self.recording = Recording()
@@ -104,7 +104,7 @@ class Reader:
 
 
 def read(text: str) -> Recording:
-    """Return what a whole file says; a last line without an end is left out."""
+    """Read a whole file; leave out a last line without a line end."""
     reader = Reader()
     reader.take(text[: text.rfind("\n") + 1].splitlines())
     return reader.recording

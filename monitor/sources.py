@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads runs, cells, samples, OpenMetrics, CSV and Parquet as recordings with names."""
+"""Read runs, cells, samples, OpenMetrics, CSV and Parquet as recordings with names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES: Final = "logs/counters.jsonl"
 MINUTES: Final = ("monitor/minutes.txt", "monitor/paths.txt")
 CLOCKS: Final = ("native", "virtual")
 _RTSTATS: Final = re.compile(r"\d{8}T\d{6}Z,|\d{14}\s+\d{14}\s", re.ASCII)
-MOST_BYTES: Final = 1 << 30  # of a file; anything but a regular one might never end
+MOST_BYTES: Final = 1 << 30  # of a file; only regular files are sure to end
 
 
 class SourceError(Exception):
@@ -26,7 +26,7 @@ class SourceError(Exception):
 
 
 def _clock(cell: Path) -> str:
-    """Return the clock of a cell; native if it names none."""
+    """Return the clock of a cell; native if it does not name one."""
     try:
         found = json.loads((cell / "cell.json").read_text(encoding="utf-8")).get("clock")
     except (OSError, ValueError, AttributeError, RecursionError):
@@ -35,13 +35,13 @@ def _clock(cell: Path) -> str:
 
 
 def _cells(path: Path) -> list[Path]:
-    """The cells of a run, or the cell itself, that have samples."""
+    """Return the cells of a run, or the cell itself, that have samples."""
     folders = [path, *sorted(path.glob("cells/*"))]
     return [folder for folder in folders if (folder / SAMPLES).is_file()]
 
 
 def regular(path: Path, valid: str = "a file of --qlog") -> Path:
-    """Return `path` if it is a file that ends. Raises SourceError, OSError."""
+    """Return `path` if it is a regular file of limited size. Raises SourceError, OSError."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise SourceError(f"{path}: found no regular file; valid: {valid}")
@@ -78,7 +78,7 @@ def records(path: Path) -> Iterator[tuple[str, str, Records]]:
 
 
 def _minutes(cell: Path) -> list[Path]:
-    """The files of a cell that have minute records."""
+    """Return a cell's files of minute records."""
     files = [cell / name for name in MINUTES]
     return [file for file in files if file.is_file() and file.stat().st_size > 0]
 
@@ -94,7 +94,7 @@ def _records(files: Iterable[Path]) -> Records:
 
 
 def is_records(path: Path) -> bool:
-    """Return whether a file is of rtstats, by its first line."""
+    """Return whether a file is from rtstats, by its first line."""
     if not path.is_file() or path.stat().st_size > MOST_BYTES:
         return False
     with path.open(encoding="utf-8", errors="replace") as lines:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recordings in SQLite: sources, their series, and blocks of points (`columns`).
 
-A point that comes twice, or late, counts once: series and time identify it. Writing also keeps
-the last value of every 10 s, so that a view of many series reads a tenth of the points.
+A point that comes twice, or late, counts once: series and time identify it. Writing also keeps the
+last value of every 10 s, so that a view of many series reads a tenth of the points.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CREATE TABLE coarse (series INTEGER NOT NULL REFERENCES series, first INTEGER NO
   last INTEGER NOT NULL, count INTEGER NOT NULL, data BLOB NOT NULL,
   PRIMARY KEY (series, first)) STRICT, WITHOUT ROWID;
 """
-# By the last version that lacks it.
+# Keyed by the last version without it.
 _ADDED: Final = {
     0: _SCHEMA, 1: minute_tables.SCHEMA, 2: _COARSE, 3: minute_tables.PATHS_SCHEMA
 }  # fmt: skip
@@ -50,7 +50,7 @@ _ADDED: Final = {
 
 @dataclass(frozen=True)
 class _Table:
-    """A table of blocks. `news_win`: a later value for the same time replaces the earlier."""
+    """A table of blocks. `news_win`: a later value replaces an earlier one with the same time."""
 
     name: str
     first: str
@@ -67,11 +67,11 @@ class StoreError(Exception):
 
 
 class StoreRoomError(StoreError):
-    """The disk has no room for it. The message is one line."""
+    """The disk is full. The message is one line."""
 
 
 def _wrong(path: Path | None, error: sqlite3.Error) -> StoreError:
-    """Put SQLite's error into one line. A journal without room is an I/O error."""
+    """Return SQLite's error as one line. A full disk under the journal is an I/O error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended code
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return StoreRoomError(f"{path}: {error}; valid: room on the disk")
@@ -88,7 +88,7 @@ class Source:
 
 
 def _text_of(value: object) -> str:
-    """Return a text as it is. TypeError for anything else."""
+    """Return a text as it is. Raises TypeError for anything else."""
     if not isinstance(value, str):
         raise TypeError(f"found {value!r}; valid: a text")
     return value
@@ -102,7 +102,7 @@ def _numbers(points: Points) -> tuple[Numbers, Numbers]:
 
 
 def _window(parts: list[tuple[Numbers, Numbers]], first: int, last: int) -> tuple[Numbers, Numbers]:
-    """Return the points from the last one at or before `first` up to `last`."""
+    """Return the points up to `last`, beginning with the last one at or before `first`."""
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     times = np.concatenate([t for t, _ in parts]) if len(parts) > 1 else parts[0][0]
@@ -164,7 +164,8 @@ class Store:
                 self._db.execute("ROLLBACK")
 
     def put(self, name: str, clock: str, recording: Recording) -> None:
-        """Add a recording to the source of that name, all of it or nothing. Raises StoreError."""
+        """Add a recording to the source with that name, completely or not at all. Raises
+        StoreError."""
         with self._transaction():
             source = self._source_id(name, clock)
             for series, points in recording.points.items():
@@ -172,8 +173,8 @@ class Store:
                     self._put_points(self._series_id(source, series), _numbers(points))
 
     def put_records(self, name: str, clock: str, records: Records) -> None:
-        """Add records to the source of that name, all or nothing. If there are several for one
-        minute, the one with the highest count holds. Raises StoreError."""
+        """Add records to the source with that name, completely or not at all. If there are several
+        for one minute, the one with the highest count is used. Raises StoreError."""
         with self._transaction():
             source = self._source_id(name, clock)
             self._db.executemany(
@@ -190,8 +191,9 @@ class Store:
             )
 
     def forget(self, name: str, keep_s: float) -> None:
-        """Delete what is more than `keep_s` seconds older than the newest of its series, or its
-        host's newest record, in the source of that name. Later recordings use its room."""
+        """Delete, from the source with that name, what is more than `keep_s` seconds older than the
+        newest value of its series, or its host's newest record. Later recordings reuse the
+        space."""
         keep_us = round(keep_s * 1_000_000)
         with self._transaction():
             found = self._db.execute("SELECT id FROM source WHERE name = ?", (name,)).fetchone()
@@ -257,16 +259,16 @@ class Store:
         return int(number)
 
     def _put_points(self, series: int, points: tuple[Numbers, Numbers]) -> None:
-        times, values = self._add(_BLOCK, series, points)  # all from the first new one on
+        times, values = self._add(_BLOCK, series, points)  # all points from the first new one on
         since = int(np.searchsorted(times, points[0][0] // STEP_US * STEP_US))
         self._add(_STEPS, series, lasts(times[since:], values[since:], STEP_US))
 
     def _add(
         self, table: _Table, series: int, points: tuple[Numbers, Numbers]
     ) -> tuple[Numbers, Numbers]:
-        """Add points in order of time. Rewrites the blocks that they touch, and before these the
-        blocks that are not much larger than what comes: each point is rewritten about twelve
-        times until its block is full, however many come at once. Returns what it wrote."""
+        """Add points in order of time; return what was written. Besides the blocks that they touch,
+        this rewrites earlier blocks that are not much larger than the new points: so each point is
+        rewritten about twelve times until its block is full, however many come at once."""
         first, total = int(points[0][0]), len(points[0])
         rows = []
         for block_first, last, count, data in self._db.execute(
@@ -313,7 +315,7 @@ class Store:
     def series(
         self, source: int, name: str | None = None, labels: Mapping[str, str] | None = None
     ) -> dict[int, Series]:
-        """Return number -> series: of that name, with at least these labels."""
+        """Return number -> series, for series with that name and at least these labels."""
         wanted = set(labels_of(labels or {}))
         found = {}
         for number, own, text, kind, decimals, about in self._select(
@@ -336,7 +338,7 @@ class Store:
     def points(
         self, series: int, from_us: int = 0, to_us: int = LAST_US
     ) -> tuple[Numbers, Numbers]:
-        """Return times and values from the last one at or before `from_us` up to `to_us`."""
+        """Return times and values up to `to_us`, from the last one at or before `from_us` on."""
         rows = self._select(
             "SELECT data FROM block WHERE series = ?1 AND first_us <= ?3 AND last_us >= coalesce("
             "(SELECT max(first_us) FROM block WHERE series = ?1 AND first_us <= ?2), 0) "
@@ -348,9 +350,8 @@ class Store:
     def coarse(
         self, source: int, from_us: int = 0, to_us: int = LAST_US
     ) -> dict[int, tuple[Numbers, Numbers]]:
-        """Return, by number of a source's series, the steps of STEP_US since 1970 in which it has
-        points and the last value of each: from the last step at or before `from_us` up to
-        `to_us`."""
+        """Return, by number of a source's series, the steps of STEP_US since 1970 that have points,
+        and the last value in each: from the last step at or before `from_us` up to `to_us`."""
         first, last = from_us // STEP_US, to_us // STEP_US
         parts: dict[int, list[tuple[Numbers, Numbers]]] = {}
         for number, data in self._select(
@@ -364,8 +365,8 @@ class Store:
         return {number: _window(found, first, last) for number, found in parts.items()}
 
     def recording(self, source: int, step_us: int | None = None) -> Recording:
-        """Return all of a source. With `step_us`, a multiple of STEP_US: the value that holds at
-        the end of each step in which there is one."""
+        """Return a source's whole recording. With `step_us`, a multiple of STEP_US: the value at
+        the end of each step that has one."""
         recording = Recording()
         coarse = self.coarse(source) if step_us is not None else {}
         for number, series in self.series(source).items():

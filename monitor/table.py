@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recording as CSV, a line for each change of a value, and back.
+"""A recording as CSV, with a line for each change of a value; and reading it back.
 
 Columns: `time_s` since 1970, `metric` (as in OpenMetrics, without `downpour_`), a column for each
 label, `value`. An empty value: the process or receiver was no longer there.
@@ -24,7 +24,7 @@ class TableError(Exception):
 
 
 def write(recording: Recording, file: TextIO) -> None:
-    """Write all series, one after the other."""
+    """Write all series, one after another."""
     keys = sorted({key for series in recording.points for key, _ in series.labels})
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(["time_s", "metric", *keys, "value"])
@@ -66,7 +66,7 @@ def _places(text: str) -> int:
 
 
 def read(file: TextIO) -> Recording:
-    """Return what the table says. Raises TableError."""
+    """Read a table. Raises TableError."""
     rows = list(_rows(file))
     decimals: dict[str, int] = {}
     for _, row in rows:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliveries as Chrome's trace events, which Perfetto draws: one process per receiver, and in it a
-slice from a product's creation to its arrival. Slices overlap, so they are nestable async events.
+"""Deliveries as Chrome's trace events, which Perfetto draws: a process for each receiver, with a
+slice from each product's creation to its arrival. Slices overlap, so they are nestable async
+events.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def pieces(found: Delivered) -> Iterator[str]:
 
 
 def lines(events: Iterable[dict[str, object]]) -> Iterator[str]:
-    """Yield the JSON text, an event a line."""
+    """Yield the JSON text, one event per line."""
     yield '{"displayTimeUnit":"ms","traceEvents":['
     comma = "\n"
     for event in events:
