@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols that distribute files: an adapter each, used by `experiments/` and `bench/`."""
+"""Protocols that distribute files: each has an adapter, which `experiments/` and `bench/` use."""

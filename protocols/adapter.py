@@ -14,20 +14,20 @@ from common.places import PROGRAMS, absent_programs
 
 # How the sender learns of files:
 #   stdin    one program reads paths, one per line, while it runs
-#   batch    one program for all files that came while the one before ran; its end ends the session
-#   carousel one program sends its files again and again until it is ended
+#   batch    one program gets all files that came while the one before it ran; its end is the
+# session's   carousel one program sends its files again and again until it is ended
 #   ldm      the cell inserts products into a queue (protocols `ldm7` and `ldm6`)
 Feed = Literal["stdin", "batch", "carousel", "ldm"]
 NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,31}", re.ASCII)
-# Bytes of a full datagram's payload, and with the headers that a queue counts: a protocol whose
-# rate counts payload gets this part of the rate on the wire.
+# Payload of a full datagram, divided by its size with the headers that a queue counts. A protocol
+# whose rate counts payload gets this share of the rate on the wire.
 PAYLOAD_SHARE: Final = 1428 / 1470
-PACKET_S: Final = 32e-6  # real time of a delivered datagram in virtual time
+PACKET_S: Final = 32e-6  # real time that a delivered datagram takes in virtual time
 
 
 @dataclass(frozen=True)
 class Station:
-    """A host's interface on the path."""
+    """A host's interface to the path."""
 
     address: str
     interface: str
@@ -42,13 +42,13 @@ class Setup:
     sender: Station
     receivers: tuple[Station, ...]
     group: str  # multicast address
-    port: int  # this one and the next are free
-    rate_bps: int  # on the wire, of what goes to the group; 0: as fast as it can
-    loss: float = 0.0  # a probability, for those that cannot ask for what they miss
+    port: int  # this port and the next are free
+    rate_bps: int  # on the wire, of what is sent to the group; 0: as fast as it can
+    loss: float = 0.0  # a probability, for protocols that cannot request what they miss
     delay_ms: float = 0.0  # one way, the longest
     rcvbuf_bytes: int = 32_000_000
-    rcvbufs: tuple[int, ...] = ()  # of each receiver; empty: all have rcvbuf_bytes
-    all_to_all: bool = False  # receivers may send to the group too; a path has one source
+    rcvbufs: tuple[int, ...] = ()  # for each receiver; empty: all have rcvbuf_bytes
+    all_to_all: bool = False  # receivers may also send to the group; a path has only one source
     file_bytes: int = 0  # of the only file, called `file`; 0: files come one after the other
 
     @property
@@ -62,12 +62,12 @@ class Setup:
 
     @property
     def group_port(self) -> str:
-        """Return the group and its port as most programs want them."""
+        """Return the group and its port in the form that most programs take."""
         return f"{self.group}:{self.port}"
 
     @property
     def source(self) -> Path:
-        """Return where the sender finds its files."""
+        """Return the directory where the sender finds its files."""
         return self.work / "source"
 
     def rcvbuf(self, receiver: int) -> int:
@@ -75,7 +75,7 @@ class Setup:
         return self.rcvbufs[receiver] if self.rcvbufs else self.rcvbuf_bytes
 
     def inbox(self, receiver: int) -> Path:
-        """Return where a receiver puts its files."""
+        """Return the directory where a receiver puts its files."""
         return self.work / f"r{receiver}"
 
 
@@ -86,12 +86,12 @@ Count = Callable[[str, Sequence[str]], Mapping[str, float]]
 
 
 def no_command(_setup: Setup, _what: object) -> list[str]:
-    """Stand for the commands of a protocol that its adapter does not start."""
+    """Fail: the cell itself starts this protocol's commands."""
     raise NotImplementedError("a protocol that the cell itself starts")
 
 
 def no_counts(_sender: str, _receivers: Sequence[str]) -> Mapping[str, float]:
-    """Count nothing: the programs report nothing."""
+    """Return no counters: the programs report none."""
     return {}
 
 
@@ -105,21 +105,21 @@ class Adapter:
     needs: tuple[str, ...]  # programs: of the build directory (with a slash) or of the system
     receiver: Receive = no_command
     sender: Send = no_command
-    multicast: bool = True  # False: a copy for each receiver, of which each has the base rate
-    file_feed: Feed | None = None  # of a single file, where that differs
-    receivers_first: bool = True  # or, where receivers connect, the sender
+    multicast: bool = True  # False: each receiver gets its own copy and has the base rate
+    file_feed: Feed | None = None  # for a single file, if it differs
+    receivers_first: bool = True  # False (the sender first) if receivers connect
     ready: str = ""  # the sender's words on stderr once the receivers have connected
-    settle_s: float = 0.5  # until receivers that say nothing are up
-    # False: datagrams that are sent again, or all of a file, begin with the same 12 bytes. Loss by
-    # a hash of these would drop every repair, so the kernel draws it.
+    settle_s: float = 0.5  # time for receivers that print nothing to come up
+    # False: repeated datagrams, or all datagrams of a file, begin with the same 12 bytes. A hash of
+    # these would drop every repair, so the kernel draws the loss.
     distinct: bool = True
     package: str = ""  # what `make bench-setup` installs for it
     repairs: str = ""  # how it repairs, in a few words
-    settings: str = ""  # its settings, and where its own documentation has them: one sentence
-    limits: tuple[str, ...] = ()  # what it cannot do, and what a stream costs it: sentences
+    settings: str = ""  # its settings and their source in its own documentation: one sentence
+    limits: tuple[str, ...] = ()  # what it cannot do, and the cost of a stream: sentences
     counts: Count = no_counts
     packet_s: float = PACKET_S  # the cost of a delivered packet in virtual time
-    ready_words: tuple[str, ...] = field(default=())  # of `ldm`: in a receiver's log
+    ready_words: tuple[str, ...] = field(default=())  # of `ldm`: words in a receiver's log
     delivered_words: tuple[str, ...] = field(default=())  # of `ldm`: a line for each product
 
     def feed_of(self, setup: Setup) -> Feed:
@@ -128,7 +128,7 @@ class Adapter:
 
 
 def missing(needs: Sequence[str], build: Path) -> list[str]:
-    """Return which programs this machine lacks."""
+    """Return the programs that this machine lacks."""
     return [
         need
         for need in needs
@@ -137,7 +137,8 @@ def missing(needs: Sequence[str], build: Path) -> list[str]:
 
 
 def lacking(adapter: Adapter, build: Path) -> str | None:
-    """Return one line about the programs of a protocol that this machine lacks; None: none."""
+    """Return one line about the programs of a protocol that this machine lacks; None if it has
+    all."""
     own = [name for name, path in PROGRAMS.items() if path in adapter.needs]
     if (text := absent_programs(own, build)) is not None:
         return text
@@ -153,8 +154,8 @@ def lacking(adapter: Adapter, build: Path) -> str | None:
 
 
 def named_counts(text: str, first: str, names: Mapping[str, str]) -> dict[str, float]:
-    """Return counters of the last line of `name=value` words that begins with `first`. `names`:
-    the program's name -> ours."""
+    """Return counters from the last line of `name=value` words that begins with `first`. `names`:
+    the program's name -> the counter's."""
     lines = [line for line in text.splitlines() if line.startswith(f"{first}=")]
     if not lines:
         return {}

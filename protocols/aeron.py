@@ -39,7 +39,7 @@ def window_bytes(s: Setup) -> int:
 
 
 def data_group(s: Setup) -> str:
-    """Return the group to send to. Aeron needs an odd address for data: the next one is for the
+    """Return the group to send to. Aeron needs an odd address for data. The next address is for the
     receivers' messages."""
     address = IPv4Address(s.group)
     return str(address if int(address) % 2 or not s.all_to_all else address + 1)

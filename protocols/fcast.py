@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fcast: fcast-send and fcast-recv, a carousel of files by FCAST or FLUTE. Its rate counts from
-the IP header on."""
+"""Fcast: fcast-send and fcast-recv, a carousel of files by FCAST or FLUTE. Its rate counts packets
+from the IP header on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEADERS_BYTES: Final = 44  # IP 20, UDP 8, LCT 12, FEC payload id 4; and the cod
 FTI_BYTES: Final = {"ldpc-triangle": 20, "ldpc-staircase": 20, "rs": 12, "none": 16}
 ETHERNET_BYTES: Final = 14
 SYMBOL_BYTES: Final = 1436  # fcast-send's own: a full packet
-UNLIMITED_BPS: Final = 2_000_000_000  # without feedback: what eight receivers on two cores take
+UNLIMITED_BPS: Final = 2_000_000_000  # without feedback: what eight receivers can take on two cores
 
 
 def packet_rate_bps(
@@ -37,7 +37,7 @@ def send_argv(s: Setup, rate_bps: int, files: Sequence[Path], options: Sequence[
 
 
 def receive_argv(s: Setup, receiver: int, inbox: Path, options: Sequence[str]) -> list[str]:
-    """Return a receiver's command line: it leaves when it has the file."""
+    """Return a receiver's command line. The receiver leaves when it has the file."""
     return [
         str(program("fcast-recv", s.build)),
         *("--group", s.group_port, "--interface", s.receivers[receiver].address),
@@ -46,7 +46,7 @@ def receive_argv(s: Setup, receiver: int, inbox: Path, options: Sequence[str]) -
 
 
 def commands(*more: str, sending: Sequence[str] = ()) -> tuple[Receive, Send]:
-    """Return both command lines. `more`: options of both; `sending`: of the sender."""
+    """Return both command lines. `more`: options of both; `sending`: of the sender only."""
 
     def receiver(s: Setup, i: int) -> list[str]:
         return receive_argv(s, i, s.inbox(i), more)

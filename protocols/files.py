@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files as they were sent, and as they arrived."""
+"""Compare files as they were sent with files as they arrived."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def same_bytes(a: Path, b: Path) -> bool:
-    """Byte for byte."""
+    """Return whether two files have the same bytes."""
     if not b.exists() or a.stat().st_size != b.stat().st_size:
         return False
     if a.stat().st_size == 0:

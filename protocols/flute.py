@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """FLUTE (RFC 6726) by the programs of the Rust crate `flute` (flute_setup.sh builds them).
 
-FLUTE has no return path: the sender is told the loss and sends as much parity as a block very
-rarely lacks.
+FLUTE has no return path: the sender is told the loss, and sends so much parity that a block very
+rarely lacks some.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ SENDER: Final = f"{BIN}/flute-sender"
 RECEIVER: Final = f"{BIN}/flute-receiver"
 CRATE: Final = "flute 1.11.7 if it finds cargo 1.88 or later"
 SYMBOL_BYTES: Final = 1400
-UNLIMITED_BPS: Final = 200_000_000  # without feedback: what eight receivers on two cores take
-LINGER_S: Final = 3.0  # the list of files goes again every second
-BATCH_S: Final = 0.02  # of the programs' own start
+UNLIMITED_BPS: Final = 200_000_000  # without feedback: what eight receivers can take on two cores
+LINGER_S: Final = 3.0  # the list of files is sent again every second
+BATCH_S: Final = 0.02  # for the programs' own start
 COMPLETED: Final = re.compile(r'^File Some\("[^"\n]*"\) is completed !$', re.MULTILINE)
 Scheme = Literal["no-code", "reed-solomon", "raptorq"]
 
 
 def parity(block_symbols: int, loss: float) -> int:
-    """Repair symbols of a block that very rarely are too few at a receiver with that loss: what is
-    lost on average and five standard deviations, and two."""
+    """Return how many repair symbols a block needs so that they are very rarely too few for a
+    receiver with that loss: those lost on average, five standard deviations, and two."""
     return math.ceil(block_symbols * loss + 5 * math.sqrt(block_symbols * loss * (1 - loss))) + 2
 
 
 def _batch_s(s: Setup, files: Sequence[Path], block: int, rate_bps: float) -> float:
-    """Return how long a batch takes at the rate, in seconds."""
+    """Return how many seconds a batch takes at the rate."""
     symbols = 0
     for file in files:
         source = math.ceil(file.stat().st_size / SYMBOL_BYTES)
@@ -63,8 +63,8 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
         ]
         if not s.stream:
             return [*argv, "--carousel", "delay", "--carousel-secs", "0", str(files[0])]
-        # The program runs until it is ended. Its session has its own number, so that the
-        # next batch begins while the list of this one's files is sent again.
+        # The program runs until it is ended. Each batch has its own session number, so that the
+        # next batch can begin while this batch's list of files is sent again.
         tsi = int.from_bytes(files[0].name.encode()[-5:], "big")
         lasts_s = _batch_s(s, files, block, rate_bps)
         whole = shlex.join([*argv, "--tsi", str(tsi), *map(str, files)])
@@ -75,7 +75,7 @@ def commands(scheme: Scheme, block: int) -> tuple[Receive, Send]:
 
 
 def _counts(_: str, received: Sequence[str]) -> Mapping[str, float]:
-    """Count the files that the receivers completed, all together."""
+    """Count the files that all receivers together completed."""
     return {"files_completed": float(sum(len(COMPLETED.findall(text)) for text in received))}
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LDM7 and LDM6: ldmd, with a product queue at each host.
 
-Rate, repair, FEC, buffers and timers go into ldmd.conf(5), which the experiment writes
-(experiments/design/configs.py): the cell has a factor for each.
+Rate, repair, FEC, buffers and timers are in ldmd.conf(5), which the experiment writes
+(experiments/design/configs.py). The cell has a factor for each of them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def ldmd_argv(
     conf: Path,
     events: Path | None = None,
 ) -> list[str]:
-    """Return the command of a host's ldmd, which listens at `address`. It stays root, as the cell
-    does: in its own network, with the cell's files. `events`: directory for its events."""
+    """Return the command of a host's ldmd, which listens at `address`. It stays root, like the
+    cell: it runs in its own network, with the cell's files. `events`: the directory for its
+    events."""
     return [
         str(program("ldmd", build)),
         *["--user", "root", "-f", "-v", "-q", str(queue), "-I", address],
@@ -72,9 +73,9 @@ def pqcreate_argv(build: Path, queue: Path, size_bytes: int, slots: int) -> list
 def pqinsert_argv(
     build: Path, queue: Path, trace: Path, feed: str, seed: int, origin: str
 ) -> list[str]:
-    """Products are called FEED.000000 on. `origin`: a name of the emulated network. It is part of
-    each product, so with the machine's name the products, and the packets that a seed loses, would
-    differ between machines."""
+    """Return the command that inserts a trace's products, which are called FEED.000000 and so on.
+    `origin`: a name of the emulated network. It is part of each product. With the machine's name,
+    the products, and the packets that a seed loses, would differ between machines."""
     return [
         str(program("pqinsert", build)),
         *["-v", "-q", str(queue), "-f", feed, "--trace", str(trace)],
@@ -89,6 +90,6 @@ def pqcat_list_argv(build: Path, queue: Path, feed: str | None = None) -> list[s
 
 
 def pqcat_follow_argv(build: Path, queue: Path) -> list[str]:
-    """Return the command that lists products as they come, until SIGTERM. An insertion wakes it;
-    the interval catches one that it missed."""
+    """Return the command that lists products as they arrive, until SIGTERM. An insertion wakes it;
+    the interval catches an insertion that it missed."""
     return [*pqcat_list_argv(build, queue), "-i", "10"]

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""M2C: m2c-send and m2c-recv, a file on layers; each receiver joins those that its path can carry.
+"""M2C: m2c-send and m2c-recv, a file on layers. Each receiver joins the layers that its path can
+carry.
 
-The base channel has the group of the path, each other channel one of those that follow.
+The base channel has the path's group, and the other channels have the groups that follow.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from protocols.adapter import Adapter, Setup
 SENDER: Final = "m2c/m2c-send"
 RECEIVER: Final = "m2c/m2c-recv"
 CHANNELS_MOST: Final = 255  # besides the base channel
-UNLIMITED_BPS: Final = 200_000_000  # of all layers: a receiver takes what its path allows
+UNLIMITED_BPS: Final = 200_000_000  # of all layers; a receiver takes what its path allows
 
 
 def send_argv(s: Setup, rate_bps: int, file: Path, options: Sequence[str]) -> list[str]:
@@ -29,7 +30,7 @@ def send_argv(s: Setup, rate_bps: int, file: Path, options: Sequence[str]) -> li
 
 
 def receive_argv(s: Setup, receiver: int, inbox: Path, options: Sequence[str]) -> list[str]:
-    """Return a receiver's command line: it leaves when it has the file."""
+    """Return a receiver's command line. The receiver leaves when it has the file."""
     return [
         str(program("m2c-recv", s.build)),
         *("--base", s.group_port, "--interface", s.receivers[receiver].address),

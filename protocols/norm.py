@@ -12,14 +12,14 @@ from typing import Final
 from protocols.adapter import PAYLOAD_SHARE, Adapter, Receive, Send, Setup
 
 PROGRAM: Final = "bench/peers/bench-norm"
-UNLIMITED_BPS: Final = 160_000_000  # what eight receivers on two cores take
+UNLIMITED_BPS: Final = 160_000_000  # what eight receivers on two cores can receive
 PROACTIVE: Final = 4  # parity segments sent with each block of 64: 6 %
 LEAST_GRTT_US: Final = 1000
 RECEIVER_NODE: Final = 2  # of the first; the sender is 1
 
 
 def commands(proactive: int) -> tuple[Receive, Send]:
-    """Return both command lines. `proactive`: parity segments that go with each block."""
+    """Return both command lines. `proactive`: parity segments sent with each block."""
 
     def receiver(s: Setup, i: int) -> list[str]:
         return [
@@ -43,7 +43,7 @@ def commands(proactive: int) -> tuple[Receive, Send]:
 
 
 def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
-    """Read how often the sender asked for an acknowledgement of the last file."""
+    """Read how often the sender requested an acknowledgement of the last file."""
     found = re.search(r"rounds=(\d+)", sent)
     return {"rounds_of_asking": float(found[1])} if found else {}
 

@@ -18,7 +18,7 @@ SCHEDULER_CLOCK: Final = 2  # CPUCLOCK_SCHED of the kernel's per-process clocks
 
 @dataclass(frozen=True)
 class Usage:
-    """For the whole process. `total_s` is exact, user and system are in ticks of 10 ms."""
+    """Usage of the whole process. `total_s` is exact; user and system are in ticks of 10 ms."""
 
     total_s: float = 0.0
     user_s: float = 0.0
@@ -26,7 +26,7 @@ class Usage:
     peak_bytes: int = 0
 
     def minus(self, earlier: Usage) -> Usage:
-        """Return what was used since `earlier`; the peak stays."""
+        """Return what was used since `earlier`. The peak stays."""
         return Usage(
             self.total_s - earlier.total_s,
             self.user_s - earlier.user_s,
@@ -36,13 +36,13 @@ class Usage:
 
 
 def parse_stat(text: str) -> tuple[float, float]:
-    """User and system seconds of /proc/PID/stat; the name may contain spaces and brackets."""
+    """Return user and system seconds from /proc/PID/stat; the name may contain any character."""
     fields = text.rpartition(")")[2].split()
     return int(fields[11]) / TICKS_PER_S, int(fields[12]) / TICKS_PER_S
 
 
 def parse_peak(text: str) -> int:
-    """VmHWM of /proc/PID/status, in bytes; 0 without one (a zombie)."""
+    """Return VmHWM of /proc/PID/status in bytes; 0 without one (a zombie)."""
     for line in text.splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024
@@ -63,7 +63,7 @@ class Program:
 
     @property
     def code(self) -> int | None:
-        """Exit code, None while it runs."""
+        """Return the exit code; None while it runs."""
         if self.popen.returncode is None:
             peak = self._peak()
             pid, status, usage = os.wait4(self.pid, os.WNOHANG)
@@ -81,17 +81,17 @@ class Program:
 
     @property
     def lifetime_s(self) -> float | None:
-        """Processor time of its whole life; None while it runs."""
+        """Return the processor time of its whole life; None while it runs."""
         return None if self.code is None or self._ended is None else self._ended.total_s
 
     @property
     def name(self) -> str:
-        """The name of its file."""
+        """Return the name of its file."""
         args = self.popen.args
         return Path(str(args[0] if isinstance(args, (list, tuple)) else args)).name
 
     def usage(self) -> Usage:
-        """Since `mark`, or since the start."""
+        """Return the usage since `mark`, or since the start."""
         if self.code is not None:
             assert self._ended is not None
             return self._ended.minus(self.began)
@@ -105,7 +105,7 @@ class Program:
         self.began = self.usage()
 
     def said(self) -> str:
-        """Its standard error so far."""
+        """Return its standard error so far."""
         return self.log.read_text(errors="replace")
 
     def printed(self) -> str:
@@ -113,7 +113,7 @@ class Program:
         return self.log.with_suffix(".out").read_text(errors="replace")
 
     def wait(self, limit_s: float) -> bool:
-        """Has it ended within the limit?"""
+        """Return whether it has ended, after waiting at most `limit_s`."""
         end = time.monotonic() + limit_s
         while self.code is None and time.monotonic() < end:
             time.sleep(0.01)

@@ -17,7 +17,7 @@ COUNTERS: Final = {"datagrams": "datagrams", "lost": "lost", "feedback": "feedba
 
 
 def window_bytes(s: Setup) -> int:
-    """Return the most bytes under way to a receiver."""
+    """Return the maximum number of bytes in flight to a receiver."""
     if s.rate_bps == 0:
         return UNLIMITED_WINDOW_BYTES
     return max(LEAST_WINDOW_BYTES, round(WINDOWS * s.rate_bps / 8 * 2 * s.delay_ms / 1000))

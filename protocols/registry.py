@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All protocols: those of this room, and those of installed packages.
+"""All protocols: this room's, and those of installed packages.
 
-A package adds one by an entry point of the group `downpour.protocols` whose object is an `Adapter`.
+A package adds a protocol by an entry point in the group `downpour.protocols` that names an
+`Adapter`.
 """
 
 from __future__ import annotations

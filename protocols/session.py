@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A protocol's programs while they run: started, given files, ended."""
+"""Run a protocol's programs: start them, give them files, end them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from protocols.adapter import Adapter, Setup
 from protocols.program import Program
 
 CONNECT_LIMIT_S: Final = 120.0
-LISTEN_S: Final = 0.2  # until a sender listens to which receivers connect
+LISTEN_S: Final = 0.2  # time for a sender to listen before receivers connect
 QUIET_S: Final = 0.3  # between the last connection and the first file
 END_S: Final = 10.0  # for a sender to end after its last file
 
 
 class SessionError(Exception):
-    """The programs failed; the text has their words."""
+    """A program failed. The text quotes the programs."""
 
 
 class Launch(Protocol):
@@ -60,11 +60,11 @@ class Session:
 
     @property
     def is_batch(self) -> bool:
-        """Return whether it starts a command for each batch of files."""
+        """Return whether the protocol starts a command for each batch of files."""
         return self._feed == "batch"
 
     def start(self, host: int, argv: Sequence[str], name: str, *, stdin: bool = False) -> Program:
-        """Start a program in a host; with `stdin` it reads what `tell` writes."""
+        """Start a program in a host. With `stdin`, it reads what `tell` writes."""
         log = self._logs / f"{name}.err"
         read, write = os.pipe() if stdin else (-1, -1)
         with log.open("wb") as err, log.with_suffix(".out").open("wb") as out:
@@ -111,7 +111,7 @@ class Session:
             program.mark()
 
     def send(self, path: Path) -> None:
-        """Send a file: at once, or with the next batch."""
+        """Send a file now, or with the next batch."""
         if self._feed == "stdin":
             os.write(self._pipe, f"{path}\n".encode())
         elif self._feed == "batch":
@@ -121,7 +121,7 @@ class Session:
             self.start_sender([path])
 
     def go_on(self) -> None:
-        """Start the next batch if there is one and the one before has ended."""
+        """Start the next batch, if there is one and the previous one has ended."""
         if self._waiting and (not self.senders or self.senders[-1].code is not None):
             files, self._waiting = self._waiting, []
             self.start_sender(files)
@@ -139,7 +139,7 @@ class Session:
                 raise SessionError(f"exit code {program.code}; {self.complaint()}")
 
     def failed(self) -> str:
-        """Return what is wrong with a program that must keep running; empty: nothing. A batch may
+        """Return what is wrong with a program that must keep running; empty if nothing. A batch may
         fail: its receivers then miss its files."""
         senders = () if self.is_batch else self.senders
         for program in (*senders, *self.receivers):
@@ -149,7 +149,7 @@ class Session:
         return ""
 
     def complaint(self) -> str:
-        """Return the last words of the programs, in short."""
+        """Return the last lines that the programs printed, shortened."""
         for program in self.programs:
             text = program.said().strip().splitlines()
             if text and program.code:
@@ -163,7 +163,7 @@ class Session:
         return dict(self.adapter.counts(sent, [p.printed() for p in self.receivers]))
 
     def stop(self) -> None:
-        """End all programs: the sender that reads names, by their end."""
+        """End all programs. A sender that reads names ends when they end."""
         if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1

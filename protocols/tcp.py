@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TCP connection to each receiver, all at once: bench-tcp (sendfile), plain files."""
+"""A TCP connection to each receiver, all at the same time: bench-tcp (sendfile), plain files."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """UDPcast: udp-sender and udp-receiver, one stream of bytes in each session.
 
-A stream of files is sent as tar archives of what has arrived; receivers begin again after each
-session. The sender repeats its hello: a receiver that was not back yet when it came would never
-join. Its log says what it sends again.
+A stream of files is sent as tar archives of what has arrived; receivers start again after each
+session. The sender repeats its hello: a receiver that was not back in time for a single hello would
+never join. The sender's log names what it sends again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
 
 
 def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
-    """Count blocks that were sent again (those of a slice in each line), and whole sessions."""
+    """Count blocks that were sent again (each line has those of a slice), and whole sessions."""
     return {
         "retransmits": float(sum(int(n) for n in AGAIN.findall(sent))),
         "sessions_ended": float(len(re.findall(r" Transfer complete\.", sent))),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """UFTP: uftp and uftpd, a session for each batch of files.
 
-At log level 2 the sender writes a line for each answer of a receiver.
+At log level 2, the sender writes a line for each answer from a receiver.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from protocols.adapter import Adapter, Setup
 
 BLOCK_BYTES: Final = 1420
-MOST_BUFFER_BYTES: Final = 104_857_600  # the programs refuse more
+MOST_BUFFER_BYTES: Final = 104_857_600  # the programs refuse larger ones
 QUIET: Final = ("-q", "-x", "0")
 NAKS: Final = re.compile(r"^Got (\d+) NAKs for section \d+ from client ", re.MULTILINE)
 ANSWERS: Final = re.compile(r"^(?:Received [A-Z_]+|Got .*) from client ", re.MULTILINE)
@@ -45,7 +45,7 @@ def _sender(s: Setup, files: Sequence[Path]) -> list[str]:
 
 
 def _counts(sent: str, _: Sequence[str]) -> Mapping[str, float]:
-    """Count what receivers asked for. A block that several miss is asked for by each."""
+    """Count what receivers requested. A block that several miss is requested by each of them."""
     return {
         "blocks_asked_for": float(sum(int(n) for n in NAKS.findall(sent))),
         "answers": float(len(ANSWERS.findall(sent))),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When files become complete: inotify, the same for every tool."""
+"""Tell when files become complete, by inotify, in the same way for every tool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HEADER: Final = struct.Struct("iIII")
 
 
 def parse_events(data: bytes) -> Iterator[tuple[int, int, str]]:
-    """(watch, mask, name) of what an inotify descriptor gave."""
+    """Yield (watch, mask, name) from the bytes of an inotify descriptor."""
     at = 0
     while at < len(data):
         watch, mask, _, length = _HEADER.unpack_from(data, at)
@@ -28,7 +28,7 @@ def parse_events(data: bytes) -> Iterator[tuple[int, int, str]]:
 
 
 class Watch:
-    """Files closed after writing, or moved to, in a number of directories."""
+    """Files that were closed after writing, or moved in, in several directories."""
 
     def __init__(self, directories: list[Path]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -44,8 +44,8 @@ class Watch:
             self._index[watch] = i
 
     def wait(self, timeout_s: float) -> list[tuple[int, str]]:
-        """(directory's number, file's name) of what came; [] after the time-out, which is exact
-        to the microsecond: products are due by it."""
+        """Return (directory's number, file's name) of new files; [] after the time-out. It is exact
+        to the microsecond, since products are due by it."""
         if not select.select([self._fd], [], [], max(0.0, timeout_s))[0]:
             return []
         found = []
