@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands of all rooms share: how they are declared, and how they refuse bad input.
+"""What the commands of all rooms share: their declaration, and how they refuse bad input.
 
 A command is a function that takes one dataclass of options, or nothing, and returns an exit code
-(common/exit_codes.py). Whatever goes wrong is one line on stderr.
+(common/exit_codes.py). Any error is one line on stderr.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Command = TypeVar("_Command", bound=Callable[..., int])
 
 
 class Failure(Exception):
-    """A command ends with `code`, and says `text` on stderr."""
+    """A command ends with `code` and prints `text` on stderr."""
 
     def __init__(self, text: str, code: int = EXIT_USAGE) -> None:
         super().__init__(text)
@@ -49,7 +49,7 @@ class Commands(TyperGroup):
     """A group that lists its commands under their headings, in plain text."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the list of commands, one heading after the other."""
+        """Write the list of commands, heading by heading."""
         shown = [
             (name, command)
             for name in self.list_commands(ctx)
@@ -69,7 +69,7 @@ class Commands(TyperGroup):
 
 
 def group(text: str) -> typer.Typer:
-    """Return an empty set of commands; `text` says what they are about."""
+    """Return an empty group of commands. `text`: what they are about."""
     return typer.Typer(
         cls=Commands,
         help=text,
@@ -91,8 +91,8 @@ def command(
 ) -> Callable[[_Command], _Command]:
     """Declare a command of `app`.
 
-    Inside `told` errors of the room become a Failure. `rest`: what follows the arguments is not
-    looked at (a command line of another program).
+    Inside `told`, the room's errors become a Failure. `rest`: what follows the arguments is another
+    program's command line, which is not parsed.
     """
     settings: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
     if rest:
@@ -109,7 +109,7 @@ def command(
 def _called(
     function: Callable[..., int], told: Callable[[], AbstractContextManager[None]]
 ) -> Callable[..., int]:
-    """Return `function` as Typer reads it: the fields of its options become parameters."""
+    """Return `function` in the form that Typer reads: the options' fields become parameters."""
     hints = get_type_hints(function)
     kind: Any = next((kind for name, kind in hints.items() if name != "return"), None)
     types = get_type_hints(kind, include_extras=True) if kind is not None else {}
@@ -141,7 +141,7 @@ def _parameter(field: dataclasses.Field[Any], annotation: Any) -> inspect.Parame
 
 
 def given_arguments() -> tuple[str, ...]:
-    """Return the words of the command line that is running, without the program's name."""
+    """Return the words of the running command line, without the program's name."""
     return _GIVEN.get()
 
 
@@ -153,7 +153,7 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
     try:
         made = typer.main.get_command(app)
         code = made.main(list(arguments), prog_name=program, standalone_mode=False)
-        sys.stdout.flush()  # here, where a full disk is still an error of the command
+        sys.stdout.flush()  # here, where a full disk is still the command's error
         return code if isinstance(code, int) else EXIT_OK
     except Failure as failure:
         print(failure, file=sys.stderr)
@@ -163,7 +163,7 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
         return EXIT_USAGE
     except (KeyboardInterrupt, typer.Abort):
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of the output has seen enough
         _forget_output()
         return EXIT_OK
     except OSError as error:
@@ -175,19 +175,19 @@ def run(app: typer.Typer, arguments: Sequence[str], program: str = PROGRAM) -> i
 
 
 def _forget_output() -> None:
-    """Let what is not written yet go nowhere: Python would try again at its end."""
+    """Discard buffered output: at its end, Python would try to write it again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # -- bad usage --------------------------------------------------------------------------------
 def nearest(found: str, valid: Iterable[str]) -> str:
-    """Return " (nearest: NAME)", or nothing where no name is near."""
+    """Return " (nearest: NAME)", or "" if no name is near."""
     near = difflib.get_close_matches(found, list(valid), 1, 0.5)
     return f" (nearest: {near[0]})" if near else ""
 
 
 def unknown(what: str, found: str, valid: Sequence[str]) -> str:
-    """Return the line that refuses a name."""
+    """Return the message that refuses a name."""
     return f"found {what} '{found}'; valid: {', '.join(valid)}{nearest(found, valid)}"
 
 
@@ -235,7 +235,7 @@ def _label(parameter: Any) -> str:
 
 
 def _bad_value(message: str) -> str:
-    """Return "found X; valid: Y" for what a type refused."""
+    """Return "found X; valid: Y" from the message of a type that refused a value."""
     text = " ".join(message.split()).removeprefix("Value error, ")
     if match := re.match(r"'(.*)' is not (?:one of )?((?:'[^']*'(?:, )?)+)\.?$", text):
         valid = re.findall(r"'([^']*)'", match[2])
@@ -244,7 +244,7 @@ def _bad_value(message: str) -> str:
 
 
 def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return what a shell asks for the words that are possible here."""
+    """Return a function that a shell calls for the possible words."""
 
     def complete(incomplete: str) -> list[str]:
         return [name for name in names() if name.startswith(incomplete)]
@@ -253,13 +253,13 @@ def completing(names: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]
 
 
 # -- types of options -------------------------------------------------------------------------
-# Typer also converts defaults, which are numbers already. Only the digits 0 to 9: int() also takes
-# those of other scripts, underscores and white space.
+# Typer also converts defaults, which are numbers already. Only digits 0 to 9 are valid: int() also
+# accepts digits of other scripts, underscores and white space.
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def count(text: str | int) -> int:
-    """Return a whole number from 1 on."""
+    """Return a whole number that is at least 1."""
     if isinstance(text, int):
         return text
     if not _WHOLE.fullmatch(text) or int(text) < 1:
@@ -285,7 +285,7 @@ def number(text: str | float) -> float:
 
 
 def seconds(text: str | float) -> float:
-    """Return a time that can pass."""
+    """Return a time in seconds that is finite and above 0."""
     value = number(text)
     if not 0 < value < math.inf:  # also refuses NaN
         raise typer.BadParameter(f"found '{_cut(text)}'; valid: seconds, above 0")

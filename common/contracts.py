@@ -17,9 +17,9 @@ UNICAST_CLASS: Final = "1:2"
 
 Protocol = Literal["ldm7", "ldm6", "fcast", "m2c", "tcp"]  # of published values and bands
 PROTOCOL_PATTERN: Final = r"^[a-z][a-z0-9-]{0,31}$"  # of an experiment's protocol
-# Of these, our own programs write the logs; of all others the cell itself (`logs/feed.log`).
+# The programs of these write the logs; for all others, the cell itself does (`logs/feed.log`).
 WITH_OWN_LOGS: Final = ("ldm7", "ldm6", "fcast", "m2c")
-MULTICAST_PROTOCOLS: Final = ("ldm7", "fcast", "m2c")  # of WITH_OWN_LOGS: data go to groups
+MULTICAST_PROTOCOLS: Final = ("ldm7", "fcast", "m2c")  # of WITH_OWN_LOGS: they send data to groups
 JOIN_LEAVE: Final = "join-leave"  # `kind` of an experiment whose subscribers join and leave
 
 VerdictWord = Literal["faithful", "degraded", "invalid"]
@@ -32,17 +32,17 @@ WORST_FIRST: Final = (INVALID, UNKNOWN, DEGRADED, FAITHFUL)
 BLOCK_BYTES: Final = 1448  # FMTP payload of a datagram (DRFSM21 eq. 6)
 FRAME_BYTES: Final = 1518  # Ethernet, payload of 1500 bytes, with a VLAN tag, without FCS
 
-# The kernel keeps rates in bytes per second, and tc prints three digits or more: a rate read back
-# is the one set if it differs by no more than this part.
+# The kernel keeps rates in bytes per second, and tc prints three digits or more. So a rate read
+# back is the one that was set if it differs by no more than this share.
 TC_RATE_TOLERANCE: Final = 1e-3
 
-# A network asks for a controller in another container by DIR/RUN/NAME.request.json.
+# A network requests a controller in another container with DIR/RUN/NAME.request.json.
 ATTENDANT_FILE: Final = ".attendant"  # in DIR: a program answers requests
 REQUEST_SUFFIX: Final = ".request.json"
-ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while what it asked for does not run
+ENDED_SUFFIX: Final = ".ended.json"  # beside the request, while the controller is not running
 
 
 def attendant_name(domain: str) -> str:
-    """Return the name of the file that the program which answers the domain's requests writes;
-    "": those of all domains that have no such program."""
+    """Return the name of the file written by the program that answers the domain's requests; "":
+    the program for all domains that have none of their own."""
     return f"{ATTENDANT_FILE}-{domain}" if domain else ATTENDANT_FILE

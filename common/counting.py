@@ -5,5 +5,5 @@ from __future__ import annotations
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """Return `number` and the noun that fits; `plural` where that is not `noun` with an s."""
+    """Return `number` and the noun in the right form. `plural`: if it is not `noun` with an s."""
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that grow, and files that are complete or absent."""
+"""Files that grow, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-PARTIAL: Final = ".partial"  # ends the name of a directory that is being made; a dot begins it
+PARTIAL: Final = ".partial"  # ends the name of an unfinished directory, which begins with a dot
 
 
 def whole_name(partial: Path) -> str:
-    """Return the name that a directory has once it is complete."""
+    """Return the final name of a directory."""
     return partial.name.removeprefix(".").removesuffix(PARTIAL)
 
 
 class Tail:
-    """What is new in a growing file. One that is cut, or replaced by another of its name, is read
-    from its start. `most_bytes`: of one read, and of a line, else it is dropped; None: no limit."""
+    """What is new in a growing file. A file that was cut, or replaced by another with its name, is
+    read from its start. `most_bytes`: limit of a read, and of a line, which is dropped beyond;
+    None: none."""
 
     def __init__(self, path: Path, most_bytes: int | None = None) -> None:
         self._path = path
         self._most_bytes = most_bytes
         self._inode = 0
         self._offset = 0
-        self._rest = b""  # of a line that is not complete
+        self._rest = b""  # the beginning of an incomplete line
 
     def read(self) -> bytes:
-        """b"" if there is nothing new, or no file yet."""
+        """Return what is new; b"" if nothing is, or if there is no file yet."""
         try:
             status = self._path.stat()
             if status.st_ino != self._inode or status.st_size < self._offset:
                 self._inode, self._offset, self._rest = status.st_ino, 0, b""
-            if status.st_size == self._offset:  # mostly: one system call, not nine
+            if status.st_size == self._offset:  # the usual case: one system call instead of nine
                 return b""
             with self._path.open("rb") as stream:
                 stream.seek(self._offset)
@@ -46,8 +47,8 @@ class Tail:
         return data
 
     def lines(self) -> list[bytes]:
-        """Return the complete lines that are new, without their ends."""
-        new = self.read()  # which forgets the rest of a deleted file
+        """Return the new complete lines, without their ends."""
+        new = self.read()  # `read` drops the rest of a deleted file
         *lines, self._rest = (self._rest + new).split(b"\n")
         if self._most_bytes is not None and len(self._rest) > self._most_bytes:
             self._rest = b""
@@ -55,12 +56,12 @@ class Tail:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text as `write_bytes` does, in UTF-8. Raises OSError."""
+    """Write a text in UTF-8, as `write_bytes` does. Raises OSError."""
     write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write through a temporary file, so that all of it or nothing is there. Raises OSError."""
+    """Write through a temporary file, so that the file is complete or absent. Raises OSError."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         temporary.write_bytes(content)
@@ -87,7 +88,7 @@ def os_error_text(error: OSError) -> str:
 
 
 def tail(path: Path, lines: int = 5) -> str:
-    """The last lines of a log, for an error text."""
+    """Return the last lines of a log, for an error text."""
     try:
         return "\n".join(path.read_text(errors="replace").splitlines()[-lines:])
     except OSError:
@@ -95,8 +96,8 @@ def tail(path: Path, lines: int = 5) -> str:
 
 
 def contents(path: Path) -> str:
-    """Return the text of a small file. `open` would ask whether it is a terminal, and in virtual
-    time a system call that fails takes a microsecond of every program. Raises OSError."""
+    """Return the text of a small file. `open` would ask whether it is a terminal; in virtual time,
+    a system call that fails costs any program a microsecond. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         parts = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a look at the machine found, and how it is printed. Only Python's standard library."""
+"""Findings about the machine, and how they are printed. Uses only Python's standard library."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Final, TextIO
 
 OK: Final = "ok"
-INSTEAD: Final = "instead"  # something else does the work
-ADVICE: Final = "advice"  # works, less well
-MISSING: Final = "missing"  # does not work without
-ROOT_ONLY: Final = "root"  # needs root, which the caller is not
+INSTEAD: Final = "instead"  # something else does the job
+ADVICE: Final = "advice"  # it works, but less well
+MISSING: Final = "missing"  # it does not work without this
+ROOT_ONLY: Final = "root"  # it needs root, and the caller is not root
 
 WIDTH: Final = 80
 _LEVEL_WIDTH: Final = 8
@@ -36,7 +36,7 @@ class Section:
 
 
 def render(sections: Sequence[Section], width: int = WIDTH) -> str:
-    """Return the sections as text, no line wider than `width` where words allow it."""
+    """Return the sections as text, with no line wider than `width` if words allow that."""
     subjects = [f.subject for section in sections for f in section.findings]
     column = _LEVEL_WIDTH + max(map(len, subjects), default=0) + 2
     return "\n".join(

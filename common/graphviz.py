@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drawings by Graphviz: DOT text in, a picture out."""
+"""Draw with Graphviz: DOT text in, a picture out."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def draw(dot: str, form: str = "svg") -> bytes:
 
 
 def check_suffix(file: Path) -> None:
-    """Raises PictureError unless the name of `file` says what to draw."""
+    """Raise PictureError unless the suffix of `file` is one of SUFFIXES."""
     if file.suffix not in SUFFIXES:
         raise PictureError(f"found '{file}'; valid: a name that ends with {', '.join(SUFFIXES)}")
 
 
 def save(dot: str, file: Path) -> None:
-    """Write the picture of a DOT text in the format that the name of `file` says, or the text
-    itself to FILE.dot; complete or not at all. Raises PictureError."""
+    """Write the picture of a DOT text in the format that the file's suffix names, or the text
+    itself to FILE.dot; completely or not at all. Raises PictureError."""
     check_suffix(file)
     content = dot.encode() if file.suffix == ".dot" else draw(dot, file.suffix[1:])
     try:
@@ -58,7 +58,7 @@ def label(*lines: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return a name as DOT quotes it."""
+    """Return a name quoted for DOT."""
     return f'"{_escaped(text)}"'
 
 

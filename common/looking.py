@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often observers look. In virtual time an idle network costs nothing between two events, and
-what looks often is most of them: a run of days looks seldom."""
+"""How often observers look. In virtual time an idle network costs nothing between two events, so
+most events would be observers' looks: in a run of days they look rarely."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ MOST_S: Final = 600.0
 
 
 def every_s(usual_s: float) -> float:
-    """Return the seconds between two looks: `usual_s`, or what the environment says if that is
-    more. NetworkError: it says no number from 0 to 600."""
+    """Return the seconds between two looks: `usual_s`, or the environment's value if that is more.
+    Raises NetworkError if that is not a number from 0 to 600."""
     text = os.environ.get(VARIABLE, "0")
     try:
         asked_s = float(text)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine as it is: system, Python, cores, load, memory, disk. Only the standard library.
+"""The machine: system, Python, cores, load, memory, disk. Uses only the standard library.
 
-Every function reads below `root`, so that a test can show it another machine.
+Every function reads below `root`, so that a test can present another machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def system_name(root: Path = Path("/")) -> str:
 
 
 def memory_available_bytes(meminfo: str) -> int:
-    """MemAvailable of the text of /proc/meminfo, 0 if it does not say."""
+    """Return MemAvailable from the text of /proc/meminfo; 0 if it is missing."""
     for line in meminfo.splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024
@@ -44,8 +44,8 @@ def memory_available_bytes(meminfo: str) -> int:
 
 
 def memory_free_bytes(root: Path = Path("/")) -> int:
-    """What this process may still take: what the machine has, or what is left of the limits of its
-    control groups (versions 1 and 2)."""
+    """Return how much memory this process may still take: what the machine has, or what its control
+    groups (versions 1 and 2) leave."""
     free = memory_available_bytes(_read(root / "proc/meminfo"))
     groups = root / "sys/fs/cgroup"
     for line in _read(root / "proc/self/cgroup").splitlines():
@@ -59,8 +59,8 @@ def memory_free_bytes(root: Path = Path("/")) -> int:
 
 
 def _left(place: Path, path: str, limit_name: str, usage_name: str) -> int:
-    """What is left below the limits of a control group and of those above it. File pages that
-    nobody uses can go at once."""
+    """Return what the limits of a control group, and of those above it, leave. Inactive file pages
+    can be freed at once, so they count as free."""
     left = sys.maxsize
     group = place / path.lstrip("/")
     for directory in (group, *group.parents):
@@ -84,7 +84,7 @@ def _read(path: Path) -> str:
 
 
 def load_average(root: Path = Path("/")) -> float | None:
-    """Return the machine's load over the last minute, None if the kernel does not say."""
+    """Return the machine's load over the last minute; None if the kernel does not report it."""
     try:
         return float((root / "proc/loadavg").read_text(encoding="utf-8").split()[0])
     except (OSError, ValueError, IndexError):
@@ -98,7 +98,7 @@ def machine_findings(
     cores: int | None = None,
     python: Sequence[int] | None = None,
 ) -> list[Finding]:
-    """What this machine is. `disk`: where results go; `cores` and `python`: None, as they are."""
+    """Describe this machine. `disk`: where results go; `cores`, `python`: None: this machine's."""
     number = len(os.sched_getaffinity(0)) if cores is None else cores
     return [
         Finding(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name that was probably meant, for the end of an error."""
+"""Find the name that was probably meant, for the end of an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from collections.abc import Iterable
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """Return " (did you mean 'NAME'?)", or nothing where no name is near."""
+    """Return " (did you mean 'NAME'?)", or "" if no name is near."""
     near = difflib.get_close_matches(found, list(known), n=1)
     return f" (did you mean '{near[0]}'?)" if near else ""

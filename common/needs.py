@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs, libraries and Python packages that Downpour needs: for what, and who has them.
+"""Programs, libraries and Python packages that Downpour needs: what for, and in which package.
 
-Only the standard library: this runs where nothing is installed yet.
+Uses only the standard library: this runs where nothing is installed yet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 
 from common.findings import ADVICE, MISSING, OK, Finding
 
-# Directories of programs that the PATH of a user may lack.
+# Directories of programs that may be missing in a user's PATH.
 MORE_PATH: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/lib/openvswitch-switch", "/sbin")
 VERSION_TIMEOUT_S: Final = 10
 
@@ -27,7 +27,7 @@ VERSION_TIMEOUT_S: Final = 10
 class Use(Enum):
     """What something is needed for."""
 
-    NETWORKS = "networks"  # native and virtual: a guest runs the host's programs
+    NETWORKS = "networks"  # native and virtual, since a guest runs its host's programs
     PYTHON = "Python"
     COMPILE = "C programs"
     KERNEL = "guest's kernel"
@@ -36,8 +36,8 @@ class Use(Enum):
 
 @dataclass(frozen=True)
 class Need:
-    """A program (`version`: arguments that print its version), a library (its `header`) or a
-    Python module, and Debian's package of it. Not `necessary`: some work is possible without."""
+    """A program (`version`: arguments that print its version), a library (its `header`) or a Python
+    module, and its Debian package. Not `necessary`: something works without it."""
 
     name: str
     package: str
@@ -116,19 +116,19 @@ NEEDS: Final[tuple[Need, ...]] = (
 
 @dataclass(frozen=True)
 class Looked:
-    """What was found of a need: `version` None, nothing; "", it is there."""
+    """What was found for a need. `version` None: nothing; "": it exists."""
 
     need: Need
     version: str | None
 
     @property
     def missing(self) -> bool:
-        """It is necessary and not there."""
+        """Return whether it is necessary and was not found."""
         return self.version is None and self.need.necessary
 
 
 def find_program(name: str, root: Path = Path("/")) -> str | None:
-    """Path of a program, also in the directories that a user's PATH may lack."""
+    """Return the path of a program, also from directories that may be missing in a user's PATH."""
     if root == Path("/"):
         return shutil.which(name, path=":".join((os.environ.get("PATH", ""), *MORE_PATH)))
     places = ("/usr/bin", "/bin", *MORE_PATH)
@@ -143,7 +143,7 @@ def _has_header(header: str, root: Path) -> bool:
 
 
 def _version(path: str, arguments: Sequence[str]) -> str:
-    """Return the version that a program prints; "" if it does not say."""
+    """Return the version that a program prints; "" if it prints none."""
     if not arguments:
         return ""
     try:
@@ -158,13 +158,14 @@ def _version(path: str, arguments: Sequence[str]) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    # Some print options first, some to stderr.
+    # Some programs print options first, and some print to stderr.
     found = re.search(r"\d+(\.\d+)+[\w.+-]*", result.stdout + result.stderr)
     return found[0] if found else ""
 
 
 def missing_modules(python: str, names: Sequence[str]) -> set[str]:
-    """Return those of `names` that the interpreter `python` cannot import. Imports none of them."""
+    """Return those of `names` that the interpreter `python` cannot import, without importing
+    any."""
     code = (
         "import importlib.util as u, sys\n"
         "def has(name):\n"
@@ -188,7 +189,7 @@ def missing_modules(python: str, names: Sequence[str]) -> set[str]:
 
 
 def look(python: str, *, needs: Sequence[Need] = NEEDS, root: Path = Path("/")) -> list[Looked]:
-    """Look for each need below `root`; Python modules in the interpreter `python`."""
+    """Look for each need below `root`, and for Python modules in the interpreter `python`."""
     absent = missing_modules(python, [need.name for need in needs if need.module])
 
     def one(need: Need) -> Looked:
@@ -204,13 +205,13 @@ def look(python: str, *, needs: Sequence[Need] = NEEDS, root: Path = Path("/")) 
 
 
 def packages_of(looked: Iterable[Looked]) -> list[str]:
-    """Debian's packages of all that is missing, each once."""
+    """Return the Debian packages of everything that is missing, each once."""
     names = (one.need.package for one in looked if one.missing)
     return list(dict.fromkeys(name for name in names if name))
 
 
 def findings(looked: Sequence[Looked]) -> list[Finding]:
-    """One finding for all that is there, one for each that is not."""
+    """Return one finding for everything that was found, and one for each need that was not."""
     found = []
     if here := [
         f"{one.need.name} {one.version}".strip() for one in looked if one.version is not None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the parts of Downpour are on this machine. The one module that knows its own place.
+"""Where the parts of Downpour are on this machine. Only this module knows its own place.
 
-In a checkout everything is below the checkout. Installed (a wheel, `make install`, a Debian
-package), data are inside the packages, results go below the working directory, and the C programs
-are in a directory of the installation.
+In a checkout, everything is below the checkout. In an installation (a wheel, `make install`, a
+Debian package), data are inside the packages, results go below the working directory, and the C
+programs are in a directory of the installation.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Final
 # The directory that holds the rooms: a checkout, or where Python packages are installed.
 ROOT: Final = Path(__file__).resolve().parents[1]
 IN_CHECKOUT: Final = (ROOT / "meson.build").is_file()
-VARIABLE: Final = "DOWNPOUR_PROGRAMS"  # a directory with the C programs that goes before all others
-LIBEXEC: Final = "libexec/downpour"  # below a prefix: programs that only Downpour itself starts
+VARIABLE: Final = "DOWNPOUR_PROGRAMS"  # a directory of C programs that takes precedence
+LIBEXEC: Final = "libexec/downpour"  # below a prefix: programs that only Downpour starts
 OWN: Final = Path("lib/downpour")  # below a prefix: the Python environment of `make install`
 
 
 def _prefixes() -> tuple[Path, ...]:
-    """Return where programs may be installed, the nearest first."""
+    """Return where programs may be installed, the nearest place first."""
     here = Path(sys.prefix)
     if here.parts[-2:] == OWN.parts:
         here = here.parents[1]
@@ -42,18 +42,18 @@ def _build() -> Path:
     return next((path for path in found if path.is_dir()), PREFIXES[0] / LIBEXEC)
 
 
-BUILD: Final = _build()  # the C programs: as Meson lays them out, or of an installation
+BUILD: Final = _build()  # the C programs: of a Meson build, or installed
 RUNS: Final = (ROOT if IN_CHECKOUT else Path.cwd()) / "runs"  # results of experiments
 EXPERIMENTS: Final = ROOT / "experiments/catalogue"  # bundled experiments, their schema and bands
 TOPOLOGIES: Final = ROOT / "topologies"  # bundled topologies and their schema
-# The interpreter that has the Python packages.
+# The interpreter that has the required Python packages.
 PYTHON: Final = next(
     path
     for path in (ROOT / ".venv/bin/python", Path(sys.executable))
     if path == Path(sys.executable) or (IN_CHECKOUT and path.exists())
 )
 
-# The C programs, by name: where Meson puts them below the build directory.
+# The C programs: name -> path below Meson's build directory.
 PROGRAMS: Final[Mapping[str, str]] = {
     "clockoffset.so": "experiments/lag/clockoffset.so",
     "ctcp-load": "topologies/ctcp/ctcp-load",
@@ -90,16 +90,18 @@ def _candidates(name: str, build: Path) -> Iterator[Path]:
 
 
 def program(name: str, build: Path = BUILD) -> Path:
-    """Return where the C program `name` (a key of PROGRAMS) is; if it is nowhere, where it belongs.
+    """Return where the C program `name` (a key of PROGRAMS) is; if it is nowhere, where it should
+    be.
 
-    `build`: a build directory, or a directory with the programs themselves.
+    `build`: a build directory, or a directory that contains the programs.
     """
     places = list(_candidates(name, build))
     return next((path for path in places if path.is_file()), places[0 if IN_CHECKOUT else 1])
 
 
 def absent_programs(names: Iterable[str], build: Path = BUILD) -> str | None:
-    """Return one line about those of `names` that this machine lacks, and how to get them."""
+    """Return a line about those of `names` that are missing, and how to get them; None if none
+    is."""
     lacking = [name for name in names if not os.access(program(name, build), os.X_OK)]
     if not lacking:
         return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable quantities of the topology file: `20Mbps`, `12MB`, `1%`. Anything else is refused.
+"""Quantities with units in topology files: `20Mbps`, `12MB`, `1%`. Anything else is refused.
 
 Prefixes of rates and of kB, MB, GB are decimal (1 Mbps = 1 000 000 bit/s, 1 MB = 1 000 000 bytes),
-as rates of links always are and as the papers count; KiB, MiB, GiB are powers of 1024.
+as is usual for links and in the papers. KiB, MiB, GiB are powers of 1024.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ MAX_DELAY_MS = 60_000
 
 
 def parse_rate_bps(value: object) -> int:
-    """Bits per second; ValueError with the text of what is valid."""
+    """Return bits per second. Raises ValueError, which says what is valid."""
     return _parse_quantity(value, _RATE_UNITS, RATE_VALID)
 
 
 def parse_size_bytes(value: object) -> int:
-    """Bytes; ValueError with the text of what is valid."""
+    """Return bytes. Raises ValueError, which says what is valid."""
     return _parse_quantity(value, _SIZE_UNITS, SIZE_VALID)
 
 
 def parse_loss(value: object) -> float:
-    """Probability 0..1; ValueError with the text of what is valid."""
+    """Return a probability from 0 to 1. Raises ValueError, which says what is valid."""
     loss: float | None = None
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         loss = float(value)
@@ -59,7 +59,7 @@ def parse_loss(value: object) -> float:
 
 
 def parse_time_s(text: str) -> float:
-    """Seconds from `90s`, `30min` or `2h`; ValueError with the text of what is valid."""
+    """Return seconds from `90s`, `30min` or `2h`. Raises ValueError, which says what is valid."""
     match = _TIME.fullmatch(text.strip())
     value = float(match[1]) * _TIME_UNITS[match[2]] if match else 0.0
     if value <= 0:
@@ -68,7 +68,7 @@ def parse_time_s(text: str) -> float:
 
 
 def parse_delay_ms(value: object) -> float:
-    """Milliseconds; ValueError with the text of what is valid."""
+    """Return milliseconds. Raises ValueError, which says what is valid."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise ValueError(DELAY_VALID)
     if not 0 <= value <= MAX_DELAY_MS:  # also refuses NaN and infinity
@@ -89,12 +89,12 @@ def _parse_quantity(value: object, units: dict[str, int], valid: str) -> int:
 
 
 def format_rate(rate_bps: int) -> str:
-    """Shortest exact text that parse_rate_bps reads back: 1Gbps, 20Mbps, 1500kbps."""
+    """Return the shortest exact text that parse_rate_bps reads: 1Gbps, 20Mbps, 1500kbps."""
     return _format_quantity(rate_bps, {"Gbps": 10**9, "Mbps": 10**6, "kbps": 10**3, "bps": 1})
 
 
 def format_size(size_bytes: int) -> str:
-    """Shortest exact text that parse_size_bytes reads back: 12MB, 11250kB."""
+    """Return the shortest exact text that parse_size_bytes reads: 12MB, 11250kB."""
     return _format_quantity(size_bytes, {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1})
 
 
@@ -104,11 +104,11 @@ def _format_quantity(quantity: int, units: dict[str, int]) -> str:
 
 
 def minutes_text(seconds: float) -> str:
-    """m:ss"""
+    """Return a duration as m:ss."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as people read it: "45 s" below a minute, else "3:20 min"."""
+    """Return a duration for readers: "45 s" below a minute, else "3:20 min"."""
     whole = max(0, round(seconds))
     return f"{whole} s" if whole < 60 else f"{minutes_text(whole)} min"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Running tools, in this namespace or in a node's, many at once; errors say what failed."""
+"""Run tools, in this namespace or in a node's, many at once. Errors say what failed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class NetworkError(Exception):
-    """The network could not be made, or is not what was asked for. The text is for the user."""
+    """The network could not be made, or is not as requested. The text is for the user."""
 
 
 class UnknownNameError(NetworkError):
-    """The network has no host or link of the name that was given."""
+    """The network has no host or link with the given name."""
 
 
 def enter_network_namespace(fd: int) -> None:
-    """Move the calling thread into the network namespace open at `fd`. OSError if refused."""
+    """Move the calling thread into the network namespace open at `fd`. Raises OSError."""
     clone_newnet = 0x40000000
     if _libc.setns(fd, clone_newnet) != 0:
         number = ctypes.get_errno()
@@ -33,10 +33,10 @@ def enter_network_namespace(fd: int) -> None:
 
 
 def die_with_parent(number: signal.Signals = signal.SIGKILL) -> Callable[[], None] | None:
-    """A preexec function for processes that must not outlive this one, whatever ends it.
+    """Return a preexec function for processes that must not outlive this one, whatever ends it.
 
     The kernel sends the signal when the *thread* that started the process ends, so only the main
-    thread may ask for it; other threads get None (and marks find the process instead).
+    thread may request it. Other threads get None (and marks find the process instead).
     """
     if threading.current_thread() is not threading.main_thread():
         return None
@@ -49,7 +49,8 @@ def die_with_parent(number: signal.Signals = signal.SIGKILL) -> Callable[[], Non
 
 @contextmanager
 def termination_as_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP end the caller as Ctrl-C does: KeyboardInterrupt, so that it cleans up."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt in the caller, as Ctrl-C does, so that it
+    cleans up."""
 
     def interrupt(_number: int, _frame: object) -> None:
         raise KeyboardInterrupt
@@ -68,9 +69,9 @@ def termination_as_interrupt() -> Iterator[None]:
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C, SIGTERM and SIGHUP raise KeyboardInterrupt only when this is done, so that what is
-    started within is known to who will end it. (Blocked signals would stay blocked in what is
-    started.)"""
+    """Delay KeyboardInterrupt from Ctrl-C, SIGTERM and SIGHUP to the end of the block, so that its
+    caller knows every process that the block started, and can end it. (Blocked signals would stay
+    blocked in these processes.)"""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -87,8 +88,8 @@ def interrupts_deferred() -> Iterator[None]:
 
 
 class NodeCommand(list[str]):
-    """A command for a node, made by `in_node`. As a list it starts with nsenter; `check` and
-    `check_all` enter the namespace themselves, which saves starting a program."""
+    """A command for a node, made by `in_node`. As a list it begins with nsenter. `check` and
+    `check_all` enter the namespace themselves, which saves a process."""
 
     def __init__(self, pid: int, argv: Sequence[str]) -> None:
         super().__init__(["nsenter", f"--net=/proc/{pid}/ns/net", "--", *argv])
@@ -97,7 +98,7 @@ class NodeCommand(list[str]):
 
 
 def in_node(pid: int, argv: Sequence[str]) -> NodeCommand:
-    """The command that runs `argv` in the network namespace of process `pid`."""
+    """Return the command that runs `argv` in the network namespace of process `pid`."""
     return NodeCommand(pid, argv)
 
 
@@ -124,7 +125,7 @@ def namespace_of(pid: int) -> Iterator[None]:
 
 @contextmanager
 def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
-    """Move this thread to where the command runs; yield the command without nsenter."""
+    """Move this thread into the command's namespace; yield the command without nsenter."""
     if not isinstance(argv, NodeCommand):
         yield list(argv)
         return
@@ -133,7 +134,7 @@ def _entered(argv: Sequence[str]) -> Iterator[list[str]]:
 
 
 def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 60) -> str:
-    """Run a tool and return what it printed; NetworkError with its complaint if it fails."""
+    """Run a tool and return its output. Raises NetworkError, which quotes it, if it fails."""
     process = _start(argv)
     try:
         out, complaint = process.communicate(stdin or "", timeout=timeout_s)
@@ -148,7 +149,7 @@ def check(argv: Sequence[str], *, stdin: str | None = None, timeout_s: float = 6
 
 
 def _start(argv: Sequence[str]) -> subprocess.Popen[str]:
-    """Start it with text pipes as its standard streams. Raises NetworkError without the program."""
+    """Start a command with text pipes. Raises NetworkError if the program is missing."""
     with _entered(argv) as command:
         try:
             return subprocess.Popen(
@@ -175,9 +176,10 @@ def _end(process: subprocess.Popen[str]) -> None:
 def check_all(
     commands: Mapping[str, tuple[Sequence[str], str]], *, timeout_s: float = 60
 ) -> dict[str, str]:
-    """Run all commands at once: name -> (argv, standard input). Returns name -> output.
+    """Run all commands at once: name -> (argv, standard input). Return name -> output.
 
-    NetworkError names the first that failed. Each must take its input before it prints much.
+    Raises NetworkError, which names the first that failed. Each must read its input before it
+    prints much.
     """
     running: dict[str, subprocess.Popen[str]] = {}
     outputs: dict[str, str] = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reader's terminal can show: its width in columns, and its characters."""
+"""The user's terminal: its width in columns, and the characters that it can show."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _ASCII: Final = str.maketrans(
 
 
 def columns() -> int:
-    """Return the columns of the terminal, or of COLUMNS; 80 in a pipe."""
+    """Return the width of the terminal, or COLUMNS; 80 in a pipe."""
     found = shutil.get_terminal_size((DEFAULT_COLUMNS, 24)).columns
     return max(LEAST_COLUMNS, min(MOST_COLUMNS, found))
 
 
 def is_ascii_only(stream: IO[str]) -> bool:
-    """Return whether `stream` may be unable to show more than ASCII: it is not UTF-8."""
+    """Return whether `stream` is limited to ASCII, since it is not UTF-8."""
     try:
         return codecs.lookup(getattr(stream, "encoding", None) or "ascii").name != "utf-8"
     except LookupError:
@@ -50,13 +50,13 @@ def is_ascii_only(stream: IO[str]) -> bool:
 
 
 def to_ascii(text: str) -> str:
-    """Return `text` in ASCII: the nearest characters, `?` where there are none."""
+    """Return `text` in ASCII: the nearest characters, or `?`."""
     plain = unicodedata.normalize("NFKD", text.translate(_ASCII))
     kept = "".join(c for c in plain if not unicodedata.combining(c))
     return kept.encode("ascii", "replace").decode("ascii")
 
 
 def never_fail(stream: IO[str]) -> None:
-    """Make `stream` escape the characters that it cannot encode; without this, print raises."""
+    """Make `stream` escape characters that it cannot encode, so that print does not raise."""
     if isinstance(stream, io.TextIOWrapper) and is_ascii_only(stream):
         stream.reconfigure(errors="backslashreplace")

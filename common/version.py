@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Downpour this is."""
+"""The version of this Downpour."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from common.places import IN_CHECKOUT, ROOT
 
 
 def version() -> str:
-    """Return the version: of the checkout by tools/version, else of the installed package."""
+    """Return the version: from tools/version in a checkout, else the installed package's."""
     if not IN_CHECKOUT:
         return importlib.metadata.version("downpour")
     argv = [sys.executable, str(ROOT / "tools/version")]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which clock a machine has, and fresh beginnings in virtual time: what a program does from one on
-does not depend on what happened before."""
+"""The clock of a machine, and fresh beginnings in virtual time: what a program does after one does
+not depend on what happened before."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Final, Literal
 
 Clock = Literal["native", "virtual"]
-TIME_TRAVEL: Final = "time-travel=inf-cpu"  # User-Mode Linux's: time passes only while all sleep
+TIME_TRAVEL: Final = "time-travel=inf-cpu"  # UML: time passes only while all processes sleep
 EXTERNAL_TIME: Final = "time-travel=ext:"  # the same, as far as a calendar at a socket allows
 RNDRESEEDCRNG: Final = 0x5207  # linux/random.h: a new key for the kernel's random generator
 SECOND_NS: Final = 1_000_000_000
 
 
 def clock_of(command_line: str) -> Clock:
-    """Which clock a kernel with this command line (the text of /proc/cmdline) has."""
+    """Return the clock of a kernel with this command line (the text of /proc/cmdline)."""
     words = command_line.split()
     travels = TIME_TRAVEL in words or any(word.startswith(EXTERNAL_TIME) for word in words)
     return "virtual" if travels else "native"
@@ -27,14 +27,15 @@ def clock_of(command_line: str) -> Clock:
 
 @functools.cache
 def this_clock() -> Clock:
-    """Which clock this machine, or guest, has."""
+    """Return the clock of this machine or guest."""
     return clock_of(Path("/proc/cmdline").read_text(encoding="utf-8", errors="replace"))
 
 
 def rest_s(now_ns: int, step_ns: int = SECOND_NS) -> float:
     """Return the time to the next multiple of `step_ns` on a clock that shows `now_ns`.
 
-    Half a nanosecond less: time.sleep rounds up, and what floating point adds must not become one.
+    It is half a nanosecond less: time.sleep rounds up, and a rounding error must not add a
+    nanosecond.
     """
     return (step_ns - now_ns % step_ns - 0.5) / SECOND_NS
 
@@ -42,10 +43,10 @@ def rest_s(now_ns: int, step_ns: int = SECOND_NS) -> float:
 def begin_afresh(step_ns: int = SECOND_NS) -> None:
     """In virtual time, sleep until the next multiple of `step_ns`, then draw new random keys.
 
-    Before an experiment begins, programs start. Their failing system calls (Python looks for a
-    module in several places) take a microsecond each, and they draw random bytes. Code that has
-    nothing to do with the experiment must not move its packets or TCP's initial numbers. The wait
-    takes no real time. With the native clock it would, and nothing is done.
+    Programs start before an experiment begins. Their failing system calls (Python looks for a
+    module in several places) take a microsecond each, and they draw random bytes. Such differences
+    must not move the experiment's packets or TCP's initial numbers. In virtual time the wait takes
+    no real time. With the native clock it would, so nothing is done.
     """
     if this_clock() == "native":
         return

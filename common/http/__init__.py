@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server that strangers may reach: what a connection, an address and a request may cost."""
+"""An HTTP server for untrusted clients: it bounds the cost of connections, addresses and
+requests."""

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a client is: what counts as one address when bounds per address are kept. Pure."""
+"""Which addresses count as one client where bounds apply per address. Pure."""
 
 from __future__ import annotations
 
 import ipaddress
 
-IPV6_PREFIX_BITS = 64  # what one customer has at least: addresses below it cost nothing
+IPV6_PREFIX_BITS = 64  # the least that a customer has: addresses within it cost nothing
 
 
 def origin_of(address: str) -> str:
-    """Return what stands for `address` in bounds: an IPv4 address itself, an IPv6 network.
+    """Return the origin of `address`, to which bounds apply: an IPv4 address, or an IPv6 network.
 
-    IPv4 addresses mapped into IPv6 (RFC 4291, 2.5.5.2) count as IPv4. Anything else ('': the Unix
-    socket) stands for itself.
+    IPv4 addresses mapped into IPv6 (RFC 4291, 2.5.5.2) count as IPv4. Anything else ("": the Unix
+    socket) is its own origin.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many requests a client may make: token buckets by key, of bounded number. Pure."""
+"""Limit how many requests a client may make: a bounded number of token buckets by key. Pure."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ MAX_KEYS = 4096
 @dataclass
 class _Bucket:
     tokens: float
-    filled: float  # when
+    filled: float  # when it was filled
 
 
-REQUESTS_PER_S = 100.0  # of one token; the owner of the socket is not limited
+REQUESTS_PER_S = 100.0  # of one token; the socket's owner is not limited
 
 
 class RateLimit:
     """`rate_per_s` requests per second and key in the long run, `burst` at once.
 
-    At most `max_keys` keys are remembered; the one that asked least recently is forgotten first,
+    At most `max_keys` keys are remembered. The one whose last request is oldest is dropped first,
     which only favours a client that has been silent.
     """
 
@@ -37,8 +37,8 @@ class RateLimit:
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def take(self, key: str, now: float) -> int:
-        """Take a token; return 0, or if there is none, after how many whole seconds (at least
-        1) to try again."""
+        """Take a token and return 0; if there is none, return after how many whole seconds (at
+        least 1) to try again."""
         bucket = self._bucket(key, now)
         if bucket.tokens >= 1.0:
             bucket.tokens -= 1.0
@@ -46,7 +46,7 @@ class RateLimit:
         return self._wait_s(bucket)
 
     def look(self, key: str, now: float) -> int:
-        """Return what `take` would, without taking."""
+        """Return what `take` would return, without taking a token."""
         if key not in self._buckets:
             return 0
         bucket = self._bucket(key, now)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How often the REST interface refused a connection or a request, by reason.
+"""Count the connections and requests that the REST interface refused, by reason.
 
-The counters are the process's: all of its listeners add to them, and `/v1/metrics` shows them.
+The counters belong to the process: all its listeners add to them, and `/v1/metrics` shows them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Final
 
 
 class Reason(StrEnum):
-    """Why. The first group ends connections, the second answers a request."""
+    """The first group ends connections; the second answers a request."""
 
-    ADDRESS_FULL = "address-full"  # one address has as many connections as it may
-    ALL_FULL = "all-full"  # all are open, and none of them is idle
-    DISPLACED = "displaced"  # idle, and a newer one needed the place
+    ADDRESS_FULL = "address-full"  # one address has all the connections it may have
+    ALL_FULL = "all-full"  # all connections are in use, and none is idle
+    DISPLACED = "displaced"  # it was idle, and a newer connection needed its place
     TOO_SLOW = "too-slow"  # no whole request in time
     UNREAD = "unread"  # the client does not read its answers
     HANDSHAKE_DISPLACED = "handshake-displaced"  # the oldest of too many TLS handshakes
-    HANDSHAKE_FAILED = "handshake-failed"  # TLS: given up, or no certificate that is trusted
+    HANDSHAKE_FAILED = "handshake-failed"  # TLS: abandoned, or without a trusted certificate
     NOT_HTTP = "not-http"
     HEAD_TOO_LARGE = "head-too-large"  # 431
     NO_TOKEN = "no-token"  # 401

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP servers with limits on what a connection may cost: uvicorn, in its own thread or in the
+"""HTTP servers that limit what a connection may cost: uvicorn, in its own thread or in the
 caller's.
 
-A client gets `REQUEST_TIMEOUT_S` for a request's head and as long for its body, and has to read
-what it is sent; heads and bodies have a largest size; one address has so many connections and no
-more. Connections by TCP never affect those by the Unix socket. What is refused is counted
+A client has `REQUEST_TIMEOUT_S` for a request's head and as long for its body, and it must read
+what it is sent. Heads and bodies have a largest size, and the connections of one address are
+limited. Connections by TCP never affect those by the Unix socket. Refusals are counted
 (refused.py).
 """
 
@@ -32,24 +32,24 @@ from common.http.refused import REFUSED, Reason
 LOG = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S = 10.0
 # Between two requests of a connection. A client that keeps a connection for less than this never
-# sends a request on one that is being closed; one that is starved may keep it for longer.
+# sends a request on one that is being closed. A starved client may keep it longer.
 IDLE_TIMEOUT_S = 5
-OWNER_IDLE_TIMEOUT_S = 60  # by the Unix socket
+OWNER_IDLE_TIMEOUT_S = 60  # for the Unix socket
 MAX_HEAD_BYTES = 16 * 1024
 MAX_CONNECTIONS = 512
 MAX_CONNECTIONS_PER_ADDRESS = 64  # of an IPv4 address, or of an IPv6 network of 64 bits
 MAX_HANDSHAKES = 128  # TLS
-BUSY_MAX = 2 * MAX_CONNECTIONS  # above all that `_Connections` lets in: uvicorn answers 503 there
-UNREAD_TIMEOUT_S = 20.0  # for a client that reads less than UNREAD_LEAST_BYTES meanwhile
+BUSY_MAX = 2 * MAX_CONNECTIONS  # more than `_Connections` admits: uvicorn would answer 503 here
+UNREAD_TIMEOUT_S = 20.0  # for a client that reads less than UNREAD_LEAST_BYTES in this time
 UNREAD_LEAST_BYTES = 4096
 LOG_PERIOD_S = 60.0
 
 
 class _TlsListener(socket.socket):
-    """A listening socket that bounds the connections that have not ended their TLS handshake.
+    """A listening socket that bounds the connections with an unfinished TLS handshake.
 
-    The server hears of a connection after its handshake, for which TLS has a minute. Beyond
-    MAX_HANDSHAKES, the oldest handshake makes room.
+    The server learns of a connection only after its handshake, for which TLS allows a minute.
+    Beyond MAX_HANDSHAKES, the oldest handshake is ended.
     """
 
     _shaking: dict[object, socket.socket]  # by the client's address and port, the oldest first
@@ -70,14 +70,14 @@ class _TlsListener(socket.socket):
 
     @classmethod
     def of(cls, listener: socket.socket) -> _TlsListener:
-        """Return `listener`, which must not be used any more, with that bound."""
+        """Return `listener` with that bound; `listener` itself must no longer be used."""
         bounded = cls(fileno=listener.detach())
         bounded._shaking = {}
         _TLS_LISTENERS.add(bounded)
         return bounded
 
     def shaken(self, client: object) -> None:
-        """Note that the client has ended its handshake."""
+        """Note that the client has finished its handshake."""
         self._shaking.pop(client, None)
 
 
@@ -85,7 +85,7 @@ _TLS_LISTENERS: weakref.WeakSet[_TlsListener] = weakref.WeakSet()
 
 
 class _Connections:
-    """The open TCP connections, and which of them may be ended for a newer one."""
+    """The open TCP connections, and which of them may be closed for a newer one."""
 
     def __init__(self) -> None:
         self.per_origin: Counter[str] = Counter()
@@ -95,8 +95,8 @@ class _Connections:
     def enter(self, connection: _LimitedProtocol, origin: str) -> bool:
         """Count a connection; return False if the caller must close it at once.
 
-        If MAX_CONNECTIONS are open, the oldest that waits for its client makes room: a stranger
-        who sends nothing keeps no client out.
+        If MAX_CONNECTIONS are open, the oldest one that waits for its client is closed: so a
+        stranger that sends nothing keeps no client out.
         """
         self.per_origin[origin] += 1
         self._open[connection] = None
@@ -116,7 +116,7 @@ class _Connections:
         return True
 
     def leave(self, connection: _LimitedProtocol, origin: str) -> None:
-        """Forget a connection."""
+        """Stop counting a connection."""
         if connection in self._open:
             del self._open[connection]
             self.per_origin[origin] -= 1
@@ -148,10 +148,10 @@ UVICORN_LOG.addFilter(_OncePerPeriod())
 
 
 class _LimitedProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections which ask too slowly or do not read their answers, and those
-    over the limit of one address.
+    """HTTP/1.1 that ends connections of clients that request too slowly or do not read their
+    answers, and those above the limit of one address.
 
-    (uvicorn limits only the time between requests.) Connections by the Unix socket count nowhere.
+    (uvicorn only limits the time between requests.) Connections by the Unix socket do not count.
     """
 
     _tcp = _Connections()
@@ -179,7 +179,7 @@ class _LimitedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def end(self) -> None:
-        """End the connection, whatever it is in the middle of."""
+        """End the connection in any state."""
         if self._origin:
             self._tcp.leave(self, self._origin)
         self._stop_timer()
@@ -187,7 +187,8 @@ class _LimitedProtocol(H11Protocol):
         self.transport.abort()
 
     def waits_for_client(self) -> bool:
-        """Return whether it is the client's turn: it is silent, still asking, or has to read."""
+        """Return whether the client must act: it is silent, has sent part of a request, or must
+        read."""
         return self._is_asking() or self.flow.write_paused
 
     def send_400_response(self, msg: str) -> None:
@@ -202,11 +203,11 @@ class _LimitedProtocol(H11Protocol):
             self._stop_timer()
 
     def on_response_complete(self) -> None:
-        self._stop_timer()  # from here on the limit of an idle connection holds
+        self._stop_timer()  # from here on, the limit for idle connections applies
         super().on_response_complete()
 
     def _is_asking(self) -> bool:
-        """Return whether a part of a request has come, and another is awaited."""
+        """Return whether part of a request has come and the rest is awaited."""
         if self.cycle is None or self.cycle.response_complete:
             return True
         return self.cycle.more_body
@@ -244,7 +245,8 @@ class _LimitedProtocol(H11Protocol):
         )
 
     def _check_reader(self, before_bytes: int) -> None:
-        """Nothing is added while writing is paused: what has gone since, the client has read."""
+        """Check what the client has read. While writing is paused nothing is added, so this is what
+        has left the buffer."""
         if before_bytes - self.transport.get_write_buffer_size() >= UNREAD_LEAST_BYTES:
             self._watch_reader()
             return
@@ -259,9 +261,9 @@ class _LimitedProtocol(H11Protocol):
 
 
 class Server:
-    """HTTP on sockets that are bound already, in its own thread.
+    """HTTP on sockets that are already bound, in its own thread.
 
-    With `tls`, `tls_sockets` speak HTTPS. One event loop serves all; limits are for TCP alone.
+    With `tls`, `tls_sockets` speak HTTPS. One event loop serves all; limits only apply to TCP.
     """
 
     def __init__(
@@ -271,7 +273,7 @@ class Server:
         tls_sockets: list[socket.socket] | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        # The owner has a separate server: strangers at the others cannot fill it.
+        # The owner has a separate server, which strangers at the others cannot fill.
         local = [listener for listener in sockets if listener.family == socket.AF_UNIX]
         remote = [listener for listener in sockets if listener.family != socket.AF_UNIX]
         secure: list[socket.socket] = [*map(_TlsListener.of, tls_sockets or ())]
@@ -306,10 +308,10 @@ class Server:
 
 
 class _Seldom(uvicorn.Server):
-    """Looks whether it is to end as often as observers look, not ten times a second."""
+    """Checks whether it must end as often as observers look, not ten times a second."""
 
     async def main_loop(self) -> None:
-        """Return when it is to end."""
+        """Return when it must end."""
         while not await self.on_tick(0):
             await asyncio.sleep(looking.every_s(0.1))
 
@@ -323,7 +325,7 @@ def bounded(
     idle_s: int = IDLE_TIMEOUT_S,
 ) -> uvicorn.Server:
     """Return a server that answers 503 while `limit` requests or connections are open, and closes
-    those that are idle for `idle_s`; its `run` serves in the caller's thread."""
+    those that are idle for `idle_s`. Its `run` serves in the caller's thread."""
     config = uvicorn.Config(
         app,
         http=_LimitedProtocol,
@@ -331,7 +333,7 @@ def bounded(
         log_config=None,
         access_log=False,
         lifespan="on" if has_lifespan else "off",
-        proxy_headers=False,  # a client cannot claim another address
+        proxy_headers=False,  # a client must not claim another address
         server_header=False,
         timeout_graceful_shutdown=1,
         timeout_keep_alive=idle_s,
@@ -339,5 +341,5 @@ def bounded(
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
     )
     config.load()
-    config.ssl = tls  # made and checked before, not by uvicorn
+    config.ssl = tls  # made and checked beforehand, not by uvicorn
     return _Seldom(config) if looking.every_s(0.0) else uvicorn.Server(config)
