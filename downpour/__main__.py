@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m downpour`: the command without its script. `doctor` needs nothing but Python."""
+"""`python -m downpour`: the command without its script. `doctor` only needs Python."""
 
 import sys
 
@@ -15,7 +15,7 @@ def main() -> int:
         from downpour import cli
 
         return cli.main()
-    except KeyboardInterrupt:  # before a command could take it
+    except KeyboardInterrupt:  # before a command could handle it
         return 130
 
 

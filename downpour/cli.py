@@ -160,7 +160,7 @@ def verify_command(options: VerifyOptions) -> int:
 
 
 def _without(room: typer.Typer, name: str) -> typer.Typer:
-    """Return a room's commands but for one, which this module has under the same name."""
+    """Return a room's commands without one that this module defines under the same name."""
     found = group(TEXT)
     found.registered_commands = [c for c in room.registered_commands if c.name != name]
     found.registered_groups = room.registered_groups

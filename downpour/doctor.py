@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What works on this machine, what is missing for the rest, and the command that gets it.
+"""Report what works on this machine, what is missing for the rest, and the command that gets it.
 
-    python3 -B -m downpour.doctor
+python3 -B -m downpour.doctor
 
-Needs only the standard library of Python 3.11 and no rights. Changes and installs nothing.
+Needs only the standard library of Python 3.11, and no rights. Changes and installs nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ SETUP: Final = ROOT / "ansible/setup"
 
 @dataclass(frozen=True)
 class Rights:
-    """Who looks: root, or a user who may or may not have sudo."""
+    """The user's rights: root, or a user with or without sudo."""
 
     root: bool
     sudo: bool
 
     def command(self, packages: Sequence[str], modules: bool) -> str:
-        """The command that gets Debian `packages` and, where `modules`, Python's."""
+        """Return the command that installs Debian `packages` and, with `modules`, Python's."""
         setup = "make setup" if find_program("make") else "ansible/setup"
         if SETUP.exists() and (self.root or self.sudo or not packages):
             return setup
@@ -57,14 +57,14 @@ def _c_programs() -> Finding:
 
 
 def _python() -> str:
-    """The interpreter that commands use: the checkout's own, else this one."""
+    """Return the interpreter that commands use: the checkout's own, else this one."""
     own = ROOT / ".venv/bin/python"
     return str(own) if own.exists() else sys.executable
 
 
 @dataclass(frozen=True)
 class Look:
-    """All that was found on a machine."""
+    """Everything that was found on a machine."""
 
     rights: Rights
     machine: list[Finding]
@@ -74,12 +74,12 @@ class Look:
     native: list[Finding]
 
     def of(self, *uses: Use) -> list[Looked]:
-        """What was looked for, for these uses."""
+        """Return the results for these uses."""
         return [one for one in self.needs if one.need.use in uses]
 
     @property
     def run_needs(self) -> list[Looked]:
-        """What a run needs on either clock; compilers only where nothing is built yet."""
+        """Return what a run needs with either clock; compilers only if nothing is built yet."""
         uses = [Use.NETWORKS, Use.PYTHON]
         return self.of(*uses, *([Use.COMPILE] if self.programs.level != OK else []))
 
@@ -94,7 +94,7 @@ class Look:
         return Finding(OK, name, "")
 
     def verdicts(self) -> list[Finding]:
-        """What works: one finding for each use of Downpour."""
+        """Return one finding for each use of Downpour: whether it works."""
         kernel = self.of(Use.KERNEL) if self.guest[0].level != OK else []
         virtual = self._verdict(
             "virtual time", [*self.run_needs, *kernel], [*self.machine, *self.guest]
@@ -120,7 +120,7 @@ class Look:
         return [virtual, native, labs, develop]
 
     def sections(self) -> list[Section]:
-        """The report, from the machine to what works on it."""
+        """Return the report, from the machine to what works on it."""
 
         def section(title: str, use: Use | None, *more: Finding) -> Section:
             return Section(title, (*more, *(findings(self.of(use)) if use else ())))
@@ -138,7 +138,7 @@ class Look:
 
 
 def examine() -> Look:
-    """Look at this machine; a few seconds. Changes nothing."""
+    """Examine this machine, in a few seconds. Changes nothing."""
     root = os.geteuid() == 0
     needs = look(_python())
     kernel_needs = [one for one in needs if one.need.use is Use.KERNEL]
@@ -153,7 +153,7 @@ def examine() -> Look:
 
 
 def main() -> int:
-    """Print what was found. 0: experiments can run, on one clock at least; 1: they cannot."""
+    """Print the findings. Return 0 if experiments can run, with one clock at least; else 1."""
     found = examine()
     write(render(found.sections()), sys.stdout)
     virtual, native, *_ = found.verdicts()
@@ -161,8 +161,8 @@ def main() -> int:
 
 
 def measure() -> int:
-    """Bring the smallest bundled network up and print what it asks for beside what ping and iperf3
-    find: natively as root, else in virtual time. Return the exit code of `downpour verify`."""
+    """Bring up the smallest bundled network, and print what it asks for beside what ping and iperf3
+    measure: natively as root, else in virtual time. Return the exit code of `downpour verify`."""
     downpour = [_python(), "-m", "downpour"]
     verify = [*downpour, "verify", SMALLEST]
     argv = verify if os.geteuid() == 0 else [*downpour, "virtual", "run", "--", *verify]

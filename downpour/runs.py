@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a finished run from Python: `from downpour.runs import load_run`.
 
-Values are in SI units: seconds, bits per second, bytes; shares are of 1 where a name says `loss`,
-percentages where `Run.units` says "%".
+Values are in SI units: seconds, bits per second, bytes. Shares are from 0 to 1 if the name says
+`loss`, and percentages if `Run.units` says "%".
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Delivery:
 
     @property
     def latency_s(self) -> float:
-        """From the product's creation to its arrival."""
+        """Return the time from the product's creation to its arrival."""
         return self.arrived_s - self.created_s
 
 
@@ -50,8 +50,8 @@ class Cell:
     repeat: int
     seed: int | None
     verdict: str  # faithful, degraded or invalid
-    metrics: Mapping[str, float]  # those that have a value
-    reasons: Mapping[str, str]  # metric -> why it has none
+    metrics: Mapping[str, float]  # metrics that have a value
+    reasons: Mapping[str, str]  # metric -> why it has no value
     path: Path
 
     def deliveries(self) -> Iterator[Delivery]:
@@ -79,11 +79,11 @@ class Run:
     experiment: str
     clock: str
     cells: tuple[Cell, ...]
-    units: Mapping[str, str] = field(default_factory=dict)  # metric -> unit, "" for a number
+    units: Mapping[str, str] = field(default_factory=dict)  # metric -> unit; "" for a plain number
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return a row for each cell: name, factors, repeat, seed, verdict and metrics, as
-        `pandas.DataFrame` takes them."""
+        """Return a row for each cell: name, factors, repeat, seed, verdict and metrics, in the form
+        that `pandas.DataFrame` takes."""
         return [
             {
                 "cell": cell.name,
@@ -97,7 +97,7 @@ class Run:
         ]
 
     def save_deliveries(self, file: Path) -> int:
-        """Write all deliveries of all cells as CSV, complete or not at all; return how many.
+        """Write all deliveries of all cells as CSV, completely or not at all; return their number.
         Raises BadFile, OSError."""
         count = 0
         text = io.StringIO(newline="")

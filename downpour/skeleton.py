@@ -28,7 +28,7 @@ app = group("Write a commented skeleton that runs as it is.")
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Make one line of what goes wrong in a command."""
+    """Turn an error of a command into one line."""
     try:
         yield
     except OSError as error:
@@ -105,7 +105,7 @@ def lab_command(options: NewLabOptions) -> int:
     numbers = [int(p.name.split("-")[0]) for p in options.dir.glob("[0-9]*-*")]
     number = max(numbers, default=0) + 1
     place = options.dir / f"{number}-{options.name}"
-    # All of it or nothing: a folder without its checks would stop `lab list`.
+    # Completely or not at all: a folder without its checks would stop `lab list`.
     with tempfile.TemporaryDirectory(prefix=".new-", dir=options.dir) as made:
         whole = Path(made) / "lab"
         shutil.copytree(SKELETONS / "lab", whole)
