@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What serves the project and ships with no program."""
+"""Tools for the project's development, which no program ships."""

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Makefile's targets mean; their variables are checked before anything is installed.
+"""What the Makefile's targets do. Their variables are checked before anything is installed.
 
-    python3 -B tools/front_door.py check NAMES GOAL...   refuse what is wrong (NAMES: as given)
-    python3 -B tools/front_door.py run GOAL [ARGV...]    run the target's command of `downpour`
-    python3 -B tools/front_door.py help                  list the targets
+python3 -B tools/front_door.py check NAMES GOAL...   refuse mistakes (NAMES: the variables given)
+python3 -B tools/front_door.py run GOAL [ARGV...]    run the target's command of `downpour`
+python3 -B tools/front_door.py help                  list the targets
 
-Values come from the environment, where make puts them: blanks and quotes survive. Needs nothing but
-Python's standard library.
+Values come from the environment, where make puts them, so that blanks and quotes survive. Needs
+only Python's standard library.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ ROOT_ALWAYS: Final = "found user id {uid}; valid: root, which {goal} needs on th
 
 
 class Wrong(Exception):
-    """What was asked for cannot be; the text says what can."""
+    """What was requested is impossible. The text says what is valid."""
 
 
 def nearest(found: str, valid: Sequence[str]) -> str:
-    """Return " (nearest: NAME)", or nothing where no name is near."""
+    """Return " (nearest: NAME)", or "" if no name is near."""
     near = difflib.get_close_matches(found, valid, 1, 0.5)
     return f" (nearest: {near[0]})" if near else ""
 
@@ -109,7 +109,7 @@ def _tools() -> Sequence[str]:
 
 
 def labs() -> dict[str, str]:
-    """Return number -> folder of the labs there are."""
+    """Return number -> folder of all labs."""
     found = {p.parent.name.split("-")[0]: p.parent.name for p in ROOT.glob("labs/[0-9]*/lab.yaml")}
     return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
@@ -120,8 +120,8 @@ def _lab(value: str) -> str:
 
 @dataclass(frozen=True)
 class Variable:
-    """`option`: what it becomes ("": an argument); `many`: one for each word; `check`: what would
-    be valid instead of a value, "" for a good one."""
+    """`option`: the option it becomes ("": an argument); `many`: one for each word; `check`:
+    returns what would be valid, or "" for a good value."""
 
     option: str
     check: Callable[[str], str] = _any
@@ -137,7 +137,7 @@ class Variable:
         return self.check(value)
 
     def words(self, value: str) -> list[str]:
-        """Return the words of the command line."""
+        """Return the words that the variable adds to the command line."""
         if self.flag:
             return [self.option] if is_on(value) else []
         values = value.split() if self.many else [value]
@@ -169,7 +169,7 @@ EXPERIMENT: Final = {
 }  # fmt: skip
 PLACES: Final = {"PREFIX": Variable(""), "DESTDIR": Variable("")}
 LAB: Final = {"N": Variable("", _lab), "DIR": Variable("--dir")}
-# Any target: what C compilers and builds read.
+# Variables for any target: C compilers and builds read them.
 COMMON: Final = ("CC", "CXX", "CFLAGS", "LDFLAGS")
 
 
@@ -177,7 +177,8 @@ COMMON: Final = ("CC", "CXX", "CFLAGS", "LDFLAGS")
 @dataclass(frozen=True)
 class Target:
     """`command`: of downpour ((): make runs the target itself); `root`: when it needs root: never,
-    native (unless CLOCK=virtual), asked (CLOCK=native), always; `need`: a variable it must have."""
+    native (unless CLOCK=virtual), asked (if CLOCK=native), always; `need`: a variable that it
+    requires."""
 
     group: str
     text: str
@@ -327,7 +328,7 @@ def experiments() -> list[str]:
 
 
 def target_of(goal: str) -> Target:
-    """Return what a goal means. Wrong if there is no such target."""
+    """Return a goal's target. Raises Wrong if there is none."""
     if goal.startswith(PATTERN) and goal != "experiment-NAME":
         name = goal.removeprefix(PATTERN)
         if name not in experiments():
@@ -348,7 +349,7 @@ def given(target: Target, environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def arguments(goal: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the words for `downpour`. Wrong."""
+    """Return the words for `downpour`. Raises Wrong."""
     target = target_of(goal)
     words = list(target.command)
     values = given(target, environment)
@@ -356,14 +357,14 @@ def arguments(goal: str, environment: Mapping[str, str]) -> list[str]:
         values = {"TOPOLOGY": "geni5"} | values
     if goal.startswith(PATTERN):
         words.append(goal.removeprefix(PATTERN))
-    # Arguments first: what follows a shell's host is a command.
+    # Arguments first: the words after the host of a shell are a command.
     for name in sorted(values, key=lambda name: target.variables[name].option != ""):
         words += target.variables[name].words(values[name])
     return words
 
 
 def needs_root(goal: str, environment: Mapping[str, str]) -> bool:
-    """Return whether the target needs root with these variables. Wrong."""
+    """Return whether the target needs root with these variables. Raises Wrong."""
     target, clock = target_of(goal), environment.get("CLOCK", "")
     if target.root == "native":
         return clock != "virtual" and not is_on(environment.get("DRY_RUN", ""))
@@ -371,7 +372,7 @@ def needs_root(goal: str, environment: Mapping[str, str]) -> bool:
 
 
 def check(names: Sequence[str], goals: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Refuse unknown variables, impossible values, and what needs root without it. Wrong."""
+    """Check for unknown variables, impossible values, and missing root. Raises Wrong."""
     targets = {goal: target_of(goal) for goal in goals}
     known = [name for target in targets.values() for name in target.variables]
     if any(goal.startswith("lab") for goal in goals):
@@ -407,8 +408,8 @@ def _refuse_without_root(goal: str, environment: Mapping[str, str]) -> None:
 
 # -- running --------------------------------------------------------------------------------------
 def run_to_end(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command to its end and return its exit code. Ctrl-C reaches it too: it removes what it
-    made, which `subprocess.run` would cut short by SIGKILL after 0.25 s."""
+    """Run a command to its end and return its exit code. Ctrl-C also reaches it: it then removes
+    what it made. `subprocess.run` would cut that short by SIGKILL after 0.25 s."""
     with subprocess.Popen(argv, env=dict(environment)) as process:
         while True:
             with contextlib.suppress(KeyboardInterrupt):
@@ -416,7 +417,7 @@ def run_to_end(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def _as_root(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a command by sudo; what it wrote to runs/ becomes the user's."""
+    """Run a command with sudo, and give the user what it wrote to runs/."""
     kept = [f"{name}={environment[name]}" for name in ("PYTHONPATH", "PATH") if name in environment]
     code = run_to_end(["sudo", "-E", "env", *kept, *argv], environment)
     runs = ROOT / "runs"
@@ -426,11 +427,11 @@ def _as_root(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 
 def run(goal: str, environment: Mapping[str, str], argv: Sequence[str] = ()) -> int:
-    """Run the target's command, as root where it needs that. Return its exit code. Wrong."""
+    """Run the target's command, as root if needed. Return its exit code. Raises Wrong."""
     words = arguments(goal, environment)
     _refuse_without_root(goal, environment)
     argv = argv or [str(PYTHON), "-m", "downpour", *words]
-    # What make and the shell say to make's targets is not for the program.
+    # Settings of make and the shell for make's targets are not for the program.
     environment = {**environment, "PYTHONPATH": str(ROOT)}
     if needs_root(goal, environment) and os.geteuid() != 0:
         code = _as_root(argv, environment)
@@ -478,7 +479,7 @@ def help_text() -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """See the module's text."""
+    """Run the command line; see the module's docstring."""
     sys.path.insert(0, str(ROOT))
     match words:
         case ["help"]:

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated parts of the documentation: the drawing of the house, reference pages, the site."""
+"""Generated parts of the documentation: drawings of the architecture, reference pages, the site."""

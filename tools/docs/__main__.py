@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m tools.docs`: the documentation as a site that works from disk, in build/docs.
 
-`--into FOLDER` also puts it into a folder with a site for each version (versions.py).
+`--into FOLDER` also adds the site to a folder with a site for each version (versions.py).
 
 Generated pages: the REST interface's OpenAPI document, the keys of topology and experiment files,
-every command of `downpour`, the manual pages, the drawing of the house by Graphviz, and the
+every command of `downpour`, the manual pages, the drawing of the architecture by Graphviz, and the
 figures of the results from kept metrics (figures.py).
 """
 
@@ -58,7 +58,7 @@ def main(folder: Path, into: Path | None = None) -> int:
     _drawings(source / "develop")
     settings = Path(__file__).with_name("mkdocs.yml").read_text()
     settings += f"copyright: Downpour {version}\n"
-    # Otherwise the theme fetches such a script from the web, and has no search without one.
+    # Otherwise the theme would fetch such a script from the web, and have no search without it.
     shutil.copy(Path(__file__).with_name(SEARCH_FROM_DISK), source)
     extra: dict[str, object] = {"polyfills": [SEARCH_FROM_DISK]}
     if into is not None:
@@ -82,7 +82,7 @@ def _contents(source: Path) -> list[object]:
 
 
 def _section(folder: Path, source: Path) -> list[object]:
-    """Return the pages of a folder, its README first, then the folders in it."""
+    """Return the pages of a folder: first its README, then its folders."""
     pages = sorted(folder.glob("*.md"), key=lambda page: (page.name != "README.md", page.name))
     names: list[object] = [str(page.relative_to(source)) for page in pages]
     reports: list[object] = [
@@ -98,14 +98,14 @@ def _section(folder: Path, source: Path) -> list[object]:
 
 
 def indented(text: str) -> str:
-    """Return a page whose items of numbered lists are continued by four spaces, as Python-Markdown
-    wants it; people write three, as CommonMark allows."""
+    """Return a page whose numbered list items continue with four spaces, as Python-Markdown
+    requires. Authors write three, as CommonMark allows."""
     in_item = in_block = False
     lines: list[str] = []
     for line in text.splitlines():
         if re.match(r"\d+\. ", line) and not in_block:
             if in_item and lines[-1].startswith("    "):
-                lines.append("")  # or the item would continue with the paragraph
+                lines.append("")  # otherwise the item would continue with the paragraph
             in_item = True
         elif line and not line.startswith("   "):
             in_item = False
@@ -115,7 +115,7 @@ def indented(text: str) -> str:
 
 
 def _inside(text: str, page: Path) -> str:
-    """Return a page's text with its links to files outside docs/ replaced by those files' names."""
+    """Return a page's text with links to files outside docs/ replaced by the files' names."""
 
     def link(match: re.Match[str]) -> str:
         target = match[2].partition("#")[0]
@@ -142,7 +142,7 @@ def _reference(folder: Path) -> None:
 
 
 def _drawings(folder: Path) -> None:
-    """Replace the Mermaid text of the house, which needs a script from the web, by SVG."""
+    """Replace the architecture's Mermaid text, which needs a script from the web, by SVG."""
     page = folder / "architecture.md"
     text = page.read_text()
     for name, house in (("python", python_house()), ("c", c_house())):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/artifact.md: `python -m tools.docs.artifact` writes them.
+"""The tables of docs/artifact.md, which `python -m tools.docs.artifact` writes.
 
-What is expected comes from files that hold measured values: the bands of the regression, and the
-reports of quick levels below docs/results. Times are those of docs/results/README.md.
+Expected values come from files with measured values: the regression bands, and the reports of quick
+levels below docs/results. Times are those in docs/results/README.md.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from tools.docs.command_tables import MADE
 
 PAGE: Final = ROOT / "docs/artifact.md"
 RESULTS: Final = ROOT / "docs/results"
-# Their reports are of repeats that replayed other hours; since then repeats are windows of one.
+# Repeats in these reports replayed different hours; today, repeats are windows of one hour.
 OTHER_HOURS: Final = frozenset(
     {"feasibility", "fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"}
 )
-# Their reports are of paper levels.
+# These reports are of paper levels.
 PAPER_LEVELS: Final = frozenset({"leave-latency", "m2c-receivers", "m2c-stream", "m2c-transfers"})
 MOST_LETTERS: Final = 170  # of the expected figures
 
 
 def smoke() -> str:
-    """Return a table of what the smoke test measures, and between which ends."""
+    """Return a table of what the smoke test measures, with the accepted values."""
     file = bands.load(bands.path_of("regression"))
     rows = ["| metric | protocol | expected | because |", "|---|---|---|---|"]
     for band in file.bands:
@@ -91,7 +91,7 @@ def quick_times(page: str) -> dict[str, str]:
 
 
 def _read(claim: Claim) -> str:
-    """Which figures decide a claim."""
+    """Return which figures decide a claim."""
     metric = METRICS[claim.metric].label
     if claim.over is not None:
         return f"{metric}, {claim.kind} over {FACTORS[claim.over].label}"
@@ -99,13 +99,13 @@ def _read(claim: Claim) -> str:
 
 
 def _short(figures: str) -> str:
-    """The figures without reasons, as far as a cell has room."""
+    """Return the figures without reasons, as far as they fit into a cell."""
     text = figures.partition("; ")[0] if "e.g." not in figures else figures.split("e.g. ", 1)[1]
     return text if len(text) <= MOST_LETTERS else f"{text[:MOST_LETTERS].rpartition(' ')[0]} …"
 
 
 def _more(verdict: str, figures: str) -> str:
-    """What decides a claim that its quick level left open."""
+    """Return what decides a claim that its quick level left open."""
     if verdict != NOT_DECIDABLE:
         return ""
     if NO_CPU in figures:

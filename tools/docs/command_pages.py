@@ -30,8 +30,8 @@ def command_page(app: typer.Typer, program: str) -> str:
 
 
 def commands_below(command: object, words: list[str]) -> Iterator[tuple[list[str], object]]:
-    """Yield (words, command) of each command that a group has, hidden ones left out."""
-    below = getattr(command, "commands", None)  # none: a command, no group
+    """Yield (words, command) for each command of a group, without hidden ones."""
+    below = getattr(command, "commands", None)  # None: a command, not a group
     if below is None:
         yield words, command
         return

@@ -32,7 +32,7 @@ MADE: Final = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL
 
 def commands() -> str:
     """Return a table of every command, the make target that calls it, and what it does."""
-    targets: dict[tuple[str, ...], list[str]] = {("doctor",): ["doctor"]}  # which make runs itself
+    targets: dict[tuple[str, ...], list[str]] = {("doctor",): ["doctor"]}  # make runs it itself
     for goal, target in front_door.TARGETS.items():
         targets.setdefault(target.command, []).append(goal)
     rows = ["| command | make | what it does |", "|---|---|---|"]
@@ -44,7 +44,7 @@ def commands() -> str:
 
 
 def variables() -> str:
-    """Return a table of the variables of `make experiment-NAME` with the options that they mean."""
+    """Return a table of the variables of `make experiment-NAME` and the options that they set."""
     below = commands_below(get_command(app), [PROGRAM])
     (run,) = (command for words, command in below if words == [PROGRAM, "run"])
     helps = {name: one.help for one in getattr(run, "params", ()) for name in one.opts}
@@ -68,7 +68,7 @@ def factors() -> str:
 
 
 def protocols() -> str:
-    """Return a list of the protocols: what their settings are, and what they cannot do."""
+    """Return a list of the protocols: their settings, and what they cannot do."""
     titles: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in registry.OWN.values():
         titles.setdefault((one.settings, one.limits), []).append(one.title)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words that people wrote: `python -m tools.docs.words --count` prints them per page and in all.
+"""Count words that people wrote: `python -m tools.docs.words --count` prints them per page and in
+all.
 
-A word has a letter, so figures in tables do not count; code in backticks is one word. What is not
-counted: pages and tables that programs write, the changelog, and code blocks in a language
-(commands, files); plain and `text` blocks count.
+A word has a letter, so figures in tables do not count. Code in backticks is one word. Not counted:
+pages and tables that programs write, the changelog, and code blocks in a language (commands,
+files). Plain and `text` blocks do count.
 """
 
 from __future__ import annotations

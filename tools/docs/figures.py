@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draw the figures of the results pages from kept metrics: docs/results/NAME/points.csv.
 
-That file has a sweep's points as a run's report/points.csv, with the metrics of the figures only.
-What to draw, and the published values beside it, are in the experiment's file. A page names a
-figure as `<!-- figure: NAME/FIGURE -->`; the site's build writes the SVG beside the page's copy.
+That file has a sweep's points like a run's report/points.csv, but only the metrics of the figures.
+What to draw, and the published values beside it, are in the experiment file. A page names a figure
+as `<!-- figure: NAME/FIGURE -->`; the site's build writes the SVG beside the page's copy.
 
 `python -m tools.docs.figures RUN` keeps the points of a run; `--readme` draws the README's figure.
 """
@@ -40,7 +40,7 @@ TEXT: Final = frozenset({"method", "cells", "excluded"})  # the last columns of 
 ENDS: Final = ("", " low", " high", " n")
 REPEATS: Final = "Student t over the repeats"
 
-# By the reader's setting: ink, paper, grid, and the palette, lighter where the page is dark.
+# By the reader's setting: ink, paper, grid, and a palette that is lighter on a dark page.
 LIGHT: Final = {
     "#000000": "ink", "#333333": "soft", "#7a7a7a": "grey", "#dddddd": "grid", "#ffffff": "paper",
     "#0072b2": "blue", "#d55e00": "red", "#009e73": "green", "#cc79a7": "pink",
@@ -54,7 +54,8 @@ DARK: Final = {
 
 
 class NotKeptError(Exception):
-    """No such figure, or no kept metrics for it; the message says where and what is valid."""
+    """There is no such figure, or there are no kept metrics for it. The message says what is
+    valid."""
 
 
 def read_points(file: Path) -> list[Point]:
@@ -83,7 +84,7 @@ def _point(row: dict[str, str], place: str) -> Point:
 
 
 def _level(name: str, text: str) -> float | int | str:
-    """Raises ValueError: what was found and what is valid."""
+    """Return a level. Raises ValueError, which says what was found and what is valid."""
     factor = FACTORS.get(name)
     if factor is None:
         raise ValueError(f"found column {name}; valid: a factor, or a metric with its n")
@@ -115,7 +116,7 @@ def _estimate(name: str, row: dict[str, str]) -> Estimate:
 
 
 def specification(name: str) -> tuple[tuple[Figure, ...], tuple[PaperValue, ...]]:
-    """Return the figures and the published values of an experiment's file."""
+    """Return the figures and the published values of an experiment file."""
     spec = load(find(name))
     return tuple(spec.figures), tuple(spec.paper)
 
@@ -229,7 +230,7 @@ def _used(
     figures: Sequence[Figure],
     wanted: Sequence[str],
 ) -> Iterator[dict[str, str]]:
-    """Yield the rows that a figure shows: subscribers and file-sets only if one is about them."""
+    """Yield the rows that a figure shows. Subscribers and file-sets are shown only if it asks."""
     about = {f.x for f in figures} | {n for f in figures for n in (*f.by, *f.where.levels)}
     if any(figure.kind == "latency" for figure in figures):
         about.add("subscriber")

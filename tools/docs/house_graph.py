@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draw the rooms and wings from the rules of imports and includes, as Mermaid and Graphviz text.
+"""Draw the rooms and wings from the rules for imports and includes, as Mermaid and Graphviz text.
 
-An arrow that follows from others is left out: the drawing is the transitive reduction of the rule.
+An arrow that follows from others is left out: the drawing is the transitive reduction of the rules.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PAGE: Final = Path(__file__).resolve().parents[2] / "docs/develop/architecture.m
 
 
 def python_house() -> nx.DiGraph[str]:
-    """Return the Python places with the arrows of `MAY_IMPORT` that no others imply."""
+    """Return the Python places with the arrows of `MAY_IMPORT` that do not follow from others."""
     return reduced(
         (place, place_of(entry)) for place, entries in MAY_IMPORT.items() for entry in entries
     )
 
 
 def c_house() -> nx.DiGraph[str]:
-    """Return the C places with the arrows of `MAY_INCLUDE` that no others imply."""
+    """Return the C places with the arrows of `MAY_INCLUDE` that do not follow from others."""
     drawn = {place: below for place, below in MAY_INCLUDE.items() if not NOT_DRAWN.search(place)}
     return reduced(((place, entry) for place, entries in drawn.items() for entry in entries), drawn)
 

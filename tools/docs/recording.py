@@ -25,7 +25,7 @@ CHARACTER_PX: Final = 8
 LINE_PX: Final = 18
 MARGIN_PX: Final = 12
 MOST_PAUSE_S: Final = 1.0
-REST_S: Final = 8.0  # how long the end stays
+REST_S: Final = 8.0  # how long the last line stays
 
 Event = tuple[float, str]
 
@@ -59,7 +59,7 @@ def events_of(text: str) -> list[Event]:
 
 
 def wrapped(events: Sequence[Event]) -> list[Event]:
-    """Return a row of the terminal for each event, and further ones for long lines; pauses are
+    """Return one row of the terminal for each event, and more rows for long lines. Pauses are
     shortened."""
     rows: list[Event] = []
     shown_s = was_s = 0.0
@@ -72,7 +72,7 @@ def wrapped(events: Sequence[Event]) -> list[Event]:
 
 
 def drawn(events: Sequence[Event]) -> str:
-    """Return the recording as an SVG that plays it again and again."""
+    """Return the recording as an SVG that plays it in a loop."""
     rows = wrapped(events)
     whole_s = rows[-1][0] + REST_S
     width, height = COLUMNS * CHARACTER_PX + 2 * MARGIN_PX, ROWS * LINE_PX + 2 * MARGIN_PX

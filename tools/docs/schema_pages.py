@@ -28,7 +28,7 @@ def _block(name: str, block: dict[str, Any]) -> Iterator[str]:
     for key, value in block["properties"].items():
         if key in required:
             default = "required"
-        else:  # a required key that a factor may replace has no default either
+        else:  # a required key that a factor may replace has no default, either
             default = f"`{value['default']}`" if "default" in value else "required, or a factor"
         cells = (f"`{key}`", type_of(value), default, value.get("description", ""))
         yield (
@@ -41,7 +41,7 @@ def _cell(text: str) -> str:
 
 
 def type_of(value: dict[str, Any]) -> str:
-    """Return the type of a value of the schema in words, blocks as links."""
+    """Return the type of a schema's value in words, with blocks as links."""
     if "$ref" in value:
         name = value["$ref"].rsplit("/", 1)[-1]
         return f"[{name}](#{name.lower()})"

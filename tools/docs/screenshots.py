@@ -4,8 +4,8 @@
 - docs/guide/twocores.png: what `downpour topology show twocores --picture` draws
 - docs/start/report.png: the top of the run's report page, 1280 pixels wide, by a headless browser
 
-`--site FOLDER` instead looks at every page of a built site at 1280 and 390 pixels, light and dark,
-and writes the pictures to the directory `shots` beside it.
+`--site FOLDER` instead takes pictures of every page of a built site at 1280 and 390 pixels, light
+and dark, and writes them to the directory `shots` beside it.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tools.docs.__main__ import PAGES, ROOT
 
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "google-chrome")
 HEIGHT_PX: Final = {1280: 900, 390: 844}
-COLOURS: Final = 64  # of a picture's palette: text and plots need no more
+COLOURS: Final = 64  # of a picture's palette; text and plots need no more
 
 
 class NoBrowserError(Exception):
-    """No browser, or it made no picture."""
+    """There is no browser, or it made no picture."""
 
 
 def browser() -> str:
-    """Return the first browser that there is."""
+    """Return the first installed browser."""
     for name in BROWSERS:
         if path := shutil.which(name):
             return path
@@ -39,7 +39,7 @@ def browser() -> str:
 
 
 def shoot(page: Path, picture: Path, width_px: int, *, dark: bool = False) -> None:
-    """Write a picture of the top of a page on the disk; `dark`: as a reader who prefers that."""
+    """Write a picture of the top of a local page. `dark`: as for a reader who prefers dark."""
     with tempfile.TemporaryDirectory() as profile:
         command = [
             browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",

@@ -2,7 +2,7 @@
 """One sentence per line in Markdown: `python -m tools.docs.sentences [--check] [FILE...]`.
 
 Tables, headings, code and comments stay as they are. Without files: every page of the repository
-that no program writes.
+that people write.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ABBREVIATIONS: Final = (
     "etc",
     "U",
 )
-# A full stop, what may close behind it, spaces, and how a sentence begins.
+# A full stop, closing marks after it, spaces, and the beginning of a sentence.
 END: Final = re.compile(r"([.?!][)\"*_]*) +(?=[(\"*_`\[]*[A-Z0-9\x00])")
 ITEM: Final = re.compile(r"(\s*)([-*+]|\d+[.)]) +")
 ALONE: Final = re.compile(r"\s*(\||#|<|!\[|---|===|\[[^\]]+\]: )")
@@ -114,7 +114,7 @@ def _lines(lines: list[str]) -> Iterator[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Rewrite pages, or with --check name those that are otherwise; return the exit code."""
+    """Rewrite pages or, with --check, name those that would change; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs.sentences")
     parser.add_argument("--check", action="store_true", help="change nothing, exit 1 if one would")
     parser.add_argument("files", nargs="*", type=Path)

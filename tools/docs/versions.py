@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder with one documentation site per version, which a web server serves.
 
-`versions.json` (the form of mike, which the theme's version menu reads) lists the sites, releases
-before development versions, newest first; `index.html` leads to the first of them.
+`versions.json` (in mike's form, which the theme's version menu reads) lists the sites: releases
+before development versions, newest first. `index.html` redirects to the first of them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REDIRECT: Final = """<!doctype html>
 
 
 def publish(site: Path, folder: Path, version: str) -> None:
-    """Put a built site into `folder` as `version`, instead of an older site of that version."""
+    """Put a built site into `folder` as `version`, replacing an older site of that version."""
     if VERSION.fullmatch(version) is None:
         raise ValueError(f"found version '{version}'; valid: X.Y.Z or X.Y.Z.devN")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Words to avoid (words.txt): `python -m tools.docs.words [FILE...]` names them, with the remedy.
+"""Words to avoid (words.txt): `python -m tools.docs.words [FILE...]` lists them with the remedy.
 
 Without files: every Markdown page that people write. Code in backticks and in blocks is left out.
-`--count` prints how many words each page has, and all (count.py says which).
+`--count` prints how many words each page and all pages have (count.py says what counts).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tools.docs.sentences import CODE, pages
 
 LIST: Final = Path(__file__).with_name("words.txt")
 FLAGS: Final = re.IGNORECASE | re.MULTILINE
-# What is between two words: a blank, or the end of a line and the mark of a comment.
+# Between two words: a blank, or a line end and the mark of a comment.
 GAP: Final = r"(?: |[ \t]*\n[ \t]*(?:[*#] )?[ \t]*)"
 
 
@@ -33,8 +33,8 @@ def words() -> tuple[tuple[re.Pattern[str], str], ...]:
 
 
 def findings(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (number of the line, what is wrong there and what to write instead). A whole file at
-    once: a hundred patterns, line by line, take ten times as long."""
+    """Yield (line number, what is wrong and what to write instead). Search a whole file at once: a
+    hundred patterns, line by line, take ten times as long."""
     plain = "\n".join(CODE.sub("``", line) for line in text.splitlines())
     for pattern, remedy in words():
         for match in pattern.finditer(plain):
