@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run by a guest's root: tries to reach the host. A line for each attempt: "NAME held" or "NAME
-FELL
-...". Arguments: directories of the host (home, other student's, the guest's own), and "all", or
-"mild" for attempts that harm nothing but the other student's directory."""
+"""Run by a guest's root: tries to reach the host. Prints a line for each attempt: "NAME held" or
+"NAME FELL ...". Arguments: directories of the host (home, another student's, the guest's own), and
+"all", or "mild" for attempts that harm nothing but the other student's directory."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def attempt(name: str, got: object) -> None:
 
 
 def tried(function: Callable[..., object], *arguments: object) -> bool:
-    """Whether it was done."""
+    """Return whether the call succeeded."""
     try:
         function(*arguments)
     except OSError:
@@ -45,7 +44,7 @@ def write(path: Path) -> bool:
 
 
 def hostfs(name: str, path: str) -> Path | None:
-    """A directory of the host, mounted; None if the mount is refused."""
+    """Return a directory of the host, mounted; None if the mount is refused."""
     place = Path("/tmp/hosts") / name
     place.mkdir(parents=True)
     argv = ["mount", "-t", "hostfs", "-o", path, "none", str(place)]
@@ -73,7 +72,7 @@ def directories(places: dict[str, str]) -> None:
 
 
 def through_root(root: Path, home: str, other: str) -> None:
-    """The same files below a hostfs of all."""
+    """Try to reach the same files through a hostfs of the whole host."""
     attempt("read-by-root", read(Path(f"{root}{home}/secret"), Path(f"{root}{other}/secret")))
     attempt("read-shadow", read(root / "etc/shadow", root / "etc/sudoers", root / "etc/gshadow"))
     attempt("overwrite-by-root", write(Path(f"{root}{other}/second")))
@@ -110,7 +109,7 @@ def processes(root: Path) -> None:
 
 
 def traces(other: str) -> None:
-    """In the directory that it may write: what would lead others astray."""
+    """Try to leave things that would mislead others in the directory that it may write."""
     shell = OWN / "sh"
     shell.write_bytes(Path("/bin/sh").read_bytes())
     attempt("setuid", tried(shell.chmod, 0o4755))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine whose kernel source, compiler and archive are played: builds take no time."""
+"""A machine whose kernel source, compiler and archive are fakes: builds take no time."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ else:
 
 
 class Machine:
-    """A machine on which nothing is real but tar and the files."""
+    """A machine on which only tar and the files are real."""
 
     def __init__(self, tmp: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.tmp = tmp
@@ -60,7 +60,7 @@ class Machine:
         self.path = f"{tools}:{os.environ['PATH']}"
         monkeypatch.setenv("PATH", self.path)
         monkeypatch.setenv("DOWNPOUR_CACHE", str(self.cache))
-        monkeypatch.delenv("DOWNPOUR_KERNEL", raising=False)  # of who runs the tests
+        monkeypatch.delenv("DOWNPOUR_KERNEL", raising=False)  # of the user who runs the tests
         monkeypatch.setattr(kernel_fetch, "USR_SRC", tmp / "src")
         monkeypatch.setattr(kernel_fetch, "KEYRING", tmp / "no-keyring")
         monkeypatch.setattr(kernel_fetch.installed, "__defaults__", (tmp / "src",))
@@ -84,7 +84,7 @@ class Machine:
         return ensure_kernel(self.said.append, source=source, download=download)
 
     def command_that_compiles(self) -> subprocess.Popen[str]:
-        """`downpour virtual kernel`, slow, once its make runs; its stderr is a pipe."""
+        """Run `downpour virtual kernel`, slowly, until its make runs; its stderr is a pipe."""
         self.mode.write_text("slow")
         code = (
             "import pathlib, sys\n"

@@ -42,7 +42,7 @@ def test_a_cell_is_read_from_its_files(tmp_path: Path) -> None:
         ],
     )
     row = bench.read_cell(tmp_path)
-    # 1000 at x and 3000 at y; NIC2 and the publisher do not count. 20 s real, 30 s virtual.
+    # 1000 packets at x and 3000 at y; NIC2 and the publisher do not count. 20 s real, 30 s virtual.
     assert row == bench.Row("ldm7", 2, 20_000_000, 4000, 9.0, 20.0, 30.0, 31.5)
     assert row.packets_per_real_s == 200
     assert row.virtual_per_real == 1.5

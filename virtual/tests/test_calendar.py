@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calendar of guests that run together: by hand, and with parts that are played."""
+"""The calendar of guests that run together: step by step, and with simulated parts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ MS = 1_000_000
 
 
 def test_two_parts_run_the_same_window() -> None:
-    """Windows of 10 ms: events at 3 and 7 ms are of the first, one at 10 ms is of the second."""
+    """With windows of 10 ms, events at 3 and 7 ms are in the first, one at 10 ms is in the
+    second."""
     calendar = Calendar(2, 10 * MS)
     assert calendar.grants() == []
     calendar.waits(0, 3 * MS)
-    assert calendar.grants() == []  # part 1 still starts
+    assert calendar.grants() == []  # part 1 is still starting
     calendar.waits(1, 7 * MS)
     assert calendar.grants() == [Grant(0, 3 * MS, 10 * MS), Grant(1, 7 * MS, 10 * MS)]
     assert calendar.grants() == []
@@ -93,8 +94,8 @@ def test_a_window_is_half_of_the_least_delay_in_whole_ticks() -> None:
 def test_no_part_is_two_windows_ahead_of_another(
     seed: int, parts: int, window_ns: int, together: bool
 ) -> None:
-    """Played parts wish at random; whatever the order of their answers, what one does in a window
-    is over before another begins the next, and every wish is granted at its time."""
+    """Simulated parts wish at random. Whatever the order of their answers, what one does in a
+    window is over before another begins the next, and every wish is granted at its time."""
     die = random.Random(seed)
     calendar = Calendar(parts, window_ns, together=together)
     running: dict[int, Grant | None] = dict.fromkeys(range(parts))
@@ -110,7 +111,7 @@ def test_no_part_is_two_windows_ahead_of_another(
         if not granted:
             assert running
             continue
-        assert not running  # nobody runs while others get a grant
+        assert not running  # no part runs while others get a grant
         assert together or len(granted) == 1
         for one in granted:
             assert one.begin_ns == wishes.pop(one.part)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The calendar's process, with played kernels at its sockets."""
+"""The calendar's process, with fake kernels at its sockets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REQUEST = 2
 
 
 class PlayedKernel:
-    """As arch/um/kernel/time.c: starts, maps the page, wishes and waits."""
+    """Behaves like arch/um/kernel/time.c: starts, maps the page, wishes and waits."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
@@ -59,7 +59,7 @@ class PlayedKernel:
         self.send(WAIT)
 
     def runs(self) -> tuple[int, int]:
-        """When it runs, and until when it may without asking."""
+        """Return when it runs, and until when it may run without asking."""
         operation, _, time_ns = MESSAGE.unpack(self.socket.recv(MESSAGE.size, socket.MSG_WAITALL))
         assert operation == RUN
         free_until, now = struct.unpack_from("=QQ", self.page, 8)
@@ -111,7 +111,7 @@ def test_two_kernels_share_windows(tmp_path: Path) -> None:
     with desk(tmp_path, 2) as (process, (a, b)):
         assert a.version == 2
         a.wait(3 * MS)
-        assert a.is_held()  # b still starts
+        assert a.is_held()  # b is still starting
         b.wait(4 * MS)
         assert a.runs() == (3 * MS, WINDOW)
         assert b.runs() == (4 * MS, WINDOW)  # at the same time

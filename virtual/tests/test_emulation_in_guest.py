@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine's kernel may lack (netem, the kernel's Open vSwitch, 802.1Q), a guest has: the
+"""A guest has what this machine's kernel may lack (netem, the kernel's Open vSwitch, 802.1Q). The
 network's tests run there, so that both paths are tested wherever a guest runs."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ for look in (lambda: inventory.read(os.getpid()), lambda: census.programs({"here
 
 @pytest.mark.emulated
 def test_who_looks_at_a_node_takes_no_time_from_the_others(kernel: Kernel, tmp_path: Path) -> None:
-    """A system call that fails takes 1 us of every program: `open`, which asks whether each of 150
-    files is a terminal, made every timer of a network 0.25 ms late, for each of its nodes."""
+    """In a guest, a system call that fails takes 1 us from every program. `open` asks whether each
+    of 150 files is a terminal: for each node of a network, that made every timer 0.25 ms late."""
     out = tmp_path / "out"
     with out.open("wb") as stream:
         spec = GuestSpec(argv=(sys.executable, "-c", LOOK))

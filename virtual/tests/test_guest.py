@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The launcher: its texts, and a guest that is really booted."""
+"""The launcher: the texts that it writes, and guests that are really booted."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_job_gets_nothing_of_the_hosts_environment_but_what_is_asked() -> No
 
 
 def test_a_guest_finds_programs_installed_beside_this_one() -> None:
-    """pip puts a protocol's programs there; those of the system come first."""
+    """pip puts a protocol's programs there; the system's programs take precedence."""
     job = job_script(GuestSpec(argv=("true",)))
     path = re.search(r"^export PATH=(.*)$", job, re.MULTILINE)
     assert path is not None
@@ -133,12 +133,12 @@ def test_waiting_for_a_processor_is_no_stall() -> None:
     stall = Stall(10.0, 0.0, lambda: dict(waits))
     assert not stall.stalled(0.0, 6.0)
     waits[1] += 3.0
-    waits[2] = 0.5  # began after the first look
+    waits[2] = 0.5  # began after the first reading
     assert not stall.stalled(0.0, 10.0)
-    assert not stall.stalled(0.0, 13.5)  # 3.5 s of it waited ...
+    assert not stall.stalled(0.0, 13.5)  # 3.5 s of it were spent waiting ...
     assert stall.stalled(0.0, 13.6)
     del waits[2]
-    waits[1] += 100.0  # ... and never more than has passed since the last look, 1.1 s ago
+    waits[1] += 100.0  # ... and never more than has passed since the last reading, 1.1 s ago
     assert not stall.stalled(0.0, 14.6)
     again = Stall(10.0, 0.0, lambda: dict(waits))
     assert not again.stalled(0.0, 9.0)
@@ -147,7 +147,7 @@ def test_waiting_for_a_processor_is_no_stall() -> None:
 
 @pytest.mark.slow
 def test_the_host_counts_waits_for_a_processor() -> None:
-    """Two that spin on one processor wait half of the time."""
+    """Two processes that spin on one processor wait half of the time."""
     core = min(os.sched_getaffinity(0))
     spin = [sys.executable, "-c", "while True: pass"]
     first = subprocess.Popen(
@@ -250,7 +250,7 @@ def test_nothing_of_the_host_can_be_changed_but_what_is_shared(
     shares = (Share(mine, Path("/shared"), writable=True),)
     _code, out, err, _times = run(kernel, "sh", "-c", script, shares=shares)
     assert (mine / "result").read_text() == "out\n"
-    # A file below /tmp is not even seen: the guest has a /tmp of its own.
+    # A file below /tmp is not even visible: the guest has its own /tmp.
     assert other.read_text() == "as it was"
     assert "/usr/x" in out.splitlines()  # in the overlay only
     assert not Path("/usr/x").exists()
@@ -270,9 +270,9 @@ def test_a_task_that_spins_is_named(kernel: Kernel) -> None:
 
 @pytest.mark.emulated
 def test_a_program_may_have_more_memory_than_the_host_allows_mappings(kernel: Kernel) -> None:
-    """Of pages touched in any order each needs a mapping of the host's, which allows a process
-    65,530 (vm.max_map_count, 256 MB): the 65,531st was asked for without end. 288 MB here, written,
-    then read in another order, also by a child that shares them."""
+    """Each page touched in random order needs its own mapping by the host, which allows a process
+    65,530 (vm.max_map_count; 256 MB). The guest once asked for the 65,531st forever. Here 288 MB
+    are written, then read in another order, also by a child that shares them."""
     script = """
 import mmap, os, random
 pages = 288 << 8
@@ -300,8 +300,8 @@ print(right(), os.waitpid(child, 0)[1])
 
 @pytest.mark.emulated
 def test_system_calls_do_not_age_a_program(kernel: Kernel) -> None:
-    """The scheduler shares the processor by virtual time: 100,000 calls without a switch are none,
-    or how many modules a program imports would decide who runs."""
+    """The scheduler shares the processor by virtual time. 100,000 calls without a switch must take
+    none; otherwise the number of modules that a program imports would decide which program runs."""
     script = """
 import os
 def ran_ns(): return int(open("/proc/self/schedstat").read().split()[0])
@@ -315,9 +315,9 @@ print(ran_ns() - before)
 
 @pytest.mark.emulated
 def test_system_calls_that_fail_take_no_time(kernel: Kernel) -> None:
-    """A program that starts looks for files that are not there: all timers would wait. But one that
-    does nothing else moves the clock: after 10,000 calls without an idle moment, each takes 1 us,
-    as the source has it (arch/um/kernel/skas/syscall.c)."""
+    """A program that starts looks for files that do not exist, and all timers would wait for it.
+    But a program that does nothing else moves the clock: after 10,000 calls without an idle moment,
+    each takes 1 us, as in the source (arch/um/kernel/skas/syscall.c)."""
     script = """
 import os, time
 def taken_ns(calls):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guest's kernel: configuration, digest, cache, builds; compiler and archive are played."""
+"""The guest's kernel: configuration, digest, cache, builds; compiler and archive are fakes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_what_a_version_does_not_know_is_reported_and_what_is_needed_is_an_error
 
 
 def test_our_fragment_is_sound() -> None:
-    """Each required option is asked for, none twice, and each group says why."""
+    """Each required option is set, none twice, and each group says why."""
     text = CONFIG.read_text(encoding="utf-8")
     asked = asked_options(text)
     assert set(required_options(text)) <= set(asked)
@@ -114,7 +114,7 @@ def test_progress_says_what_is_left_once_it_can() -> None:
 def test_an_earlier_build_says_what_to_expect_until_this_one_can() -> None:
     estimate = Estimate(total_files=1000, usual_s=400.0)
     assert estimate.left_s(0, 0.0) == 400
-    # This machine is twice as slow now: the more it has compiled, the more that counts.
+    # This machine is now twice as slow: the more it has compiled, the more that counts.
     left = [estimate.left_s(done, 0.8 * done) for done in (10, 100, 200, 300, 900)]
     assert left[0] is not None and 396 <= left[0] < 410
     assert left[1:] == [
@@ -159,7 +159,7 @@ def test_the_errors_of_a_log_are_quoted() -> None:
     assert last_words("  CC a.o\nKilled\n") == "CC a.o; Killed"
 
 
-# --- with a played source, make and archive -------------------------------------------------------
+# --- with a fake source, make and archive ---------------------------------------------------------
 
 
 @pytest.fixture
@@ -207,7 +207,7 @@ def test_an_old_source_is_used_if_there_is_no_newer_and_said(machine: Machine) -
     assert (kernel.version, kernel.seccomp) == ("6.1.4", False)
     assert any("ptrace mode" in text for text in machine.said)
     assert machine.ensure(download=False) == kernel and machine.compiled() == 1
-    # A source that cannot be fetched leaves what there is.
+    # A source that cannot be fetched leaves the existing kernel in use.
     assert machine.ensure() == kernel
     assert "cannot fetch a newer source" in machine.said[-1]
     assert "apt install debian-archive-keyring" in machine.said[-1]
@@ -350,7 +350,7 @@ def test_builders_wait_for_each_other(machine: Machine) -> None:
     machine.source("7.2", seccomp=True)
     directory = machine.cache / "kernels"
     directory.mkdir(parents=True)
-    (directory / ".build-1").mkdir()  # of a builder that was killed
+    (directory / ".build-1").mkdir()  # left by a builder that was killed
     waited = threading.Event()
 
     def say(text: str) -> None:
@@ -376,7 +376,8 @@ def test_builders_wait_for_each_other(machine: Machine) -> None:
 
 @pytest.mark.slow
 def test_interrupt_leaves_nothing_half(machine: Machine) -> None:
-    """Ctrl-C of the command while make runs: message, exit 130, no process, no directory."""
+    """On Ctrl-C while make runs, the command prints a message, exits with 130 and leaves no process
+    or directory."""
     machine.source("7.2", seccomp=True)
     process = machine.command_that_compiles()
     process.send_signal(2)

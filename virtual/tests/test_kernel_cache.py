@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where kernels are looked for, and kernels that come from a file; compilers are played."""
+"""Where kernels are looked for, and kernels that come from a file; compilers are fakes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 class Shared:
-    """The machine's and the packages' caches below a test's directory, and a change of user."""
+    """The machine's and the packages' caches below a test's directory; can act as another user."""
 
     def __init__(self, machine: Machine) -> None:
         self.patch = machine.monkeypatch
@@ -40,7 +40,7 @@ class Shared:
         self.patch.setenv("XDG_CACHE_HOME", str(self.own.parent))
         self.patch.setattr(kernel_cache, "MACHINE_CACHE", self.machine_cache)
         self.patch.setattr(kernel_cache, "PACKAGED", (self.packaged,))
-        # What the tests make counts as root's, also if another user runs them.
+        # What the tests create counts as root's, even if another user runs them.
         me = os.geteuid()
         self.patch.setattr(kernel_cache, "_owner", lambda s: 0 if s.st_uid == me else s.st_uid)
 
@@ -145,7 +145,7 @@ def test_downpour_cache_is_the_only_cache(machine: Machine, shared: Shared) -> N
 
 
 def test_a_user_waits_for_roots_build_and_uses_it(machine: Machine, shared: Shared) -> None:
-    """Root's build, played: it holds the lock, and puts the kernel there before it lets go."""
+    """A fake build by root holds the lock, and puts the kernel there before releasing it."""
     machine.source("7.2", seccomp=True)
     shared.be(1000)
     made = machine.ensure()
@@ -181,7 +181,8 @@ def test_a_user_waits_for_roots_build_and_uses_it(machine: Machine, shared: Shar
 
 @pytest.mark.slow
 def test_a_builder_that_was_killed_leaves_no_kernel(machine: Machine) -> None:
-    """SIGKILL in the middle of a build: no kernel, and the next build removes what is left."""
+    """After SIGKILL in the middle of a build there is no kernel, and the next build removes what is
+    left."""
     machine.source("7.2", seccomp=True)
     with machine.command_that_compiles() as process:
         process.send_signal(signal.SIGKILL)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built kernel itself: seeded randomness, status page, Circuit TCP; in real guests."""
+"""The built kernel itself, in real guests: seeded randomness, status page, Circuit TCP."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ show("mac", open("/sys/class/net/veth-a/address").read().strip())
 
 
 def run(kernel: Kernel, *argv: str, seed: int = 1) -> dict[str, str]:
-    """The lines 'name value' that a command prints in a guest."""
+    """Return the values in the lines 'name value' that a command prints in a guest."""
     out, err = io.BytesIO(), io.BytesIO()
     code, _ = run_guest(kernel, GuestSpec(argv=argv, seed=seed), stdout=out, stderr=err)
     assert code == 0, err.getvalue().decode()
@@ -66,7 +66,8 @@ def test_status_page_of_a_guest_that_sleeps_and_calls(kernel: Kernel) -> None:
         assert guest.wait() == 0
         page = status_page.read(path)
     assert page is not None
-    # The guest's own start takes 11 s and a bit (guest_init.sh); a failing call takes 1 us.
+    # The guest's own start takes a little more than 11 s (guest_init.sh); a failing call takes 1
+    # us.
     assert 1011e9 < page.virtual_ns < 1012e9
     assert 20_000 < page.syscalls < 60_000
     assert 2 < page.jumps < 200_000
@@ -74,7 +75,8 @@ def test_status_page_of_a_guest_that_sleeps_and_calls(kernel: Kernel) -> None:
 
 
 def test_status_page_names_who_spins_without_system_calls(kernel: Kernel) -> None:
-    """A task that never enters the kernel: time stands still, the page still says who it is."""
+    """While a task never enters the kernel, time stands still, but the page still names the
+    task."""
     script = 'cp /bin/bash /tmp/spinner; exec /tmp/spinner -c "while :; do :; done"'
     with Guest(kernel, GuestSpec(argv=("sh", "-c", script), limit_s=60)) as guest:
         path = guest.exchange / "status"
@@ -123,10 +125,10 @@ def test_circuit_tcp_is_built_in(kernel: Kernel) -> None:
 
 
 def test_circuit_tcp_keeps_its_window_in_a_network(kernel: Kernel) -> None:
-    """The test that the loaded one has to pass natively, in a guest with the built-in one: 2 %
-    loss, retransmission timeouts, throughput of window by round-trip time."""
+    """The test that the loadable module must pass natively, here in a guest with the built-in one:
+    2 % loss, retransmission timeouts, throughput = window / round-trip time."""
     test = "topologies/tests/test_ctcp.py::test_window_stays_under_loss_and_timeouts"
-    # A plug-in's server thread would keep the test from entering a run's namespace.
+    # A plug-in's server thread would prevent the test from entering a run's namespace.
     plain = ("-p", "no:cacheprovider", "-p", "no:rerunfailures")
     argv = (".venv/bin/python", "-m", "pytest", "-q", *plain, test)
     out = io.BytesIO()

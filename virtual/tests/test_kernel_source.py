@@ -48,7 +48,7 @@ def test_an_anchor_must_be_there_once(text: str, times: int) -> None:
 
 
 def fake_tree(tree: Path) -> None:
-    """Files with the anchors of all edits and nothing else."""
+    """Write files that have the anchors of all edits and nothing else."""
     for edit in EDITS:
         path = tree / edit.file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def test_what_the_archive_offers() -> None:
 
 
 def make_source(folder: Path, name: str = "linux-source-7.2.tar.xz") -> Path:
-    """A source with one file of each kind that is kept or left out."""
+    """Make a source with one file of each kind that is kept or left out."""
     top = folder / "linux-source-7.2"
     for path in (
         "Makefile", "Documentation/Kconfig", "Documentation/a/b.rst", "arch/um/kernel/time.c",
@@ -232,7 +232,7 @@ esac
 
 @pytest.fixture
 def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Played apt programs: the machine's mirror lacks the suite, the public one has 7.3 and 7.2."""
+    """Fake apt's programs: the machine's mirror lacks the suite, the public one has 7.3 and 7.2."""
     tools = tmp_path / "bin"
     tools.mkdir()
     for name, text in (("apt-get", APT_GET), ("apt-cache", APT_CACHE)):
@@ -264,7 +264,7 @@ def test_fetch_asks_the_mirror_then_the_public_archive_and_keeps_the_file(archiv
 
 
 def test_the_pinned_source_is_fetched_and_no_other_bytes(archive: Path) -> None:
-    """The played archive has 7.3.4-1, four letters and a line's end."""
+    """The fake archive has 7.3.4-1: four letters and a line end."""
     sha256 = hashlib.sha256(b"data\n").hexdigest()
     pin = Pin("linux-source-7.2", "7.2.9-1", sha256)
     said: list[str] = []

@@ -13,7 +13,7 @@ from virtual.status_page import StatusPage, StatusPageError, parse
 
 
 def page(sequence: int = 6, magic: bytes = b"DPSTATUS", version: int = 1, size: int = 80) -> bytes:
-    """By the C structure: char[8], 2 u32, 5 u64, s32, u32, char[16]: 8 + 8 + 40 + 8 + 16 = 80."""
+    """Pack the C structure: char[8], 2 u32, 5 u64, s32, u32, char[16]: 8 + 8 + 40 + 8 + 16 = 80."""
     head = magic + version.to_bytes(4, "little") + size.to_bytes(4, "little")
     numbers = b"".join(n.to_bytes(8, "little") for n in (sequence, 11_000_000_005, 3, 1234, 98765))
     task = struct.pack("<iI", 42, 0) + b"ovs-vswitchd\0\0\0\0"
@@ -61,7 +61,8 @@ def test_a_name_of_full_length_has_no_end() -> None:
 def test_read_waits_for_the_end_of_a_change(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A page with an odd sequence, then one that changed while it was read, then a whole one."""
+    """The file has a page with an odd sequence, then one that changes while it is read, then a
+    whole one."""
     path = tmp_path / "status"
     path.write_bytes(page())
     answers = iter(
@@ -73,7 +74,7 @@ def test_read_waits_for_the_end_of_a_change(
 
 
 def test_read_ends_in_any_case(tmp_path: Path) -> None:
-    """A kernel that was killed in the middle leaves an odd sequence forever."""
+    """A kernel that is killed in the middle of a change leaves an odd sequence forever."""
     (tmp_path / "status").write_bytes(page(7))
     found = status_page.read(tmp_path / "status")
     assert found is not None and found.pid == 42

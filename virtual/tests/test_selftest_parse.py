@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of the measured programs. Samples are what they printed."""
+"""Output of the measured programs. The samples are what they really printed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows, their judgement and the table; what the self-test says when something goes wrong."""
+"""Rows, their judgement and the table; and the self-test's messages when something goes wrong."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_only_retransmissions_that_fit_are_expected() -> None:
 
 
 def guest_says(monkeypatch: pytest.MonkeyPatch, *lines: str, code: int = 0) -> None:
-    """Instead of a guest: its output, in pieces that end in the middle of lines."""
+    """Replace the guest by its output, in pieces that end in the middle of lines."""
 
     def run(*_: object, stdout: cli.Lines, stderr: cli.Lines) -> tuple[int, Times]:
         text = "".join(f"{line}\n" for line in lines).encode()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What timers and shapers must do. Expected values are worked out by hand, as the comments show."""
+"""What timers and shapers must do. Expected values were computed by hand, as the comments show."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_how_late_the_wheel_may_be(timeout_s: float, tick_s: float, late_ms: flo
     [
         (1.0, HZ_100, 1.04),  # 100 ticks from a multiple of 8: 104 is the next after it
         (1.0, HZ_250, 1.024),  # 250 of 8: 256 ticks
-        (1.0, HZ_1000, 1.024),  # 1000 of 64: 1024 ticks, which ping users know
+        (1.0, HZ_1000, 1.024),  # 1000 of 64: 1024 ticks, which users of ping know
         (0.2, HZ_100, 0.21),  # 20 of 1: always the next
         (1.04, HZ_100, 1.12),  # a timer at a multiple fires one later: it may not be early
     ],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Guests under one calendar: real ones."""
+"""Real guests under one calendar."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.emulated
 
 SECOND_NS = 1_000_000_000
 WINDOW_NS = window_of([20_000_000])
-END_S = 3.0  # within 1 s on a machine that does nothing else
+END_S = 3.0  # within 1 s on an idle machine
 
 
 def spec(script: str) -> GuestSpec:
@@ -48,7 +48,7 @@ def test_guests_end_with_their_own_codes_and_leave_nothing(kernel: Kernel) -> No
         assert parts.wait() == [3, 0]
         assert (exchanges[0] / LINKS / "from-b").read_text() == "done\n"
         report = parts.report()
-    # Of the 1,600 windows of 10 ms in 16 s, those in which a guest had work.
+    # Of the 1,600 windows of 10 ms in 16 s: those in which a guest had work.
     assert 10 < report.windows < 1600
     assert report.windows <= report.grants <= 2 * report.windows
     assert report.longest_s <= sum(report.running_s) + 1e-6
@@ -56,8 +56,8 @@ def test_guests_end_with_their_own_codes_and_leave_nothing(kernel: Kernel) -> No
 
 
 def test_a_guest_is_never_two_windows_ahead(kernel: Kernel) -> None:
-    """Both look at the clock every 5 ms; one starts programs all the while. Seen from outside, the
-    other's time is between what the first's was before and after."""
+    """Both read the clock every 5 ms; one starts programs all the time. Seen from outside, the
+    other's time lies between the first one's before and after the reading."""
     idle = "while :; do sleep 0.005; done"
     busy = "while :; do sleep 0.005; /bin/true; /bin/true; /bin/true; done"
     with Together(kernel, [spec(busy), spec(idle)], [], WINDOW_NS) as parts:
@@ -82,7 +82,7 @@ def test_all_end_within_a_second_with_the_reason(kernel: Kernel, victim: str) ->
             expected = r"the calendar of the parts ended \(killed by SIGKILL\)"
         else:
             for pid in processes_of(exchanges[1]):
-                with contextlib.suppress(ProcessLookupError):  # it went with another
+                with contextlib.suppress(ProcessLookupError):  # it ended with another
                     os.kill(pid, signal.SIGKILL)
             expected = r"part 1: the guest ended without a result"
         killed = time.monotonic()

@@ -17,7 +17,7 @@ from common.places import ROOT
 from virtual.cores import at_place, available_cores, one_core
 from virtual.turns import Ticket, Turn, Turns, configured, in_order, tickets
 
-# Take a turn as a user, say so, and wait to be told to go on.
+# Take a turn as a user, report it, and wait for permission to continue.
 TAKER = """
 import os, sys, time
 from pathlib import Path
@@ -33,7 +33,7 @@ print("ended", flush=True)
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Callable[[int], Path]:
-    """Return what makes a directory with places."""
+    """Return a function that makes a directory with places."""
 
     def make(count: int) -> Path:
         (tmp_path / "tickets").mkdir()
@@ -107,8 +107,8 @@ def test_a_users_other_guests_go_to_the_end_of_the_queue(
 
 
 def taken(turns: Turns) -> Turn:
-    """Return the turn that comes within two looks: at the first, a ticket of a user whose guest
-    has ended goes to the end of the queue."""
+    """Return the turn, which comes at the second attempt at the latest: at the first, a ticket of a
+    user whose guest has ended goes to the end of the queue."""
     turn = turns.take() or turns.take()
     assert turn is not None
     return turn
@@ -152,7 +152,7 @@ def test_what_a_killed_process_held_is_free(
 
 
 def test_one_that_waits_no_longer_stands_in_nobodys_way(machine: Callable[[int], Path]) -> None:
-    """The next one in order has stopped waiting, or was stopped (Ctrl-Z), or was killed."""
+    """The next in order has stopped waiting, or was stopped (Ctrl-Z), or was killed."""
     directory = machine(1)
     holder = Turns(directory).take()
     assert holder is not None
@@ -172,8 +172,8 @@ def test_one_that_waits_no_longer_stands_in_nobodys_way(machine: Callable[[int],
 
 
 def place_of(process: subprocess.Popen[str]) -> str:
-    """Return the first line that does not say what the process waits for: two that come at once
-    may meet at the same ticket."""
+    """Return the first line that does not say what the process waits for: two that come at once may
+    compete for the same place."""
     while (text := line(process)).startswith("waiting"):
         pass
     return text
@@ -182,8 +182,8 @@ def place_of(process: subprocess.Popen[str]) -> str:
 @pytest.mark.slow
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
 def test_users_share_the_places(machine: Callable[[int], Path]) -> None:
-    """User 50001 has both places and waits with two more; 50002, who comes last, gets the first
-    place that is free."""
+    """User 50001 has both places and waits with two more guests; 50002, who comes last, gets the
+    first place that becomes free."""
     directory = machine(2)
     directory.chmod(0o755)
     for above in directory.parents:
@@ -211,7 +211,7 @@ def test_users_share_the_places(machine: Callable[[int], Path]) -> None:
 def test_a_user_with_many_processes_takes_turns_with_others(
     machine: Callable[[int], Path],
 ) -> None:
-    """Three of 50001 come before the one of 50002; the second place is for 50002."""
+    """Three processes of 50001 come before the one of 50002; the second place is for 50002."""
     directory = machine(1)
     directory.chmod(0o755)
     for above in directory.parents:
@@ -230,7 +230,7 @@ def test_a_user_with_many_processes_takes_turns_with_others(
     for _ in range(4):
         while not (running := [ticket for ticket in tickets(directory) if ticket.runs]):
             time.sleep(0.1)
-        time.sleep(1)  # the others look
+        time.sleep(1)  # the others look for a place
         began.append(running[0].uid)
         pid = int(running[0].name.split("-")[1])
         end(next(process for process in (*many, late) if process.pid == pid))

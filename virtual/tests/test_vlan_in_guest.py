@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest has the 802.1Q that this machine's kernel may lack: vlanutil, LDM7 over a VLAN, and over
-one that the path service carries."""
+"""A guest has 802.1Q, which this machine's kernel may lack: vlanutil, LDM7 over a VLAN, and LDM7
+over a VLAN that the path service carries."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_vlan(
     text = out.read_text()
     assert code == 0, text
     skipped = [line for line in text.splitlines() if "SKIPPED" in line]
-    # Without a tag it needs macvlan, which the guest lacks.
+    # Without a tag the test needs macvlan, which the guest lacks.
     assert proof in text and all("no macvlan" in line for line in skipped), text

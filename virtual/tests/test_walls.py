@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A guest's root against the host: what it cannot write, read, make or reach, by each kind of wall,
-as root and as an ordinary user of the host."""
+"""A guest's root against the host: what it cannot write, read, make or reach, with each kind of
+wall, as root and as an ordinary user of the host."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from virtual.kernel_build import Kernel
 from virtual.view import accounts, view_of, without_nested
 from virtual.warden import LANDLOCK, NAMESPACES
 
-USER = 12345  # nobody's
+USER = 12345  # no account has it
 
 
 # -- without a kernel -------------------------------------------------------------------------
 
 
 def under_filter(code: str, *, metadata: bool = True, connects: bool = False) -> dict[str, int]:
-    """Run `code` under the filter; what it puts into `found`. `refusal(call, ...)`: the number of
-    the error, 0 for none."""
+    """Run `code` under the filter; return what it puts into `found`. `refusal(call, ...)`: the
+    number of the error, 0 for none."""
     program = f"""
 import ctypes, errno, json, os, socket, stat, sys
 sys.path.insert(0, {str(ROOT)!r})
@@ -96,7 +96,8 @@ found["fork"] = refusal(lambda: os.fork() or os._exit(0))
 
 
 def test_the_filter_refuses_datagrams_to_the_hosts_sockets(tmp_path: Path) -> None:
-    """As to the system's log: they need no connection, and Landlock does not see them."""
+    """Datagrams (for example to the system's log) need no connection, and Landlock does not see
+    them."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as log:
         log.bind(str(tmp_path / "log"))
         log.setblocking(False)
@@ -139,7 +140,7 @@ found["x32"] = refusal(call, 0x40000000 | 39)
 
 
 def test_a_guest_in_parts_connects_to_its_calendar(tmp_path: Path) -> None:
-    """By a stream; datagrams and networks stay refused."""
+    """It connects by a stream; datagrams and networks stay refused."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(tmp_path / "calendar"))
         listener.listen(1)
@@ -228,7 +229,7 @@ HOSTILE = "/guest/checkout/virtual/tests/hostile_guest.py"
 
 @pytest.fixture(params=["root", "user"])
 def host_user(request: pytest.FixtureRequest) -> list[str]:
-    """What makes a command run as this user of the host."""
+    """Return the words before a command that run it as this user of the host."""
     if request.param == "root":
         if os.geteuid() != 0:
             pytest.skip("SKIPPED: not root; an ordinary user's guest is tested")
@@ -240,10 +241,10 @@ def host_user(request: pytest.FixtureRequest) -> list[str]:
 
 @pytest.fixture
 def place(host_user: list[str]) -> Iterator[Path]:
-    """Directories as on a lab's server: the user's home with a key, the guest's directory, and
-    another student's that the user may write (a careless one).
+    """Make directories as on a lab's server: the user's home with a key, the guest's directory, and
+    another (careless) student's, which the user may write to.
 
-    Not below pytest's directories: each start of pytest closes those to other users.
+    They are not below pytest's directories: each start of pytest closes those to other users.
     """
     tmp_path = Path(tempfile.mkdtemp(prefix="downpour-walls-"))
     tmp_path.chmod(0o755)
@@ -263,7 +264,7 @@ def place(host_user: list[str]) -> Iterator[Path]:
 def guest(
     place: Path, kernel: Kernel, prefix: list[str], choice: str, *command: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in a guest of the host's user that `prefix` makes."""
+    """Run a command in a guest of the host's user that `prefix` selects."""
     shutil.copy2(kernel.path, place / "linux")
     code = (
         "import io, sys\nfrom pathlib import Path\n"
@@ -289,7 +290,7 @@ def guest(
 def hostile(
     place: Path, kernel: Kernel, prefix: list[str], choice: str, kind: str
 ) -> tuple[list[str], set[str]]:
-    """Run the hostile program; its lines, and the names of the attempts that fell."""
+    """Run the hostile program; return its lines, and the names of the attempts that fell."""
     argv = ("python3", HOSTILE, *(str(place / name) for name in ("home", "other", "cell")), kind)
     done = guest(place, kernel, prefix, choice, *argv)
     lines = done.stdout.splitlines()
@@ -298,7 +299,7 @@ def hostile(
 
 
 def snapshot(place: Path) -> dict[str, tuple[int, float, str]]:
-    """Each file outside the guest's directory -> its mode, time and content."""
+    """Return each file outside the guest's directory -> its mode, time and content."""
     return {
         str(path): (path.lstat().st_mode, path.lstat().st_mtime, path.read_text(errors="replace"))
         for name in ("home", "other")
@@ -334,7 +335,7 @@ def test_a_guests_root_stays_within_its_walls(
 def test_without_walls_the_same_attempts_fall(
     place: Path, kernel: Kernel, host_user: list[str]
 ) -> None:
-    """Or the test above would prove nothing."""
+    """Without this, the test above would prove nothing."""
     _, fell = hostile(place, kernel, host_user, walls.NONE, "mild")
     wanted = {"write-other", "unlink-other", "mkdir-home", "read-home", "read-by-root"}
     assert wanted | {"chmod-by-root", "utime-by-root", "symlink", "setuid", "fifo"} <= fell
