@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that should not be believed, signed by an authority of `python -m controller keys`.
+"""Certificates that must not be accepted, signed by an authority of `python -m controller keys`.
 
-They are made with `cryptography`, which os-ken brings along.
+They are made with `cryptography`, on which os-ken depends.
 """
 
 from __future__ import annotations

@@ -8,5 +8,5 @@ from controller.tests.rig import Rig
 
 @pytest.fixture
 def rig() -> Rig:
-    """A service whose switches all answer; a file whose rigs differ overrides it."""
+    """Return a service whose switches all answer; a file that needs another rig overrides it."""
     return Rig()

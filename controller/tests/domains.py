@@ -48,7 +48,7 @@ def make_core(
 
 @st.composite
 def cores(draw: st.DrawFn) -> Core:
-    """Connected, 2 to 7 switches, some links parallel, some with a rate."""
+    """Draw a connected domain: 2 to 7 switches, some links parallel, some with a rate."""
     count = draw(st.integers(2, 7))
     cost = st.integers(1, 20).map(float)
     links = [
@@ -70,7 +70,8 @@ def mac(number: int) -> str:
 
 @st.composite
 def endpoints(draw: st.DrawFn, core: Core) -> Endpoint:
-    """The VLAN id tells the MACs, so that no two endpoints share one: one, two, or none."""
+    """Draw an endpoint. Its VLAN id decides its MACs (one, two or none), so that no two endpoints
+    share one."""
     switch, port = draw(st.sampled_from(sorted(core.access)))
     vlan = draw(st.integers(1, 24)) + 100 * draw(st.integers(0, 1))
     place = core.dpids[switch] * 1000 + port * 10

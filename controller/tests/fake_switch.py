@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """OpenFlow 1.3 switches in pure Python: they take message descriptions and forward frames.
 
-As strict as a switch: a flow that names a missing group or meter is refused, an id that exists
-cannot be added again, deleting a group deletes the flows that use it, nothing leaves through
-the port it came from.
+They are as strict as a switch: a flow that names a missing group or meter is refused, an id that
+exists cannot be added again, deleting a group deletes the flows that use it, nothing leaves through
+the port on which it came.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FRAME_BYTES = 100
 
 
 class Refused(Exception):
-    """What a switch would answer with an error message."""
+    """The switch would answer with an error message."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class FakeSwitch:
     hits: Counter[object] = field(default_factory=Counter)  # by key of a flow, group, meter, bucket
 
     def stats(self) -> SwitchStats:
-        """Every frame has FRAME_BYTES. As Open vSwitch counts: a flow also what its meter drops;
-        a group and its buckets from its last change on."""
+        """Return the counters; every frame has FRAME_BYTES. As Open vSwitch counts: a flow's also
+        include what its meter drops; a group's and its buckets' begin at its last change."""
 
         def count(key: object) -> Count:
             return Count(self.hits[key], self.hits[key] * FRAME_BYTES)
@@ -215,7 +215,8 @@ class FakeNetwork:
         self.on_links: list[tuple[str, int, int | None]] = []  # (switch, port out, VLAN id)
 
     def inject(self, switch: str, port: int, frame: Frame) -> list[tuple[str, int, Frame]]:
-        """What leaves the domain: (switch, port, frame), sorted. `on_links` lists core sends."""
+        """Return what leaves the domain: (switch, port, frame), sorted. `on_links` gets what core
+        links carry."""
         self.on_links = []
         result: list[tuple[str, int, Frame]] = []
         todo = [(switch, port, frame)]

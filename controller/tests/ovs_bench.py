@@ -46,7 +46,7 @@ NEEDS_OPEN_VSWITCH = [
 
 
 def needs_open_vswitch(test: Test) -> Test:
-    """Marks one test as NEEDS_OPEN_VSWITCH does a module's."""
+    """Mark one test in the way that NEEDS_OPEN_VSWITCH marks a module."""
     for mark in NEEDS_OPEN_VSWITCH:
         test = mark(test)
     return test
@@ -63,15 +63,16 @@ EVERYONE: list[tuple[str, int | None]] = [("s2", 102), ("s3", 103), ("s4", 104)]
 
 
 class Bench(Switches):
-    """Namespace, database, switch daemon, bridges; controllers as often as wanted. All of them
-    share a store; number 1 is there only if `controllers` is 2 (and `options` make it a standby).
+    """Namespace, database, switch daemon, bridges; controllers start as often as wanted. They share
+    a store; number 1 exists only if `controllers` is 2 (and `options` make it a standby).
     """
 
     def __init__(
         self, directory: Path, *, controllers: int = 1, tls: Path | None = None,
         options: tuple[str, ...] = (), apps: tuple[str, ...] | None = None,
     ) -> None:  # fmt: skip
-        """`apps`: the controller is an app of the framework's launcher, beside these others."""
+        """`apps`: the controller runs as an app of the framework's launcher, beside these
+        others."""
         super().__init__(directory, "ctltest", follow_s=3)
         self.ports = [16653 + number for number in range(controllers)]
         self.tls = tls
@@ -82,7 +83,7 @@ class Bench(Switches):
 
     @property
     def targets(self) -> list[str]:
-        """What the switches' controllers are, for ovs-vsctl set-controller."""
+        """Return the switches' controllers, as ovs-vsctl set-controller takes them."""
         scheme = "tcp" if self.tls is None else "ssl"
         return [f"{scheme}:127.0.0.1:{port}" for port in self.ports]
 
@@ -98,7 +99,7 @@ class Bench(Switches):
         )
 
     def patch_port(self, switch: str, port: int, peer: str, peer_port: int) -> PatchPort:
-        """Half of a core link."""
+        """Return half of a core link."""
         return PatchPort(switch, f"{switch}-p{port}", port, f"{peer}-p{peer_port}")
 
     def close(self) -> None:
@@ -107,7 +108,7 @@ class Bench(Switches):
         self.close_switches()
 
     def flows(self, switch: str) -> list[str]:
-        """Ours, but for those that hand link probes to the controller."""
+        """Return the controller's flows, except those that hand link probes to it."""
         lines = (line for line in self.dump("flows", switch) if COOKIE in line)
         return [line for line in lines if "dl_type=0x88cc" not in line]
 
@@ -115,13 +116,13 @@ class Bench(Switches):
         return [line.strip() for line in self.dump("groups", switch) if "group_id=" in line]
 
     def meters(self, switch: str) -> list[str]:
-        """Header and band of each meter but the one for link probes."""
+        """Return header and band of each meter, except the one for link probes."""
         lines = [line.strip() for line in self.dump("meters", switch)[1:] if line.strip()]
         pairs = zip(lines[::2], lines[1::2], strict=True)
         return [" ".join(pair) for pair in pairs if f"meter={LLDP_METER} " not in pair[0]]
 
     def start_controller(self, number: int = 0) -> None:
-        """Returns when it has all switches in order, or stands by."""
+        """Start a controller; return when it has all switches in order, or stands by."""
         tls: list[str] = []
         if self.tls is not None:
             tls += ["--of-tls-key", str(self.tls / "controller-key.pem")]
@@ -169,7 +170,7 @@ class Bench(Switches):
 
 @dataclass
 class Heard:
-    """Of one leaf: how often each number came, and when the last did."""
+    """What one leaf heard: how often each number came, and when the last one did."""
 
     counts: Counter[int] = field(default_factory=Counter)
     last_s: float = 0.0
@@ -177,8 +178,8 @@ class Heard:
 
 
 class Stream:
-    """Numbered multicast frames into s1, as a context: afterwards it is known what each leaf
-    lost and got twice."""
+    """Sends numbered multicast frames into s1 within a context; afterwards it knows what each leaf
+    lost and what came twice."""
 
     def __init__(self, bench: Bench, rate_per_s: int = 500) -> None:
         self._bench = bench
@@ -199,7 +200,7 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self._stopping.set()
         self._sender.join()
-        time.sleep(0.5)  # what is on its way
+        time.sleep(0.5)  # for frames in transit
         self._finished.set()
         self._receiver.join()
 
@@ -241,7 +242,7 @@ def open_bench(
     options: tuple[str, ...] = (),
     apps: tuple[str, ...] | None = None,
 ) -> Iterator[Bench]:
-    """A bench whose controllers run."""
+    """Yield a bench whose controllers run."""
     # Not tmp_path: the management sockets' names must fit into 108 characters.
     with tempfile.TemporaryDirectory(prefix="ctltest-") as directory:
         bench = Bench(Path(directory), controllers=controllers, tls=tls, options=options, apps=apps)

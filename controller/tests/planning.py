@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans without a service, for the tests: books that every step is applied to at once."""
+"""Plans without a service, for the tests: every step is at once entered in the books."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Desk:
 
 
 def grown(core: Core, path: MultipointPath, *leaves: Endpoint) -> MultipointPath:
-    """`path`, alone in its domain, with leaves."""
+    """Return `path`, alone in its domain, with leaves added."""
     desk = Desk(core)
     desk.take(create_path(core, desk.reservations, path))
     for leaf in leaves:
@@ -83,7 +83,7 @@ def grown(core: Core, path: MultipointPath, *leaves: Endpoint) -> MultipointPath
 def changed(
     held: Mapping[str, Iterable[Entry]], phase: Mapping[str, Delta]
 ) -> dict[str, frozenset[Entry]]:
-    """What the switches hold after a phase. Fails if it removes what is not there."""
+    """Return what the switches hold after a phase. Fails if it removes what is not there."""
     result = {switch: set(entries) for switch, entries in held.items()}
     for switch, delta in phase.items():
         entries = result.setdefault(switch, set())

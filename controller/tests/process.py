@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts the controller as a process, for the tests.
 
-DOWNPOUR_CONTROLLER_PYTHON names another interpreter, e.g. of an environment that has Ryu.
+DOWNPOUR_CONTROLLER_PYTHON names another interpreter, for example of an environment with Ryu.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ def start(arguments: Sequence[str], prefix: Sequence[str] = ()) -> subprocess.Po
 def start_app(
     arguments: Sequence[str], directory: Path, prefix: Sequence[str] = (), also: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """The same controller as an app of the framework's launcher, beside the apps `also`. Pairs of
-    `arguments` become the lines of its configuration, which is written into `directory`."""
+    """Start the same controller as an app of the framework's launcher, beside the apps `also`.
+    Pairs of `arguments` become the lines of its configuration, which is written into
+    `directory`."""
     pairs = dict(zip(arguments[::2], arguments[1::2], strict=True))
     host, _, port = pairs.pop("--of-listen").rpartition(":")
     lines = ["[DEFAULT]", "enable_debugger = true"]
@@ -52,7 +53,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = HANG_S) -> None:
-    """Wait for a condition; a machine under load may take long, a hang fails the test."""
+    """Wait for a condition. A machine under load may take long; a hang fails the test."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that Schemathesis makes up from the OpenAPI document, to a service with fake switches.
+"""Send requests that Schemathesis makes up from the OpenAPI document to a service with fake
+switches.
+
 
     python -m controller.tests.rest_fuzz SECONDS [SEED]
 
-The server is the one that the controller runs, over TCP with a token. Exit code: Schemathesis's, 0
-without findings.
+The server is the one that the controller runs, over TCP with a token. The exit code is
+Schemathesis's: 0 without findings.
 """
 
 from __future__ import annotations
@@ -29,9 +31,10 @@ from controller.tests.rig import Rig
 TOKEN = "the-token-of-the-fuzzer-0123456789"
 FUZZER = Workgroup("fuzzer", (hashlib.sha256(TOKEN.encode()).digest(),), is_admin=True)
 HOOKS = "controller.tests.rest_fuzz_hooks"
-REQUESTS_PER_S = 1e6  # its own limit is tested elsewhere
-LEFT_OUT = "/v1/events"  # a stream without end
-# 422 is also the answer to what cannot be in this network: rest_fuzz_hooks.py tells the two apart.
+REQUESTS_PER_S = 1e6  # the service's own limit is tested elsewhere
+LEFT_OUT = "/v1/events"  # an endless stream
+# 422 is also the answer to what is impossible in this network: rest_fuzz_hooks.py distinguishes the
+# two.
 CONFIG = """
 [checks.positive_data_acceptance]
 expected-statuses = ["2xx", 403, 404, 409, 422]
@@ -41,12 +44,12 @@ expected-statuses = ["2xx", "3xx", "4xx"]
 """
 
 
-# However slow the machine: so many requests for each operation, and sequences of them.
+# However slow the machine, at least so many requests for each operation, and sequences of them.
 A_FEW: Final = ("--phases", "fuzzing,stateful", "--max-examples", "3")
 
 
 def for_seconds(seconds: int) -> tuple[str, ...]:
-    """Return the extent of a run: all phases, again and again until the time is over."""
+    """Return the extent of a run: all phases, repeated until the time is over."""
     return ("--max-time", str(seconds))
 
 

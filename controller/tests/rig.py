@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The path service over switches in pure Python that confirm, do not answer, or refuse at will."""
+"""The path service over switches in pure Python that confirm, stay silent or refuse at will."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Clock:
 
 
 class FailingSwitches:
-    """Switches in pure Python that fail at will. `failing`: what a switch answers instead of doing
-    anything."""
+    """Switches in pure Python that fail at will. `failing`: what a switch answers instead of
+    acting."""
 
     def __init__(self) -> None:
         self.failing: dict[str, Failure] = {}
@@ -61,9 +61,9 @@ class FailingSwitches:
 
 
 class Rig(FailingSwitches):
-    """`failing`: what a switch answers instead of doing anything. `refuse_next`: switches that
-    refuse the next list of messages, after the first `k` of it. `silent`: switches that do what
-    they are told and do not confirm."""
+    """`failing`: what a switch answers instead of acting. `refuse_next`: switches that refuse the
+    next list of messages after its first `k`. `silent`: switches that act on messages and do not
+    confirm them."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Rig(FailingSwitches):
         )
 
     def restart(self) -> None:
-        """The process is killed, another one starts; the switches go on."""
+        """Kill the process and start another one; the switches continue."""
         self.service = self.new_service()
         self.monitor = Monitor(self.service, self.stats, self.clock)
         self._http = None
@@ -112,13 +112,13 @@ class Rig(FailingSwitches):
 
     @property
     def http(self) -> TestClient:
-        """As by the Unix socket."""
+        """Return a client that comes by the Unix socket."""
         if self._http is None:
             self._http = self.http_as("")
         return self._http
 
     def http_as(self, address: str, access: Access | None = None) -> TestClient:
-        """As by TCP from there."""
+        """Return a client that comes by TCP from that address."""
         app = make_app(self.service, access, [router_of(self.service, self.monitor)])
         return TestClient(app, raise_server_exceptions=False, client=(address, 1))
 
@@ -150,7 +150,7 @@ class Rig(FailingSwitches):
         return super().read(switches)
 
     def assert_settled(self) -> None:
-        """Every switch holds exactly what it should."""
+        """Check that every switch holds exactly what it should."""
         for name, switch in self.net.switches.items():
             assert self.service.desired(name) == switch.entries(), name
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller process with four switches, asked for path after path: what grows?
+"""Ask a controller process with four switches for path after path: what grows?
 
     python -m controller.tests.soak CYCLES [REPORT_EACH]
 
@@ -28,7 +28,7 @@ RATE_BPS = 20_000_000
 
 @dataclass(frozen=True)
 class Size:
-    """What a controller uses. `store_kb`: with SQLite's log beside it."""
+    """What a controller uses. `store_kb`: including SQLite's log."""
 
     rss_kb: int
     threads: int
@@ -38,7 +38,7 @@ class Size:
 
 
 class Soaked:
-    """The controller, and what it is asked."""
+    """The controller, and the requests to it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -78,7 +78,7 @@ class Soaked:
 
 @contextlib.contextmanager
 def soaking(directory: Path) -> Iterator[Soaked]:
-    """Yield a controller to be asked."""
+    """Yield a controller that takes requests."""
     soaked = Soaked(directory)
     try:
         yield soaked
@@ -100,7 +100,7 @@ def main(cycles: int, each: int) -> None:
             try:
                 soaked.cycle(number)
             except PathClientError as error:
-                if error.status != 504:  # a machine under load: not confirmed in 5 s
+                if error.status != 504:  # a machine under load: not confirmed within 5 s
                     raise
                 print(f"cycle {number}: {error}", flush=True)
 

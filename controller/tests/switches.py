@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Open vSwitch in its own namespace, for tests of controllers: bridges, patch ports as
-links, veths as access ports whose other ends are packet sockets of the test.
+"""Real Open vSwitch in its own namespace, for tests of controllers: bridges, patch ports as links,
+veths as access ports whose other ends are packet sockets of the test.
 
-DOWNPOUR_TEST_DATAPATH=system takes the kernel's datapath instead of the userspace one.
+DOWNPOUR_TEST_DATAPATH=system selects the kernel's datapath instead of the userspace one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def run(*argv: str, env: dict[str, str] | None = None) -> str:
 
 
 def sockets_in(namespace: str, interfaces: list[str]) -> dict[str, socket.socket]:
-    """Packet sockets belong to the namespace of the thread that makes them."""
+    """Return packet sockets; they belong to the namespace of the thread that makes them."""
     result: dict[str, socket.socket] = {}
     errors: list[BaseException] = []
 
@@ -79,8 +79,8 @@ def raw_mac(mac: str) -> bytes:
 
 
 def receive(packet: socket.socket) -> Seen | None:
-    """One frame; None if there is none or it is not the test's. The kernel may have moved the
-    tag out of the frame."""
+    """Return one frame, or None if there is none or it is not the test's. The kernel may have moved
+    the tag out of the frame."""
     try:
         data, control, _, address = packet.recvmsg(2048, 256, socket.MSG_DONTWAIT)
     except BlockingIOError:
@@ -101,7 +101,7 @@ def receive(packet: socket.socket) -> Seen | None:
 
 @dataclass(frozen=True)
 class Bridge:
-    """A switch: its data path id, its access port, and its controllers' targets."""
+    """A switch: its datapath id, its access port, and its controllers' targets."""
 
     name: str
     dpid: int
@@ -120,7 +120,7 @@ class PatchPort:
 
     @property
     def commands(self) -> list[str]:
-        """For vsctl."""
+        """Return the commands for ovs-vsctl."""
         return [
             *("add-port", self.bridge, self.name, "--", "set", "interface", self.name),
             *("type=patch", f"options:peer={self.peer}", f"ofport_request={self.number}"),
@@ -129,7 +129,7 @@ class PatchPort:
 
 class Switches:
     """Namespace, database, switch daemon, bridges, and a packet socket at each access port.
-    `follow_s`: how long cached data path flows may lag behind the tables."""
+    `follow_s`: how long cached datapath flows may lag behind the tables."""
 
     def __init__(self, directory: Path, name: str, *, follow_s: float) -> None:
         self.directory = directory
@@ -223,8 +223,8 @@ class Switches:
     def deliver(
         self, switch: str, dst: str, src: str, vlan: int, eth_type: int = PLAIN_TYPE
     ) -> list[tuple[str, int | None]]:
-        """Sends one tagged frame into an access port: (switch, VLAN id) of every copy that comes
-        out of one until 0.3 s after the last, sorted."""
+        """Send one tagged frame into an access port; return (switch, VLAN id) of every copy that
+        comes out of one until 0.3 s after the last copy, sorted."""
         self._markers += 1
         marker = f"downpour {self._markers:08d}".encode().ljust(60, b".")
         tag = struct.pack("!HHH", 0x8100, vlan, eth_type)
@@ -250,8 +250,8 @@ class Switches:
         vlan: int,
         eth_type: int = PLAIN_TYPE,
     ) -> None:
-        """`deliver`, again for some seconds: a barrier covers Open vSwitch's tables, while cached
-        data path flows follow them some (up to 500) milliseconds later."""
+        """Try `deliver` again for some seconds: a barrier covers Open vSwitch's tables, while
+        cached datapath flows follow them up to 500 ms later."""
         deadline = time.monotonic() + self._follow_s
         while (got := self.deliver(switch, dst, src, vlan, eth_type)) != expected:
             assert time.monotonic() < deadline, f"{got} instead of {expected}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may do what by REST, how often, and that no token is ever told to anybody."""
+"""Who may do what by REST, how often, and that no answer ever contains a token."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Site:
         self.http = self.rig.http_as("192.0.2.1", self.access)
 
     def __getitem__(self, name: str) -> TestClient:
-        """Requests of a workgroup."""
+        """Return a client of a workgroup."""
         self.http.headers["authorization"] = f"Bearer {TOKENS[name]}"
         return self.http
 
@@ -149,7 +149,7 @@ def test_holds_are_the_workgroups_own(site: Site) -> None:
 
 
 def reservation(site: Site, name: str, number: int = 0, **changes: Any) -> dict[str, Any]:
-    """The number says which hour from now."""
+    """The number says how many hours from now."""
     start = site.rig.clock.now + 3600 * (number + 1)
     times = {"start_time": start, "end_time": start + 3600}
     return {**PATH, "name": name, "rate_bps": 0, "leaves": [], **times, **changes}
@@ -175,7 +175,7 @@ def test_no_workgroup_takes_all_reservations(site: Site) -> None:
 
 
 def test_others_do_not_see_a_reservation(site: Site) -> None:
-    """Neither its name nor its workgroup nor its times, whatever they ask for."""
+    """They see neither its name, its workgroup nor its times, whatever they ask for."""
     secret = reservation(site, "secret-name", 7)
     assert site["unidata"].post("/v1/reservations", json=secret).status_code == 201
     for response in (
@@ -327,7 +327,7 @@ SECRET = {
 
 
 def assert_tells_nothing(response: Any, status: int, asked: str = "") -> None:
-    """The answer has no word that the asking workgroup did not send itself."""
+    """Check that the answer has no word that the asking workgroup did not send itself."""
     assert_problem(response, status)
     for secret in SECRETS:
         assert secret in asked or secret not in response.text, response.text
@@ -349,7 +349,7 @@ def test_another_workgroups_hold_id_is_only_taken(site: Site) -> None:
 
 
 def test_name_that_another_workgroup_holds_is_only_taken(site: Site) -> None:
-    """Neither the hold's id nor its end is told, nor that it is a hold."""
+    """The answer gives neither the hold's id nor its end, nor even that it is a hold."""
     body = {"id": "hx", "hold_s": 60, "path": SECRET}
     assert site["ops"].post("/v1/holds", json=body).status_code == 201
     wish = {**PATH, "name": "secretpath"}
@@ -366,7 +366,7 @@ def test_name_that_another_workgroup_holds_is_only_taken(site: Site) -> None:
 
 
 def test_endpoint_in_use_does_not_say_by_whose_path(site: Site) -> None:
-    """Neither while it is held, nor when it is a path."""
+    """Neither while it is held, nor when it is a path's."""
     body = {"id": "hx", "hold_s": 60, "path": SECRET}
     assert site["ops"].post("/v1/holds", json=body).status_code == 201
     wish = {**PATH, "name": "x", "root": SECRET["root"]}
@@ -394,7 +394,7 @@ def test_hold_of_an_admin_on_a_workgroups_path(site: Site) -> None:
 def test_path_made_meanwhile_by_another_workgroup(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the check of the name and the change another one may get the name."""
+    """Between the check of the name and the change, another workgroup may get the name."""
     site["unidata"].post("/v1/paths", json=PATH)
     monkeypatch.setattr("controller.api.rest._owner", lambda *asked: asked[-1].name)
     for wish in (PATH, {**PATH, "rate_bps": 0}):

@@ -40,7 +40,7 @@ def at(rig: Rig, seconds: float) -> None:
 
 def test_a_reservation_begins_and_ends(rig: Rig) -> None:
     book(rig, "a", 80, 10, 20)
-    assert rig.sent == [] and names(rig) == []  # no switch is told before
+    assert rig.sent == [] and names(rig) == []  # no switch gets messages before that
     at(rig, 9)
     assert names(rig) == []
     at(rig, 10)
@@ -54,7 +54,7 @@ def test_a_reservation_begins_and_ends(rig: Rig) -> None:
 
 
 def test_what_is_booked_is_kept_for_it(rig: Rig) -> None:
-    """Both ways to s4 have 100 Mbit/s: 80 are booked on one, so 30 fit on the other, once."""
+    """Both ways to s4 have 100 Mbit/s. 80 are booked on one, so 30 fit on the other, once."""
     book(rig, "a", 80, 10, 20)
     rig.service.create("now", ROOT_B, 90 * MBPS)
     error = problem(lambda: rig.service.add_leaf("now", LEAF_4B))

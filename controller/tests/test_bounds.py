@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on connections by TCP, and that none of them concerns the owner's Unix socket."""
+"""Bounds on connections by TCP, which do not affect the owner's Unix socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def from_address(live: Live, address: str) -> socket.socket:
     )
 
 
-# Another process: this one has the server's ends, and 1,024 descriptors where nobody raised that.
+# In another process: this one has the server's ends, and 1,024 descriptors unless the limit was
+# raised.
 STRANGERS = """
 import contextlib, socket, sys
 port, unfinished, kept = int(sys.argv[1]), sys.argv[2].encode(), []
@@ -67,8 +68,8 @@ def strangers(live: Live) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_strangers_do_not_lock_the_owner_out(live: Live) -> None:
-    """640 unfinished requests from ten addresses: the Unix socket answers, and by TCP a
-    workgroup is served too."""
+    """Despite 640 unfinished requests from ten addresses, the Unix socket answers, and a workgroup
+    is still served by TCP."""
     with strangers(live):
         with PathClient(live.socket_path) as owner:
             for _ in range(5):
@@ -144,7 +145,8 @@ def test_an_ipv6_network_guesses_tokens_as_slowly_as_an_address() -> None:
 
 
 def test_connections_of_an_ipv6_network_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
-    """As the server sees them: 100 addresses of a network get 64 connections, another its own."""
+    """The server sees 100 addresses of one network, which get 64 connections; another gets its
+    own."""
     caplog.set_level(logging.WARNING)
     counted = server._Connections()
 
@@ -159,7 +161,7 @@ def test_connections_of_an_ipv6_network_are_bounded(caplog: pytest.LogCaptureFix
 
 @pytest.mark.slow
 def test_unfinished_tls_handshakes_displace_each_other(tmp_path: Path) -> None:
-    """300 connections that send nothing, or half a ClientHello, from ten addresses."""
+    """300 connections from ten addresses send nothing, or half a ClientHello."""
     make_keys(tmp_path / "keys", ["127.0.0.1"])
     keys = tmp_path / "keys"
     live = Live(tmp_path, listening.Tls(keys / "rest-key.pem", keys / "rest-cert.pem"))

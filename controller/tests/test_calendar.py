@@ -36,7 +36,7 @@ def wishes(draw: st.DrawFn, core: Core, number: int) -> tuple[MultipointPath, fl
 
 
 def filled(data: st.DataObject, core: Core, number: int, later_s: float = 0.0) -> Calendar:
-    """As many wishes as fit, of `number`."""
+    """Return as many of `number` wishes as fit."""
     calendar = Calendar(core)
     for n in range(number):
         wish, start_s, end_s = data.draw(wishes(core, n))
@@ -74,7 +74,7 @@ def test_at_no_moment_is_more_booked_than_there_is(data: st.DataObject) -> None:
 @SETTINGS
 @given(st.data())
 def test_a_path_of_now_leaves_what_is_booked(data: st.DataObject) -> None:
-    """Whatever `check` lets pass fits together with all bookings that overlap it."""
+    """Whatever `check` accepts fits together with all bookings that overlap it."""
     core = data.draw(cores())
     capacities = capacities_of(core)
     calendar = filled(data, core, 3, later_s=1.0)
@@ -100,7 +100,7 @@ def test_a_path_of_now_leaves_what_is_booked(data: st.DataObject) -> None:
 @SETTINGS
 @given(st.data())
 def test_one_after_the_other_always_fits(data: st.DataObject) -> None:
-    """Bookings that have no time in common do not know of each other."""
+    """Bookings without common time do not affect each other."""
     core = data.draw(cores())
     wish, _, _ = data.draw(wishes(core, 0))
     calendar = Calendar(core)
@@ -133,7 +133,7 @@ def test_loads_are_those_that_the_books_have(data: st.DataObject) -> None:
 
 
 def line(rate_mbps: int) -> tuple[Core, Endpoint, Endpoint, Endpoint, Endpoint]:
-    """Two switches, a link of this rate, and two endpoints at each."""
+    """Return two switches, a link of this rate, and two endpoints at each."""
     core = make_core([("s1", "s2", 1.0)], {"s1:s2": rate_mbps * MBPS})
     ends = [Endpoint.of(s, 91, vlan) for s in ("s1", "s2") for vlan in (101, 102)]
     return core, ends[0], ends[1], ends[2], ends[3]

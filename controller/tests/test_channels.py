@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels: what switches hold for them, and hosts that join and leave by IGMP.
 
-The entries expected are worked out by hand for the network of sample.py; 232.10.1.254 and the two
+The expected entries were worked out by hand for the network of sample.py; 232.10.1.254 and the two
 groups after it have the Ethernet addresses 01:00:5e:0a:01:fe to 01:00:5e:0a:02:00.
 """
 
@@ -81,7 +81,7 @@ def of_channels(found: object) -> bool:
 
 
 def test_a_channel_nobody_joined_is_dropped_where_the_path_has_leaves() -> None:
-    """254 and 255 have all but the last bit in common; 0 of the next 256 stands alone."""
+    """254 and 255 differ only in the last bit; 0 of the next 256 stands alone."""
     made = desk()
     cookie = cookie_of(Kind.UNJOINED, 1)
     for switch, port, vlan, source in (("s1", 1, 101, MAC_1), ("s3", 1, 310, None)):
@@ -93,8 +93,8 @@ def test_a_channel_nobody_joined_is_dropped_where_the_path_has_leaves() -> None:
 
 
 def test_a_member_gets_a_bucket_on_its_way_alone() -> None:
-    """s4 is not on the way to s3: it does not change. The group of channel 2 of path 1 is 3·65536
-    + 1."""
+    """s4 is not on the way to s3, so it does not change. The group of channel 2 of path 1 is
+    3·65536 + 1."""
     made = desk()
     step = made.join("p", {LEAF_3.key: frozenset([2])})
     assert made["p"].members == {Member(2, LEAF_3.key)}
@@ -200,7 +200,7 @@ def test_a_switch_has_meters_for_32_access_ports() -> None:
 
 
 class Hosts:
-    """Hosts behind the leaves of a rig: what they say passes the switches."""
+    """Hosts behind the leaves of a rig: their reports pass through the switches."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
@@ -219,7 +219,7 @@ class Hosts:
 
     def turn(self, after_s: float = 0.0) -> None:
         self.now_s += after_s
-        for _ in range(3):  # the end of a change is taken note of in the next turn
+        for _ in range(3):  # a turn takes note of the end of the previous turn's change
             self.keeper.turn(self.now_s)
 
     def send(self, leaf: Endpoint, mac: str, report: Report) -> None:
@@ -325,8 +325,8 @@ def test_strangers_join_nothing(hosts: Hosts) -> None:
 
 
 def test_a_host_that_floods_harms_no_other(hosts: Hosts) -> None:
-    """What passes a switch's meter at most: 1000 reports in 5 s, each the opposite of the last.
-    The other hosts' frames come once, and their reports count."""
+    """A host sends the most that a switch's meter passes: 1000 reports in 5 s, each the opposite of
+    the last. The other hosts' frames come once, and their reports count."""
     hosts.join(LEAF_3)
     calls = hosts.rig.calls
     for number in range(1000):
@@ -352,7 +352,7 @@ def test_what_was_joined_outlives_the_controller(tmp_path: Path) -> None:
     rig.calls = 0
     rig.restart()
     assert rig.service.path("p").path.members == {Member(0, LEAF_3.key), Member(0, LEAF_4.key)}
-    assert rig.calls == 0  # the switches had all of it
+    assert rig.calls == 0  # the switches already had all of it
     hosts.new_keeper()
     hosts.join(LEAF_4)
     hosts.turn(72.4)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the counters say, on the network of sample.py; frames are counted by hand."""
+"""What the counters say, on the network of sample.py; the frames were counted by hand."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def leaf_of(shown: dict[str, Any], switch: str) -> dict[str, Any]:
 
 
 def test_what_entered_and_what_each_leaf_and_edge_got(rig: Rig) -> None:
-    """10 multicast, of which the meter drops 3; 4 unicast to h2; h4 sends 2 and an ARP request."""
+    """10 multicast frames, of which the meter drops 3; 4 unicast to h2; h4 sends 2 and an ARP
+    request."""
     counters(rig)
     rig.net.switches["s1"].dropping = 3
     send(rig, 10)
@@ -112,7 +113,7 @@ def test_frames_that_a_link_loses_are_missing_behind_it(rig: Rig) -> None:
 
 
 def test_sums_go_on_when_a_branch_comes_and_comparisons_begin_anew(rig: Rig) -> None:
-    """s2's group changes when s3 joins: Open vSwitch counts its buckets from 0 then."""
+    """s2's group changes when s3 joins: then Open vSwitch counts its buckets from 0 again."""
     counters(rig)
     send(rig, 5)
     counters(rig)
@@ -131,8 +132,8 @@ def test_sums_go_on_when_a_branch_comes_and_comparisons_begin_anew(rig: Rig) -> 
 
 
 def test_counters_that_began_anew_and_are_further_than_before(rig: Rig) -> None:
-    """5 frames are read; s3 joins, so s2's group counts from 0; 9 more frames: its buckets say 9,
-    which is more than 5. What is known of h2's: at least 9 (14 came)."""
+    """5 frames are read. s3 joins, so s2's group counts from 0 again. After 9 more frames its
+    buckets say 9, which is more than 5. All that is known of h2's: at least 9 (14 came)."""
     counters(rig)
     send(rig, 5)
     counters(rig)

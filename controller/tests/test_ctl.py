@@ -77,7 +77,7 @@ def test_life_of_a_path(run: Run, rig: Rig) -> None:
 
 
 def test_a_reservation_is_listed_and_cancelled(run: Run, rig: Rig) -> None:
-    """The rig's clock says 1970-01-12T13:46:40Z."""
+    """The rig's clock shows 1970-01-12T13:46:40Z."""
     asked = ("--root", "s1:1:101", "--rate", "20M", "--end", "1970-01-12T16:00")
     later = ("--start", "1970-01-12T15:00+01:00", "s3:9:103", "s4:9:104")
     code, out, _ = run("reserve", "NGRID", *asked, *later)
@@ -260,7 +260,7 @@ def test_switches_and_workgroup(run: Run, rig: Rig) -> None:
 
 
 def test_watch_prints_events_since(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream has no end of its own: here it ends with the last event of the path's set-up."""
+    """The stream does not end by itself; here it ends with the last event of the path's set-up."""
     with_path(run)
     events = PathClient.events
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever workgroups do beside one another: no answer to one tells what another has."""
+"""Whatever workgroups do beside one another, no answer to one reveals what another has."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ GROUPS = Workgroups(
         Workgroup("ops", digest("ops"), is_admin=True),
     ]
 )
-# Words and times of the workgroups that keep a secret; the spy, `other`, never says one of them.
+# Words and times of the workgroups that keep a secret; the spy, `other`, never sends one of them.
 # The rig's times have 7 digits before the point; a hold's end is this machine's time and has 10.
 SECRET = re.compile(r"hush|02:5e:c2|\bunidata\b|\bops\b|\b\d{7}\.777(?!\d)")
 SPY = "other"
 
 
 class Actor:
-    """Random requests of one workgroup, about few things, so that they meet those of others."""
+    """Makes random requests of one workgroup, about few things, so that they meet those of
+    others."""
 
     def __init__(self, who: str, http: TestClient, dice: random.Random, now: float) -> None:
         self.who, self.dice, self.now = who, dice, now

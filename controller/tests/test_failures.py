@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What fails, and what the stream through the switches sees of it. Open vSwitch, real processes."""
+"""What fails, and how a stream through the switches is affected. Open vSwitch, real processes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FOREIGN = "cookie=0x1234,priority=5,in_port=7,actions=drop"
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    """Controller 0 is active, 1 stands by."""
+    """Yield a bench where controller 0 is active and 1 stands by."""
     with open_bench(controllers=2, options=("--lease-s", str(LEASE_S))) as bench:
         yield bench
 
@@ -84,7 +84,7 @@ def packets_of(bench: Bench, switch: str) -> int:
 
 
 def restart_alone(bench: Bench) -> None:
-    """kill -9 both, start number 0 again: no controller takes over meanwhile."""
+    """Kill -9 both, and start number 0 again: no controller takes over in between."""
     for number in list(bench.running):
         bench.stop_controller(signal.SIGKILL, number)
     bench.start_controller(0)
@@ -133,7 +133,7 @@ def test_what_changed_while_no_controller_watched_is_mended_and_nothing_else(
     bench.ofctl("add-group", "s4", "group_id=999,type=select,bucket=actions=output:1")
     bench.ofctl("add-group", "s4", "group_id=16777999,type=all,bucket=actions=output:1")
     bench.ofctl("add-meter", "s4", "meter=999,kbps,band=type=drop,rate=5")
-    bench.ofctl("del-flows", "s4", "in_port=9,dl_vlan=104")  # our leaf's
+    bench.ofctl("del-flows", "s4", "in_port=9,dl_vlan=104")  # the leaf's
     with Stream(bench) as stream:
         bench.start_controller(0)
         process.wait_until("ready", lambda: ready(bench, 0), 60)
@@ -149,7 +149,7 @@ def test_what_changed_while_no_controller_watched_is_mended_and_nothing_else(
     assert bench.meters("s4") == []
     assert (
         packets_of(bench, "s3") > packets
-    )  # what was right was not installed again: its counters went on
+    )  # entries that were right were not installed again: their counters continued
     bench.start_controller(1)
 
 
@@ -192,7 +192,7 @@ def test_standby_takes_over_without_a_frame_lost(bench: Bench) -> None:
 @pytest.mark.parametrize("silent", [True, False], ids=["silent", "port-status"])
 @pytest.mark.usefixtures("path")
 def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> None:
-    """s2:s3 dies; s3 is reached over s1:s3 from then on, s2 and s4 notice nothing."""
+    """s2:s3 fails. From then on s3 is reached over s1:s3; s2 and s4 notice nothing."""
     number = active(bench)
     risen = rises(bench, number)
     with bench.client(number) as client, Stream(bench) as stream:
@@ -223,7 +223,7 @@ def test_dead_link_is_found_and_the_tree_moves(bench: Bench, silent: bool) -> No
 @pytest.mark.long
 @pytest.mark.usefixtures("path")
 def test_links_that_are_wired_otherwise_are_reported_and_avoided(bench: Bench) -> None:
-    """Port 2 of s2 and port 3 of s3 are plugged into each other: neither s2:s3 nor s3:s4 is what
+    """Port 2 of s2 and port 3 of s3 are connected to each other: neither s2:s3 nor s3:s4 is what
     the network description says, and s3 is reached over s1."""
     number = active(bench)
     risen = rises(bench, number)
@@ -254,6 +254,6 @@ def rises(bench: Bench, number: int) -> int:
 
 
 def slaves(bench: Bench, number: int) -> int:
-    """Switches that confirmed the role since the controller started."""
+    """Return how many switches have confirmed the role since the controller started."""
     lines = bench.log(number).read_text().splitlines()
     return len({line for line in lines if "confirmed the role: slave" in line})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service's messages drive fake switches; frames show what the network then does."""
+"""The service's messages drive fake switches; frames show how the network then behaves."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_reconnected_switch_is_brought_back(world: World) -> None:
     before = world.net.switches["s2"].entries()
     world.service.switch_down("s2")
     assert not world.service.path("p1").up
-    world.net.switches["s2"].flows.clear()  # it restarted, empty; groups are still there
+    world.net.switches["s2"].flows.clear()  # it restarted, empty; groups still exist elsewhere
     world.service.switch_up("s2")
     assert world.service.path("p1").up
     assert world.net.switches["s2"].entries() == before
@@ -214,8 +214,8 @@ def test_reconnected_switch_is_brought_back(world: World) -> None:
 
 @pytest.mark.parametrize("name", ["geni5", "drfsm8"])
 def test_topologies_of_the_project(name: str) -> None:
-    """Every segment gets each multicast frame once, on its own VLAN id, no core link carries two
-    copies, all ids of the tree differ, and each host is reached and reaches the publisher."""
+    """Every segment gets each multicast frame once, on its own VLAN id; no core link carries two
+    copies; all ids of the tree differ; and each host is reached and reaches the publisher."""
     net = load(Path(topologies.__file__).with_name(f"{name}.yaml"))
     (domain,) = [d.name for d in net.domains if d.controlled_by is ControlledBy.CONTROLLER]
     world = World(net, domain)
@@ -244,8 +244,8 @@ def test_topologies_of_the_project(name: str) -> None:
 
 
 def test_random_changes_always_leave_exactly_the_plan(world: World) -> None:
-    """300 random joins and leaves of two paths: the strict switches accept every message, and
-    multicast reaches exactly the leaves there are."""
+    """After each of 300 random joins and leaves of two paths, the strict switches have accepted
+    every message, and multicast reaches exactly the current leaves."""
     seed = random.Random(20150615)
     leaves = {
         "p1": (ROOT, [LEAF_2, LEAF_3, LEAF_4]),

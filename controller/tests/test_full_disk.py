@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller whose disk is full: store and log are on a file system of 400 kB, in a mount
-namespace of the controller's own."""
+"""A controller whose disk is full: store and log are on a file system of 400 kB, in the
+controller's own mount namespace."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ pytestmark = [
 
 @dataclass
 class Small:
-    """`disk`: the file system as the controller sees it, from outside."""
+    """`disk`: the controller's file system, as seen from outside."""
 
     running: Running
     disk: Path
     switches: list[WireSwitch]
 
     def fill(self) -> None:
-        """Leave no byte."""
+        """Fill it to the last byte."""
         with (self.disk / "filler").open("ab", buffering=0) as filler:
             for size in (4096, 1):
                 with contextlib.suppress(OSError):
@@ -46,7 +46,7 @@ class Small:
                         filler.write(bytes(size))
 
     def make_room(self) -> None:
-        """Take away what `fill` has written."""
+        """Remove what `fill` has written."""
         (self.disk / "filler").unlink()
 
 
@@ -85,7 +85,7 @@ def test_full_disk(small: Small, tmp_path: Path) -> None:
     client.add_leaf("before", LEAF_2)
     small.fill()
     made = ["before"]
-    for number in range(400):  # SQLite's log has some room of its own
+    for number in range(400):  # SQLite's log has some room left
         error = refusal(small, f"path-{number}", 200 + number)
         if error is not None:
             break
@@ -101,7 +101,7 @@ def test_full_disk(small: Small, tmp_path: Path) -> None:
     assert {path["name"] for path in client.paths()} == set(made)
     assert len(client.get("before")["leaves"]) == 1
     assert client.health()["status"] == "ok"
-    small.switches[1].close()  # a switch comes and goes meanwhile
+    small.switches[1].close()  # a switch comes and goes in between
     small.switches[1] = small.running.switch(2)
     small.make_room()
     assert refusal(small, "after", 700) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a connection may cost."""
+"""How much work a connection may cause."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_bucket() -> None:
     assert not bucket.take(100.05)
     assert bucket.take(100.1)
     assert [bucket.take(200.0) for _ in range(4)] == [True, True, True, False]  # never above 3
-    assert not bucket.take(150.0)  # a clock that went back gives nothing
+    assert not bucket.take(150.0)  # a clock that was set back gives nothing
 
 
 def test_packet_ins_above_the_rate_are_dropped_and_counted() -> None:
@@ -33,7 +33,7 @@ def test_packet_ins_above_the_rate_are_dropped_and_counted() -> None:
     passed = sum(inlet.judge(raw, 100.0 + n / 10_000).passes for n in range(10_000))
     assert 2990 <= passed <= 3010  # a burst of 1000, 2000 in the second
     assert counts.all()["packet_ins_dropped"] == 10_000 - passed
-    assert inlet.judge(message(2, b"ping"), 101.0).passes  # others are not concerned
+    assert inlet.judge(message(2, b"ping"), 101.0).passes  # others are not affected
 
 
 def test_reports_leave_link_probes_alone() -> None:

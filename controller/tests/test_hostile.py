@@ -70,12 +70,12 @@ class Running:
 
     def switch(self, number: int) -> WireSwitch:
         switch = WireSwitch(self.connect(), number)
-        # Not by the controller's health: that may still be about an earlier connection.
+        # Not by the controller's health, which may still be about an earlier connection.
         process.wait_until(f"s{number}", lambda: switch.seen[BARRIER_REQUEST] > 0)
         return switch
 
     def status(self, name: str) -> int:
-        """A figure of /proc/PID/status: VmRSS in kB, Threads."""
+        """Return a figure of /proc/PID/status: VmRSS in kB, Threads."""
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
             if line.startswith(f"{name}:"):
                 return int(line.split()[1])
@@ -151,9 +151,9 @@ def test_silent_strangers_displace_each_other_and_no_switch(running: Running) ->
     before = running.status("Threads")
     strangers = [running.connect() for _ in range(150)]
     try:
-        other = running.switch(3)  # a new switch still comes in
+        other = running.switch(3)  # a new switch can still connect
         assert good.echo(4713) and other.echo(4714)
-        # Two threads each for 32 strangers, and what comes and goes.
+        # Two threads each for 32 strangers, and some that come and go.
         assert running.status("Threads") - before < 2 * 32 + 30
         assert is_closed_by_peer(strangers[0])
         other.close()
@@ -214,5 +214,5 @@ def test_what_strangers_did_is_in_the_metrics(running: Running) -> None:
     assert float(found["displaced"]) > 100
     assert "packet_ins_dropped" in found  # how many depends on the machine's speed
     assert float(found["unknown_switches"]) >= 1
-    # Up or down depends on when a probe was last sent to the silent switches of these tests.
+    # Up or down: that depends on when a probe was last sent to these tests' silent switches.
     assert re.search(r'^downpour_link_up\{link="s1:s2"\} [01]\.0$', text, re.MULTILINE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""IGMP messages against samples worked out by hand from RFC 2236 and RFC 3376: each checksum is the
-complement of the sum of its 16-bit words, carries added (RFC 1071), as the comments show."""
+"""IGMP messages against samples worked out by hand from RFC 2236 and RFC 3376. As the comments
+show, each checksum is the complement of the sum of its 16-bit words, carries added (RFC 1071)."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_any_message_with_a_right_checksum_is_read_or_refused(kind: int, rest: b
         return
     if isinstance(found, Report) and found.version == 3:
         size = 8 + sum(8 + 4 * len(record.sources) for record in found.records)
-        assert size <= len(body)  # it costs no more memory than its bytes
+        assert size <= len(body)  # it needs no more memory than its bytes
 
 
 @given(messages, st.data())

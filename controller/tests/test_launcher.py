@@ -63,7 +63,7 @@ TOKEN = "secret-of-the-tests-0123456789"
 
 
 def workgroups(network_file: Path) -> Path:
-    """A file with one workgroup, whose token is TOKEN."""
+    """Write a file with one workgroup, whose token is TOKEN."""
     path = network_file.parent / "workgroups.yaml"
     digest = hashlib.sha256(TOKEN.encode()).hexdigest()
     path.write_text(f'workgroups:\n  - {{name: unidata, token_sha256: "{digest}"}}\n')
@@ -79,7 +79,8 @@ def test_host_and_port() -> None:
 
 
 def assert_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], *texts: str) -> None:
-    """As `assert_one_line`, in this process: for mistakes found before the log is set up."""
+    """Do the same as `assert_one_line` in this process: for mistakes found before the log is set
+    up."""
     assert launcher.main(arguments) == 2
     output, errors = capsys.readouterr()
     assert output == ""
@@ -224,7 +225,8 @@ def test_client_over_the_socket_without_switches(
 def test_the_owners_connection_outlives_the_clients_patience(
     running: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    """A starved client may be idle for long. It sends its next request on the same connection."""
+    """A client that gets no processor may be idle for long; it then uses the same connection
+    again."""
     request = b"GET /v1/health HTTP/1.1\r\nHost: owner\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as owner:
         owner.settimeout(process.HANG_S)
@@ -254,7 +256,7 @@ def test_endpoints_of_segments() -> None:
 
 
 def start_with_store(network_file: Path, *more: str) -> subprocess.Popen[str]:
-    """A controller that keeps its paths; returns when it answers."""
+    """Start a controller that keeps its paths; return when it answers."""
     store, log = network_file.parent / "store", network_file.parent / "log"
     started = process.start([*options(network_file, store=store, log=log), *more])
 
@@ -276,7 +278,7 @@ def start_with_store(network_file: Path, *more: str) -> subprocess.Popen[str]:
 
 @pytest.mark.slow
 def test_paths_and_holds_survive_a_kill(network_file: Path) -> None:
-    """No switch is connected: what counts is what the next process knows."""
+    """No switch is connected: the test is what the next process knows."""
     first = start_with_store(network_file)
     try:
         with PathClient(network_file.parent / "rest.sock") as service:

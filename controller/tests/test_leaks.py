@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nothing stays of paths that came and went: objects of each type are counted.
+"""Nothing is left of paths that came and went: objects of each type are counted.
 
-Events and holds that are over are kept up to a bound, which is low here. `test_soak.py` watches a
-controller process.
+Past events and holds are kept up to a bound, which is low here. `test_soak.py` watches a controller
+process.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from controller.service.views import PathWish
 from controller.tests.rig import Rig
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, ROOT
 
-KEPT = 20  # events, and holds that are over
+KEPT = 20  # past events and holds
 WARM, CYCLES = 60, 100
 LONG = int(os.environ.get("DOWNPOUR_CYCLES", "300"))
-SPARE_KB = 1024  # in the second half of the long test
+SPARE_KB = 1024  # growth allowed in the second half of the long test
 RATE_BPS = 20_000_000
-SPARE_OBJECTS = CYCLES // 2  # of one type: caches of the interpreter; a leak leaves one a cycle
+SPARE_OBJECTS = CYCLES // 2  # of one type: the interpreter's caches; a leak leaves one a cycle
 SPARE_BYTES = 20_000
-OWN = ("builtins.set", "builtins.builtin_function_or_method")  # of what `objects` asks classes
+OWN = ("builtins.set", "builtins.builtin_function_or_method")  # `objects` itself makes some
 
 
 class SmallRig(Rig):
-    """With a short memory for events."""
+    """A rig that remembers few events."""
 
     def new_service(self) -> PathService:
         return PathService(
@@ -48,7 +48,7 @@ class SmallRig(Rig):
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(holds, "MAX_REMEMBERED", KEPT)
-    logging.disable()  # pytest keeps what is logged
+    logging.disable()  # pytest would keep what is logged
     yield SmallRig()
     logging.disable(logging.NOTSET)
 
@@ -73,7 +73,7 @@ def cycle(rig: Rig, number: int) -> None:
     service.delete(name)
     rig.clock.now += 1
     service.expire()
-    for notes in (rig.asked, rig.sent):  # the rig's own
+    for notes in (rig.asked, rig.sent):  # kept by the rig itself
         notes.clear()
 
 
@@ -120,7 +120,7 @@ def resident_kb() -> int:
 @pytest.mark.long
 @pytest.mark.slow
 def test_the_second_half_adds_nothing(rig: Rig) -> None:
-    """DOWNPOUR_CYCLES=10000 for as many."""
+    """DOWNPOUR_CYCLES=10000 runs that many."""
     sizes_kb = []
     for number in range(LONG):
         if number % (LONG // 10) == 0:
@@ -133,7 +133,7 @@ def test_the_second_half_adds_nothing(rig: Rig) -> None:
 
 @pytest.mark.slow
 def test_a_leak_would_be_seen(rig: Rig) -> None:
-    """Or the test above would prove nothing."""
+    """Without this, the test above would prove nothing."""
     cycle(rig, 0)
     before, leaked = objects(), []
     for number in range(1, 2 * SPARE_OBJECTS):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links over a simulated network in simulated time: which are found dead, when, and which not."""
+"""Links over a simulated network in simulated time: which are found dead, and when."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class World:
         return []
 
     def run(self, duration_s: float) -> list[News]:
-        """The news of the next `duration_s`."""
+        """Return the news of the next `duration_s`."""
         first = len(self.news)
         end_s = self.now_s + duration_s
         while True:
@@ -127,9 +127,9 @@ def test_healthy_links_cost_ten_probes_a_second_each_way(world: World) -> None:
 
 
 def test_one_way_dead_behind_live_ports_is_found(world: World) -> None:
-    """Latest: the last probe arrived just before; the next leaves after 100 ms and is overdue
-    80 ms (1.5 * 20 + 50) later; the burst takes 40 ms, and 80 ms until its last is overdue, and
-    6 ms for the answers, which take 2."""
+    """In the worst case the last probe arrived just before. The next leaves after 100 ms and is
+    overdue 80 ms (1.5 * 20 + 50) later; the burst takes 40 ms, its last probe is overdue after
+    another 80 ms, and the answers, which take 2 ms, have 6 ms."""
     world.loses = lambda source: source == A
     began_s = world.now_s
     (news,) = world.run(1)
@@ -171,13 +171,13 @@ def test_stalled_switch_takes_no_link_down(world: World) -> None:
 
 @pytest.mark.parametrize("answer_s", [0.05, 0.3, 1.0])
 def test_busy_switches_take_no_link_down(world: World, answer_s: float) -> None:
-    """They answer barriers late, and hand in probes twice as late."""
+    """They answer barriers late, and deliver probes twice as late."""
     world.answer_s, world.delay_s = answer_s, 2 * answer_s
     assert world.run(3) == []
 
 
 def test_dead_link_of_busy_switches_is_found(world: World) -> None:
-    """300 ms for an answer, and twice as much for what they may still hand in."""
+    """300 ms for an answer, and twice as much for probes that they may still deliver."""
     world.answer_s, world.loses = 0.3, lambda source: source == A
     began_s = world.now_s
     assert [(n.link, n.is_up) for n in world.run(3)] == [("s1:s2", False)]
@@ -196,7 +196,7 @@ def test_link_that_dies_while_its_switch_stalls_is_found_afterwards(world: World
 
 def test_controller_that_slept_judges_nothing_by_old_probes(world: World) -> None:
     """It falls asleep when a burst has left and both switches have answered, but no probe of the
-    burst has come back yet; when it wakes it ticks before it reads what came."""
+    burst has come back yet. When it wakes, its timer runs before it reads what has arrived."""
     world.delay_s = 0.060  # longer than the burst and the answers take
     assert world.run(2) == []
     direction = world.liveness._directions[A]
@@ -259,7 +259,7 @@ def test_forged_and_foreign_frames_are_counted_and_change_nothing(world: World) 
         assert world.liveness.packet_in(B, frame, world.now_s) == []
     assert world.liveness.packet_in(End("s1", 99), forged, world.now_s) == []
     assert world.liveness.foreign_frames == 5
-    old = lldp.frame_of(lldp.Probe(1, 2, 1), KEY)  # ours, replayed into a dead link
+    old = lldp.frame_of(lldp.Probe(1, 2, 1), KEY)  # the controller's own, replayed into a dead link
     world.loses = lambda source: source == A
     world.later(0.3, lambda: world.deliver(B, old))
     assert [n.is_up for n in world.run(1)] == [False]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe frames: what is written is read; anything else is refused."""
+"""Probe frames: what was written can be read; anything else is refused."""
 
 from __future__ import annotations
 

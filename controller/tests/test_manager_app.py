@@ -16,7 +16,7 @@ from controller.tests import process
 from controller.tests.ovs_bench import EVERYONE, MULTICAST, RATE, needs_open_vswitch, open_bench
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_1, ROOT, network
 
-# An app of somebody else in the same process: it counts the replies that the service asked for.
+# Another app in the same process: it counts the replies that the service asked for.
 NEIGHBOUR = """
 import sys
 if "ryu.cmd.manager" in sys.modules:
@@ -111,8 +111,8 @@ def test_launcher_without_an_app_or_with_one_that_is_not_there() -> None:
 @needs_open_vswitch
 @pytest.mark.slow
 def test_paths_beside_another_app(tmp_path: Path) -> None:
-    """The launcher runs the service and an app of somebody else: frames are replicated and
-    translated, and the other app sees the statistics that switches sent."""
+    """The launcher runs the service and another app: frames are replicated and translated, and the
+    other app sees the statistics that switches sent."""
     counted = tmp_path / "counted"
     neighbour = tmp_path / "neighbour.py"
     neighbour.write_text(NEIGHBOUR.format(out=str(counted)))

@@ -43,7 +43,7 @@ def watching(latency_s: float = 0.0, *macs: str) -> Membership:
 
 
 def run(membership: Membership, until_s: float) -> list[tuple[float, Query]]:
-    """The queries up to a time, each with its time."""
+    """Return the queries up to a time, each with its time."""
     found: list[tuple[float, Query]] = []
     while (when_s := membership.next_s()) is not None and when_s <= until_s:
         found += [(when_s, asking.query) for asking in membership.tick(when_s).queries]
@@ -78,7 +78,7 @@ def test_leave_latency_imitates_a_router() -> None:
     membership = watching(3.0, A)
     membership.report(KEY, A, JOIN, 1.0)
     membership.report(KEY, A, LEAVE, 10.0)
-    membership.report(KEY, A, LEAVE, 10.5)  # the host's repetition prolongs nothing
+    membership.report(KEY, A, LEAVE, 10.5)  # the host's repetition does not prolong it
     asked = run(membership, 12.9)
     assert [(when_s, query.group, query.response_s) for when_s, query in asked] == [
         (10.0, BASE, 1.5),
@@ -104,7 +104,8 @@ def test_who_joins_again_in_time_has_never_left() -> None:
 
 
 def test_hosts_of_version_2_may_have_kept_quiet() -> None:
-    """Another one behind the endpoint heard the report, and sent none: it is asked first."""
+    """Another host behind the endpoint heard the report, and sent none itself: it is asked
+    first."""
     membership = watching(0.0, A, B)
     membership.report(KEY, A, JOIN_2, 1.0)
     membership.report(KEY, A, LEAVE_2, 2.0)
@@ -127,7 +128,8 @@ def test_a_single_host_of_version_2_leaves_at_once() -> None:
 
 
 def test_queries_come_when_rfc_3376_says() -> None:
-    """8.6 and 8.7: two queries a quarter of the interval apart, then one every interval."""
+    """RFC 3376, 8.6 and 8.7: two queries a quarter of the interval apart, then one every
+    interval."""
     membership = Membership()
     membership.watch(KEY, Watched(BASE, 1), 100.0)
     asked = run(membership, 400.0)
@@ -136,7 +138,7 @@ def test_queries_come_when_rfc_3376_says() -> None:
 
 
 def test_a_silent_host_is_a_member_for_the_interval_of_rfc_3376() -> None:
-    """8.4: robustness times the query interval and a response interval: 260 s."""
+    """RFC 3376, 8.4: robustness times the query interval plus a response interval: 260 s."""
     membership = watching()
     membership.report(KEY, A, JOIN, 1.0)
     run(membership, 200.0)
@@ -265,7 +267,7 @@ def timers(membership: Membership) -> int:
 
 
 def test_hosts_of_an_endpoint_are_bounded() -> None:
-    """Those that joined nothing give way; those that did stay."""
+    """Hosts that have joined nothing are dropped first; those that have joined stay."""
     membership = watching()
     for number in range(2 * HOSTS_MAX):
         membership.report(KEY, f"06:00:00:00:00:{number:02x}", LEAVE, 1.0)
@@ -291,8 +293,9 @@ events = st.one_of(
 def test_members_are_those_whose_hosts_said_so(
     story: list[tuple[object, ...]], latency_s: float
 ) -> None:
-    """Against a model: each host's last word per group, and when it said it. An endpoint is a
-    member as long as a host's word is fresh, and `latency_s` after the last one took it back."""
+    """Compare with a model: each host's last report per group, and its time. An endpoint is a
+    member as long as a report of a host is fresh, and for `latency_s` after the last one was taken
+    back."""
     membership = Membership(Settings(last_member_s=0.0))
     membership.watch(KEY, Watched(BASE, 3, latency_s, (A, B)), 0.0)
     now_s = 0.0

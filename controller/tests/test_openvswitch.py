@@ -57,7 +57,7 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture
 def path(bench: Bench) -> Iterator[PathClient]:
-    """A path with three leaves; deleted at the end."""
+    """Make a path with three leaves, which is deleted at the end."""
     with bench.client() as client:
         client.create_path("NGRID", ROOT, RATE)
         for leaf in (LEAF_2, LEAF_3, LEAF_4):
@@ -157,8 +157,8 @@ def test_delete_leaves_nothing(bench: Bench, path: PathClient) -> None:
 
 
 def test_meter_holds_the_rate(bench: Bench) -> None:
-    """1 Mbit/s with a bucket of 200 kbit: of 200 frames of 1000 bytes in one burst (1.6 Mbit)
-    about 25 pass at once; what else passes is the rate times the duration of the burst."""
+    """1 Mbit/s with a bucket of 200 kbit. Of 200 frames of 1000 bytes in one burst (1.6 Mbit),
+    about 25 pass at once; the rest that passes is the rate times the duration of the burst."""
     with bench.client() as client:
         client.create_path("slow", ROOT, 1_000_000)
         client.add_leaf("slow", LEAF_2)
@@ -169,7 +169,7 @@ def test_meter_holds_the_rate(bench: Bench) -> None:
         for _ in range(200):
             bench.sockets["x-s1"].send(frame)
         count = 0
-        # Half a second of silence after the last frame, however late a busy switch lets it pass.
+        # Half a second of silence after the last frame, however late a busy switch forwards it.
         quiet_until = time.monotonic() + 0.5
         while time.monotonic() < min(quiet_until, started + 20):
             seen = receive(bench.sockets["x-s2"])
@@ -187,7 +187,7 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
     bench: Bench, path: PathClient
 ) -> None:
     """40 multicast frames, 3 with a spoofed source at s2, 2 with an unused VLAN id at s4. Open
-    vSwitch credits its flows every half second or so."""
+    vSwitch updates its flows' counters about every half second."""
     before = path.counters("NGRID")
     while True:  # frames sent before this test may be credited to flows that came later
         time.sleep(1.5)
@@ -236,7 +236,8 @@ def test_counters_tell_what_entered_what_leaves_got_and_what_was_dropped(
 
 
 def test_hosts_join_channels_by_igmp(bench: Bench) -> None:
-    """Reports as frames of hosts; a report of a MAC that the leaf does not have joins nothing."""
+    """Hosts send reports as frames; a report from a MAC that the leaf does not have joins
+    nothing."""
     base = IPv4Address("232.10.1.254")
     first = "01:00:5e:0a:01:fe"
 
@@ -282,7 +283,8 @@ def test_switch_that_lost_everything_is_restored(bench: Bench, path: PathClient)
 
 
 def test_refused_change_is_reported_and_undone(bench: Bench, path: PathClient) -> None:
-    """Someone takes the group id the path wants at s4: the switch's own error comes back."""
+    """Another program takes the group id that the path wants at s4: the switch's own error is
+    reported."""
     path.remove_leaf("NGRID", LEAF_4)
     number = meter_id(path.get("NGRID"))
     bench.ofctl("add-group", "s4", f"group_id={number},type=all,bucket=actions=output:1")

@@ -147,7 +147,7 @@ def test_entries_at_a_branching_switch() -> None:
 
 
 def test_endpoints_without_macs_match_any_source() -> None:
-    """And nothing counts as spoofed there."""
+    """And no frame counts as spoofed there."""
     path = grown(Endpoint("s2", 9, 202), root=Endpoint("s1", 1, 201))
     plan = entries_of(CORE, path)
     assert {e.match for e in plan["s1"] if isinstance(e, Flow) and e.actions} == {
@@ -274,7 +274,7 @@ def test_ids_of_static_segments_are_avoided() -> None:
 
 
 def test_no_vlan_left() -> None:
-    """Ten paths fill s1:s2, ten more go by s1:s3 and fill that; the next has no way."""
+    """Ten paths fill s1:s2, ten more go over s1:s3 and fill that; the next finds no way."""
     desk = Desk(CORE)
     for n in range(20):
         desk.create(f"p{n}", Endpoint("s1", 1, 1000 + n, (MAC_1,)), 0)
@@ -311,7 +311,7 @@ def test_capacity_names_the_bottleneck() -> None:
 
 
 def test_load_of_other_paths_makes_a_link_costlier() -> None:
-    """s1 to s2: 5 ms, or by s3 20 + 5 ms. With s1:s2 at 10 Mbit/s, 9 of them taken, it costs
+    """s1 to s2: 5 ms, or over s3 20 + 5 ms. With s1:s2 at 10 Mbit/s, of which 9 are taken, it costs
     5 ms x 1.9 = 9.5 ms for another path; a cost of 24 ms x 1.9 = 45.6 ms is more than 25 ms."""
     for cost_us, way in ((5_000, ["s1:s2"]), (24_000, ["s1:s3", "s2:s3"])):
         hops = tuple(

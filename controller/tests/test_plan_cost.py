@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning costs as much as what changes, not as what exists. Counted in bytecode instructions of
-the controller's and networkx's functions (not the fake switches'), so that the machine's load does
-not matter."""
+"""Planning costs as much as what changes, not as what exists. The cost is counted in bytecode
+instructions of the controller's and networkx's functions (not the fake switches'), so that the
+machine's load does not matter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def instructions(work: Callable[[], object]) -> int:
 
 
 def domain() -> Desk:
-    """A ring of 40 switches with 3 chords."""
+    """Return a ring of 40 switches with 3 chords."""
     ring = [(f"s{n}", f"s{n % 40 + 1}", 1.0) for n in range(1, 41)]
     chords = [("s1", "s20", 3.0), ("s10", "s30", 3.0), ("s5", "s35", 3.0)]
     return Desk(make_core([*ring, *chords]))
@@ -52,14 +52,14 @@ def add(desk: Desk, endpoint: Endpoint, steps: list[Step]) -> None:
 
 
 def leaf(number: int) -> Endpoint:
-    """Spread over the switches but s15 and s16."""
+    """Return a leaf; they are spread over all switches but s15 and s16."""
     switches = [n for n in range(2, 41) if n not in (15, 16)]
     return Endpoint.of(f"s{switches[number % 37]}", 92, 1000 + number // 37, [mac(number)])
 
 
 def test_the_thousandth_leaf_costs_as_much_as_the_eighth() -> None:
-    """At each size one more leaf joins at s15, which the tree reaches already (by s14 from s10 or
-    s20), and leaves; then one at s16 with a search and a new branch."""
+    """At each size one more leaf joins at s15, which the tree already reaches (by s14 from s10 or
+    s20), and leaves; then one joins at s16, with a search and a new branch."""
     desk = domain()
     desk.create("p", Endpoint.of("s1", 91, 9, [mac(0xFFFF)]), 0)
     desk.add("p", Endpoint.of("s15", 92, 9, [mac(0xFFF0)]))
@@ -88,7 +88,7 @@ def test_the_thousandth_leaf_costs_as_much_as_the_eighth() -> None:
     for what in ("near added", "near removed", "far removed"):
         eighth, _, thousandth = costs[what]
         assert thousandth <= 1.1 * eighth, costs[what]
-    # The search goes over the domain and over the tree's switches, of which there are more now.
+    # The search covers the domain and the tree's switches, of which there are now more.
     _, hundredth, thousandth = costs["far added"]
     assert thousandth <= 1.1 * hundredth, costs["far added"]
     assert costs["near messages"][0] == costs["near messages"][2]
@@ -110,7 +110,7 @@ def test_planning_on_one_path_does_not_depend_on_the_others() -> None:
 
 def test_the_whole_service_costs_the_same_for_the_8th_and_the_400th_leaf() -> None:
     """From the request to the confirmation: plan, books, store, queues, desired state, events. The
-    leaf joins at s4, where no other one is, and leaves again."""
+    leaf joins at s4, where there is no other, and leaves again."""
     rig = Rig()
     rig.service.create("p", ROOT, 20_000)
     leaf = Endpoint("s4", 9, 104)

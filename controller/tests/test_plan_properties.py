@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random domains, random changes: what must hold after each, and while one is under way.
+"""Random domains, random changes: what must hold after each change, and while it is under way.
 
 The switches are those of fake_switch.py. A step is stopped at every phase, with some switches of
-the next phase done and some not; links count as working even if a step goes round them, so that
-an old and a new branch both carry what is sent into them.
+the next phase done and some not. Links count as working even if a step avoids them, so that an old
+and a new branch both carry what is sent into them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def network_holding(core: Core, held: Held) -> FakeNetwork:
 
 
 def routes_of(core: Core, path: MultipointPath) -> dict[Endpoint, tuple[object, ...]]:
-    """The hops to each leaf that is served."""
+    """Return the hops to each leaf that is served."""
     way: dict[str, tuple[object, ...]] = {path.root.switch: ()}
     for tree_hop in path.hops:
         hop = core.hop[tree_hop.link, tree_hop.source]
@@ -92,7 +92,8 @@ def source_of(endpoint: Endpoint) -> str:
 def channel_routes(
     core: Core, path: MultipointPath, channel: int | None
 ) -> dict[Endpoint, tuple[object, ...]]:
-    """The hops to each leaf that is served and has joined the channel (None: any multicast)."""
+    """Return the hops to each leaf that is served and has joined the channel (None: any
+    multicast)."""
     return {
         leaf: hops
         for leaf, hops in routes_of(core, path).items()
@@ -101,7 +102,8 @@ def channel_routes(
 
 
 def channels_of(*paths: MultipointPath | None) -> list[tuple[int | None, str]]:
-    """Each channel of any of the paths and its address, and None with that of other multicast."""
+    """Return each channel of any of the paths with its address, and None with that of other
+    multicast."""
     channels = next((p.channels for p in paths if p is not None and p.channels is not None), None)
     count = 0 if channels is None else channels.count
     return [
@@ -126,8 +128,8 @@ def check_while_under_way(
     after: dict[str, MultipointPath],
     draw: st.DataObject,
 ) -> Held:
-    """Leaves that are served before and after, by the same hops, get each frame exactly once all
-    the time; no leaf gets it twice; no other gets it."""
+    """Check that leaves that are served before and after by the same hops get each frame exactly
+    once all the time; that no leaf gets it twice; and that no other gets it."""
     base = base_entries(core)
 
     def check(state: Held) -> None:
@@ -206,8 +208,8 @@ def check_forwarding(core: Core, held: Held, path: MultipointPath) -> None:
 
 
 def check_channels(core: Core, net: FakeNetwork, path: MultipointPath) -> None:
-    """A channel reaches its members alone, over the links that lead to them; reports reach the
-    controller, unless a stranger sends them."""
+    """Check that a channel reaches its members alone, over the links that lead to them, and that
+    reports reach the controller, unless a stranger sends them."""
     for channel, address in channels_of(path)[1:]:
         routes = channel_routes(core, path, channel)
         assert arrivals(net, path.root, address) == Counter({leaf.key: 1 for leaf in routes})
@@ -258,7 +260,7 @@ def check_reservations(desk: Desk, paths: dict[str, MultipointPath]) -> None:
 
 
 class Story:
-    """What the paths are, and what the switches hold after all steps so far."""
+    """The current paths, and what the switches hold after all steps so far."""
 
     def __init__(self, core: Core, data: st.DataObject) -> None:
         self.core = core
@@ -378,7 +380,8 @@ def test_adding_and_removing_leaves_everything_as_it_was(data: st.DataObject) ->
 @SETTINGS
 @given(st.data())
 def test_transition_gets_from_any_state_to_any_other(data: st.DataObject) -> None:
-    """As the steps do, but from the two states alone: what a held change needs after a restart."""
+    """It computes from the two states alone what the steps do: a held change needs that after a
+    restart."""
     story = Story(data.draw(cores()), data)
     story.desk.create("p", Endpoint("s1", 91, 99), 0, channels=CHANNELS)
     states: list[MultipointPath | None] = [None, story.desk["p"]]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues by Open vSwitch's database: commands, and what is read back. With its kernel datapath:
-tests/path_service, in a guest."""
+"""Queues by Open vSwitch's database: commands, and how they are read back. With its kernel
+datapath: tests/path_service, in a guest."""
 
 from __future__ import annotations
 

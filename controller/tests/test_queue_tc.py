@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queues by tc: commands, the BPF program, what is read back; and all of it in a real kernel."""
+"""Queues by tc: commands, the BPF program and how they are read back; and all of it in a real
+kernel."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ TWO = PortQueues(120_000_000).with_share(1, 2001, 20_000_000).with_share(26, 200
 
 
 def run_bpf(code: tuple[Instruction, ...], frame: bytes, tag: int | None) -> int:
-    """A classic BPF machine (Linux's, with the tag beside the frame): accumulator alone."""
+    """Run a classic BPF machine (Linux's, with the tag beside the frame) that has only the
+    accumulator."""
     accumulator = 0
     at = 0
     while True:
@@ -196,7 +198,7 @@ def test_option() -> None:
 
 @pytest.fixture
 def outlet() -> Iterator[Outlet]:
-    """A veth pair with a plain shaper, in its own namespace."""
+    """Make a veth pair with a plain shaper, in its own namespace."""
     script = (
         "ip link add v0 type veth peer name v1 && ip link set v0 up && ip link set v1 up && "
         "tc qdisc add dev v0 root handle 10: tbf rate 120mbit burst 15000 limit 750000 && "
@@ -232,7 +234,7 @@ def test_in_a_kernel(outlet: Outlet) -> None:
     assert "class htb 20:fffe parent 20:ffff" in classes
     assert "rate 60936Kbit ceil 120Mbit" in classes
     assert "tbf" not in shown(outlet, "qdisc", "show", "dev", "v0")
-    # A controller that starts again finds it, and changes nothing.
+    # A controller that starts again finds the queues, and changes nothing.
     again = QueueTc([outlet])
     again.apply({outlet.port: wanted})
     assert shown(outlet, "class", "show", "dev", "v0") == classes

@@ -69,7 +69,7 @@ def test_default_class_gets_what_is_left() -> None:
     assert [c.number for c in queues.classes] == [1, 2]
     assert PortQueues(100_000_000).default_bps == 99_936_000  # without 64 kbit/s for LLDP
     assert PortQueues(100_000_000).with_share(1, 10, 60_000_000).default_bps == 39_936_000
-    # All is guaranteed: a guarantee comes first, but the class must have a rate.
+    # Everything is guaranteed: guarantees come first, but the class must have a rate.
     assert PortQueues(100_000_000).with_share(1, 10, 100_000_000).default_bps == 12_000
 
 
@@ -101,7 +101,7 @@ def test_keeper_widens_before_and_settles_after() -> None:
     none, one, both = path_to(), path_to(LEAF_3), path_to(LEAF_3, LEAF_4)
     keeper.widen([(none, one)])
     keeper.settle([(none, one)])
-    assert driver.calls == []  # nothing of it is on a link with a rate
+    assert driver.calls == []  # no link of the path has a rate
     keeper.widen([(one, both)])
     ((port, queues),) = driver.calls.pop().items()
     assert (port, [c.number for c in queues.classes]) == (S2_TO_S4, [1])
@@ -172,7 +172,7 @@ def test_incremental_is_what_the_whole_gives() -> None:
 
 
 def classes_at(driver: Recorder) -> dict[PortKey, list[int]]:
-    """Port -> numbers of the paths that have a class there, after all calls."""
+    """Return port -> numbers of the paths that have a class there, after all calls."""
     state: dict[PortKey, PortQueues] = {}
     for call in driver.calls:
         state.update(call)
@@ -190,7 +190,7 @@ def test_service_sets_queues_and_takes_them_away() -> None:
     assert classes_at(driver) == {}
     rig.service.add_leaf("p", LEAF_4)
     driver.calls.clear()
-    rig.restart()  # of the same store: what the path had comes back with its switches
+    rig.restart()  # with the same store: the path's classes come back with its switches
     assert classes_at(driver) == {S2_TO_S4: [1]}
     rig.service.delete("p")
     assert classes_at(driver) == {}

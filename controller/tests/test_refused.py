@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the REST interface refuses is counted by reason, shown to admins, and logged in few lines;
-none of it concerns the owner's Unix socket."""
+nothing of this affects the owner's Unix socket."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from controller.tests.test_server import TOKEN, Live
 
 
 class Since:
-    """How much the counters have grown."""
+    """By how much the counters have grown."""
 
     def __init__(self) -> None:
         self._before = REFUSED.all()
@@ -44,7 +44,7 @@ def since() -> Since:
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What has been logged and counted by other tests does not matter here, nor the other way."""
+    """Forget what other tests have logged and counted, before and after a test."""
     monkeypatch.setattr(server._LimitedProtocol, "_tcp", server._Connections())
 
 
@@ -57,7 +57,7 @@ def live(tmp_path: Path) -> Iterator[Live]:
 
 @pytest.fixture
 def narrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Live]:
-    """As `live`; the kernel holds little of what clients do not read."""
+    """Like `live`, but the kernel buffers little of what clients do not read."""
     listen_tcp = listening.listen_tcp
 
     def listen(option: str, host: str, port: int) -> socket.socket:
@@ -116,7 +116,7 @@ def test_slow_ones(live: Live, since: Since, monkeypatch: pytest.MonkeyPatch) ->
 def test_what_is_no_http(
     live: Live, since: Since, caplog: pytest.LogCaptureFixture, what: bytes
 ) -> None:
-    """A hundred times: counted each time, logged once at most."""
+    """It is sent a hundred times: counted each time, logged once at most."""
     for _ in range(100):
         with live.connect() as connection, contextlib.suppress(ConnectionError):
             connection.sendall(what + b"\r\n\r\n")
@@ -159,7 +159,7 @@ def pipeline(connections: list[socket.socket]) -> None:
 def test_client_that_asks_and_reads_nothing(
     narrow: Live, since: Since, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A stranger without a token: requests without end, whose answers nobody takes."""
+    """A stranger without a token sends requests without end, and reads no answers."""
     monkeypatch.setattr(server, "UNREAD_TIMEOUT_S", 2.0)
     with narrow.connect() as connection:
         pipeline([connection])
@@ -194,7 +194,7 @@ def test_client_that_reads_slowly_is_served(
         threading.Thread(target=connection.sendall, args=(request * 20,), daemon=True).start()
         received = len(connection.recv(16_384))
         began = time.monotonic()
-        # Longer than it may leave all unread; a busy server begins late.
+        # Longer than it may leave everything unread; a busy server begins late.
         while received <= 4 * 16_384 or time.monotonic() < began + 6:
             more = connection.recv(16_384)
             assert more, f"ended after {received} bytes"
@@ -207,7 +207,7 @@ def test_client_that_reads_slowly_is_served(
 def test_event_stream_that_is_not_read_is_ended(
     narrow: Live, since: Since, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The watcher comes back with `Last-Event-ID` and misses nothing."""
+    """The watcher returns with `Last-Event-ID` and misses nothing."""
     monkeypatch.setattr(server, "UNREAD_TIMEOUT_S", 0.5)
     with narrow.connect() as stream:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

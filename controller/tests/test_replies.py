@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes from switches: correct ones are understood, no others do harm."""
+"""Bytes from switches: correct ones are understood, others do no harm."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_flows_groups_and_meters_become_entries() -> None:
         + flow(oxm_match())
         + flow(oxm_match("80000606 020000000002"))
         + flow(oxm_match("80000a02 0800", "80001401 02"))
-        + flow(oxm_match(), cookie=0xDEAD << 32)  # somebody else's
+        + flow(oxm_match(), cookie=0xDEAD << 32)  # another program's
     )
     groups = group(7, set_vlan(300) + output(2), set_vlan(310) + set_queue(5) + output(3))
     found = readback.held(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The REST contract, with switches that confirm, do not answer, or refuse at will."""
+"""The REST contract, with switches that confirm, stay silent or refuse at will."""
 
 from __future__ import annotations
 
@@ -314,7 +314,7 @@ CHANGED = st.dictionaries(
 @given(body=JSON | CHANGED)
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_json_is_answered(shared: Rig, body: Any) -> None:
-    """By 201 or a problem, and never by an internal error."""
+    """It is answered by 201 or a problem, and never by an internal error."""
     text = json.dumps(body)
     for url in ("/v1/paths", "/v1/paths/NGRID/leaves", "/v1/holds"):
         response = shared.http.post(url, content=text, headers={"content-type": "application/json"})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One controller is active, whatever stops or comes back."""
+"""One controller is active, whichever stops or comes back."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_one_that_slept_comes_back_as_standby(store: Path) -> None:
 
 
 def test_one_that_slept_alone_gets_another_generation(store: Path) -> None:
-    """Somebody may have been active in between."""
+    """Another may have been active in between."""
     alone = Controller("a", store)
     alone.keeper.turn(100.0)
     alone.keeper.turn(110.0)

@@ -108,7 +108,7 @@ def test_https_with_a_token(tmp_path: Path, keys: Path) -> None:
             assert service.workgroup()["name"] == "ops"
             assert service.create_path("a", ROOT, 20_000_000)["workgroup"] == "ops"
         assert_refused(PathClient(url, ca_file=keys / "ca.pem"), "no token")
-        # The system's authorities do not know it.
+        # The system's authorities do not have it.
         assert_refused(PathClient(url, token=TOKEN), "certificate verify failed")
         assert_refused(PathClient(f"http://127.0.0.1:{live.port}", token=TOKEN))
         with PathClient(live.socket_path) as service:  # the socket beside it is unchanged
@@ -147,8 +147,8 @@ def test_bad_tls_files(tmp_path: Path, keys: Path) -> None:
 
 
 def test_nobody_says_for_himself_where_he_comes_from(live: Live) -> None:
-    """The caller neither becomes the socket's owner nor evades the address's limit: 10
-    requests without a valid token."""
+    """The caller neither becomes the socket's owner nor evades the address's limit of 10 requests
+    without a valid token."""
     codes = []
     for value in ("", " ", "unix:", *(f"192.0.2.{number}" for number in range(12))):
         with live.connect() as connection:
@@ -185,7 +185,7 @@ def test_slow_clients_are_cut_off(live: Live, sent: bytes, monkeypatch: pytest.M
 
 
 def test_dripping_client_is_cut_off(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A byte now and then does not buy more time."""
+    """Sending a byte now and then does not gain time."""
     monkeypatch.setattr(server, "REQUEST_TIMEOUT_S", 0.5)
     started = time.monotonic()
     with live.connect() as connection, contextlib.suppress(ConnectionError):
@@ -248,7 +248,7 @@ ASK = b"GET /v1/paths%s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer " + TOKEN.
 
 
 def answer(live: Live, request: bytes) -> bytes:
-    """The whole answer."""
+    """Return the whole answer."""
     with live.connect() as connection:
         connection.sendall(request + b"Connection: close\r\n\r\n")
         received = b""
@@ -355,8 +355,8 @@ def test_events_by_the_client(live: Live) -> None:
 
 @pytest.mark.slow
 def test_event_streams_at_once_take_exactly_their_places(live: Live) -> None:
-    """60 requests of a workgroup before any is answered: 16 streams, and 44 times 429. Places of
-    streams that end, also before their first event, are free again."""
+    """Of 60 requests of a workgroup before any is answered, 16 get streams and 44 get 429. The
+    places of streams that end, even before their first event, are free again."""
     ask = (
         b"GET /v1/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
         + TOKEN.encode()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the service does when things go wrong or go on at once: single cases, worked out by hand."""
+"""What the service does when things go wrong or happen at once: single cases, worked out by
+hand."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ from controller.tests.rig import Rig, problem
 from controller.tests.sample import LEAF_2, LEAF_3, LEAF_4, MAC_2, ROOT, network
 
 RATE = 20_000_000
-# Other VLAN ids at the same ports: of another path.
+# Other VLAN ids at the same ports, of another path.
 ROOT_B = Endpoint("s1", 1, 501)
 LEAF_2B = Endpoint("s2", 9, 502)
 LEAF_4B = Endpoint("s4", 9, 504)
@@ -48,7 +49,7 @@ def test_vlan_of_a_pruned_branch_waits_for_the_switch_that_did_not_confirm(rig: 
     assert problem(lambda: rig.service.remove_leaf("a", LEAF_2.key)).status == 504
     rig.service.create("b", ROOT_B, RATE)
     assert problem(lambda: rig.service.add_leaf("b", LEAF_2B)).status == 504
-    # s2 still sends what comes with 300 to the leaf of path a.
+    # s2 still sends frames with id 300 to the leaf of path a.
     assert vlan_on(rig, "b", "s1:s2") == 301
     rig.restart()  # s2 is still away, and the new process knows what it may not use
     assert problem(lambda: rig.service.add_leaf("a", LEAF_2)).status == 504
@@ -108,7 +109,7 @@ def test_slow_switch_delays_only_those_who_need_it(rig: Rig) -> None:
 
 
 def test_endpoint_is_not_used_again_while_it_is_being_given_up(rig: Rig) -> None:
-    """The entries of both have the same keys: the late deletion would hit the new ones."""
+    """The entries of both have the same keys: a late deletion would remove the new ones."""
     rig.service.create("a", ROOT, RATE)
     rig.service.add_leaf("a", LEAF_2)
     rig.service.create("b", ROOT_B, RATE)
@@ -151,7 +152,8 @@ def test_concurrent_requests_for_one_leaf_make_one_leaf(rig: Rig) -> None:
 
 
 def test_many_changes_at_once(rig: Rig) -> None:
-    """Paths of their own VLAN ids at the same ports come, grow, shrink and go in 8 threads."""
+    """In 8 threads, paths with their own VLAN ids at the same ports are made, grow, shrink and are
+    deleted."""
 
     def life(number: int) -> Callable[[], object]:
         def run() -> None:
@@ -204,7 +206,7 @@ def test_leaf_without_a_way_comes_back_with_the_link(rig: Rig) -> None:
     assert not view.up
     assert view.down_leaves() == frozenset({LEAF_4.key})
     assert problem(lambda: rig.service.add_leaf("a", Endpoint("s4", 9, 777))).kind == "unreachable"
-    rig.restart()  # links are up until somebody says otherwise: it comes with the next change
+    rig.restart()  # links are up until reported down: it comes with the next change
     rig.service.link_changed("s2:s4", False)
     rig.service.link_changed("s2:s4", True)
     assert rig.service.path("a").up
@@ -251,7 +253,7 @@ def test_hold_is_committed_even_by_the_next_process(rig: Rig, restarted: bool) -
         LEAF_3.key,
         LEAF_4.key,
     }
-    assert rig.service.commit("h").up  # once more
+    assert rig.service.commit("h").up  # a second time
     rig.assert_settled()
 
 
@@ -315,7 +317,7 @@ def test_leaf_to_leaf_begins_and_ends_with_a_leaf_far_away(rig: Rig, held: bool)
         rig.service.hold(
             "h", PathWish("a", ROOT, RATE, leaf_to_leaf=True, leaves=leaves), rig.clock() + 9
         )
-        rig.restart()  # the phases of a hold are computed from its path alone then
+        rig.restart()  # the phases of a hold are then computed from its path alone
         rig.service.commit("h")
     else:
         rig.service.create("a", ROOT, RATE, leaf_to_leaf=True)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever happens in whatever order - requests, refusals, silence, lost switches and links, kills
-at any message - the books, the store, what is desired and, once all is well again, what the
-switches hold agree with each other and with what the requests were answered."""
+"""Whatever happens in whatever order (requests, refusals, silence, lost switches and links, kills
+at any message), the books, the store, the desired state and, once all is well again, the switches
+agree with each other and with the answers to the requests."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SWITCHES = st.sampled_from(["s1", "s2", "s3", "s4"])
 LINKS = st.sampled_from(["s1:s2", "s2:s3", "s1:s3", "s2:s4", "s3:s4"])
 HOLDS = st.sampled_from(["h1", "h2"])
 
-# What a request that failed in this way has still done.
+# A request that fails with this status has still been carried out.
 DONE_ALL_THE_SAME = 504
 
 
@@ -78,7 +78,7 @@ class Machine(RuleBasedStateMachine):
     # -- requests
 
     def ask(self, call: Any, *arguments: Any, **options: Any) -> bool:
-        """Whether it was done."""
+        """Return whether the request was carried out."""
         try:
             call(*arguments, **options)
         except ServiceError as error:
@@ -198,7 +198,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(switch=SWITCHES)
     def switch_silent(self, switch: str) -> None:
-        """It does what it is told, and its confirmation is lost."""
+        """The switch acts on messages, and its confirmations are lost."""
         self.rig.silent.add(switch)
 
     @rule(switch=SWITCHES, done=st.integers(0, 4))
@@ -246,7 +246,7 @@ class Machine(RuleBasedStateMachine):
             self.rig.service.link_changed(link, True)
         self.forget_dropped_holds()
         self.rig.assert_settled()
-        assert self.rig.service.state.quarantine.is_empty  # every id is free again that no path has
+        assert self.rig.service.state.quarantine.is_empty  # every id that no path has is free again
         assert self.rig.store.load().blocked == ()
         for view in self.rig.service.paths():
             assert view.up, view.path

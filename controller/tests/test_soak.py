@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.mark.long
 def test_nothing_grows(tmp_path: Path) -> None:
-    """`make test-all` asks more often, and `python -m controller.tests.soak 10000` measures
+    """`make test-all` runs more cycles; `python -m controller.tests.soak 10000` measures for
     longer."""
     with soaking(tmp_path) as soaked:
         for number in range(WARM):

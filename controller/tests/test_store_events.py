@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is written for a change, and what a watcher gets."""
+"""What is written for a change, and what a watcher receives."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def opened() -> Store:
 
 
 def written(store: Store, old: MultipointPath | None, new: MultipointPath | None) -> int:
-    """How many rows the change wrote."""
+    """Return how many rows the change wrote."""
     before = store._connection.total_changes
     with store.transaction():
         store.replace(old, new)
@@ -129,7 +129,7 @@ def test_ring_of_events() -> None:
 
 
 def test_sse_form() -> None:
-    """One line of data, whatever is in it: a line break would begin a new field."""
+    """The data is on one line, whatever it contains: a line break would begin a new field."""
     text = as_sse("b-1", EventKind.LEAF_ADDED, {"leaf": "a\nevent: forged\r\n"})
     assert text == b'id: b-1\nevent: leaf-added\ndata: {"leaf":"a\\nevent: forged\\r\\n"}\n\n'
 
@@ -145,4 +145,4 @@ def test_the_log_of_writes_is_bounded(tmp_path: Path) -> None:
         largest_bytes = max(largest_bytes, log_bytes)
     frame_bytes, of_one_change = PAGE_BYTES + 24, 16
     assert largest_bytes < (LOG_PAGES + of_one_change) * frame_bytes
-    assert largest_bytes >= LOG_PAGES * PAGE_BYTES  # it came to the bound
+    assert largest_bytes >= LOG_PAGES * PAGE_BYTES  # it reached the bound

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The store fails, or the process dies, before any SQL statement of a change.
 
-Afterwards the service and its file are as before the change or as after it, together with the
-switches; the same request again does the change.
+Afterwards the service and its file are, together with the switches, as before the change or as
+after it; the same request again completes the change.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FULL = "database or disk is full"
 
 
 class Faulty:
-    """A connection that fails at one statement (`fail_at`), or at all from there on (`lasting`);
-    `before` is called with each statement's number."""
+    """A connection that fails at one statement (`fail_at`), or from there on (`lasting`); `before`
+    is called with each statement's number."""
 
     def __init__(self, real: sqlite3.Connection) -> None:
         self._real = real
@@ -109,7 +109,7 @@ class Seen:
 
 
 def of_file(file: Path, clock_s: float) -> Seen:
-    """As a new process reads it."""
+    """Return it as a new process reads it."""
     rig = Rig(Store(file, network().name, "core"))
     rig.clock.now = clock_s
     try:
@@ -170,7 +170,7 @@ CHANGES = (create, add, remove, macs, end_time, delete, hold, commit, release, e
 
 
 def refused(change: Callable[[Rig], None]) -> Callable[[Rig], None]:
-    """A switch refuses the change in the middle of it."""
+    """Let a switch refuse the change in the middle."""
 
     def run(rig: Rig) -> None:
         rig.refuse_next = {"s2": 0, "s4": 0}
@@ -195,7 +195,7 @@ def attempt(rig: Rig, change: Callable[[Rig], None]) -> ServiceError | None:
 
 
 def outcome(directory: Path, change: Callable[[Rig], None]) -> tuple[Seen, Seen, int]:
-    """(before, after, statements) of the change without a fault."""
+    """Return (before, after, statements) of the change without a fault."""
     directory.mkdir()
     site = Site(directory)
     before = Seen.of(site.rig)
@@ -208,7 +208,8 @@ def outcome(directory: Path, change: Callable[[Rig], None]) -> tuple[Seen, Seen,
 
 
 def fits(seen: Seen, before: Seen, after: Seen, change: Callable[[Rig], None]) -> bool:
-    """Before or after; a link's failure first ends holds, then moves paths: two changes."""
+    """Return whether it is as before or after; a link's failure makes two changes: it ends holds,
+    then moves paths."""
     if change is reroute:
         return seen.paths in (before.paths, after.paths) and seen.holds in (
             before.holds,
@@ -238,12 +239,12 @@ def test_failure_at_each_statement(
             assert error.status == 507, place
         seen = Seen.of(rig)
         assert fits(seen, before, after, change), place
-        if error is None and change not in (expire, reroute):  # those are tried again by themselves
+        if error is None and change not in (expire, reroute):  # those are tried again automatically
             assert seen == after, place
         else:
             assert error is None or error.kind == "refused" or seen == before, place
         rig.assert_settled()
-        if not faulty.is_lasting:  # the file never has anything else than one of the two
+        if not faulty.is_lasting:  # the file never has anything but one of the two
             found = of_file(site.copied(directory / "crash"), rig.clock())
             assert fits(found, before, after, change), place
         faulty.fail_at = 0
@@ -262,7 +263,7 @@ def test_failure_at_each_statement(
 @pytest.mark.slow
 @pytest.mark.parametrize("change", ALL, ids=lambda c: c.__name__)
 def test_crash_before_each_statement(tmp_path: Path, change: Callable[[Rig], None]) -> None:
-    """What kill -9 leaves behind in the file; the switches are empty."""
+    """Check what kill -9 leaves in the file; the switches are empty."""
     before, after, statements = outcome(tmp_path / "whole", change)
     directory = tmp_path / "run"
     directory.mkdir()
@@ -313,7 +314,7 @@ def test_full_disk_is_logged_once(site: Site, caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.slow
 def test_real_full_file(tmp_path: Path) -> None:
-    """SQLite's own limit of pages: paths are made until it is full, then deleted."""
+    """Paths are made until SQLite's own limit of pages is reached, then deleted."""
     rig = Rig(Store(tmp_path / "store", network().name, "core"))
     pages = rig.store._connection.execute("PRAGMA page_count").fetchone()[0]
     rig.store._connection.execute(f"PRAGMA max_page_count={pages + 2}")

@@ -147,7 +147,7 @@ def test_a_workgroup_that_does_not_exist_is_refused() -> None:
         site["ops"].post("/v1/holds", json={"hold_s": 9, "path": body}),
     ):
         assert_problem(response, 422, "there is no workgroup 'unidate'; valid: ", "unidata")
-    for name in ("unidate", "other"):  # who is no admin does not learn which there are
+    for name in ("unidate", "other"):  # a workgroup that is no admin does not learn which exist
         response = site["unidata"].post("/v1/paths", json={**PATH, "workgroup": name})
         assert_problem(response, 403, f"may not make paths of '{name}'")
     for name in ("unidata", "ops", "owner"):
@@ -180,7 +180,7 @@ def test_allow_lists_all_methods(rig: Rig) -> None:
 
 @pytest.mark.slow
 def test_every_body_may_be_answered_400(rig: Rig) -> None:
-    """As the OpenAPI document says, and for each operation that takes a body."""
+    """The OpenAPI document says so, for each operation that takes a body."""
     served = whole_app(rig).openapi()
     found = set()
     for path, operations in served["paths"].items():

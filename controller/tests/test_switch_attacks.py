@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections that claim to be a switch of the domain, with and without TLS, and switches that come
-and go a thousand times, at a controller process."""
+"""A controller process with connections that claim to be a switch of the domain, with and without
+TLS, and with switches that come and go a thousand times."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_live_switch_keeps_its_place(running: Running) -> None:
     for _ in range(30):
         spoof = WireSwitch(running.connect(), 1)
         assert spoof.ended.wait(30)
-        assert spoof.seen[BARRIER_REQUEST] == 0  # told nothing of what a switch is told
+        assert spoof.seen[BARRIER_REQUEST] == 0  # it was told nothing that a switch is told
         spoof.close()
     assert counter(running, "duplicate_switches") - before == 30
     assert not real.ended.is_set() and real.echo(1)
@@ -66,7 +66,8 @@ def test_live_switch_keeps_its_place(running: Running) -> None:
 
 
 def test_switch_that_is_gone_without_a_word_is_replaced(running: Running) -> None:
-    """As after a power cut: the old connection stays open at the controller and answers nothing."""
+    """This is what a power cut leaves: the old connection stays open at the controller and answers
+    nothing."""
     old = running.switch(2)
     process.wait_until("s2 is ready", lambda: is_ready(running, "s2"))
     old.is_mute = True
@@ -109,7 +110,7 @@ def by_reset_when_known(running: Running) -> None:
 
 
 def at_once(running: Running) -> None:
-    """Connects again before its end is noticed."""
+    """Connect again before the end is noticed."""
     first = running.switch(4)
     with contextlib.suppress(OSError):
         first.connection.shutdown(socket.SHUT_WR)
@@ -124,10 +125,10 @@ def files(running: Running) -> int:
 
 
 def test_switch_that_flaps(running: Running) -> None:
-    """DOWNPOUR_FLAPS=1000 for as many."""
+    """DOWNPOUR_FLAPS=1000 runs that many."""
     other = running.switch(1)
     running.client.create_path("flapping", Endpoint("s1", 1, 150), 0)
-    for number in range(20):  # warm
+    for number in range(20):  # to warm up
         KINDS[number % len(KINDS)](running)
     process.wait_until("s4 is gone", lambda: not is_ready(running, "s4"))
     memory_kb, threads, open_files = (
@@ -170,7 +171,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Run
 
 
 def connection(running: Running, keys: Path, certificate: Path, key: Path) -> ssl.SSLSocket:
-    """Raises ssl.SSLError."""
+    """Connect as a switch. Raises ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(keys / "ca.pem")
@@ -184,7 +185,7 @@ def as_switch(running: Running, keys: Path, name: str, number: int) -> WireSwitc
 
 
 def test_certificate_of_a_switch_speaks_for_it_alone(secure: Running, keys: Path) -> None:
-    """Also while the switch that is claimed is not there."""
+    """Even while the claimed switch is not connected."""
     spoof = as_switch(secure, keys, "switch-s2", 1)
     assert spoof.ended.wait(30)
     assert spoof.seen[BARRIER_REQUEST] == 0
@@ -193,7 +194,7 @@ def test_certificate_of_a_switch_speaks_for_it_alone(secure: Running, keys: Path
     process.wait_until("s1", lambda: real.seen[BARRIER_REQUEST] > 0)
     other = as_switch(secure, keys, "switch", 3)  # names no switch: as before
     process.wait_until("s3", lambda: other.seen[BARRIER_REQUEST] > 0)
-    again = as_switch(secure, keys, "switch", 1)  # and s1 is there
+    again = as_switch(secure, keys, "switch", 1)  # while s1 is connected
     assert again.ended.wait(30)
     assert real.echo(5)
     for switch in (spoof, real, other, again):
@@ -220,7 +221,7 @@ def test_bad_certificates(secure: Running, keys: Path, tmp_path: Path, kind: str
 
 
 def test_recorded_handshake_is_no_switch(secure: Running, keys: Path) -> None:
-    """A switch's side of a connection, sent again byte by byte."""
+    """A switch's side of a connection is sent again byte by byte."""
     listener = socket.create_server(("127.0.0.1", 0))
     sent = bytearray()
     switch_end = socket.create_connection(listener.getsockname())

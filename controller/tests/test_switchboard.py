@@ -174,7 +174,7 @@ def test_lost_connection_ends_the_wait_at_once() -> None:
 def test_late_end_of_an_old_connection_is_ignored(
     board: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old one is dead and does not know: it does not answer."""
+    """The old connection is dead without knowing it: it does not answer."""
     monkeypatch.setattr(switchboard, "PROOF_S", 0.05)
     old, new = FakeDatapath(1, silent), FakeDatapath(1, confirming(board))
     board.connected(old, {})
@@ -189,7 +189,7 @@ def test_late_end_of_an_old_connection_is_ignored(
 
 
 def test_switch_that_answers_keeps_its_place(board: Board) -> None:
-    """A spoofed datapath id: another connection that claims to be the switch is refused."""
+    """With a spoofed datapath id: another connection that claims to be the switch is refused."""
     refused: list[int] = []
     board.on_duplicate = lambda: refused.append(1)
     real = FakeDatapath(1, confirming(board))
@@ -212,7 +212,7 @@ def test_claim_that_waits_is_nobody_yet(board: Board, monkeypatch: pytest.Monkey
     board.connected(busy, {})
     first, second = FakeDatapath(1, silent), FakeDatapath(1, silent)
     board.connected(first, PORTS)
-    board.connected(second, PORTS)  # one at a time
+    board.connected(second, PORTS)  # one connection at a time
     assert (busy.is_closed, first.is_closed, second.is_closed) == (False, False, True)
     board.port_status(first, 1, False)
     board.packet_in(first, packet_in_message(3, b"x"))
@@ -220,7 +220,7 @@ def test_claim_that_waits_is_nobody_yet(board: Board, monkeypatch: pytest.Monkey
     board.disconnected(first)
     third = FakeDatapath(1, confirming(board))
     board.connected(third, {})
-    board.disconnected(busy)  # its end says that the claim was right
+    board.disconnected(busy)  # its end shows that the claim was right
     assert not third.is_closed
     assert events(board) == [("down", "s1"), ("up", "s1")]
     assert board.apply({"s1": MESSAGES}) == {}
@@ -231,7 +231,7 @@ def test_certificate_with_names_of_switches_speaks_for_those_alone(board: Board)
     assert not board.connected(stranger, {}, frozenset({"s2", "elsewhere"}))
     assert stranger.is_closed and events(board) == []
     assert board.connected(FakeDatapath(2, silent), {}, frozenset({"s2", "elsewhere"}))
-    assert board.connected(FakeDatapath(1, silent), {}, frozenset({"switch"}))  # names none
+    assert board.connected(FakeDatapath(1, silent), {}, frozenset({"switch"}))  # it names none
     assert events(board) == [("up", "s2"), ("up", "s1")]
 
 
@@ -249,7 +249,7 @@ def test_unknown_switches_are_refused(board: Board) -> None:
     assert not board.connected(stranger, PORTS)
     assert stranger.is_closed
     board.disconnected(stranger)
-    board.disconnected(FakeDatapath(None, silent))  # gone before it told its id
+    board.disconnected(FakeDatapath(None, silent))  # it ended before it sent its id
     assert events(board) == []
 
 
@@ -273,7 +273,7 @@ def reply(kind: Multipart, xid: int, body: bytes, flags: int = 0) -> bytes:
 def holding(
     board: Board, bodies: dict[Multipart, list[bytes]]
 ) -> Callable[[FakeDatapath, FakeMessage], None]:
-    """Answers each request with these parts, barriers at once."""
+    """Return a function that answers each request with these parts, and barriers at once."""
 
     def answer(datapath: FakeDatapath, message: FakeMessage) -> None:
         if isinstance(message.description, Barrier):
@@ -421,7 +421,7 @@ def test_reports_are_handed_on_apart(board: Board) -> None:
     cookie = cookie_of(Kind.IGMP, 7)
     datapath = FakeDatapath(1, silent)
     board.connected(datapath, {})
-    board.packet_in(datapath, packet_in_message(3, b"report", cookie))  # to nobody yet
+    board.packet_in(datapath, packet_in_message(3, b"report", cookie))  # no handler yet
     board.on_report = lambda name, packet: seen.append((name, packet))
     board.packet_in(datapath, packet_in_message(3, b"report", cookie))
     board.packet_in(datapath, packet_in_message(3, b"probe"))

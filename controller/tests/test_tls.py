@@ -61,7 +61,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, keys: Path) -> Iterator[Ru
 
 
 def secure(running: Running, authority: Path, certificate: Path | None) -> ssl.SSLSocket:
-    """A switch's end. Raises ssl.SSLError."""
+    """Return a switch's end of a connection. Raises ssl.SSLError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.load_verify_locations(authority / "ca.pem")
@@ -73,7 +73,8 @@ def secure(running: Running, authority: Path, certificate: Path | None) -> ssl.S
 def test_switch_with_a_certificate_of_the_authority(running: Running, keys: Path) -> None:
     switch = WireSwitch(secure(running, keys, keys), 1)
     process.wait_until("s1", lambda: switch.seen[BARRIER_REQUEST] > 0)
-    # Both ends write at once, many times: two threads of the controller share the connection.
+    # Both ends write at the same time, many times: two threads of the controller share the
+    # connection.
     assert all(switch.echo(number) for number in range(200))
     switch.close()
 
@@ -139,7 +140,7 @@ def test_files_that_cannot_be_used(tmp_path: Path, keys: Path, foreign: Path) ->
 
 
 def test_a_port_is_no_proof_of_tls(running: Running) -> None:
-    """The listener speaks TLS only: what a plain HELLO gets is an alert, not a HELLO."""
+    """The listener speaks only TLS: it answers a plain HELLO with an alert, not with a HELLO."""
     with running.connect() as plain:
         plain.sendall(message(HELLO))
         plain.settimeout(30)

@@ -22,7 +22,8 @@ def leaf(switch: str, vlan: int = 7) -> Endpoint:
 
 
 def tree_of(core: Core, algorithm: Algorithm, *switches: str) -> tuple[list[str], float]:
-    """The links of the tree from "r" in the order they were taken, and their total cost."""
+    """Return the links of the tree from "r" in the order in which they were added, and their total
+    cost."""
     desk = Desk(core)
     desk.create("p", leaf("r"), 0, algorithm=algorithm)
     for switch in switches:
@@ -31,7 +32,7 @@ def tree_of(core: Core, algorithm: Algorithm, *switches: str) -> tuple[list[str]
     return [h.link for h in hops], sum(core.hop[h.link, h.source].cost for h in hops)
 
 
-# Leaves a, b, c round a hub h where no leaf is; r reaches all of them directly too.
+# Leaves a, b, c around a hub h without a leaf; r also reaches all of them directly.
 STAR = (
     ("r", "a", 4.0),
     ("r", "b", 5.5),
@@ -54,7 +55,8 @@ def test_steiner_is_cheaper_than_shortest_paths() -> None:
 
 
 def test_a_leaf_that_joins_moves_no_other() -> None:
-    """Removing b prunes what b alone needed; a stays in the tree, as it leads to h and c."""
+    """When b is removed, the links that only b needed are pruned; a stays, as it leads to h and
+    c."""
     desk = Desk(make_core(STAR))
     desk.create("p", leaf("r"), 0, algorithm=Algorithm.STEINER)
     for switch in ("a", "b", "c"):
@@ -89,7 +91,7 @@ def test_of_equal_parallel_links_the_first_and_the_next_when_it_is_full() -> Non
 
 
 def test_capacity_excludes_links_and_the_tree_goes_round() -> None:
-    """r:a has 10 Mbit/s, 6 taken: a second path of 6 goes by b."""
+    """r:a has 10 Mbit/s, of which 6 are taken: a second path of 6 goes over b."""
     core = make_core(
         [("r", "a", 1.0), ("r", "b", 5.0), ("b", "a", 5.0)],
         {"r:a": 10_000_000},
@@ -154,15 +156,15 @@ def ring() -> Desk:
 
 
 def test_what_is_behind_a_broken_link_goes_another_way() -> None:
-    """a:c breaks: c and d are reached by b:d and d:c; c:d had 103, in the other direction, and
-    gets an id that it did not have."""
+    """a:c breaks: c and d are then reached over b:d and d:c. c:d had id 103 in the other direction,
+    and gets an id that it did not have."""
     desk = ring()
     step = desk.reroute("p", DownSet(links=frozenset({"a:c"})))
     assert desk.vlans("p") == {"r:a": 100, "r:b": 101, "b:d": 102, "c:d": 104}
     assert [h.source for h in desk["p"].hops] == ["r", "r", "b", "d"]
     first, second = step.phases
     assert set(first) == {"a", "b", "c", "d"}  # r's entries stay as they are
-    assert set(second) == {"b"}  # fed only when all else is in place
+    assert set(second) == {"b"}  # it gets frames only when all else is in place
     assert step.what == "path 'p' re-routed"
     again = desk.reroute("p", DownSet(links=frozenset({"a:c"})))
     assert again.phases == () and again.new is again.old
@@ -201,7 +203,7 @@ def test_a_lost_leaf_is_served_when_a_new_one_brings_the_tree() -> None:
 
 
 def test_a_switch_that_is_down_is_gone_round() -> None:
-    """Without a: b stays, d by b, c by d; a's leaf has no way."""
+    """Without a: b stays, d goes over b, c over d; a's leaf has no way."""
     desk = ring()
     step = desk.reroute("p", DownSet(switches=frozenset({"a"})))
     assert [(h.link, h.source) for h in desk["p"].hops] == [
@@ -213,7 +215,8 @@ def test_a_switch_that_is_down_is_gone_round() -> None:
 
 
 def test_a_branch_that_led_only_to_what_moved_is_pruned() -> None:
-    """Leaf d alone: r, a, c, d. c:d breaks: d by b, and a, c are needed no more."""
+    """Leaf d alone: r, a, c, d. When c:d breaks, d goes over b, and a and c are no longer
+    needed."""
     desk = Desk(make_core(RING))
     desk.create("p", leaf("r"), 0)
     desk.add("p", leaf("d"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workgroups file, who may use what, and how often somebody may ask."""
+"""The workgroups file, who may use what, and how often a workgroup may ask."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_objections_say_what_is_valid(tmp_path: Path) -> None:
 
 
 def test_rate_limit() -> None:
-    """2 per second, 3 at once: the fourth must wait; half a second brings one."""
+    """2 per second, 3 at once: the fourth must wait; half a second brings one more."""
     limit = RateLimit(2.0, 3.0)
     assert [limit.take("a", 10.0) for _ in range(4)] == [0, 0, 0, 1]
     assert limit.take("b", 10.0) == 0
@@ -166,7 +166,7 @@ def test_rate_limit() -> None:
 
 def test_rate_limit_remembers_a_bounded_number() -> None:
     limit = RateLimit(1.0, 1.0, max_keys=2)
-    for key in ("a", "b", "a", "c"):  # b asked least recently when c came
+    for key in ("a", "b", "a", "c"):  # b had asked least recently when c came
         limit.take(key, 0.0)
     assert limit.take("a", 0.0) > 0
     assert limit.take("b", 0.0) == 0

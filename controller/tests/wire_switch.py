@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A switch at the other end of a real connection: it agrees to everything and holds nothing.
 
-And what strangers do instead.
+Also what strangers do instead.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ class Wire:
     """A connection that threads write to side by side while one reads.
 
     OpenSSL must not read and write one connection at the same time, and Python 3.11 lets two
-    threads do so: bytes were lost now and then.
+    threads do that: bytes were lost now and then.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as Open vSwitch
-        self._writing = threading.Lock()  # a message at a time
+        self._writing = threading.Lock()  # one message at a time
         self._is_tls = isinstance(connection, ssl.SSLSocket)
         self._tls = threading.Lock()
         if self._is_tls:
             connection.setblocking(False)
 
     def sendall(self, data: bytes) -> None:
-        """Send all bytes, before those of another thread or after."""
+        """Send all bytes without mixing them with those of another thread."""
         with self._writing:
             if not self._is_tls:
                 self._connection.sendall(data)
@@ -60,7 +60,7 @@ class Wire:
                 view = view[self._retried(partial(self._connection.send, view)) :]
 
     def recv(self, size: int) -> bytes:
-        """Return what comes; b"": the end."""
+        """Return what comes; b"" at the end."""
         if not self._is_tls:
             return self._connection.recv(size)
         return self._retried(partial(self._connection.recv, size))
@@ -83,7 +83,7 @@ class Wire:
 
 
 class WireSwitch:
-    """Answers in a thread of its own until `close` or the controller ends the connection
+    """Answers in its own thread until `close`, or until the controller ends the connection
     (`ended`). `seen` counts messages by type. While `is_mute` it answers nothing."""
 
     def __init__(self, connection: socket.socket, dpid: int) -> None:
@@ -110,7 +110,7 @@ class WireSwitch:
                     self._wire.sendall(message(*reply, xid))
                 if kind == ECHO_REPLY and xid in self._echoes:
                     self._echoes.pop(xid).set()
-        except (OSError, EOFError, ValueError):  # ValueError: closed while it was waited for
+        except (OSError, EOFError, ValueError):  # ValueError: closed while waiting
             pass
         finally:
             self.ended.set()
@@ -138,7 +138,7 @@ class WireSwitch:
         return data
 
     def echo(self, xid: int, timeout_s: float = 30.0) -> bool:
-        """Whether the controller answers."""
+        """Return whether the controller answers."""
         answered = self._echoes[xid] = threading.Event()
         self._wire.sendall(message(ECHO_REQUEST, b"alive?", xid))
         return answered.wait(timeout_s)

@@ -2,7 +2,7 @@
 """Controller processes of several domains, and the networks of networks.py as Open vSwitch's
 bridges: patch ports are links within and between domains.
 
-What a domain's controller sends to another passes through a proxy of the test, which may kill a
+Messages from one domain's controller to another pass through a proxy of the test, which may kill a
 controller just before a message arrives, or just before its answer goes back.
 """
 
@@ -33,8 +33,8 @@ _COUNTERS = re.compile(r"(duration|n_packets|n_bytes|idle_age|hard_age)=[^ ,]+,?
 
 
 class Proxy:
-    """`hook(kind, phase)` is called with phase 'before' and 'after' for each message; False: it
-    gets no further, and the connection is closed."""
+    """`hook(kind, phase)` is called with phase 'before' and 'after' for each message; if it returns
+    False, the message gets no further, and the connection is closed."""
 
     def __init__(self, path: Path, target: Path) -> None:
         self.hook: Callable[[str, str], bool] = lambda _kind, _phase: True
@@ -172,7 +172,7 @@ class Bench(Switches):
         process.wait_until(f"the switches of {domain} are ready", ready, 60)
 
     def kill(self, domain: str) -> None:
-        """kill -9 of the controller itself; its sockets stay behind."""
+        """Do kill -9 on the controller itself; its sockets stay behind."""
         self.controllers[domain].send_signal(signal.SIGKILL)
         self.controllers[domain].wait(timeout=20)
 
@@ -191,7 +191,7 @@ class Bench(Switches):
     # -- switches
 
     def state(self) -> dict[str, list[str]]:
-        """All flows, groups and meters of every switch, without counters."""
+        """Return all flows, groups and meters of every switch, without counters."""
         result: dict[str, list[str]] = {}
         for switch in self.domain_of:
             lines: list[str] = []

@@ -48,12 +48,12 @@ def mac(switch: str, number: int) -> str:
 
 
 def endpoint(switch: str, number: int = 1) -> Endpoint:
-    """Host `number` behind the access port of a switch."""
+    """Return host `number` behind the access port of a switch."""
     return Endpoint(switch, 9, 100 + number, (mac(switch, number),))
 
 
 def chain(names: str = "abc", hand_off_vlans: tuple[int, int] = HAND_OFF_VLANS) -> Network:
-    """Domains with two switches each; segments of three hosts at every switch."""
+    """Return domains with two switches each; segments of three hosts at every switch."""
     used: dict[str, int] = {}
     links = [_link(f"{n}1", f"{n}2", 1, CORE_VLANS, used) for n in names]
     for near, far in zip(names, names[1:], strict=False):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Domains in one process: real path services, stores and REST applications over switches in pure
-Python; messages between them pass through `Wire`, which loses them at will."""
+Python. Messages between them pass through `Wire`, which loses them at will."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from controller.tests.fake_switch import FakeNetwork, Frame
 from controller.tests.rig import FailingSwitches
 from topologies.model.network import Network
 
-# Lost messages are noticed at once: the limits are for a slow machine.
+# Lost messages are noticed at once; the limits allow for a slow machine.
 TIMING = Timing(
     reserve_s=60, commit_s=60, release_s=60, settle_s=30, hold_s=60, retry_first_s=0.1, audit_s=0.3
 )
 
 
 class Wire:
-    """From one domain to another. `fate(request)`: 'ok', 'lost' (does not arrive) or 'deaf' (the
-    reply does not arrive)."""
+    """Carries messages from one domain to another. `fate(request)`: 'ok', 'lost' (does not arrive)
+    or 'deaf' (the reply does not arrive)."""
 
     def __init__(self, source: str, target: Callable[[], TestClient]) -> None:
         self._source = source
@@ -136,7 +136,7 @@ class WorldRig:
         return {name: rig.entries() for name, rig in self.domains.items()}
 
     def deliver(self, switch: str, port: int, frame: Frame) -> list[tuple[str, int, int | None]]:
-        """(switch, port, VLAN id) of every copy that leaves the domains, sorted."""
+        """Return (switch, port, VLAN id) of every copy that leaves the domains, sorted."""
         todo, result = [(switch, port, frame)], []
         domains = self.domains["a"].federation.domains
         while todo:

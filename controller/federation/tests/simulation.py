@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Domains in virtual time: every controller may die between any two things it writes, messages are
-lost, doubled, late and overtake each other, domains refuse. One seed, one history."""
+"""Domains in virtual time. A controller may die between any two writes; messages are lost, doubled,
+delayed and overtake each other; domains refuse. Each seed gives one history."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ class Hold:
 
 
 class Paths:
-    """A domain's path service and its store: endpoints belong to one path, every port has a
-    capacity for what leaves it."""
+    """A domain's path service and its store. An endpoint belongs to one path only, and every port
+    has a capacity for what leaves it."""
 
     def __init__(self, chaos: Chaos, capacity_bps: int) -> None:
         self._chaos = chaos
@@ -161,7 +161,7 @@ class Paths:
         ]
 
     def loads(self) -> dict[tuple[str, int], int]:
-        """Bits per second that leave each port; what is held counts."""
+        """Return the bits per second that leave each port, including what is held."""
         rates: dict[str, int] = {name: rate for name, (_, rate, _) in self.paths.items()}
         keys: dict[str, set[tuple[str, int, int]]] = {
             name: set(leaves) for name, (_, _, leaves) in self.paths.items()
@@ -197,7 +197,7 @@ class NotesOnDisk:
 
 @dataclass
 class Chaos:
-    """How bad the world is; `calm` ends it."""
+    """How much goes wrong; `calm` ends it."""
 
     rng: random.Random
     loss: float = 0.0
@@ -235,7 +235,7 @@ class Chaos:
 
 
 class Node:
-    """A domain's controller: what is on its disk, and, while it lives, its two cores."""
+    """A domain's controller: its disk and, while it lives, its two cores."""
 
     def __init__(self, world: World, name: str, capacity_bps: int) -> None:
         self.world = world
@@ -265,7 +265,7 @@ class Node:
         self.guarded(self._audit)
 
     def lose_everything(self) -> None:
-        """A new disk: nothing is known any more, nor is there any path."""
+        """Replace the disk: nothing is known any more, and there are no paths."""
         self.paths.paths.clear()
         self.paths.holds.clear()
         self.notes.notes.clear()
@@ -399,7 +399,7 @@ class World:
         self.nodes = {name: Node(self, name, capacity_bps) for name in domains.names}
 
     def change_link(self, link: str, is_up: bool) -> None:
-        """Its two domains notice."""
+        """Change a link's state; its two domains notice."""
         self.links_failed += not is_up
         (self.chaos.down.discard if is_up else self.chaos.down.add)(link)
         for domain in self.domains.hand_offs[link].ports:
@@ -409,7 +409,8 @@ class World:
     # -- time
 
     def at(self, time: float, action: Callable[[], None], node: Node | None = None) -> None:
-        """Of a node: only if it is still the same life then."""
+        """Call `action` at a time; if it is for a node, only if the node has not restarted by
+        then."""
         self._count += 1
         if node is not None:
             life, plain = node.life, action
@@ -466,7 +467,7 @@ class World:
         for _ in range(copies):
             self.after(self.chaos.delay_s(), request_arrives)
         if isinstance(request, Release) and not is_own and self.chaos.rng.random() < 0.3:
-            # Sometimes the transport says that no domain answered, rightly or not.
+            # Sometimes the transport says that no domain answered, whether that is true or not.
             self.at(
                 self.now + 3,
                 lambda: source.carry_out(
@@ -487,7 +488,7 @@ class World:
     # -- what must hold
 
     def check_decided(self) -> None:
-        """At any moment: what a store has decided is there in every domain."""
+        """Check what must hold at any moment: what a store has decided exists in every domain."""
         for node in self.nodes.values() if not self.disk_was_lost else ():
             for record in node.records.values():
                 for domain, segment in segments_of(self.domains, record.tree).items():

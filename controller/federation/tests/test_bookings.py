@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reservations for later over three domains: in every domain or in none."""
+"""Reservations for a later time over three domains: in every domain or in none."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_domain_without_capacity_leaves_nothing_booked_anywhere(
     assert refused["type"] == "urn:downpour:problem:no-capacity"
     assert refused["detail"].startswith("domain 'c': link 'c1:c2'")
     assert booked(world) == ALL
-    # After it there is room; and two at the same time have their own VLAN ids.
+    # After it there is room; and two at the same time get different VLAN ids.
     book(a, start_time=T + 60, end_time=T + 90, **other)
     book(a, **other | {"name": "S", "leaves": other["leaves"][:1], "rate_bps": 1000})
     vlans = [
@@ -149,7 +149,8 @@ def test_what_is_booked_is_kept_free_in_other_domains(world: WorldRig, a: Domain
 @pytest.mark.slow
 @pytest.mark.parametrize("fate", ["lost", "deaf"])
 def test_a_domain_that_does_not_answer(world: WorldRig, a: DomainRig, fate: str) -> None:
-    """None has it at the end, also where the message was heard and the word to undo it was not."""
+    """In the end no domain has it, even if the request was heard and the message that undoes it was
+    not."""
     a.wires["c"].fate = lambda request: {"book": fate, "unbook": "lost"}.get(request.kind, "ok")
     assert book(a, 504)["detail"].startswith("domain 'c' did not answer")
     world.wait_for("nowhere", lambda: booked(world) == NONE)
@@ -184,7 +185,7 @@ def test_restarts_keep_reservations(world: WorldRig, a: DomainRig, victim: str) 
 def test_the_own_domain_decides_last(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When its booking cannot be written, the others are told."""
+    """When its booking cannot be written, the others are told to drop theirs."""
 
     def full(*_: object) -> None:
         raise ServiceError(507, "store", "Store cannot be written", "the disk is full")
@@ -203,7 +204,8 @@ def test_a_domain_that_lost_its_booking_is_asked_anew(world: WorldRig, a: Domain
 
 @pytest.mark.slow
 def test_a_domain_that_an_attempt_came_by_is_told(world: WorldRig, a: DomainRig) -> None:
-    """It is on the way no more: a booking of another version is void, at once or when it asks."""
+    """It is no longer on the way: a booking of another version is void, at once or when the domain
+    asks."""
     book(a)
     fails(a, "c", Unbook, "lost")
     fails(world.domains["c"], "a", AskBooking, "lost")
@@ -216,7 +218,7 @@ def test_a_domain_that_an_attempt_came_by_is_told(world: WorldRig, a: DomainRig)
 
 @pytest.mark.slow
 def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
-    """What was on its way for long: a booking and its end, of an earlier version."""
+    """Messages that were delayed for long: a booking of an earlier version, and its end."""
     book(a)
     old = next(r for r in a.wires["c"].requests if isinstance(r, Book))
     fails(a, "c", Unbook, "lost")
@@ -225,7 +227,7 @@ def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
     for late in (old, Unbook(old.connection, old.version)):
         assert send(world.domains["c"], "a", late).status_code == 200
         assert world.domains["c"].own.booking("a:R").end_s == T + 90
-    # The same again under a new version: the old end is not of it.
+    # The same again under a new version, which the old end does not concern.
     a.http.delete("/v1/reservations/R")
     fails(a, "c", Unbook, "ok")
     book(a, end_time=T + 90)
@@ -237,8 +239,8 @@ def test_old_messages_undo_nothing(world: WorldRig, a: DomainRig) -> None:
 def test_an_audit_does_not_forget_what_is_being_booked(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An audit comes by between the note of a booking and the booking: the note's version must
-    go on keeping out what is older."""
+    """An audit runs between the note of a booking and the booking itself. The note's version must
+    still keep out whatever is older."""
     book(a)
     old = next(r for r in a.wires["c"].requests if isinstance(r, Book))
     fails(a, "c", Unbook, "lost")
@@ -267,7 +269,7 @@ def test_only_a_domain_on_the_way_is_told_what_is_reserved(a: DomainRig) -> None
 
 @pytest.mark.slow
 def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) -> None:
-    """Asked again, it says that it has what it is asked for."""
+    """When asked again, it says that it already has the path."""
     book(a)
     c = world.domains["c"]
     c.own.state.clock = lambda: T + 1
@@ -282,7 +284,8 @@ def test_a_domain_whose_clock_is_ahead_has_begun(world: WorldRig, a: DomainRig) 
 def test_what_began_is_known_while_another_is_booked(
     world: WorldRig, a: DomainRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A leaf that leaves at once leaves in its domain, though a silent domain is waited for."""
+    """A leaf that leaves leaves at once in its own domain, even while a silent domain is
+    awaited."""
     book(a)
     monkeypatch.setattr(a.federation.bookings, "tend", lambda _adopt: None)
     go_to(world, T + 1)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Channels over three domains: hosts report to their own domain's controller, and a hand-off
-carries what anybody behind it has joined."""
+carries whatever any host behind it has joined."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Hosts:
         self.keepers[name] = keeper
 
     def turn(self, after_s: float = 0.0) -> None:
-        """What a domain tells another, and that a third, is taken note of turn by turn."""
+        """Let the domains take turns, so that what one tells another reaches a third."""
         self.now_s += after_s
         for _ in range(8):
             for keeper in self.keepers.values():
@@ -73,7 +73,7 @@ class Hosts:
         return self.world.deliver("a1", 9, frame)
 
     def crossing(self, domain: str) -> set[int]:
-        """The channels that leave a domain for the next one."""
+        """Return the channels that leave a domain for the next one."""
         own = self.world.domains[domain].own
         hand_offs = own.core.probed
         return {

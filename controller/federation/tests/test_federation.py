@@ -125,14 +125,14 @@ def test_leaving_undoes_joining(world: WorldRig, a: DomainRig) -> None:
 
 @pytest.mark.slow
 def test_order_of_messages(world: WorldRig, a: DomainRig) -> None:
-    """Reserved from the root on, committed from the far end."""
+    """It is reserved from the root on, and committed from the far end."""
     order: list[tuple[str, str]] = []
     for name, wire in a.wires.items():
 
         def note(request: Any, name: str = name) -> str:
             if request.kind != "query":
                 order.append((name, request.kind))
-                if request.kind == "commit":  # the own domain's switches know nothing yet
+                if request.kind == "commit":  # the own domain's switches have no entries yet
                     assert not world.deliver("a1", 9, Frame(GROUP, ROOT.macs[0], ROOT.vlan))
             return "ok"
 
@@ -209,7 +209,7 @@ def test_no_capacity_in_a_remote_domain(tmp_path: Path) -> None:
         assert "30000000 bit/s" in refused["detail"]
         assert world.entries() == before
         assert [note.connection.path for note in c.federation.notes()] == ["Q"]
-        # Nothing is held any more: what was reserved on the way is free.
+        # Nothing is held any more: the reservations along the way were released.
         join(a, IN_B)
     finally:
         world.close()
@@ -236,7 +236,7 @@ def test_no_answer(
 
 @pytest.mark.slow
 def test_releases_are_repeated(world: WorldRig, a: DomainRig) -> None:
-    """Domain c is cut off for a while, b carries out what it is told and is not heard."""
+    """Domain c is cut off for a while; b obeys, but its replies are lost."""
     before = world.entries()
     lost, deaf = iter(range(4)), iter(range(3))
     a.wires["c"].fate = lambda _request: "lost" if next(lost, None) is not None else "ok"
@@ -335,7 +335,7 @@ def test_a_path_that_ends_by_itself_ends_everywhere(world: WorldRig, a: DomainRi
 
 @pytest.mark.slow
 def test_changes_answer_with_the_view_that_get_gives(world: WorldRig, a: DomainRig) -> None:
-    """PATCH and the commit of a hold show the leaves in all domains, and no hand-off."""
+    """PATCH and the commit of a hold show the leaves in all domains, without hand-offs."""
     join(a, IN_C)
     end_time = time.time() + 1000
     changed = a.http.patch("/v1/paths/P", json={"end_time": end_time})
@@ -357,7 +357,7 @@ def test_changes_answer_with_the_view_that_get_gives(world: WorldRig, a: DomainR
 
 @pytest.mark.slow
 def test_end_time_of_a_path_that_is_just_growing(a: DomainRig) -> None:
-    """The hold for leaves in other domains is the domain's own matter: PATCH waits for its end."""
+    """The hold for leaves in other domains is internal: PATCH waits for it to end."""
     answers: list[int] = []
 
     def patch() -> None:
@@ -402,13 +402,13 @@ def test_another_hand_off_when_one_fails(
     # Frames flow before the coordinator has written down that all have confirmed.
     world.wait_for("up", lambda: a.http.get("/v1/paths/P").json()["state"] == "up")
     assert len(a.http.get("/v1/paths/P").json()["leaves"]) == 3
-    # The link is good again; paths stay where they are until somebody joins again.
+    # The link works again; paths stay where they are until a leaf joins again.
     for end in ends:
         world.domains[end].service.note_link(link, True, "")
     for leaf in (IN_B, IN_C):
         leave(a, leaf)
     assert from_root(world) == [at(NEAR)]
-    if link == "a2:b1":  # the coordinator knows by itself
+    if link == "a2:b1":  # the coordinator notices by itself
         join(a, IN_B)
         join(a, IN_C)
         assert world.entries() == before

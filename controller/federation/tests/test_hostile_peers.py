@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Peers that cannot be believed: wrong and old certificates, silent handshakes, replies without
-end, messages that come again."""
+"""Peers that cannot be trusted: wrong and expired certificates, silent handshakes, endless replies,
+messages that come again."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def serving(talk: Talk, tls: tuple[Path, Path] | None = None) -> Iterator[str]:
-    """A peer that does `talk` with each connection; yield where it is."""
+    """Run a peer that does `talk` with each connection; yield its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     context = None
     if tls is not None:
@@ -85,14 +85,14 @@ def read_request(connection: socket.socket) -> None:
 
 
 def done(connection: socket.socket) -> None:
-    """The right answer."""
+    """Send the right answer."""
     read_request(connection)
     body = b'{"kind":"done"}'
     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
 
 def asked(at: str, ca: Path | None = None, timeout_s: float = 5.0) -> str:
-    """Return why the peer has not answered; "": it has."""
+    """Return why the peer has not answered, or "" if it has."""
     peer = Peer("a", PeerAddress("b", (at,), ca_file=ca))
     try:
         peer.exchange(RELEASE, timeout_s)
@@ -125,7 +125,7 @@ def test_bad_certificates(keys: Path, tmp_path: Path, kind: dict[str, object], w
     heard: list[bytes] = []
     with serving(lambda connection: heard.append(connection.recv(65536)), tls) as at:
         assert why in asked(at, keys / "ca.pem")
-    assert b"".join(heard) == b""  # it was told nothing, no token either
+    assert b"".join(heard) == b""  # it was told nothing, not even a token
 
 
 def silent(connection: socket.socket) -> None:
@@ -156,7 +156,7 @@ def dripping(connection: socket.socket) -> None:
 
 
 def packed(connection: socket.socket) -> None:
-    """10 MB of zeros in 10 kB."""
+    """Send 10 MB of zeros, packed into 10 kB."""
     import gzip
 
     read_request(connection)
@@ -207,8 +207,8 @@ def test_silent_handshake(keys: Path) -> None:
 
 @pytest.mark.slow
 def test_messages_that_come_again(tmp_path: Path) -> None:
-    """Everything that a peer ever sent, again, in other orders, after the path has ended, and
-    while a newer one of the name is there."""
+    """Everything that a peer ever sent comes again, in other orders, after the path has ended and
+    while a newer path of that name exists."""
     world = WorldRig(tmp_path)
     try:
         a = world.domains["a"]
@@ -241,7 +241,7 @@ def test_messages_that_come_again(tmp_path: Path) -> None:
         there = world.entries()
         replay()
         assert world.entries() == there
-        for request in recorded["b"][:3]:  # nobody else can say that it is a
+        for request in recorded["b"][:3]:  # no other peer can claim to be a
             answer = world.domains["b"].http.post(
                 MESSAGES_URL, content=request_json(request), headers={"downpour-domain": "c"}
             )

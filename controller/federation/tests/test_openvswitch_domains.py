@@ -39,7 +39,7 @@ State = dict[str, list[str]]
 
 @pytest.fixture(scope="module")
 def bench() -> Iterator[Bench]:
-    slow = Impairment(rate_bps=30_000_000, delay_ms=1)  # nothing is emulated: it counts
+    slow = Impairment(rate_bps=30_000_000, delay_ms=1)  # not emulated; it bounds reservations
     network = chain("abc")
     links = tuple(
         replace(k, forward=slow, backward=slow) if k.name == "c1:c2" else k for k in network.links
@@ -56,7 +56,7 @@ def bench() -> Iterator[Bench]:
 
 @pytest.fixture
 def empty(bench: Bench) -> Iterator[State]:
-    """A path in domain a, without leaves; the state of all switches with it."""
+    """Make a path in domain a without leaves; yield the state of all switches with it."""
     with bench.client("a") as client:
         client.create_path("P", ROOT, RATE)
     yield bench.state()
@@ -121,13 +121,13 @@ def test_a_stopped_controller_does_not_answer_in_time(bench: Bench, empty: State
         took_s = time.monotonic() - started
         assert late.value.status == 504
         assert "domain 'c' did not answer reserve" in str(late.value)
-        # A leaf for which domain c is not needed is none the worse.
+        # A leaf that does not need domain c is not affected.
         join(bench, IN_B)
         leave(bench, IN_B)
     finally:
         bench.controllers["c"].send_signal(signal.SIGCONT)
     print(f"\na domain that does not answer is given up after {took_s:.1f} s")
-    # What it had been sent is still in its socket, and comes in any order.
+    # What was sent to it is still in its socket, and is processed in any order.
     bench.wait_for_state(empty)
     wait_settled(bench)
     assert bench.state() == empty
@@ -136,7 +136,7 @@ def test_a_stopped_controller_does_not_answer_in_time(bench: Bench, empty: State
 
 
 def wait_settled(bench: Bench) -> None:
-    """Until no domain knows of a segment, or of a reservation."""
+    """Wait until no domain knows of a segment or of a reservation."""
     until = time.monotonic() + 60
     while any(bench.get(domain, "/v1/domains/connections") for domain in bench.domains):
         assert time.monotonic() < until, [
@@ -153,14 +153,14 @@ DEATHS = [
 ]
 
 
-# In test_protocol.py any message may be the last.
+# In test_protocol.py any message may be the last one.
 @pytest.mark.long
 @pytest.mark.parametrize(("kind", "phase", "victim"), DEATHS)
 def test_death_while_a_leaf_joins(
     bench: Bench, empty: State, kind: str, phase: str, victim: str
 ) -> None:
-    """kill -9 of the coordinator or of a participant when domain c gets a message, or has carried
-    it out (its answer is lost): afterwards nothing of the attempt is left, on any switch."""
+    """Kill -9 the coordinator or a participant when domain c gets a message, or has carried it out
+    (its answer is lost): afterwards nothing of the attempt is left, on any switch."""
     killed = kill_once(bench, kind, phase, victim)
     try:
         with pytest.raises(PathClientError):
@@ -176,7 +176,7 @@ def test_death_while_a_leaf_joins(
 
 
 def kill_once(bench: Bench, kind: str, phase: str, victim: str) -> threading.Event:
-    """At the next such message from domain a to domain c, which is lost with its answer."""
+    """Kill at the next such message from domain a to domain c, which is lost with its answer."""
     killed = threading.Event()
 
     def hook(found: str, when: str) -> bool:
@@ -192,7 +192,7 @@ def kill_once(bench: Bench, kind: str, phase: str, victim: str) -> threading.Eve
 
 @pytest.mark.long
 def test_death_while_a_leaf_leaves(bench: Bench, empty: State) -> None:
-    """What was decided is done, though the coordinator dies meanwhile; other leaves stay."""
+    """What was decided is done, even if the coordinator dies in between; other leaves stay."""
     join(bench, IN_B)
     with_b = bench.state()
     join(bench, IN_C)
@@ -226,7 +226,8 @@ def test_all_controllers_die_and_the_path_stays(bench: Bench, empty: State) -> N
 @pytest.mark.long
 @pytest.mark.usefixtures("empty")
 def test_set_up_time(bench: Bench) -> None:
-    """Figures: from the request to the answer, all switches confirmed; medians of three."""
+    """Print figures: from the request to the answer, with all switches confirmed; medians of
+    three."""
     figures: dict[str, float] = {}
     for name, leaf in (("one domain", NEAR), ("two domains", IN_B), ("three domains", IN_C)):
         times: list[float] = []

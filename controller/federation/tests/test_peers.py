@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers file with every mistake, and messages between domains over TCP with tokens."""
+"""The peers file with every kind of mistake, and messages between domains over TCP with tokens."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_token_says_who_sends(address: str, tmp_path: Path) -> None:
     reserve = Reserve(connection, 1, SEGMENT, 10.0)
     a = peer_at(address, tmp_path, TOKEN_OF_A, "a")
     assert a.exchange(reserve, 10) == Done()
-    # The header does not make a peer out of a user, nor one peer out of another.
+    # The header does not make a user a peer, or one peer another.
     for token, why in ((TOKEN_OF_C, "HTTP 403"), (TOKEN_OF_USER, "HTTP 403"), (None, "HTTP 401")):
         with pytest.raises(NoReply, match=why):
             peer_at(address, tmp_path, token, "a").exchange(Release(connection, 2, None), 10)

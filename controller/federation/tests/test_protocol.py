@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The protocol under everything that can go wrong, by seeds; and its ordinary course, by hand."""
+"""The protocol under everything that can go wrong, by seeds; and its normal course, step by
+step."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ BLOCKS = 10 if "DOWNPOUR_TEST_LONG" in os.environ else 1
 
 @dataclass
 class User:
-    """Asks for one change of one path after the other, and keeps what the answers promise."""
+    """Asks for one change of one path after another, and keeps what the answers promise."""
 
     world: World
     node: Node
@@ -52,7 +53,7 @@ class User:
         if not self.node.is_up:
             self.world.after(5, self.go_on)
             return
-        if self.path not in self.node.paths.paths:  # the first time, or the disk was lost
+        if self.path not in self.node.paths.paths:  # the first time, or after the disk was lost
             self.joined.clear()
             self.unsure.clear()
             self.node.paths.paths[self.path] = (self.root, RATE, {})
@@ -111,7 +112,8 @@ class User:
 
 
 def check_end(world: World, users: list[User]) -> int:
-    """All or nothing, and nothing left over. Returns how many leaves there are."""
+    """Check that each request took effect everywhere or nowhere, and left nothing over. Return the
+    number of leaves."""
     leaves = 0
     expected: dict[str, set[str]] = {name: {BYSTANDER} for name in world.nodes}
     for user in users:
@@ -174,7 +176,7 @@ def play(seed: int) -> dict[str, int]:
     for user in users:
         user.start()
     if seed % 10 == 9:
-        # A disk is lost: what the others have of that domain's paths must go.
+        # A disk is lost: what the others have of that domain's paths must be removed.
         victim = world.nodes[rng.choice(names)]
 
         def lose() -> None:
@@ -182,7 +184,7 @@ def play(seed: int) -> dict[str, int]:
             victim.lose_everything()
             world.disk_was_lost = True
             bystander(victim, victim.name)
-            for user in users:  # of all paths that crossed it no user relies on anything
+            for user in users:  # no user may rely on paths that crossed it
                 user.unsure |= user.joined
                 user.joined.clear()
 
@@ -223,7 +225,7 @@ def test_all_or_nothing(block: int) -> None:
             raise AssertionError(f"seed {seed}: {error!r}") from error
         for key, count in result.items():
             total[key] = total.get(key, 0) + count
-    # The histories are no use unless much went wrong in them, and much went well.
+    # The histories are only useful if much went wrong in them, and much went well.
     assert total["crashes"] > 30
     assert total["lost"] > 100
     assert total["refused"] > 30

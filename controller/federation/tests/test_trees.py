@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tree of domains and its segments, written by hand from networks.py."""
+"""The tree of domains and its segments; expected values were worked out by hand from
+networks.py."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def test_hand_offs_are_the_links_between_controller_domains() -> None:
 
 def test_a_leaf_two_domains_away() -> None:
     tree = grown(DOMAINS, EMPTY, IN_C, {})
-    # Lowest id first; another one on the second hand-off.
+    # The lowest id comes first; the second hand-off gets another one.
     assert tree.entries == {"b": Entry("a2:b1", 200), "c": Entry("b2:c1", 201)}
     segments = segments_of(DOMAINS, tree)
     behind = (mac("c2", 1),)
