@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of tests that run the built programs."""
+"""Marks for tests that run the built programs."""
 
 from __future__ import annotations
 

@@ -31,14 +31,14 @@ def geni5() -> Network:
 
 @pytest.fixture(scope="session")
 def cells() -> dict[str, CellSpec]:
-    """The cells of lossy, by protocol."""
+    """Return the cells of lossy, by protocol."""
     return {cell.protocol: cell for cell in expand(load_as(ExperimentSpec, find("lossy")))}
 
 
 @pytest.fixture
 def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
     stage = Stage()
-    # Versions of programs do not change while tests run, and some take a second to tell.
+    # Versions of programs do not change while tests run, and some take a second to report theirs.
     monkeypatch.setattr(manifest, "_output", lambda argv, cwd=None: asked_once(tuple(argv), cwd))
     monkeypatch.setattr(runner, "NativeClock", lambda: stage)
     monkeypatch.setattr(sweep, "TICK_S", 0.001)

@@ -52,7 +52,7 @@ def replayed(**changes: Any) -> Replayed:
 def probe(
     least_ms: float | None, direction: str = "forward", received: int = 10, jitter_ms: float = 0.0
 ) -> LinkProbe:
-    """Of a link of 18 ms; the median is 0.5 ms above the least."""
+    """Return a probe of a link of 18 ms; its median is 0.5 ms above its minimum."""
     median_ms = None if least_ms is None else least_ms + 0.5
     return LinkProbe(
         *("a:b", direction, 18.0, jitter_ms, 0.0, 10, received, least_ms, median_ms, median_ms)
@@ -84,7 +84,8 @@ def load(*processes: ProcessLoad, **changes: Any) -> Load:
 
 
 def queue(**changes: Any) -> Queue:
-    """Of a link of 100 Mbit/s with a burst of 12,500 bytes: 100.1 Mbit/s over a second."""
+    """Return a queue of a link of 100 Mbit/s with a burst of 12,500 bytes: 100.1 Mbit/s over a
+    second."""
     values = {
         **{"place": "wire/w0b/10:", "link": "a:b/forward", "kind": "tbf", "samples": 600},
         **{"limit_bytes": 500_000, "peak_backlog_bytes": 100_000, "peak_backlog_packets": 70},
@@ -94,7 +95,7 @@ def queue(**changes: Any) -> Queue:
 
 
 def flight(**changes: Any) -> FlightSeen:
-    """To sl1, over 20.5 ms; two blocks of 10 s."""
+    """Return what was seen of packets to sl1, over 20.5 ms, in two blocks of 10 s."""
     way = Way(20.5, 0.0, 0.0, 0, False, ("a:b",))
     blocks = [Block(at_s, 100, 20.5, 20.5001, 20.52, 20.6) for at_s in (0.0, 10.0)]
     values: dict[str, Any] = {f.name: 0 for f in dataclasses.fields(FlightSeen)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clock whose cells are only played by functions, and ways in which they end."""
+"""A clock whose cells are only functions, and ways in which they end."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def good(job: Job, out: Path) -> Iterator[dict[str, Any]]:
 
 
 class Played:
-    """A cell's process that is only a function, one event per poll."""
+    """Stands for a cell's process: only a function, one event per poll."""
 
     times = None
 
@@ -72,7 +72,7 @@ class Played:
 
 
 class Stage:
-    """A clock that plays each cell by a function; counts what was stopped."""
+    """A clock that replaces each cell by a function; counts what was stopped."""
 
     name = "played"
 
@@ -157,7 +157,7 @@ WAYS = [
 
 
 def sometimes(way: Play, protocol: str, times: int) -> Play:
-    """Plays cells of the protocol this way so many times, everything else well."""
+    """Play cells of the protocol this way so many times, everything else well."""
     left = [times]
 
     def play(job: Job, out: Path) -> Iterator[dict[str, Any]]:
@@ -170,7 +170,7 @@ def sometimes(way: Play, protocol: str, times: int) -> Play:
 
 
 def judged_as(*verdicts: str) -> Play:
-    """Plays cells that end with these verdicts, one after the other."""
+    """Play cells that end with these verdicts, one after the other."""
     left = list(verdicts)
 
     def play(job: Job, out: Path) -> Iterator[dict[str, Any]]:

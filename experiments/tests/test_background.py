@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flows of others: how they are dealt out, and where they cannot be."""
+"""Competing flows: how they are distributed, and where they are impossible."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_topology_without_a_second_lane_is_refused() -> None:
 
 
 def test_where_flows_compete() -> None:
-    """The ends of the one link with a rate: the wire's egress, and the switch's port."""
+    """At the ends of the one link with a rate: the wire's egress, and the switch's port."""
     network = load(find("bottleneck"), {"receivers": 2, "lanes": 2})
     link = next(k for k in network.links if k.name == "left:right")
     assert congested(network) == {
@@ -43,8 +43,8 @@ def test_where_flows_compete() -> None:
 
 
 def test_a_full_queue_is_no_fault_where_flows_compete() -> None:
-    """1,000 of 20,000 packets dropped there, and the queue full: asked for. A packet elsewhere, and
-    the same without competing flows, are not."""
+    """1,000 of 20,000 packets dropped there and a full queue are what was asked for. A packet
+    elsewhere is not, nor is the same without competing flows."""
     lost = {"wire/w0b/10:": {"kind": "tbf", "drops": 1000}}
     full = queue(peak_backlog_bytes=500_000)
     other = queue(place="wire/w1b/10:")

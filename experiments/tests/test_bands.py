@@ -66,7 +66,7 @@ def test_a_demand_from_above_at_every_cell(value: float, offends: bool) -> None:
     [(3.2214e6, True), (3.2215e6, False), (3.228e6, False), (3.2281e6, True)],
 )
 def test_a_band_in_a_unit_of_its_own(bps: float, offends: bool) -> None:
-    """metrics.json is in bit/s."""
+    """metrics.json has bit/s."""
     band = Band(
         metric="throughput", protocol="ldm7", low=3.2215, high=3.228, unit="Mbit/s", reason="why"
     )
@@ -118,7 +118,7 @@ def test_mistakes_in_a_bands_file(line: str, expected: str) -> None:
 
 
 def test_bands_that_come_with_downpour() -> None:
-    """Each is of an experiment, and the regression's judge content, delivery, bandwidth and
+    """Each belongs to an experiment, and the regression's judge content, delivery, bandwidth and
     verdict."""
     files = {path.stem: bands.load(path) for path in bands.FOLDER.glob("*.yaml")}
     assert set(files) == {"regression", "join-leave", "smoke"} <= set(bundled())
@@ -213,7 +213,7 @@ def test_a_proposal_moves_measured_bands_only() -> None:
 # -- the command ------------------------------------------------------------------------------
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run directory whose regression holds in all but one band."""
+    """Write a run directory whose regression is within all bands but one."""
     found = metrics(
         "virtual", 10, products_identical=1, ffdr=98, retransmitted_blocks=9, verdict_invalid=0
     )
@@ -243,7 +243,7 @@ def test_the_command_names_the_offending_metric(
     assert summary.read_text().startswith("before\n## ❌ regression: 7 of 8")
 
 
-# Of 20 s on two cores: what others took, what the run took.
+# Of 20 s on two cores: the time of others, and the run's own.
 STOLEN = Load(20.0, (CoreLoad("cpu0", 0.3, 0.14), CoreLoad("cpu1", 0.4, 0.14)), (), 14.0, "tsc")
 FOREIGN = dataclasses.replace(STOLEN, cores=(CoreLoad("cpu0", 0.8, 0.0), CoreLoad("cpu1", 0.8, 0)))
 QUIET = dataclasses.replace(STOLEN, cores=(CoreLoad("cpu0", 0.4, 0.01), CoreLoad("cpu1", 0.35, 0)))
@@ -304,7 +304,7 @@ def test_a_machine_that_others_used_decides_nothing(
         ([], FOREIGN),
         ([f"{LATE_PACKETS}; a to c (path), 0 to 10 s, the fastest 8.000 ms"], FOREIGN),
         ([LATE_PACKETS], QUIET),  # more than the switches of an idle machine forward
-        (["run queue"], QUIET),  # the run's programs stood in each other's way
+        (["run queue"], QUIET),  # the run's programs hindered each other
         (["CPU", "run queue"], OWN),
         (["CPU", "run queue"], ALL_BUSY),  # others, and a program that spins
         (["CPU steal"], None),
@@ -359,7 +359,7 @@ def test_a_proposal_is_a_new_file_and_shown(
 def test_no_bands_are_proposed_of_a_run_that_decides_nothing(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], broken: str
 ) -> None:
-    """Bands that say nothing of the verdict must not let its figures in."""
+    """Bands that do not mention the verdict must not let such a run's figures in."""
     own, new = tmp_path / "own.yaml", tmp_path / "new.yaml"
     own.write_text("experiment: regression\nbands:\n  - {metric: ffdr, low: 1, reason: why}\n")
     if broken == "failed":
@@ -375,7 +375,7 @@ def test_no_bands_are_proposed_of_a_run_that_decides_nothing(
 def test_a_cell_that_failed_is_an_error_beside_the_bands(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A failed cell does not stop a run; here all bands but one hold at the others."""
+    """A failed cell does not stop a run; here all bands but one hold in the other cells."""
     (run / "manifest.json").write_text('{"failed": {"ldm6-y": {"reason": "no end within 9 s"}}}')
     (run / "metrics.json").write_text((run / "metrics.json").read_text().replace("98", "100"))
     xml, summary = tmp_path / "junit.xml", tmp_path / "s.md"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds that share a NIC under one HTB: figures worked out by hand."""
+"""Feeds that share a NIC under one HTB; the figures were worked out by hand."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_commands_make_one_tree() -> None:
 
 
 def test_ten_feeds_are_in_the_inventorys_order() -> None:
-    """It sorts disciplines by their text and classes by their number, 1:100 is the total."""
+    """The inventory sorts disciplines by text and classes by number; 1:100 is the total."""
     names = ("1:91", "1:92", "1:101", "1:102")
     made = queues(feed(1, 8 * M, 0))
     found = borrowing.things("p/p-nic1", [replace(made[0], classid=name) for name in names])
@@ -256,7 +256,7 @@ def test_borrowing_needs_one_nic_and_a_ceil(tmp_path: Path) -> None:
 
 
 def _samples(rate_bps: int) -> list[ShaperSample]:
-    """A queue that always holds 100 MB and sends at `rate_bps`."""
+    """Return samples of a queue that always holds 100 MB and sends at `rate_bps`."""
     return [ShaperSample(float(t), t * rate_bps // 8, 100 * M) for t in range(11)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses in bursts: the numbers asked for, geometric lengths, and the kernel's own rules on real
+"""Losses in bursts: the requested numbers, geometric lengths, and the kernel's own rules on real
 datagrams."""
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def test_asked_numbers(p: float, burst: float, lost: int, bursts: int) -> None:
 
 
 def test_lengths_and_gaps_are_geometric() -> None:
-    """Of a geometric length with mean 10: variance 10 x 9 = 90, P(1) = 10 %, P(> 10) = 0.9^10 =
+    """A geometric length with mean 10 has variance 10 x 9 = 90, P(1) = 10 %, P(> 10) = 0.9^10 =
     34.9 %; gaps have mean 65,536 x 0.99 / 66 = 983. 300 circles make 19,800 bursts: the standard
-    error of the mean gap is 7, of the shares below 0.4 %."""
+    error of the mean gap is 7, that of the shares below 0.4 %."""
     bursts: list[int] = []
     gaps: list[int] = []
     for seed in range(300):
@@ -84,7 +84,7 @@ def packet(identification: int) -> bytes:
 
 @pytest.mark.slow
 def test_programs_lose_the_pattern() -> None:
-    """Each edge and its neighbours, by an interpreter of classic BPF."""
+    """Check each edge and its neighbours with an interpreter of classic BPF."""
     found = burst_loss.pattern(0.02, 4, SEED)
     losing, beginning = burst_loss.loss_programs(found), burst_loss.begin_programs(found)
     assert len(found.bursts) == 328  # 1311 / 4
@@ -105,7 +105,7 @@ def test_bounds_of_consecutive_packets() -> None:
     assert two.bounds(150) == burst_loss.Bounds((0, 5), (0, 2))
     assert two.bounds(65_536) == burst_loss.Bounds((5, 5), (2, 2))
     assert two.bounds(65_538) == burst_loss.Bounds((5, 7), (2, 3))
-    # From identification 1001 on: 2 of the first burst, whose begin is not among them.
+    # From identification 1001 on: 2 packets of the first burst, whose beginning is not among them.
     assert Pattern((Burst(1000, 3),)).bounds(65_535).bursts == (0, 1)
 
 
@@ -132,16 +132,16 @@ def test_the_inventory_expects_its_rules() -> None:
     ("wsu1", "sl1", "status"),
     [
         ((100, 10), (96, 9), "pass"),
-        # One receiver lost what its packets cannot have met: another flow was among them.
+        # One receiver lost more than its own packets can have: another flow was among them.
         ((100, 10), (131, 10), "warn"),
         ((100, 10), (100, 14), "warn"),
-        # Neither did as its pattern says, or nothing was lost at all.
+        # Neither lost what its pattern says, or nothing was lost at all.
         ((60, 10), (131, 10), "fail"),
         ((0, 0), (0, 0), "fail"),
     ],
 )
 def test_verdict(wsu1: tuple[int, int], sl1: tuple[int, int], status: str) -> None:
-    """10,000 packets each; by their patterns they lose 80 to 130 of them in 8 to 13 bursts."""
+    """10,000 packets each: by their patterns they lose 80 to 130 of them in 8 to 13 bursts."""
     counts = {
         host: BurstCount(dropped, begun, (80, 130), (8, 13))
         for host, (dropped, begun) in (("wsu1", wsu1), ("sl1", sl1))
@@ -187,9 +187,9 @@ print(subprocess.run(["iptables-save", "-c"], capture_output=True, text=True).st
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 @pytest.mark.skipif(shutil.which("iptables-restore") is None, reason="SKIPPED: no iptables")
 def test_the_kernel_loses_bursts_of_the_asked_length(tmp_path: Path) -> None:
-    """65,536 datagrams of one socket, once around the circle wherever the kernel begins: 655 are
-    lost in 66 bursts (one more at most, if the circle was entered inside of one), seen as gaps by
-    the receiver and counted by the rules."""
+    """65,536 datagrams of one socket go once around the circle wherever the kernel begins: 655 are
+    lost in 66 bursts (one more at most, if the beginning was inside a burst), which the receiver
+    sees as gaps and the rules count."""
     found = burst_loss.pattern(0.01, 10, SEED)
     text = burst_loss.rules(found, "lo", True)
     (tmp_path / "rules").write_text(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be captured, and how the wish reaches the cell's process."""
+"""What may be captured, and how the request reaches the cell's process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LARGE = load_topology(find_topology("geni5"), {"receivers": 8})
 
 
 def test_links_must_be_in_some_cell() -> None:
-    """osf2 is in the larger network only; a link's ends may be named either way round."""
+    """osf2 exists in the larger network only; a link's ends may be named in either order."""
     assert problems(Captures(("osf2:tor-osf", "newy:tor-umass")), [SMALL, LARGE]) == []
     assert problems(NO_CAPTURES, []) == []
     (wrong,) = problems(Captures(("core-chi:frgp",)), [LARGE, SMALL])

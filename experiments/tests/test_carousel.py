@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol fcast as a level: what a file may ask for, what the programs are told, what the verdict
-finds wrong; and the experiments of it."""
+"""Protocol fcast as a level: what a file may ask for, the programs' arguments, what the verdict
+finds wrong; and its experiments."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_the_programs_are_told(tmp_path: Path) -> None:
     words = " ".join(told)
     assert "--group 232.1.1.1:38800 --interface 10.0.0.1" in words
     assert "--fec rs --k 32 --order shuffle --symbol 1024 --overhead 696" in words
-    # 1,024 B of data, 56 B of headers from IP on; 14 B of Ethernet's are beyond its count.
+    # 1,024 B of data, 56 B of headers from IP on; Ethernet's 14 B are not counted.
     assert "--rate 10800000 " in words
 
 
@@ -134,14 +134,14 @@ def test_a_file_in_place_of_a_trace() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 2**20 - 1, 2**20, 2**20 + 1, 3 * 2**20 + 7])
 def test_a_large_file_is_made_in_pieces(size: int) -> None:
-    """The bytes are those of one draw, and no piece is large."""
+    """The bytes are those of a single draw, and no piece is large."""
     pieces = list(carousel.content(3, size))
     assert b"".join(pieces) == random.Random("downpour file 3").randbytes(size)
     assert max(map(len, pieces), default=0) <= 2**20
 
 
 def test_the_size_of_a_file_is_no_memory() -> None:
-    """Its first bytes of 10 TB come at once."""
+    """The first bytes of a file of 10 TB come at once."""
     assert len(next(carousel.content(3, 10**13))) == 2**20
 
 
@@ -191,7 +191,7 @@ def test_a_good_carousel_is_faithful() -> None:
     ("changes", "name"),
     [
         ({"receiver": None}, "datagrams accounted for"),
-        # The network lost 10 that no rule took; the program never saw 100; a stranger sent one.
+        # The network lost 10 that no rule dropped; the program never saw 100; a stranger sent one.
         ({"receiver": dataclasses.replace(RECEIVER, lost=80)}, "datagrams accounted for"),
         ({"receiver": dataclasses.replace(RECEIVER, received=6800)}, "datagrams accounted for"),
         ({"receiver": dataclasses.replace(RECEIVER, stray=1)}, "datagrams accounted for"),
@@ -213,7 +213,7 @@ def test_what_goes_wrong_is_told(changes: dict[str, Any], name: str) -> None:
 def test_a_slow_disk_leaves_a_full_buffer(
     disk_iops: int, b_rcv_bytes: int, found: str | None
 ) -> None:
-    """5,000 symbols of 1,024 B unread: 5.12 MB, of twice what was asked for."""
+    """5,000 symbols of 1,024 B are unread: 5.12 MB; the buffer is twice what was asked for."""
     receiver = dataclasses.replace(RECEIVER, received=1930, lost=20)
     changes: dict[str, Any] = {"disk_iops": disk_iops, "b_rcv_bytes": b_rcv_bytes}
     assert statuses(receiver=receiver, **changes).get("datagrams accounted for") == found
@@ -246,7 +246,7 @@ def test_a_scheme_of_storage_has_its_code_and_order(tmp_path: Path) -> None:
 
 
 def test_a_slow_disk_is_the_native_clock_s(tmp_path: Path) -> None:
-    """Guests have none; a file system in memory is on none."""
+    """Guests have no disk; a file system in memory is on none."""
     (tmp_path / "x.yaml").write_text(TEXT.replace("  fec: rs\n", "  fec: rs\n  disk_iops: 204\n"))
     planned = plan(load(tmp_path / "x.yaml"))
     with pytest.raises(RunError, match="disk_iops 204 with the virtual clock"):

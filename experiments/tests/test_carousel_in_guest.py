@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A carousel's cell in virtual time, end to end: faithful, and the same again."""
+"""A carousel's cell in virtual time, end to end: faithful, and the same when repeated."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_carousel_is_faithful_and_the_same_again() -> None:
             )  # fmt: skip
             assert done.returncode == 0, done.stdout + done.stderr
             assert "FAITHFUL" in done.stdout
-            time.sleep(1)  # the name of a run is its second
+            time.sleep(1)  # a run is named after the second of its start
         first, second = sorted((runs / "fcast-small").glob("2*"))
         (cell,) = json.loads((first / "metrics.json").read_text())["cells"].values()
         values = {name: one["value"] for name, one in cell["values"].items()}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verdict catches, each done on purpose to a network that is otherwise faithful: two hosts
-behind a link of 100 Mbit/s and 18 ms, and 500 multicast datagrams."""
+"""What the verdict catches. Each fault is caused on purpose in a network that is otherwise
+faithful: two hosts behind a link of 100 Mbit/s and 18 ms, and 500 multicast datagrams."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ for i in range({DATAGRAMS}):
     if i % 5 == 4:
         time.sleep(0.01)
 """
-# Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one:
-# what arrives twice must find it.
+# Prints a line when it listens; a datagram's number does not matter. Ends 1 s after the last one,
+# so that it also receives duplicates.
 RECEIVE = f"""
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -90,7 +90,7 @@ print(n)
 
 
 def shape(emulation: Emulation, fidelity: Fidelity) -> None:
-    """The publisher's two queues and the rule that counts, as in a cell without loss."""
+    """Set the publisher's two queues and the rule that counts, as in a cell without loss."""
     nic = emulation.nic1_of("p")
     group = emulation.network.multicast_group
     rates = {"r_mc_bps": 50_000_000, "r_uc_bps": 10_000_000}
@@ -111,7 +111,8 @@ def shape(emulation: Emulation, fidelity: Fidelity) -> None:
 
 
 def send_all(emulation: Emulation, mischief: Callable[[], object] = lambda: None) -> int:
-    """500 datagrams from p to the group, `mischief` first; how many q's program got."""
+    """Cause `mischief`, send 500 datagrams from p to the group, and return how many q's program
+    got."""
     group, nic = (
         emulation.network.multicast_group,
         {h.name: h.nic1.ip for h in emulation.network.hosts},
@@ -139,9 +140,9 @@ def observe(
     before: Callable[[], object] = lambda: None,
     at_s: Sequence[float] = (0.6,),
 ) -> dict[str, Check]:
-    """A replay in small, watched as a cell's is; `mischief` happens after it began, what `before`
-    does lasts from before the first look. The checks by name; those of what is not here (LDM, sar,
-    pings) mean nothing."""
+    """Run a small replay, watched as a cell's is. `mischief` happens after its beginning; the
+    effect of `before` lasts from before the first reading. Return the checks by name; those of
+    things that are missing here (LDM, sar, pings) mean nothing."""
     out.mkdir(exist_ok=True)
     fidelity = Fidelity(emulation, out, BUILD)
     fidelity.asked.rate_bps = 1e6  # four packets of 16 are watched
@@ -204,7 +205,7 @@ def observe(
     return {c.name: c for c in (*network_checks(evidence), accounting(evidence))}
 
 
-# Without what a busy machine may spoil.
+# Without checks that a busy machine may spoil.
 CLEAN = (
     *("link settings", "link settings after the replay", "experiment's settings after the replay"),
     *("drops at the sender's shaper", "uninjected drops", "datagrams accounted for"),
@@ -226,7 +227,7 @@ def emulation() -> Iterator[Emulation]:
 
 
 class TestInALab:
-    # A sender that others keep waiting sends no bursts, and fills no queue.
+    # A sender that waits for a processor sends no bursts, and fills no queue.
     pytestmark = [*ROOT_ONLY, pytest.mark.alone]
 
     def test_a_clean_run_passes(self, emulation: Emulation, tmp_path: Path) -> None:
@@ -239,9 +240,9 @@ class TestInALab:
             assert checks[f"link delays {when} the replay"].status != "fail"
 
     def test_an_overloaded_host(self, emulation: Emulation, tmp_path: Path) -> None:
-        """All processors compute for others, 60 of each 80 ms: 3 of 4 timers come into such a
-        time and wait for its end, 20 ms or more in half of all cases. (Programs of no special
-        priority would not do: the scheduler lets one that has slept run before them.)"""
+        """All processors compute for others, 60 of each 80 ms: 3 of 4 timers expire in such a time
+        and wait for its end, 20 ms or more in half of all cases. (Programs of normal priority would
+        not do: the scheduler lets a program that has slept run before them.)"""
         if not emulation.facts.sched_fifo:
             pytest.skip("SKIPPED: no real-time priority here: an overloaded host was NOT tried")
         clean = observe(emulation, tmp_path / "clean")["scheduling lag"]
@@ -254,7 +255,7 @@ class TestInALab:
         assert loaded.found["p50_ms"] > 3 * clean.found["p50_ms"], loaded.text
 
     def test_loss_by_a_rule_that_is_not_ours(self, emulation: Emulation, tmp_path: Path) -> None:
-        """Every 20th datagram: 25 of 500."""
+        """The rule drops every 20th datagram: 25 of 500."""
         every_20th = ["-m", "statistic", "--mode", "nth", "--every", "20", "--packet", "0"]
         rule = ["iptables", "-w", "-A", "INPUT", "-p", "udp", *every_20th, "-j", "DROP"]
         checks = observe(emulation, tmp_path, lambda: emulation.run("q", rule))
@@ -267,7 +268,7 @@ class TestInALab:
     def test_loss_that_no_counter_of_drops_shows(
         self, emulation: Emulation, tmp_path: Path
     ) -> None:
-        """A filter at q's interface takes datagrams whose number ends in 0 hexadecimal: 32."""
+        """A filter at q's interface drops datagrams whose number ends in hexadecimal 0: 32."""
         nic = emulation.nic1_of("q")
         add = ["tc", "filter", "add", "dev", nic, "ingress", "protocol", "ip", "prio", "1"]
 
@@ -292,8 +293,8 @@ class TestInALab:
         assert "multicast rate: asked 50000000, the kernel has 60000000" in found.text
 
     def test_a_delay_changed_behind_its_back(self, emulation: Emulation, tmp_path: Path) -> None:
-        """18 ms become 48 while it runs. netem's settings show it; wire-relay does not report
-        another one that took its place, but the probes afterwards meet it."""
+        """18 ms become 48 while it runs. netem's settings show that. wire-relay does not report
+        that another one has replaced it, but the probes afterwards find it."""
         with (
             nullcontext()
             if emulation.facts.delay_mechanism == "netem"
@@ -309,7 +310,7 @@ class TestInALab:
             assert checks["link settings after the replay"].status == "fail"
 
     def test_a_queue_that_is_too_small(self, tmp_path: Path) -> None:
-        """3,000 bytes behind 5 Mbit/s: two of each burst of five datagrams find room."""
+        """3,000 bytes before 5 Mbit/s: two of each burst of five datagrams find room."""
         small = Impairment(rate_bps=5_000_000, delay_ms=1.0, queue_bytes=6_000)
         with network_up(two_hosts(small)) as emulation:
             checks = observe(emulation, tmp_path)
@@ -363,7 +364,8 @@ def hogs() -> Iterator[None]:
 
 @contextmanager
 def other_relay(emulation: Emulation) -> Iterator[Callable[[], None]]:
-    """What replaces wire-relay by another one, with 30 ms more; at the end by one as the first."""
+    """Return a function that replaces wire-relay by another one, with 30 ms more; in the end it is
+    replaced by one like the first."""
 
     def restart(more_ms: float) -> None:
         assert emulation._relay is not None
@@ -405,8 +407,8 @@ if ctypes.CDLL(None).adjtimex(timex) < 0: raise SystemExit(1)
     ("command", "status"), [("true", "pass"), ("date -s '+2 seconds'", "fail")]
 )
 def test_a_clock_that_is_set(command: str, status: str, kernel: Kernel) -> None:
-    """In a guest, whose clock is its own: 5 s of virtual time, in the middle of which somebody sets
-    the time of day 2 s forward."""
+    """Run in a guest, whose clock is its own: in the middle of 5 s of virtual time, the time of day
+    is set 2 s forward."""
     judged, found = clock_after(command, kernel)
     assert judged.status == status, judged.text
     assert found.step_ms == pytest.approx(2000.0 if status == "fail" else 0.0, abs=0.01)
@@ -422,7 +424,7 @@ def test_a_clock_that_drifts(kernel: Kernel) -> None:
 
 
 def clock_after(command: str, kernel: Kernel) -> tuple[Check, host_lag.HostLag]:
-    """What hostlag finds in a guest that runs `command` after 2 of 5 s."""
+    """Return what hostlag finds in a guest that runs `command` after 2 of 5 s."""
     program = CHECKOUT / (BUILD / HOSTLAG).relative_to(BUILD.parent)
     script = f"{program} 100000 & sleep 2; {command} >&2; sleep 3; kill $!; wait"
     out, err = io.BytesIO(), io.BytesIO()

@@ -20,7 +20,7 @@ from topologies.emulate.emulation import Emulation
 
 
 class FakeLab:
-    """A host whose kernel has or has no bpf match; it shows the rules it took."""
+    """A host whose kernel has the bpf match or lacks it; it shows the rules that it took."""
 
     def __init__(self, bpf: bool, statistic: bool = True) -> None:
         self._refused = {"bpf": not bpf, "statistic": not statistic}
@@ -48,7 +48,7 @@ class FakeLab:
 
 
 def injected(cell: CellSpec, emulation: FakeLab) -> CellRun:
-    """A cell's run that knows no more than injecting loss needs."""
+    """Return a cell's run that has only what injecting loss needs."""
     run = CellRun.__new__(CellRun)
     run.cell, run.emulation = cell, cast(Emulation, emulation)
     run.settings, run.loss_models = [], {}

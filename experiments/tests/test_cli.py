@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bad usage and input: one clear error, exit code, nothing left behind."""
+"""Bad usage and input: one clear error and an exit code, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_clean_removes_leftovers_only(runs: Path) -> None:
     assert cli.main(["clean"]) == 0
     assert {p.name for p in (runs / "lossy").glob("[!.]*")} == {"20260101T000000Z"}
     assert cli.main(["clean", "--all"]) == 0
-    assert making.path.is_dir()  # its process is still there
+    assert making.path.is_dir()  # its process still exists
     assert (runs / "lossy/20260101T000000Z").is_dir()
     making.abandon()
     assert cli.main(["clean", "--all"]) == 0
@@ -224,7 +224,7 @@ def test_a_failed_cell_decides_the_exit_code(
 
 
 def judged(tmp_path: Path, *, verdict: str, identical: bool = True) -> int:
-    """The exit code of a run that ended so."""
+    """Return the exit code of a run that ended like this."""
     write = {"verdict": verdict, "checks": [{"name": "n", "status": "fail", "text": "why"}]}
     (tmp_path / "cells/a").mkdir(parents=True)
     (tmp_path / "cells/a/verdict.json").write_text(json.dumps(write))
@@ -245,7 +245,8 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_ends_with_its_result(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The result and where the page is, in paths from here; without a report the directory."""
+    """It prints the result and the page's path, relative to here; without a report, the
+    directory."""
     run = tmp_path / "runs/lossy/1"
     (run / "report").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)

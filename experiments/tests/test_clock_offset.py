@@ -56,7 +56,7 @@ def test_an_offset_that_is_none_ends_the_program() -> None:
 
 
 def test_what_is_read_back_lies_between_two_readings() -> None:
-    """A clock 5 ms ahead, asked within 2 ms."""
+    """A clock that is 5 ms ahead, read within 2 ms."""
     between = (1_000_000_000, 1_002_000_000)
     good = clock_offset.read_back("1005500000\n", "uva", 5.0, between)
     assert (good.ok, good.found) == (True, 4.5)

@@ -31,7 +31,7 @@ def main(arguments: list[Any]) -> int:
 
 
 def flat(text: str) -> str:
-    """Without line breaks and frames."""
+    """Return the text without line breaks and frames."""
     return " ".join(text.translate(str.maketrans("│║", "  ")).split())
 
 
@@ -45,7 +45,7 @@ def test_identical_repeats(tmp_path: Path, capsys: Output) -> None:
     runs = [run(tmp_path, name, cell) for name in ("1", "2", "3")]
     text = compared(capsys, *runs, "--identical")
     assert "3 repeats, virtual time (A, B, C): identical to the last digit" in text
-    # Five logs' kinds and two hosts' logs, and three lists of products.
+    # Five kinds of logs, two hosts' logs, and three lists of products.
     files = sum(1 for p in (runs[0] / "cells" / cell.name).glob("[lp][or]*/*") if p.is_file())
     assert f"{files} of {files} logs and lists are the same byte for byte" in text
     assert "virtual (kernel 7.2.11, seed 1, 20 s took 25.0 s of real time, ratio 0.80" in text
@@ -114,8 +114,8 @@ def test_native_and_virtual(tmp_path: Path, capsys: Output) -> None:
 
 @pytest.mark.slow
 def test_points_of_two_runs_with_their_difference(tmp_path: Path, capsys: Output) -> None:
-    """Medians: 300 and 310, then 302 and 310 ms; differences 2 and 0: mean 1, s = sqrt 2, and
-    t(1) s / sqrt 2 = 12.706. The same losses, settings and trace, another kernel."""
+    """Medians: 300 and 310, then 302 and 310 ms; differences 2 and 0: mean 1, s = sqrt 2, and t(1)
+    s / sqrt 2 = 12.706. The same losses, settings and trace; another kernel."""
     runs = []
     for name, late_us in (("1", (0, 10_000)), ("2", (2_000, 10_000))):
         cells = [SyntheticCell("ldm6", repeat=n, late_us=us) for n, us in enumerate(late_us)]
@@ -130,7 +130,7 @@ def test_points_of_two_runs_with_their_difference(tmp_path: Path, capsys: Output
     text = compared(capsys, *runs)
     assert "Latency p50, ms; LDM6, r = 20 Mbit/s, p = 1 %" in text
     assert "m = 2 305.0 ± 63.5 306.0 ± 50.8 +1.0 ± 12.7 +0.3 % yes" in text
-    # Repeats of a number meet: the second ones are equal, the first ones are not.
+    # Repeats are compared by number: the second ones are equal, the first ones are not.
     assert "20 s, repeat 2: 2 repeats, native time (A2, B2): identical" in text
     assert "20 s, repeat 1: 2 repeats, native time (A1, B1): not identical" in text
     assert "A and B agree within their error bars: 0 of " in text
@@ -200,4 +200,4 @@ def test_the_result_of_a_comparison_fits_a_screen(
         assert lines[-1].endswith(f"{tmp_path}/c/index.html")
         assert "not identical" in flat(" ".join(lines))
     assert any(line.startswith("Latency p50, ms: LDM6") for line in lines)
-    assert not any("Deliveries" in line for line in lines)  # of which --full has tables
+    assert not any("Deliveries" in line for line in lines)  # --full has tables of these

@@ -54,7 +54,7 @@ def test_another_handicap_is_refused(text: str) -> None:
 
 
 def test_the_first_receiver_alone_loses_more(tmp_path: Path) -> None:
-    """10 % at one, 1 % at three: 13 % of four, and each by its name."""
+    """10 % at one, 1 % at three: 13 % of four; each is named."""
     (cell,) = cells(tmp_path, "first_receiver: [loss-10]")
     hosts = ("a", "b", "c", "d")
     assert cell.by_receiver(hosts, "p_i") == {"a": 0.1, "b": 0.01, "c": 0.01, "d": 0.01}
@@ -80,7 +80,7 @@ def test_the_first_receiver_alone_has_a_slow_link_or_a_long_way(tmp_path: Path) 
     assert to_first(usual).rate_bps is None  # type: ignore[attr-defined]
     assert far.round_trip_ms[first] == 300
     assert far.round_trip_ms[second] == usual.round_trip_ms[second]
-    # Half of what 300 ms exceed the topology's round trip by, in each direction.
+    # Half of the difference between 300 ms and the topology's round trip, in each direction.
     more = (300 - usual.round_trip_ms[first]) / 2
     assert to_first(far).delay_ms == pytest.approx(more)  # type: ignore[attr-defined]
 
@@ -128,7 +128,7 @@ def test_a_stop_is_as_long_as_asked() -> None:
 
 @pytest.mark.emulated
 def test_a_guest_has_every_discipline(kernel: Kernel) -> None:
-    """`aqm: [codel, pie]` failed in virtual time: the guest's kernel had FQ-CoDel alone."""
+    """`aqm: [codel, pie]` once failed in virtual time: the guest's kernel had only FQ-CoDel."""
     tries = [
         f"tc qdisc replace dev lo root {kind} limit 100 {mark}"
         for kind in DISCIPLINES

@@ -41,7 +41,7 @@ def test_ldm7_publisher(geni5: Network, cells: dict[str, CellSpec]) -> None:
     waiting = dataclasses.replace(cells["ldm7"], b_snd_bytes=600_000_000)
     text_waiting = configs.publisher_conf(geni5, waiting, {"NGRID": root}, Path("/s"))
     assert "SET fmtp.b_snd_bytes 600000000" in text_waiting.splitlines()
-    # Everybody who subscribes over NIC2 and receives on NIC1 is allowed, nobody else.
+    # Each host that subscribes over NIC2 and receives on NIC1 is allowed, no other.
     assert allowed(allow) == {nic.ip for h in geni5.subscribers for nic in (h.nic1, h.nic2)}
 
 
@@ -61,7 +61,7 @@ def test_ldmd_makes_the_queues_where_it_is_asked_to(cells: dict[str, CellSpec]) 
 
 
 def allowed(lines: list[str]) -> set[str]:
-    """The addresses these ALLOW entries let in, of some that look alike."""
+    """Return the addresses, of some that look alike, that these ALLOW entries let in."""
     patterns = [line.split('"')[1] for line in lines]
     assert all(line.startswith("ALLOW NGRID ") and len(line) < 255 for line in lines)
     network = [f"10.{a}.{b}.{c}" for a in (10, 20) for b in (0, 1) for c in range(256)]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The log of counters: each series announced once, changes alone, what went."""
+"""The log of counters: each series is announced once, then only changes and ends are written."""
 
 from __future__ import annotations
 

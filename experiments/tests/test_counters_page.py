@@ -54,7 +54,7 @@ def test_damage(at: int, value: bytes, said: str) -> None:
 
 
 def test_any_bytes_are_refused_or_read() -> None:
-    """Nothing but a PageError, for cuts and random changes of good pages."""
+    """Cuts and random changes of good pages cause no exception but PageError."""
     rng = random.Random(20)
     good = [path.read_bytes() for path in sorted(CORPUS.iterdir())]
     refused = 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment files of DRFSM21 5.2 to 5.4 say what its text says."""
+"""The experiment files of DRFSM21 5.2 to 5.4 agree with the paper's text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MBPS = 1_000_000
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_deployment(name: str) -> None:
-    """5.1: 600 MB at the sender, 100 MB at the receivers, the hour; the quick level has the same
-    but for length and number of points, and takes at most 30 minutes of virtual time."""
+    """5.1: 600 MB at the sender, 100 MB at the receivers, the hour. The quick level differs only in
+    length and number of points, and takes at most 30 minutes of virtual time."""
     for level, duration_s in (("paper", 3600), ("quick", 30)):
         cells = cells_of(name, level)
         assert {c.topology for c in cells} == {"drfsm8"}
@@ -36,7 +36,7 @@ def test_set_1_is_six_subscribers_at_40() -> None:
 
 @pytest.mark.parametrize(("level", "loss"), [("quick", 1e-4), ("paper", 1e-6)])
 def test_set_1_loses_in_the_publishers_regional_network(level: str, loss: float) -> None:
-    """5.2 supposes so of the three files of Table 5."""
+    """5.2 assumes this for the three files of Table 5."""
     (cell, *_) = cells_of("feasibility", level)
     network = Networks().of(cell)
     forward = {k.name: k.forward.loss for k in network.links if k.forward.loss > 0}
@@ -88,7 +88,7 @@ def test_published_values() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_quick_levels_reach_every_claim_and_published_value(name: str) -> None:
-    """Of each there is at least one cell."""
+    """Each has at least one cell."""
     spec = spec_of(name, "quick")
     factors = [dict(c.factors) for c in expand(spec)]
     demands = [claim.where for claim in spec.claims] + [row.at for row in spec.paper]

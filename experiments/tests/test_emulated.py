@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two receivers, both protocols, on the emulated network: the whole of an experiment, and what it
-leaves behind when it is interrupted."""
+"""Two receivers, both protocols, on the emulated network: a whole experiment, and what it leaves
+behind when it is interrupted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SIZES = [4_000_000 if i == 30 else 40_000 for i in range(PRODUCTS)]
 
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An experiment file: m = 2, 2 % loss, 10 s, small queues."""
+    """Write an experiment file: m = 2, 2 % loss, 10 s, small queues."""
     directory = tmp_path_factory.mktemp("emulated")
     trace = directory / "trace.txt"
     trace.write_text(
@@ -72,8 +72,8 @@ def run_directory(experiment: Path) -> Path:
 
 
 def traces() -> dict[str, Any]:
-    """What a run could leave on the machine. Other runs of this machine are not ours: all but
-    marked processes are compared by name."""
+    """Return what a run could leave on the machine. Other runs of this machine do not matter: all
+    but marked processes are compared by name."""
     links = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=True).stdout
     rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout
     return {
@@ -97,7 +97,7 @@ def start(experiment: Path, *options: str) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def finished(experiment: Path) -> Any:
-    """(run directory, exit code, stdout, stderr, machine before, machine after)"""
+    """Return (run directory, exit code, stdout, stderr, machine before, machine after)."""
     before = traces()
     process = start(experiment)
     out, err = process.communicate(timeout=280)
@@ -173,7 +173,7 @@ def test_the_machine_is_as_before(finished: Any) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_interrupted_half_way(experiment: Path, number: signal.Signals) -> None:
-    """Ctrl-C, a terminated and a killed runner: no network is left, no run counts."""
+    """Ctrl-C, or a terminated or killed runner: no network is left, and no run counts."""
     before = traces()
     runs = run_directory(experiment)
     complete = {p.name for p in runs.glob("[0-9]*")}
@@ -188,7 +188,7 @@ def test_interrupted_half_way(experiment: Path, number: signal.Signals) -> None:
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == (-signal.SIGKILL if number is signal.SIGKILL else 130), err
-    # A killed runner cannot clean up: its cell notices and does.
+    # A killed runner cannot clean up: its cell notices and cleans up.
     deadline = time.monotonic() + 40
     while traces() != before and time.monotonic() < deadline:
         time.sleep(0.5)

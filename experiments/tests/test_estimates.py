@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a sweep will take, from what earlier runs took."""
+"""How long a sweep will take, estimated from the times of earlier runs."""
 
 from __future__ import annotations
 
@@ -62,13 +62,14 @@ def test_without_earlier_runs_the_formula_counts(
 def test_earlier_cells_scale_the_formula(
     tmp_path: Path, cells: dict[str, CellSpec], geni5: Network
 ) -> None:
-    """Twice as long as the formula says then, so twice as long now, at another duration."""
+    """They took twice as long as the formula says, so it takes twice as long now, with another
+    duration."""
     earlier(tmp_path, "20260101T000000Z", [cells["ldm7"]], 155.0)
     found = estimates.read(tmp_path, NativeClock(), MACHINE)
     longer = dataclasses.replace(cells["ldm7"], duration_s=600.0, cell="ldm7-m9-r20-p1")
     assert found.of(planned(longer, geni5)) == pytest.approx(2 * 617.5)
     assert found.basis == "from 1 cell of 1 run on this machine (lossy/20260101T000000Z)"
-    # LDM6 was not measured.
+    # There is no measurement of LDM6.
     assert found.of(planned(cells["ldm6"], geni5)) == 77.5
 
 
@@ -123,7 +124,7 @@ def test_what_says_nothing_of_this_machine_counts_for_nothing(
 
 @pytest.mark.slow
 def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """... from few traces and networks, which are made once."""
+    """They are planned from few traces and networks, each made once."""
     made: list[int] = []
 
     def counted(trace: str, duration_s: float, seed: int) -> Hours:
@@ -144,7 +145,7 @@ def test_a_thousand_cells_are_planned_in_seconds(monkeypatch: pytest.MonkeyPatch
     began = time.process_time()
     found = preparation.plan(spec)
     digests = {item.digest("virtual") for item in found}
-    assert time.process_time() - began < 60  # 3 s, on a machine twenty times slower
+    assert time.process_time() - began < 60  # 3 s, on a machine that is twenty times slower
     assert len(found) == len(expand(spec)) == len(digests) == 1000
     assert made == [2053, 2054, 2055, 2056, 2057]
     assert len({id(item.network) for item in found}) == 5

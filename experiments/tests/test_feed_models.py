@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hours of other feeds against what is published of them."""
+"""Hours of other feeds, compared with what is published about these feeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.design.spec import FEED_MODELS, SpecErrors, UsageError, load
 from experiments.design.trace_input import prepare
 
 SEEDS = (1, 42, 2053)
-# IDD17 and DRFSM21 4, 5.3, as they are printed there.
+# IDD17 and DRFSM21 4, 5.3, as printed there.
 PUBLISHED = {
     "conduit": {"products": 87_792.9, "volume": 7_887.856},
     "nexrad2": {"products": 62_359.45, "volume": 5_387.548},
@@ -40,7 +40,7 @@ def test_each_model_has_a_name() -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_statistics_as_published(name: str, seed: int) -> None:
-    """Each published number to 0.5 %, and the products fill the hour."""
+    """Each published number to 0.5 %; the products fill the hour."""
     hour = MODELS[name].generate(seed)
     found = {row.name: row for row in MODELS[name].check(hour)}
     for statistic, value in PUBLISHED[name].items():
@@ -61,8 +61,8 @@ def test_seeds_differ_in_the_order_alone() -> None:
 
 @pytest.mark.slow
 def test_radars_are_independent_and_model_output_comes_in_runs() -> None:
-    """The assumptions that feed_models.py states: correlation of a product's size with the next
-    one's."""
+    """Check the assumptions that feed_models.py states: the correlation of a product's size with
+    that of the next."""
     ranks = {}
     for name in ("nexrad3", "conduit"):
         sizes = np.array([a.size_bytes for a in MODELS[name].generate(7)], dtype=np.float64)
@@ -74,7 +74,7 @@ def test_radars_are_independent_and_model_output_comes_in_runs() -> None:
 
 @pytest.mark.slow
 def test_as_a_trace() -> None:
-    """The first minute; more hours than one; what cell.json says."""
+    """The first minute; more than one hour; what cell.json says."""
     made = prepare("model:nexrad2", 60.0, 5)
     assert made.source == "NEXRAD level 2 model, seed 5"
     assert made.products == pytest.approx(62_359 / 60, rel=0.15)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attempts to fool the verdict, each on a network that is faithful without it: what was done, and
-the checks that must see it. Native as they stand; in virtual time in a guest (below)."""
+"""Attempts to fool the verdict, each on a network that is faithful otherwise: what is done, and the
+checks that must see it. The tests run natively; for virtual time they run in a guest (below)."""
 
 from __future__ import annotations
 
@@ -40,15 +40,16 @@ CONTENT, LOST = "packets unchanged", "packets lost on the way"
 ACCOUNTS, RULES = "datagrams accounted for", "firewall rules"
 SETTINGS = "experiment's settings after the replay"
 LINKS = "link settings after the replay"
-PORT_OF_Q: Final = "sw-p3"  # of the switch: a plain interface; the link behind it is impaired
+PORT_OF_Q: Final = "sw-p3"  # the switch's port, a plain interface; the link behind it is impaired
 
 
 class Unable(Exception):
-    """This kernel has not what the attempt needs."""
+    """This kernel lacks what the attempt needs."""
 
 
 def tool(*argv: str) -> None:
-    """Run a command where the switches' ports are. Unable if the kernel cannot do it."""
+    """Run a command where the switches' ports are. Raises Unable if the kernel lacks what it
+    needs."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Unable(f"{' '.join(argv)}: {done.stderr.strip()}")
@@ -74,8 +75,8 @@ Action = Callable[[Emulation], object]
 
 @dataclass(frozen=True)
 class Attempt:
-    """`before`: done before the first look, to stay; `meanwhile`: when the replay begins.
-    `undo` puts things back. `seen_by`: every check that must fail."""
+    """`before`: done before the first reading, to stay; `meanwhile`: done when the replay begins;
+    `undo`: restores everything; `seen_by`: every check that must fail."""
 
     name: str
     seen_by: tuple[str, ...]
@@ -94,7 +95,7 @@ def no_port_queue(_emulation: Emulation) -> None:
 
 
 def reorder(_emulation: Emulation) -> None:
-    """Each fourth datagram takes a slow class."""
+    """Every fourth datagram goes through a slow class."""
     tc("qdisc", "add", "dev", PORT_OF_Q, "root", "handle", "1:", "htb", "default", "1")
     for number, rate in (("1", "1gbit"), ("2", "800kbit")):
         klass = ["dev", PORT_OF_Q, "parent", "1:", "classid", f"1:{number}", "htb", "rate", rate]
@@ -126,7 +127,7 @@ def nic(emulation: Emulation, host: str) -> str:
 
 
 def limit_for_a_moment(emulation: Emulation) -> None:
-    """A queue limit made small and large again, within milliseconds."""
+    """A queue's limit is made small and large again, within milliseconds."""
     leaf = ["tc", "qdisc", "change", "dev", nic(emulation, "p"), "parent", "1:1", "handle", "11:"]
 
     def change() -> None:
@@ -154,7 +155,7 @@ def ofctl(*words: str) -> None:
 
 
 def flow_to_q(actions: str) -> Action:
-    """Change what the switch does with p's multicast."""
+    """Return an action that changes what the switch does with p's multicast."""
 
     def change(_emulation: Emulation) -> None:
         match, old = _group_flow()
@@ -173,7 +174,7 @@ def flow_back(_emulation: Emulation) -> None:
 
 
 def _group_flow() -> tuple[str, str]:
-    """What the switch matches of p's multicast, and what it does with it."""
+    """Return what the switch matches of p's multicast, and what it does with it."""
     text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "dump-flows", "sw"])
     line = next(
         line
@@ -195,7 +196,7 @@ def no_ecn_flow(_emulation: Emulation) -> None:
 
 
 def second_path(emulation: Emulation) -> None:
-    """p's multicast leaves by the control network."""
+    """p's multicast leaves over the control network."""
     group = emulation.network.multicast_group
     at(emulation, "p", "ip", "route", "add", f"{group}/32", "dev", "p-nic2")
 
@@ -317,7 +318,7 @@ def stopped_program(emulation: Emulation) -> None:
 
 
 def in_a_group_with_a_quota(emulation: Emulation) -> None:
-    """A tenth of a processor for one program of one host."""
+    """One program of one host gets only a tenth of a processor."""
     for root in (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup")):
         group = root / f"downpour-test-{os.getpid()}"
         try:
@@ -559,7 +560,7 @@ class TestFooled:
 
 
 def seen_and_undone(emulation: Emulation, out: Path, attempt: Attempt) -> None:
-    """Do it; every check that must see it fails."""
+    """Make the attempt; every check that must see it fails."""
 
     def done(action: Action | None) -> Callable[[], object]:
         return (lambda: None) if action is None else (lambda: action(emulation))
@@ -579,7 +580,7 @@ def seen_and_undone(emulation: Emulation, out: Path, attempt: Attempt) -> None:
 
 
 def in_a_guest(file: Path, tests: str) -> None:
-    """Run a file's tests in a guest, with netem and Open vSwitch of the kernel."""
+    """Run a file's tests in a guest, with the kernel's netem and Open vSwitch."""
     argv = [
         *(sys.executable, "-m", "downpour", "virtual", "run", "--"),
         *(sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-rs"),

@@ -39,7 +39,7 @@ def sysctl(host: str, setting: str) -> Action:
 
 
 def route(*metric: str) -> Action:
-    """Change what q's route to its network says of TCP."""
+    """Change the TCP settings of q's route to its network."""
 
     def change(emulation: Emulation) -> None:
         q = emulation.network.host("q").nic1
@@ -51,7 +51,7 @@ def route(*metric: str) -> Action:
 
 
 def neighbour(verb: str, *more: str) -> Action:
-    """p's address is said to be at a station that nobody has."""
+    """p's address gets the hardware address of a station that does not exist."""
 
     def change(emulation: Emulation) -> None:
         p = emulation.network.host("p").nic1.ip
@@ -125,7 +125,7 @@ for i in range(50):
 
 
 def fill_the_receiver(emulation: Emulation) -> None:
-    """A program at q's own host sends to the group: q's socket gets it without a wire."""
+    """A program on q's own host sends to the group: q's socket gets it without a wire."""
     network = emulation.network
     argv = [sys.executable, "-c", FILLER, network.multicast_group, network.host("q").nic1.ip]
     later(0.3, lambda: emulation.run("q", argv))

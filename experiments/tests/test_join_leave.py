@@ -83,7 +83,7 @@ def test_everything_happens_in_every_script(seed: int, duration_s: float) -> Non
             least = LEAST_SESSION_S if before.what == "join" else LEAST_AWAY_S
             assert after.at_s - before.at_s >= least - 0.001
         assert own[-1].at_s <= duration_s
-    # Somebody stays with each feed, and nobody else is there before the first product.
+    # Each feed has a subscriber that stays, and no other is there before the first product.
     throughout = {key for key, own in by_subscription.items() if len(own) == 1 and not own[0].at_s}
     assert throughout == {(s, f) for f, s in stayers(SUBSCRIBERS, FEEDS).items()}
     assert {f for _, f in throughout} == set(FEEDS)
@@ -155,7 +155,7 @@ def test_traces_are_scaled_and_apart(spec: JoinLeaveSpec, cell: JoinLeaveCell) -
 
 
 def test_the_publishers_queue_must_hold_what_is_sent(spec: JoinLeaveSpec, tmp_path: Path) -> None:
-    """40 products of 1 MB in each of three feeds: 120 MB, and half of that as a margin."""
+    """40 products of 1 MB in each of three feeds: 120 MB, plus half of that as a margin."""
     trace = tmp_path / "trace.txt"
     lines = [f"1000000 201601010000{second:02d}.000\n" for second in range(40)]
     trace.write_text("".join(lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the verdict of a cell whose subscribers come and go makes of its subscriptions."""
+"""How the verdict of a cell whose subscribers come and go judges its subscriptions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_what_is_in_flight_at_a_leave_is_not_lost() -> None:
 def test_nothing_that_was_not_looked_at_passes() -> None:
     unknown = absent("products", "uva never got NGRID")
     assert statuses(metrics(STAYED, lost=unknown))[0] == "fail"
-    assert statuses(metrics(BACK))[0] == "fail"  # nobody stayed
+    assert statuses(metrics(BACK))[0] == "fail"  # no subscriber stayed
     assert statuses(metrics())[0] == "fail"
 
 
@@ -135,7 +135,7 @@ def test_what_is_not_recovered_fails() -> None:
     [
         {"branches": frozenset({"star:5:404"})},
         {"branches": frozenset({"star:5:404", "ashb:2:303", "losa:3:707"})},
-        {"leaves_added": 0},  # then something else than subscriptions made the tree
+        {"leaves_added": 0},  # then something other than subscriptions made the tree
     ],
 )
 def test_trees_must_follow_the_subscriptions(change: dict[str, Any]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Components of latency in virtual time, end to end: clocks that are off, two by two receivers."""
+"""Components of latency in virtual time, end to end: wrong clocks, with two by two receivers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocol m2c as a level: what a file may ask for, what competes, what the programs are told, and
+"""Protocol m2c as a level: what a file may ask for, what competes, the programs' arguments, and
 what their logs give."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_a_cell_has_its_line_and_a_way_for_what_competes() -> None:
 @pytest.mark.parametrize("name", ["m2c-stream", "m2c-transfers", "m2c-receivers", "leave-latency"])
 @pytest.mark.parametrize("level", ["quick", "paper"])
 def test_layers_reach_twice_the_line(name: str, level: str) -> None:
-    """A sender of 20 Mbit/s made 20 packets for each that crossed a line of 1 Mbit/s."""
+    """A sender of 20 Mbit/s made 20 packets for each one that crossed a line of 1 Mbit/s."""
     cells = expand(at_level(load_as(ExperimentSpec, find(name)), level), level)
     layered = [cell for cell in cells if cell.protocol == "m2c"]
     assert layered
@@ -126,8 +126,8 @@ def test_what_the_programs_are_told() -> None:
 
 
 def test_repeats_meet_what_competes_at_other_moments() -> None:
-    """In virtual time repeats beside a long stream were nearly equal: a file of 4 MB by TCP took
-    70.44 s with two seeds."""
+    """In virtual time, repeats beside a long stream were nearly equal: a file of 4 MB by TCP took
+    70.44 s with two different seeds."""
     found = [layers.phase_s(repeat, 2053 + repeat) for repeat in range(20)]
     assert found[0] == 0
     assert len(set(found)) == 20

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hash that decides which packets are lost: the program against the Python function, and
-against what a fair die would do."""
+"""The hash that decides which packets are lost: the program compared with the Python function, and
+with a fair die."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def rows_of(text: str) -> list[tuple[int, ...]]:
 
 
 def interpret(text: str, packet: bytes) -> int:
-    """What the program returns: the instructions of the kernel's documentation (networking/filter)
-    as far as ours use them, by opcode bits, not by the names in the module."""
+    """Return what the program returns. Interprets the instructions of the kernel's documentation
+    (networking/filter) that are used here, by opcode bits, not by the names in the module."""
     rows = rows_of(text)
     a = x = 0
     memory: dict[int, int] = {}
@@ -110,7 +110,7 @@ def tcp(sequence: int, stamp: int, *, identification: int = 7, body: bytes = b"x
 
 
 def block(index: int, number: int) -> bytes:
-    """An FMTP datagram of a product of many blocks."""
+    """Return an FMTP datagram of a product of many blocks."""
     return struct.pack("!IIHH", index, number * BLOCK, BLOCK, 4) + bytes(BLOCK)
 
 
@@ -131,7 +131,8 @@ def test_program_and_function_agree() -> None:
 
 
 def test_golden_packets() -> None:
-    """Hashes worked out by a C program with uint32_t arithmetic from the text of the docstring."""
+    """The hashes were computed by a C program with uint32_t arithmetic, written from the text of
+    the docstring."""
     rows = [line.split() for line in (GOLDEN / "loss-hash.txt").read_text().splitlines()]
     rows = [row for row in rows if row[0] != "#"]
     assert len(rows) == 5
@@ -145,8 +146,8 @@ def test_golden_packets() -> None:
 
 
 def test_what_identifies_a_datagram() -> None:
-    """Another sender, port, checksum or identification: the same fate. Another header of FMTP,
-    length or seed: another hash."""
+    """Another sender, port, checksum or identification does not change the fate. Another header of
+    FMTP, length or seed changes the hash."""
     message = block(3, 5)
     base = udp(message)
     first = loss_model.hash_of(loss_model.identity(base), SEED)
@@ -174,7 +175,7 @@ def test_a_payload_is_enough_for_udp() -> None:
 
 
 def test_a_retransmission_has_its_own_fate() -> None:
-    """TCP: the same bytes again, 30 ms later, or with the next identification alone (time stamps
+    """TCP sends the same bytes again 30 ms later, or with only the next identification (time stamps
     have 1 ms)."""
     for again in (tcp(1000, 5030), tcp(1000, 5000, identification=8)):
         hashes = {
@@ -185,7 +186,7 @@ def test_a_retransmission_has_its_own_fate() -> None:
 
 
 def test_alike_datagrams_are_drawn_and_not_hashed() -> None:
-    """UDPcast's block 7 of slice 0, sent twice: the hash loses both or none."""
+    """UDPcast's block 7 of slice 0, sent twice: the hash would lose both or neither."""
     first = udp(struct.pack("!HHIHHI", 0x500, 0, 0, 7, 0, 1456) + bytes(1456))
     again = first[:4] + b"\x12\x34" + first[6:]  # IP's identification
     assert loss_model.identity(first) == loss_model.identity(again)
@@ -235,7 +236,8 @@ LOSSES = (0.001, 0.01, 0.05, 0.2)
 
 @pytest.fixture(scope="module")
 def hashes() -> dict[str, list[int]]:
-    """Per receiver the hashes of consecutive blocks: products of 400, all but the seed alike."""
+    """Return for each receiver the hashes of consecutive blocks: products of 400; only the seed
+    differs."""
     words = [
         (0x450005D0, index, number * BLOCK, BLOCK << 16 | 4)
         for index in range(PACKETS // 400)
@@ -251,7 +253,7 @@ def deviations(hits: int, trials: int, p: float) -> float:
     return abs(hits - trials * p) / math.sqrt(trials * p * (1 - p))
 
 
-# 4.5 standard deviations: a fair die leaves them in 7 of a million tests; the seed is fixed.
+# 4.5 standard deviations: a fair die exceeds them in 7 of a million tests; the seed is fixed.
 FAR = 4.5
 
 
@@ -264,7 +266,7 @@ def test_rate(hashes: dict[str, list[int]], host: str, p: float) -> None:
 
 
 def chi_square(pairs: Counter[tuple[bool, bool]]) -> float:
-    """Of the 2 x 2 table, one degree of freedom."""
+    """Return chi-square of the 2 x 2 table, with one degree of freedom."""
     n = sum(pairs.values())
     return sum(
         (pairs[a, b] - expected) ** 2 / expected
@@ -291,7 +293,7 @@ def test_receivers_are_independent(hashes: dict[str, list[int]], p: float) -> No
 
 
 def test_runs_are_geometric(hashes: dict[str, list[int]]) -> None:
-    """Runs of lost packets at p = 20 %: of the runs of length k or more a fifth continues."""
+    """Of the runs of lost packets of length k or more at p = 20 %, a fifth continues."""
     limit = loss_model.threshold(0.2)
     for host in HOSTS:
         lengths = [
@@ -316,8 +318,8 @@ def test_more_loss_loses_the_same_and_more() -> None:
 @pytest.mark.emulated
 @pytest.mark.skipif(os.geteuid() != 0, reason="SKIPPED: network namespaces need root")
 def test_the_kernel_drops_what_is_predicted() -> None:
-    """4,000 blocks through the rule in their own namespace: those that arrive are exactly
-    those that the Python function lets through, and the rules count as they should."""
+    """4,000 blocks pass the rule in their own namespace: those that arrive are exactly those that
+    the Python function lets through, and the rules count correctly."""
     name = f"downpour-test-loss-{os.getpid()}"
     run = ["ip", "netns", "exec", name]
     p, seed, count = 0.05, loss_model.loss_seed(2053, "uva"), 4000
@@ -351,7 +353,8 @@ def test_the_kernel_drops_what_is_predicted() -> None:
 
 
 def _received(namespace: str, count: int) -> list[int]:
-    """Sends blocks over the namespace's loopback in small bursts; the numbers of those received."""
+    """Send blocks over the namespace's loopback in small bursts; return the numbers of those
+    received."""
     code = f"""
 import os, socket, struct
 r = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); r.bind(("127.0.0.1", 0))

@@ -50,7 +50,7 @@ def test_a_foreign_rule_is_no_injected_loss(tmp_path: Path) -> None:
     assert foreign == {(host, 300) for host in hosts}
     injected = {(d.place, d.packets) for d in cell.drops if d.injected}
     assert injected == {(host, 100) for host in hosts}
-    # A receiver without loss beside others that lose has no rule for it.
+    # A receiver without loss, beside others that lose, has no rule for it.
     own, start, end = hosts[0], data.counters_start, data.counters_end
     for counters in (start, end):
         kept = [r for r in counters.iptables[own] if LOSS_COMMENT not in r.rule]

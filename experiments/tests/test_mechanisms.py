@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One round trip for all, losses in bursts, competing flows and the path's guarantee, together in
-one cell in virtual time: each does what was asked, and the verdict has seen it."""
+"""One round trip for all, losses in bursts, competing flows and the path's guarantee together in
+one cell in virtual time: each does what was asked, and the verdict sees it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ duration_s: 4
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The run's directory. 40 files of 100 kB in 4 s: 8 Mbit/s, 2,800 datagrams."""
+    """Return the run's directory. 40 files of 100 kB in 4 s: 8 Mbit/s, 2,800 datagrams."""
     folder = tmp_path_factory.mktemp("mechanisms")
     name = f"mechanisms-{os.getpid()}"
     trace = folder / "trace.txt"

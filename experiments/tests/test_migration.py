@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Receivers with multicast beside receivers by LDM6: who asks whom, and what each ldmd is told."""
+"""Receivers with multicast beside receivers by LDM6: which host asks which, and each ldmd's
+configuration."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell with a monitor or without: by an experiment's factor or by --monitor, and what it records
-beside what is asked for."""
+"""A cell with or without a monitor, by an experiment's factor or by --monitor, and what it records
+besides what is asked for."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_the_experiment_has_each_cell_with_a_monitor_and_without() -> None:
 
 
 def test_records_are_sent_before_its_replay_ends() -> None:
-    """rtstats sends each minute, after up to 30 s more."""
+    """rtstats sends each minute's record up to 30 s after the minute."""
     assert COST.duration_s >= 90
 
 
@@ -60,7 +60,7 @@ def test_the_option_gives_each_cell_a_monitor() -> None:
     assert {c.conditions.monitor for c in expand(override(lossy, {"monitor": False}))} == {"off"}
     both = expand(override(lossy, {"monitor": True, "queue_bytes": 2_000_000}))
     assert {(c.conditions.monitor, c.q_snd_bytes) for c in both} == {("on", 2_000_000)}
-    # Their names stay: it is no factor of theirs.
+    # Their names stay the same: the monitor is none of their factors.
     assert [c.cell for c in both] == [c.cell for c in expand(lossy)]
 
 

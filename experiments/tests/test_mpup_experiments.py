@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment files of MPUP16 V-C to V-F say what its text says."""
+"""The experiment files of MPUP16 V-C to V-F agree with the paper's text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MBPS = 1_000_000
 
 @pytest.mark.parametrize("name", NAMES)
 def test_table_ii(name: str) -> None:
-    """The paper level is the hour; queues of receivers are bounded, as 24 x 5.55 GB fit nowhere."""
+    """The paper level is the hour; receivers' queues are bounded, as 24 x 5.55 GB fit nowhere."""
     for cell in cells_of(name, "paper"):
         assert cell.duration_s == 3600
         assert (cell.b_mc_bytes, cell.b_uc_bytes, cell.b_rcv_bytes) == (600 * MBPS,) * 3

@@ -28,7 +28,7 @@ def test_receivers_are_generated(cell: CellSpec) -> None:
 
 
 def test_as_few_more_as_the_named_are_among(cell: CellSpec) -> None:
-    """geni5 deals receivers out in turn: wsu1, sl1, uh1, osf1, wsu2."""
+    """geni5 distributes receivers in turn: wsu1, sl1, uh1, osf1, wsu2."""
     found = names(dataclasses.replace(cell, m=1, subscribers=("sl1",)))
     assert found == ["wsu1", "sl1"]
     found = names(dataclasses.replace(cell, m=2, subscribers=("wsu2", "sl1")))
@@ -68,7 +68,7 @@ def test_who_is_not_there(cell: CellSpec, changes: dict[str, object], text: str)
 @pytest.mark.slow
 @pytest.mark.parametrize("topology", ["geni5", "bottleneck"])
 def test_more_receivers_include_those_of_fewer(topology: str) -> None:
-    """... which is why the least number with a wanted one can be searched by halves."""
+    """This is why the least number that includes a requested one can be found by bisection."""
     sets = [
         {host.name for host in load(find(topology), {"receivers": m}).subscribers}
         for m in range(1, 13)
@@ -78,7 +78,7 @@ def test_more_receivers_include_those_of_fewer(topology: str) -> None:
 
 @pytest.mark.slow
 def test_as_few_receivers_as_have_the_wanted_one(cell: CellSpec) -> None:
-    """Of geni5's generated receivers, the eleventh is named."""
+    """The eleventh of geni5's generated receivers is named."""
     names = [host.name for host in load(find("geni5"), {"receivers": 11}).subscribers]
     (last,) = set(names) - {h.name for h in load(find("geni5"), {"receivers": 10}).subscribers}
     found = Networks().of(dataclasses.replace(cell, m=1, subscribers=(last,)))
@@ -98,7 +98,7 @@ def test_one_round_trip_for_all(cell: CellSpec) -> None:
     networks = Networks()
     asked = networks.of(dataclasses.replace(cell, m=4, rtt_ms=10.0))
     assert set(asked.round_trip_ms.values()) == {10.0}
-    # The topology's own, from the same file.
+    # The topology's own network, from the same file.
     own = networks.of(dataclasses.replace(cell, m=4))
     assert set(own.round_trip_ms.values()) == {36.0, 41.0, 50.0, 90.0}
 

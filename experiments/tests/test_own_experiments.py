@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments that no paper has: what they vary, what they can be run on, and that the overview
-of the documentation says how many cells they have."""
+"""The experiments that are in no paper: what they vary, what they can run on; and that the overview
+of the documentation gives the right numbers of cells."""
 
 from __future__ import annotations
 

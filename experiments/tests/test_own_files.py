@@ -21,7 +21,8 @@ TRACE = "1000 20150615000000.000\n2000 20150615000001.000\n"
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """own/own.yaml with own/three.yaml and own/traces/two.txt; the quick level takes the model."""
+    """Write own/own.yaml with own/three.yaml and own/traces/two.txt; the quick level uses the
+    model."""
     folder = tmp_path / "own"
     (folder / "traces").mkdir(parents=True)
     (folder / "three.yaml").write_text((TOPOLOGIES / "geni5.yaml").read_text())
@@ -70,7 +71,7 @@ def test_a_file_that_is_not_there_is_named_with_its_folder(own: Path) -> None:
 
 
 def _run(folder: Path, spec: AnySpec) -> Path:
-    """A run directory as `run_experiment` begins it."""
+    """Make a run directory as `run_experiment` begins it."""
     planned = plan(spec)
     made = manifest.build(
         spec, planned, root=ROOT, started=0.0, command=["x"], order="file",

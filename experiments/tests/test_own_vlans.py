@@ -109,7 +109,7 @@ def test_the_subscriber_names_its_nic_and_vlanutil(tmp_path: Path) -> None:
     assert configs.vlan_settings(given, False, build) == "SET ldm7.vlanutil mine\n"
     plain = dataclasses.replace(cell, vlans_by="network")
     assert configs.vlan_settings(plain, True, build) == ""
-    # FMTP is let in from assigned addresses alone.
+    # FMTP is let in only from assigned addresses.
     publisher = configs.publisher_conf(network, cell, {"NGRID": root}, Path("/s"))
     allowed = [line for line in publisher.splitlines() if line.startswith("ALLOW")]
     assert len(allowed) == cell.m
@@ -127,7 +127,7 @@ def test_what_a_log_says() -> None:
 
 
 class Fake:
-    """A cell at whose host `wsu1` an interface comes and goes."""
+    """A cell; an interface of its host `wsu1` comes and goes."""
 
     def __init__(self, folder: Path) -> None:
         self.network = load_topology(find_topology("geni5"))

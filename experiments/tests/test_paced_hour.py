@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A generated hour is like the papers' by statistics that can fail, and do for other hours."""
+"""A generated hour resembles the papers' by statistics that can fail, and that do for other
+hours."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def test_every_seed_is_like_the_real_hour(seed: int) -> None:
 
 @pytest.mark.slow
 def test_one_seed_and_the_same_again() -> None:
-    hour = generate_paced_hour(18)  # the constants were not chosen by it
+    hour = generate_paced_hour(18)  # the constants were not fitted to it
     assert beyond(of_arrivals(hour)) == []
     assert hour == generate_paced_hour(18)
     assert hour != generate_paced_hour(19)
@@ -54,7 +55,7 @@ def test_the_source_has_a_ceiling() -> None:
 
 @pytest.mark.slow
 def test_other_hours_fail() -> None:
-    """The same products in another order, at even distances, and without the ceiling."""
+    """The same products in another order, at equal distances, and without the ceiling."""
     hour = generate_paced_hour(18)
     sizes = [a.size_bytes for a in hour]
     random.Random(1).shuffle(sizes)
@@ -76,7 +77,7 @@ def test_a_trace_is_named_and_checked() -> None:
 
 @pytest.mark.slow
 def test_trace_and_loss_have_seeds_of_their_own(tmp_path: Path) -> None:
-    """With `trace_seed` all repeats replay one trace, and lose other packets."""
+    """With `trace_seed` all repeats replay one trace, and lose different packets."""
     text = find("regression").read_text().replace("repeats: 1", "repeats: 3")
     for line, traces in (("", 3), ("trace_seed: 9\n", 1)):
         path = tmp_path / "own.yaml"

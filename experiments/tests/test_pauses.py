@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A receiver that stands still for a part of each second: its programs, what is judged of it."""
+"""A receiver that is paused for a part of each second: its programs, and how it is judged."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_end_does_not_wait_for_a_pause() -> None:
         pauses.stop()
         assert time.monotonic() - begin < 0.8
         sleeper.kill()
-    assert not pauses.read_back("uva", "native").ok  # none was as long as asked
+    assert not pauses.read_back("uva", "native").ok  # none was as long as requested
 
 
 def test_levels_of_the_experiment() -> None:
@@ -91,7 +91,7 @@ def test_what_cannot_be_is_refused(tmp_path: Path, old: str, new: str, expected:
 
 # -- the verdict --------------------------------------------------------------------------------
 def overflow(host: str) -> Evidence:
-    """400 of 9,900 datagrams found a host's UDP buffer full; both counters of it say so."""
+    """400 of 9,900 datagrams found a host's UDP buffer full; both of its counters say so."""
     received = {h: stats(datagrams=9_900) for h in HOSTS}
     received[host] = stats(datagrams=9_500, socket_drops=400)
     end = GOOD.end.model_copy(update={"udp": counters(udp={host: {"rcvbuf_errors": 400}}).udp})

@@ -35,7 +35,7 @@ def test_products_are_the_traces_with_bytes_from_the_seed() -> None:
 
 
 def logs(tmp_path: Path) -> tuple[str, str]:
-    """Three products sent, of which two arrived, half a second and a second later."""
+    """Three products are sent, of which two arrive, half a second and a second later."""
     feed, inbox = tmp_path / "feed.log", tmp_path / "sl1.inbox.log"
     sent, arrived = ProductLog(feed, "feed"), ProductLog(inbox, "inbox")
     for n, product in enumerate(products_of(TRACE, "NGRID")[:3]):
@@ -59,7 +59,8 @@ def test_the_logs_are_read_as_all_others(tmp_path: Path) -> None:
 
 
 def test_what_is_missing_and_what_a_delivered_byte_cost(tmp_path: Path) -> None:
-    """One of three is missing; 3 bytes left the NIC for each that arrived at the one receiver."""
+    """One of three is missing; 3 bytes left the NIC for each byte that arrived at the one
+    receiver."""
     feed, inbox = (parse_ldm_log(text, "x") for text in logs(tmp_path))
     receivers = {"sl1": receiver_of(inbox)}
     size_bytes = sum(p.size_bytes for p in receivers["sl1"].arrivals)

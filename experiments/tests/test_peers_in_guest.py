@@ -41,8 +41,8 @@ def values_of(protocol: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("protocol", ["fmtp", "tcp", "norm"])
 def test_a_stream_of_products_arrives(protocol: str) -> None:
-    """Multicast sends each byte about once, unicast three times to three receivers, and headers of
-    4 to 9 % besides; 1 % of loss and small products' own packets cost the rest."""
+    """Multicast sends each byte about once, unicast three times to three receivers, plus headers of
+    4 to 9 %; 1 % of loss and small products' own packets cost the rest."""
     if (text := lacking(registry.get(protocol), BUILD)) is not None:
         pytest.skip(text)
     values = values_of(protocol)

@@ -45,15 +45,15 @@ def test_congestion_window() -> None:
 
 
 def test_the_window_fits_into_ldm6s_queue() -> None:
-    """Else a fixed window would overflow it for good: m x f_cwnd <= limit (V-B)."""
+    """Otherwise a fixed window would overflow it permanently: m x f_cwnd <= limit (V-B)."""
     for m in (4, 24):
         packets = congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 90))
         assert m * packets * 1514 <= tbf_limit_bytes(m * 20_000_000, 90, m)
 
 
 def test_a_short_round_trip_leaves_room_for_tcps_first_window() -> None:
-    """1.2 x 20 Mbit/s x 0.1 ms are 300 bytes, 2 x 80 Mbit/s x 0.1 ms 2 kB: less than one segment
-    and than one burst. RFC 6928: 10 segments; of 1514 bytes for 4 receivers, twice: 121,120."""
+    """1.2 x 20 Mbit/s x 0.1 ms are 300 bytes, and 2 x 80 Mbit/s x 0.1 ms are 2 kB: less than one
+    segment and one burst. RFC 6928: 10 segments; of 1514 bytes for 4 receivers, twice: 121,120."""
     assert congestion_window_packets(congestion_window_bytes(1.2, 20_000_000, 0.1)) == 10
     assert tbf_limit_bytes(80_000_000, 0.1, 4) == 121_120
 
@@ -95,7 +95,7 @@ def test_expansion_is_the_product_of_the_levels_and_repeats() -> None:
     cells = expand(spec, "quick")
     assert len(cells) == 2 * 2 * 2 * 2 * 3
     assert len({c.cell for c in cells}) == len(cells)
-    # Protocols are compared on the same input: neighbours with the same seed.
+    # Protocols are compared on the same input: neighbours have the same seed.
     for first, second in zip(cells[::2], cells[1::2], strict=True):
         assert (first.protocol, second.protocol) == ("ldm7", "ldm6")
         assert first.seed == second.seed
@@ -135,7 +135,7 @@ def test_a_factor_takes_the_place_of_its_parameter() -> None:
 
 
 def test_blocks_of_factors_are_put_together() -> None:
-    """A cell of two blocks is there once; what one block varies has its parameter's level in the
+    """A cell of two blocks exists once. What only one block varies has its parameter's level in the
     others, so that all points have the same factors."""
     rates = factors(rate_bps=["50Mbps", "100Mbps"], receivers=[4], loss=[0])
     receivers = factors(rate_bps=["100Mbps"], receivers=[1, 4], loss=[0], f_snd=[5000, 50])
@@ -153,7 +153,7 @@ def test_blocks_of_factors_are_put_together() -> None:
 
 
 def test_ldm6_may_have_one_rate_for_all() -> None:
-    """DRFSM21 5.4: the rate of the VLAN; its queue is the path's 600 MB (5.1)."""
+    """DRFSM21 5.4: the VLAN's rate; the queue is the path's 600 MB (5.1)."""
     fixed = lossy().parameters.model_copy(update={"ldm6_rate": "shared"})
     ldm7, ldm6 = expand(lossy(parameters=fixed))
     assert (ldm6.ldm6_bps, ldm6.shaped_bps, ldm6.r_vn_bps) == (20_000_000, 20_000_000, 24_000_000)
@@ -191,7 +191,7 @@ def test_disk() -> None:
 
 
 def test_an_hour_in_bounded_queues() -> None:
-    """5.55 GB at 8 receivers with 400 MB each: 5 GB + 8 x 400 MB, and what the kernel keeps of
+    """5.55 GB at 8 receivers with 400 MB each: 5 GB + 8 x 400 MB, plus what the kernel keeps of the
     600 MB that wait in traffic control."""
     spec = load_as(ExperimentSpec, find("lossy"))
     sizes = {"q_rcv": 400_000_000, "b_snd": 600_000_000}

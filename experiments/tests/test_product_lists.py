@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of the products of queues that are smaller than the replay, with the real programs."""
+"""Lists of the products in queues that are smaller than the replay, with the real programs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PRODUCTS = BATCHES * BATCH
 
 
 def run_in(directory: Path, build: Path = BUILD) -> CellBase:
-    """A cell's run that knows no more than queues and their lists need."""
+    """Return a cell's run that has only what queues and their lists need."""
     run = CellBase.__new__(CellBase)
     run.out, run.queues, run.logs = directory, directory / "queues", directory / "logs"
     run.job, run.followers = cast(Job, SimpleNamespace(build=build)), {}
@@ -39,7 +39,7 @@ def run_in(directory: Path, build: Path = BUILD) -> CellBase:
 
 
 def insert(run: CellBase, name: str, batch: int) -> None:
-    """Three products of pseudo-random bytes, other ones for each batch."""
+    """Insert three products of pseudo-random bytes, different for each batch."""
     trace = run.out / "trace.txt"
     trace.write_text(f"{SIZE} 20150615000000.000\n" * BATCH)
     argv = ldm.pqinsert_argv(BUILD, run.queue(name), trace, "NGRID", batch + 1, "umass")
@@ -47,7 +47,8 @@ def insert(run: CellBase, name: str, batch: int) -> None:
 
 
 def await_lines(path: Path, lines: int) -> None:
-    """A queue runs over faster than a busy machine lists it; what is tested is not that."""
+    """Wait: a busy machine lists a queue more slowly than it overflows, which is not what is
+    tested."""
     deadline = time.monotonic() + 60
     while path.read_text().count("\n") < lines:
         assert time.monotonic() < deadline, f"{lines} lines of {path}"
@@ -57,7 +58,7 @@ def await_lines(path: Path, lines: int) -> None:
 def test_all_products_are_listed_though_the_queue_holds_few(tmp_path: Path) -> None:
     run = run_in(tmp_path)
     run.make_queue("large", 10_000_000, 100)
-    run.make_queue("small", 200_000, 100)  # four of the 24
+    run.make_queue("small", 200_000, 100)  # room for four of the 24
     run.follow_queue("small")
     for batch in range(BATCHES):
         for name in ("large", "small"):

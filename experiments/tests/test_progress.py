@@ -35,7 +35,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
 def test_a_cells_own_pace_replaces_its_estimate() -> None:
     cell = CellTimes(1, estimate_s=100.0, begin=0.0)
     assert cell.remaining_s(30.0) == 70.0
-    cell.replay_begin, cell.part = 20.0, 0.25  # a quarter of the replay in 10 s: 30 s and the end
+    cell.replay_begin, cell.part = 20.0, 0.25  # a quarter of it in 10 s: 30 s more, and the end
     assert cell.remaining_s(30.0) == 35.0
     assert CellTimes(1, 10.0, 0.0).remaining_s(50.0) == 0.0
 
@@ -49,7 +49,7 @@ def test_earlier_cells_tell_what_is_left_of_each_phase() -> None:
     cell.phase("links", 20.0)
     assert cell.remaining_s(20.0) == pytest.approx(80.0)
     assert cell.remaining_s(30.0) == pytest.approx(70.0)
-    cell.phase("replaying", 100.0)  # twice as late as usual: the rest, too, takes twice as long
+    cell.phase("replaying", 100.0)  # twice as late as usual: the rest also takes twice as long
     assert cell.remaining_s(100.0) == pytest.approx(100.0)
     cell.replayed(0.5, 100.0)
     assert cell.remaining_s(140.0) == pytest.approx(40.0 + 10.0)  # its own pace, and comparing

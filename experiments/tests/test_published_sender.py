@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the published senders did differently: LDM6's passed less than its bucket's rate, LDM7's
-sent pulled files through the queue of FMTP's repairs."""
+"""What the published senders did differently: LDM6's sent less than its bucket's rate, LDM7's sent
+pulled files through the queue of FMTP's repairs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from experiments.tests.test_table_one import GOOD, spec_of, varied
 
 
 def test_a_ceiling_bounds_the_bucket_alone(tmp_path: Path) -> None:
-    """8 x 20 Mbit/s are 160; the bucket's limit is 2 x 160 Mbit/s x 89 ms = 3.56 MB whatever passes
-    it, and the path is reserved for what Table II asks for."""
+    """8 x 20 Mbit/s are 160. The bucket's limit is 2 x 160 Mbit/s x 89 ms = 3.56 MB, however much
+    passes it, and the path is reserved for what Table II asks for."""
     changes = ("protocol: [ldm7, ldm6]", "protocol: [ldm6]\n  sender_bps: [80Mbps, 500Mbps]")
     low, high = expand(spec_of(tmp_path, changes))
     assert (low.shaped_bps, high.shaped_bps) == (80_000_000, 160_000_000)

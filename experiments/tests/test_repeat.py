@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be repeated, and whether the same came out. The runs are synthetic: nothing is run."""
+"""What may be repeated, and whether the results are the same. The runs are synthetic: nothing is
+run."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def described(name: str = "regression") -> dict[str, Any]:
-    """The manifest that a run of a bundled experiment would get."""
+    """Return the manifest that a run of a bundled experiment would get."""
     spec = at_level(load(find(name)), None)
     planned = plan_run(spec, None)
     made = manifest.build(
@@ -138,7 +139,7 @@ def test_a_trace_file_that_is_gone_is_taken_from_the_run(tmp_path: Path, run: Pa
 
 
 def test_other_programs_are_refused(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything runs; with --other-programs they are told afterwards."""
+    """Refused before anything runs; with --other-programs, reported afterwards."""
 
     def change(raw: dict[str, Any]) -> None:
         raw["programs"]["tc"] = "tc utility, iproute2-1.0"
@@ -182,7 +183,7 @@ def made(
 
 
 def repeats(*, late_us: tuple[int, ...] = (0, 0, 0), clock: str = "virtual") -> list[SyntheticCell]:
-    """Three repeats, 20 ms apart; arrivals of repeat n come late_us[n] later."""
+    """Return three repeats, 20 ms apart; arrivals of repeat n come late_us[n] later."""
     return [
         SyntheticCell("ldm7", repeat=n, clock=clock, late_us=20_000 * n + late)
         for n, late in enumerate(late_us)

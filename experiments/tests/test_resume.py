@@ -30,7 +30,7 @@ def test_resume_takes_complete_cells_with_the_same_digest(tmp_path: Path) -> Non
     run = RunDirectory(tmp_path, "x", NOW + datetime.timedelta(seconds=9))
     assert take_over(run, tmp_path, "x", {"a": "1", "b": "2", "c": "1"}) == ["a"]
     assert run.complete_cells() == ["a"]
-    assert partial_runs(tmp_path, "x") == [old.path]  # b is still there
+    assert partial_runs(tmp_path, "x") == [old.path]  # b still exists
     assert run.abandon()
     again = RunDirectory(tmp_path, "x", NOW + datetime.timedelta(seconds=20))
     assert take_over(again, tmp_path, "x", {"a": "1", "b": "1"}) == ["a", "b"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runner around a cell process that is only played: no network, no root."""
+"""The runner around a cell process that is only a function: no network, no root."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_run_keeps_a_topology_of_its_own(tmp_path: Path, stage: Stage) -> None
     copy = result.path / runner.TOPOLOGY_COPY
     text = own.read_text()
     assert copy.read_text() == text
-    # Repeated when the file is gone, a run takes the copy and keeps one of its own.
+    # When it is repeated after the file is gone, a run uses the copy and keeps its own.
     planned = runner.plan(given)
     own.unlink()
     chosen = runner.RunOptions(runs=tmp_path / "runs", topology=copy)
@@ -127,7 +127,8 @@ def test_cells_wait_for_their_turn_on_a_shared_machine(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Two cells could run at once, but the machine has one place, which another has first."""
+    """Two cells could run at once, but the machine has one place, which another user takes
+    first."""
     stage.jobs, stage.machine = 2, tmp_path / "turns"
     (stage.machine / "tickets").mkdir(parents=True)
     (stage.machine / "places").mkdir()
@@ -166,7 +167,7 @@ def test_cells_run_at_once_and_results_keep_the_order_of_the_plan(
 
 
 def test_the_order_of_cells_is_random_but_the_seeds(tmp_path: Path, stage: Stage) -> None:
-    """12 cells: the chance that a shuffle leaves them as they are is 1 in 479 million."""
+    """12 cells: the chance that a shuffle does not change their order is 1 in 479 million."""
     given = spec(tmp_path).model_copy(update={"repeats": 6})
     names = [p.cell.cell for p in runner.plan(given)]
     played = []
@@ -309,7 +310,7 @@ def test_a_cell_that_is_invalid_twice_stays_invalid(tmp_path: Path, stage: Stage
 
 # -- interruptions ----------------------------------------------------------------------------
 class Interruptions:
-    """Raises KeyboardInterrupt at the n-th of the places that it hears of; counts them."""
+    """Raises KeyboardInterrupt at the n-th place that is reported to it; counts the places."""
 
     def __init__(self, at: int) -> None:
         self.at, self.seen = at, 0
@@ -331,7 +332,7 @@ class Interruptions:
 
 
 def interrupt_everywhere(monkeypatch: pytest.MonkeyPatch, at: int) -> Interruptions:
-    """Before and after everything that changes a run's directory."""
+    """Interrupt before and after everything that changes a run's directory."""
     places = Interruptions(at)
     for name in ("partial_cell", "complete_cell", "keep_failed", "set_aside", "remove_work"):
         monkeypatch.setattr(RunDirectory, name, places.around(getattr(RunDirectory, name)))
@@ -339,7 +340,7 @@ def interrupt_everywhere(monkeypatch: pytest.MonkeyPatch, at: int) -> Interrupti
     monkeypatch.setattr(runner, "write_json", places.around(write_json))
     for name in ("write_cell", "write_run"):
         monkeypatch.setattr(digests, name, places.around(getattr(digests, name)))
-    # After a start signals are deferred until the cell is known, see below.
+    # After a start, signals are deferred until the cell is known (see below).
     monkeypatch.setattr(Stage, "start", places.around(Stage.start, after=False))
     return places
 
@@ -365,7 +366,7 @@ def places_of_a_whole_run(tmp_path: Path, stage: Stage, what: Prepared) -> int:
 
 @pytest.mark.slow
 def test_an_interruption_anywhere_leaves_no_half_cell(tmp_path: Path, stage: Stage) -> None:
-    """... and a resumed run takes every complete one and no other."""
+    """A resumed run then uses every complete cell and no other."""
     what = prepared(tmp_path)
     count = places_of_a_whole_run(tmp_path / "whole", stage, what)
     assert count > 20
@@ -412,7 +413,7 @@ def test_a_signal_right_after_a_start_leaves_no_cell_running(
 
 
 def test_a_killed_runner_leaves_what_can_be_resumed(tmp_path: Path, stage: Stage) -> None:
-    """kill -9: nothing is tidied up. A cell is half written, another one is complete."""
+    """After kill -9 nothing is tidied up: a cell is half written, another one is complete."""
     given = spec(tmp_path)
     directory = RunDirectory(tmp_path / "runs", "lossy", datetime.datetime.now(datetime.UTC))
     whole, half = runner.plan(given)
@@ -423,7 +424,7 @@ def test_a_killed_runner_leaves_what_can_be_resumed(tmp_path: Path, stage: Stage
         list(good(job, out))  # type: ignore[arg-type]
         digests.write_cell(out)
     directory.complete_cell(whole.cell.cell)
-    assert partial_runs(tmp_path / "runs", "lossy") == []  # it is being made
+    assert partial_runs(tmp_path / "runs", "lossy") == []  # it is still being made
     os.close(directory._lock.fileno())  # what the kernel does when a process is killed
     assert partial_runs(tmp_path / "runs", "lossy") == [directory.path]
     result = run(tmp_path, resume=True)
@@ -471,7 +472,7 @@ def test_without_resume_everything_runs_again(tmp_path: Path, stage: Stage) -> N
 def played_until(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> tuple[runner.RunResult, dict[str, Any]]:
-    """Two repeats of both protocols, and up to five more of LDM6 until six cells have ended."""
+    """Run two repeats of both protocols, and up to five more of LDM6 until six cells have ended."""
     given = override(spec(tmp_path), {"repeats": 5})
     part = Part("x", "not decidable", "", "", "", Decider("", True), ({"protocol": "ldm6"},))
     is_open = ClaimResult(CLAIM, "not decidable", "", "", (part,))
@@ -554,7 +555,7 @@ def test_the_job_survives_its_file(tmp_path: Path, stage: Stage) -> None:
 def test_not_enough_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000_000))
-    # ... which is all that /dev/shm has too.
+    # ... which is also all that /dev/shm has.
     # 5 GB + 2 x (1.5 x 300 B + 64 MB) + 256 MB
     with pytest.raises(runner.RunError, match=r"found 1\.00 GB free .*; valid: 5\.38 GB"):
         runner.check_disk(runner.plan(spec(tmp_path)), tmp_path / "not/there/yet")
@@ -583,7 +584,7 @@ def test_missing_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.slow
 def test_a_real_cell_process_reports_a_broken_job_and_leaves(tmp_path: Path) -> None:
-    """The process protocol end to end, without a network: a job file that is not there."""
+    """Test the process protocol end to end, without a network: the job file does not exist."""
     argv = [sys.executable, "-m", "experiments", "cell", str(tmp_path / "none"), str(tmp_path)]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 1

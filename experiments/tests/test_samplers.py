@@ -26,15 +26,15 @@ def test_family_is_the_process_and_its_descendants() -> None:
 
 
 def test_descendants_are_read_from_the_children_of_every_thread(tmp_path: Path) -> None:
-    # 10 has two threads; the second started 30, which started 40. 50 is another family.
+    # 10 has two threads; the second started 30, which started 40. 50 is of another family.
     for task, children in (("10/task/10", "20 "), ("10/task/11", "30 "), ("20/task/20", ""),
                            ("30/task/30", "40 "), ("50/task/50", "60 ")):  # fmt: skip
         (tmp_path / task).mkdir(parents=True)
         (tmp_path / task / "children").write_text(children)
-    assert samplers.descendants(10, tmp_path) == [10, 20, 30, 40]  # 40 has ended meanwhile
+    assert samplers.descendants(10, tmp_path) == [10, 20, 30, 40]  # 40 has ended in the meantime
     assert samplers.descendants(20, tmp_path) == [20]
     (tmp_path / "70/task/70").mkdir(parents=True)
-    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not say
+    assert samplers.descendants(70, tmp_path) is None  # a kernel that does not report it
 
 
 def test_ps_block_has_children_with_and_without_the_kernels_list(
@@ -67,15 +67,15 @@ def test_cpu_block_has_the_processes_of_the_ps_block() -> None:
     assert not cpu.problems
     assert 0 <= cpu.times_s[0] - ps.times_s[0] < 5
     used = {s.pid: s.run_ns for s in cpu.samples}
-    # ps itself is in its own list, and has ended when the run times are read.
+    # ps is in its own list, and has ended when the run times are read.
     assert set(used) == {s.pid for s in ps.samples if not s.args.startswith("ps ")}
-    # The process's own clock, which counts threads that ended as well, is the other witness.
+    # The process's own clock also counts threads that have ended: an independent source.
     assert used[os.getpid()] <= after
     assert used[os.getpid()] > 0.5 * before
 
 
 def test_run_time_counts_all_threads() -> None:
-    """Seen from /proc/PID/schedstat alone the 50 ms of another thread would be missing."""
+    """By /proc/PID/schedstat alone, the 50 ms of another thread would be missing."""
     computed, end = threading.Event(), threading.Event()
 
     def compute() -> None:
@@ -94,12 +94,12 @@ def test_run_time_counts_all_threads() -> None:
     thread.join()
     assert before is not None
     assert after is not None
-    # The kernel adds up a running thread's time at ticks, hence not all of the 50 ms at once.
+    # The kernel adds up a running thread's time at ticks, so not all of the 50 ms at once.
     assert after - before >= 30_000_000
 
 
 def proc_entry(proc: Path, pid: int, state: str, threads: dict[int, str | None]) -> None:
-    """A process with utime 150 and stime 50 ticks, named `a) b`."""
+    """Write a process with utime 150 and stime 50 ticks, named `a) b`."""
     for thread, schedstat in threads.items():
         home = proc / str(pid) / "task" / str(thread)
         home.mkdir(parents=True)

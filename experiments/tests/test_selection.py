@@ -16,7 +16,7 @@ from experiments.design.spec import (
 
 @pytest.fixture(scope="module")
 def sweep() -> tuple[CellSpec, ...]:
-    """2 protocols x m = 4, 8 x r = 20, 60 Mbit/s x p = 0, 1 % x 3 repeats: 48 cells."""
+    """Return 2 protocols x m = 4, 8 x r = 20, 60 Mbit/s x p = 0, 1 % x 3 repeats: 48 cells."""
     block = Factors.model_validate(
         {
             **{"protocol": ["ldm7", "ldm6"], "receivers": [4, 8]},
@@ -56,6 +56,6 @@ def test_orders(sweep: tuple[CellSpec, ...]) -> None:
     first, again, other = (ordered(sweep, "random", seed) for seed in (1, 1, 2))
     assert first == again != other
     assert sorted(c.cell for c in first) == sorted(c.cell for c in sweep)
-    # Protocols are no longer side by side: of 47 pairs of neighbours about 24 differ by chance.
+    # Protocols no longer alternate: of 47 pairs of neighbours about 24 differ by chance.
     pairs = sum(a.protocol != b.protocol for a, b in zip(first, first[1:], strict=False))
     assert 10 < pairs < 38

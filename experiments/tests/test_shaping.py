@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic control and loss: commands, and the reading back of what tc and iptables print."""
+"""Traffic control and loss: commands, and reading back what tc and iptables print."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def htb(**changes: str) -> list[Setting]:
 
 
 def test_ldm7_commands_are_the_papers() -> None:
-    """V-B: HTB, default 2, two classes, rate = ceil, right below the root, a bfifo each, the
-    group's datagrams to the first."""
+    """V-B: HTB, default 2, two classes, rate = ceil, directly below the root, a bfifo each, the
+    group's datagrams in the first."""
     commands = [" ".join(c) for c in shaping.htb_commands("u-eth0", "239.1.2.3", **RATES)]
     assert commands == [
         "tc qdisc add dev u-eth0 root handle 1: htb default 2",
@@ -72,7 +72,7 @@ def test_htb_read_back() -> None:
     [
         ("htb-qdisc.json", '"kind":"htb"', '"kind":"noqueue"', "root qdisc"),
         ("htb-qdisc.json", '"default":"0x2"', '"default":"0x1"', "default class"),
-        # tc's own 600mb is 600 MiB: not what was asked.
+        # tc's own 600mb is 600 MiB, which was not requested.
         ("htb-qdisc.json", "600000000", "629145600", "unicast bfifo limit"),
         (
             "htb-class.txt",
@@ -173,7 +173,8 @@ def test_loss_read_back() -> None:
 
 
 def test_hash_loss_read_back() -> None:
-    """Another p by 1e-6, another seed, or a die in its place is seen; p is kept to 2^-32."""
+    """It notices a p that differs by 1e-6, another seed, or a die instead of a hash; p is kept to
+    2^-32."""
     text = golden("iptables-v-S-bpf.txt")
     rule = shaping.parse_loss_rules(text)
     assert rule is not None

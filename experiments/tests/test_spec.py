@@ -57,7 +57,7 @@ def test_published_values() -> None:
 
 @pytest.mark.parametrize("name", ["lossy", "lossless"])
 def test_derived_values_follow_from_the_published_ones(name: str) -> None:
-    """Bandwidth over the hour's mean rate, to the three digits that are given."""
+    """Bandwidth divided by the hour's mean rate, to the three given digits."""
     rows = {(p.metric, p.protocol): p for p in load(find(name)).paper if p.value is not None}
     rate = rows["input_rate", "both"].value
     assert rate == 12.33

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sysstat records: its own tools read it, and other runs' programs are left out."""
+"""What sysstat records: its own tools can read it, and other runs' programs are left out."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_only_the_cells_programs_are_kept() -> None:
 
 
 class Here:
-    """Stands for an emulation: every host is this machine."""
+    """Stands for an emulation in which every host is this machine."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, str]] = []

@@ -169,7 +169,7 @@ def test_receivers_have_their_own_loss_round_trip_and_rate(tmp_path: Path) -> No
 
 
 def test_two_round_trips_behind_one_link_are_refused(tmp_path: Path) -> None:
-    """geni5's receivers 1 and 5 are of one site; its hosts share the site's hand-off link."""
+    """geni5's receivers 1 and 5 are at one site, whose hosts share the site's hand-off link."""
     lists = "parameters:\n  rtt_i_ms: [10, 20, 30, 40, 50, 60, 70, 80]\n"
     (cell, _) = expand(spec_of(tmp_path, ("parameters:\n", lists)))
     with pytest.raises(UsageError, match=r"rtt_i_ms: geni5: found .* behind the same link"):

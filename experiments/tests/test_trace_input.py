@@ -103,7 +103,7 @@ def test_a_generated_hour_is_what_its_file_would_say() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("trace", ["model", "paced"])
 def test_the_models_make_as_many_hours_as_asked(trace: str) -> None:
-    """MPUP16 V-C replays seven hours; the first is the one that a shorter run has."""
+    """MPUP16 V-C replays seven hours; a shorter run gets the first one."""
     hour, longer = prepare(trace, 3600.0, seed=7), prepare(trace, 2.5 * 3600, seed=7)
     assert longer.text.startswith(hour.text)
     assert longer.source.endswith("seed 7, 3 hours")

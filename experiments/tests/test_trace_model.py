@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generated hour against the published statistics of the real one."""
+"""The generated hour compared with the published statistics of the real one."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_mean_rate(hour: list[Arrival]) -> None:
 
 def test_burstiness(hour: list[Arrival]) -> None:
     """Per minute the real hour varies from 1.6 to 26.7 Mbit/s with a standard deviation of 7.9.
-    Seeds differ: the spread must be that large to a factor of 1.5, quiet minutes must be quieter
-    than 6 and busy ones busier than 24 Mbit/s."""
+    Seeds differ: the deviation must be right to a factor of 1.5, quiet minutes below 6 Mbit/s and
+    busy ones above 24."""
     rates = minute_rates_mbps(hour)
     assert 7.9 / 1.5 <= rates.std() <= 7.9 * 1.5
     assert rates.min() < 6.0
@@ -64,8 +64,9 @@ def test_burstiness(hour: list[Arrival]) -> None:
 
 
 def test_dependence(hour: list[Arrival]) -> None:
-    """Large products follow long gaps, and sizes come in runs: rank correlations of the real hour
-    0.69 (size, gap before) and 0.64, 0.34 (size with the size 1 and 50 later), to 0.15."""
+    """Large products follow long gaps, and sizes come in runs. The real hour's rank correlations
+    are 0.69 (size, gap before) and 0.64, 0.34 (size with the size 1 and 50 later); they must be
+    right to 0.15."""
     found = {row.name: row.model for row in model_check(hour)}
     assert found["rank correlation of size and gap before"] == pytest.approx(0.69, abs=0.15)
     assert found["rank autocorrelation of size, lag 1"] == pytest.approx(0.64, abs=0.15)
@@ -73,7 +74,7 @@ def test_dependence(hour: list[Arrival]) -> None:
 
 
 def test_first_minute_of_the_default_seed() -> None:
-    """What the comments in lossy.yaml and regression.yaml say."""
+    """Check what the comments in lossy.yaml and regression.yaml say."""
     hour = generate_hour(2053)
     first = hour[0].time_ms
     for seconds, products, rate in ((60, 584, 12.0), (20, 309, 10.4)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The queue behind `downpour rate-for`, against sums by hand and its own definition."""
+"""The queue behind `downpour rate-for`, compared with sums by hand and with its own definition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ MB = 1_000_000
 
 
 def test_a_queue_by_hand() -> None:
-    """Two files of 1 MB at once, a third after 3 s; 8 Mbit/s of payload sends one in a second."""
+    """Two files of 1 MB come at once, a third after 3 s; 8 Mbit/s of payload sends one in a
+    second."""
     rate_bps = 8 * MB * OVERHEAD
     found = serve([Arrival(0, MB), Arrival(0, MB), Arrival(3, MB)], rate_bps)
     assert found.latencies_s == pytest.approx((1.0, 2.0, 1.0))
@@ -37,7 +38,7 @@ def test_the_least_rate_by_hand() -> None:
     found = rate_for(arrivals, 4.0, None)
     assert found is not None
     assert found.rate_bps == pytest.approx(4 * MB * OVERHEAD, rel=1e-3)
-    assert rate_for(arrivals, None, 1.5 * MB) is None  # both are there at once
+    assert rate_for(arrivals, None, 1.5 * MB) is None  # both come at once
     two = rate_for([Arrival(0, MB), Arrival(1, MB)], None, 1.5 * MB * OVERHEAD)
     assert two is not None  # half of the first must have left when the second comes
     assert two.rate_bps == pytest.approx(4 * MB * OVERHEAD, rel=1e-3)
@@ -54,14 +55,14 @@ def test_it_holds_the_bound_and_less_would_not(arrivals: list[Arrival], latency_
     found = rate_for(arrivals, latency_s, None)
     assert found is not None and found.latency_s <= latency_s
     assert serve(arrivals, found.rate_bps * 0.999).latency_s > latency_s or found.rate_bps < 1.001
-    # What waits the longest has no more in the queue than that time sends.
+    # When the longest wait begins, the queue has no more than that time sends.
     assert found.buffer_bytes <= found.latency_s * found.rate_bps / 8 * (1 + 1e-9)
 
 
 def test_fmtps_share_by_hand() -> None:
-    """Two files of ten blocks at once; a block takes 10 ms. tau_snd is 100 ms, the longest round
-    trip. Of the first file the receiver 45 ms away can ask for the blocks that leave in the first
-    55 ms, which five do; else all blocks are asked for too late."""
+    """Two files of ten blocks come at once; a block takes 10 ms. tau_snd is 100 ms, the longest
+    round trip. Of the first file, the receiver 45 ms away can ask for the blocks that leave in the
+    first 55 ms: five of them. It asks for all other blocks too late."""
     rate_bps = 8 * BLOCK_BYTES * OVERHEAD / 0.01
     files = [Arrival(0, 10 * BLOCK_BYTES), Arrival(0, 10 * BLOCK_BYTES)]
     found = delivery_ratio(files, rate_bps, Repairs(0.1, 1e-6, (0.045, 0.1)))
@@ -95,8 +96,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_command_with_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """At 8.6 Mbit/s each file takes a second; with f_snd 0.5 all blocks but those of the first half
-    second, less 90 ms, are asked for too late, and with 1 % loss none of the others is whole."""
+    """At 8.6 Mbit/s each file takes a second. With f_snd 0.5 all blocks but those of the first half
+    second, less 90 ms, are asked for too late, and with 1 % loss none of the other files is
+    complete."""
     words = ["--rate", "8600kbps", "--loss", "1%", "--f-snd", "0.5", "--rtt", "90ms"]
     assert cli.main(["rate-for", trace(tmp_path), *words]) == 0
     out = capsys.readouterr().out

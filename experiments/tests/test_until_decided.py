@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which repeats are added, and when a run ends; the claims' verdicts are chosen, not measured."""
+"""Which repeats are added, and when a run ends; the claims' verdicts are given, not measured."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def planned(tmp_path: Path, repeats: int) -> tuple[runner.Planned, ...]:
 
 
 def found(protocol: str | None, *, by_repeats: bool = True) -> ClaimResult:
-    """A claim that is open at a protocol's cells; None: a claim that is decided."""
+    """Return a claim that is open at a protocol's cells; None: a claim that is decided."""
     if protocol is None:
         return ClaimResult(CLAIM, "held", "", "")
     decider = Decider("repeats would", by_repeats)
@@ -45,7 +45,7 @@ def found(protocol: str | None, *, by_repeats: bool = True) -> ClaimResult:
 
 
 class Case:
-    """A supply whose claims are open until a number of cells has ended."""
+    """A supply of cells whose claims are open until a number of cells have ended."""
 
     def __init__(self, tmp_path: Path, claim: ClaimResult, until_cells: int, most: int = 32):
         self.cells = planned(tmp_path, most)

@@ -80,7 +80,8 @@ def test_the_worst_check_decides() -> None:
         ({"arrived": dict.fromkeys(HOSTS, (10000, 200))}, "injected loss", "fail"),
         ({"arrived": {"wsu1": (10_000, 100)}}, "injected loss", "fail"),
         ({"arrived": dict.fromkeys(HOSTS, (100, 1))}, "injected loss", "warn"),
-        # Together right, but nothing was dropped at one receiver and twice as much at the other.
+        # Together they are right, but nothing was dropped at one receiver and twice as much at the
+        # other.
         ({"arrived": {"wsu1": (10_000, 0), "sl1": (10_000, 200)}}, "injected loss", "warn"),
         ({"receivers": {h: stats(rcvbuf_granted_bytes=599_999_999) for h in HOSTS}},
          "receivers' UDP buffers", "warn"),
@@ -91,7 +92,7 @@ def test_the_worst_check_decides() -> None:
         ({"replayed": replayed(late_p50_ms=100.0)}, "replay lateness, median", "fail"),
         ({"replayed": replayed(late_max_ms=500.0)}, "replay lateness, largest", "warn"),
         ({"replayed": replayed(late_max_ms=5000.0)}, "replay lateness, largest", "fail"),
-        # A quarter of 18 ms is 4.5 ms; 5 % of it is less than the floor of 1 ms, which counts.
+        # A quarter of 18 ms is 4.5 ms; 5 % of it is less than the floor of 1 ms, which applies.
         ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 4600}})},
          "delay lateness, 1 %", "warn"),
         ({"end": end(relay={"a:b/forward": {"frames": 1000, "late_p99_us": 199_000}})},
@@ -201,7 +202,7 @@ VIRTUAL = dataclasses.replace(
 
 
 def test_processors_are_not_judged_in_virtual_time() -> None:
-    """Saturated all the time natively; there, no sample at all means nothing either."""
+    """A processor that is saturated all the time, or no sample at all, means nothing there."""
     for samples in (cpu(0, steal=50), []):
         assert judge(dataclasses.replace(GOOD, cpu=samples)).verdict != "faithful"
         verdict = judge(dataclasses.replace(VIRTUAL, cpu=samples))
@@ -244,7 +245,7 @@ def test_virtual_time_must_be_exact(changes: dict[str, Any], name: str, status: 
     assert {c.name for c in checks if c.status in ("warn", "fail")} <= {name}
     if status == "fail":
         return
-    # The native limits allow all of it.
+    # The native limits allow all of this.
     native = dataclasses.replace(VIRTUAL, clock="native", **changes)
     assert {c.name: c.status for c in judge(native).checks}[name] == "pass"
 
@@ -272,7 +273,7 @@ def test_lossless_runs_must_lose_nothing_to_iptables() -> None:
 
 @pytest.mark.parametrize("loss", [0.0, 0.01])
 def test_rules_of_others_are_named(loss: float) -> None:
-    """21 packets of 20,000 fail, also where the receivers lose some on purpose."""
+    """21 packets of 20,000 fail, even where the receivers lose some on purpose."""
     rule = {"chain": "INPUT", "packets": 7, "bytes": 0, "rule": "-A INPUT -p udp -j DROP"}
     after = end(iptables={"sl1": [{**rule, "packets": 28}]})
     changes: dict[str, Any] = {"start": counters(iptables={"sl1": [rule]}), "end": after}
@@ -316,8 +317,8 @@ def test_each_datagram_is_accounted_for(changes: dict[str, Any], status: str, te
 
 
 def test_what_the_broken_link_lost_is_asked_for_behind_it_alone() -> None:
-    """39 datagrams lost on the way: behind the link that the cell breaks they are its, elsewhere
-    nobody asked for them."""
+    """39 datagrams are lost on the way. Behind the link that the cell breaks, they are expected;
+    elsewhere they were not asked for."""
     lost: dict[str, Any] = {"arrived": {"wsu1": (10_000, 100), "sl1": (9_961, 61)}}
     lost["receivers"] = {"wsu1": stats(datagrams=9_900), "sl1": stats(datagrams=9_900)}
     for behind, status in (({"sl1"}, "pass"), (set(), "fail"), ({"wsu1"}, "fail")):
@@ -332,7 +333,8 @@ def test_what_the_broken_link_lost_is_asked_for_behind_it_alone() -> None:
 
 
 def test_a_broken_link_excuses_what_it_changes_and_nothing_else() -> None:
-    """A flow that changes meanwhile is the path's move behind the cut; lost products never are."""
+    """A flow that changes during the break is the path's move, if it is behind the cut; lost
+    products are never excused."""
     moved = dataclasses.replace(
         GOOD, inventory=inventory(look(), look("meanwhile", changed=["s1 flow 1"]), look("end"))
     )
@@ -446,7 +448,8 @@ def test_binomial_interval() -> None:
 
 
 def test_a_clock_that_is_not_the_guests() -> None:
-    """A look at it takes 20 ns, as natively: what says that its time is virtual is wrong."""
+    """Reading the clock takes 20 ns, as natively: so the claim that its time is virtual is
+    wrong."""
     assert judge(dataclasses.replace(VIRTUAL, lags={"u": lag(p50_ms=0)})).verdict == "invalid"
 
 
@@ -510,7 +513,7 @@ def test_injected_loss_says_if_it_can_be_replayed(model: str, text: str) -> None
     ("arrived", "status"),
     [
         ({"wsu1": (10_000, 100), "sl1": (10_000, 500)}, "pass"),
-        # As many in all, but the other way round; then losses where none were asked for.
+        # As many in total, but exchanged; then losses where none were asked for.
         ({"wsu1": (10_000, 500), "sl1": (10_000, 100)}, "fail"),
         ({"wsu1": (10_000, 100), "sl1": (100, 5)}, "warn"),
     ],
@@ -554,7 +557,7 @@ def test_what_a_varied_buffer_drops_is_a_finding(
 
 
 def test_what_a_varied_queue_drops_is_accounted_for() -> None:
-    """50 of the 10,050 datagrams that were sent: the queue's counter must say so."""
+    """50 of the 10,050 datagrams that were sent are dropped: the queue's counter must agree."""
     drops = {"umass/u-eth0/11:": {"drops": 50}}
     changes: dict[str, Any] = {"datagrams_sent": 10_050, "varied": frozenset({"b_mc"})}
     assert statuses(**changes, end=end(qdiscs=drops)) == {}
@@ -573,7 +576,7 @@ def test_receivers_without_multicast_are_compared_too() -> None:
 
 
 def test_each_check_is_documented() -> None:
-    """Also those of a run that warns: their names are the same."""
+    """Including those of a run that only warns: their names are the same."""
     page = (Path(__file__).parents[2] / "docs/guide/verdict.md").read_text()
     relay = {"a:b/forward": {"frames": 1000, "late_p50_us": 1, "late_p99_us": 2}}
     checks = judge(dataclasses.replace(GOOD, end=end(relay=relay))).checks

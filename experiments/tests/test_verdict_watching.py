@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the verdict that rest on watching all the time: settings, changes, packets."""
+"""Checks of the verdict that need constant watching: settings, changes, packets."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ def test_marks_are_no_change_where_queues_are_to_mark() -> None:
 def test_a_packet_or_two_of_a_small_sample_prove_nothing(
     field: str, count: int, status: str
 ) -> None:
-    """Of 584, 1 is 0.17 %; yet with 0.1 % in the whole run, 44 % of all samples had one or more,
-    2 % three or more, 0.3 % four or more (binomial distribution)."""
+    """1 of 584 is 0.17 %. Yet with 0.1 % in the whole run, 44 % of all samples have one or more, 2
+    % three or more, 0.3 % four or more (binomial distribution)."""
     found = statuses(flights=[flight(packets=584, **{field: count})], clock="native")
     names = {
         "out_of_order": "order of packets",
@@ -127,21 +127,22 @@ def test_repairs_by_multicast_bring_a_block_to_all_again() -> None:
 
 
 def test_a_receiver_that_is_told_to_ask_too_soon() -> None:
-    """Below 1 the timer ends while the product is being sent: who sets f_rcv so wants to see it."""
+    """Below 1 the timer ends while the product is still being sent: such an f_rcv is set on
+    purpose."""
     found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
     assert "blocks received twice" not in statuses(receivers=found, f_rcv=0.5)
     assert statuses(receivers=found, f_rcv=1.0) == {"blocks received twice": "fail"}
 
 
 def test_full_queues_hold_blocks_back() -> None:
-    """A queue of seconds brings a block after its repair."""
+    """A queue of seconds delivers a block after its repair."""
     found = {h: stats(datagrams=9_900, blocks=9_900, duplicate_blocks=4000) for h in HOSTS}
     full = statuses(receivers=found, congested=frozenset({"sw/sw-p3"}))
     assert "blocks received twice" not in full
 
 
 def test_the_interface_that_does_not_add_up_is_named() -> None:
-    """1,000 frames enter the middle of q's link; 900 come out, and 30 of them do not arrive."""
+    """1,000 frames enter the middle of q's link; 900 come out, and 30 of these do not arrive."""
     network = two_hosts(Impairment(delay_ms=18.0))
     at = {
         "sw/sw-p3": {"tx_packets": 1000},
@@ -157,7 +158,7 @@ def test_the_interface_that_does_not_add_up_is_named() -> None:
     both: dict[str, Any] = {"network": network, "start": counters(), "end": counters(interfaces=at)}
     of_cell = dataclasses.replace(GOOD, **both, congested=frozenset({"sw/sw-p3"}))
     (busy,) = (c for c in judge(of_cell).checks if c.name == check.name)
-    assert busy.status == "n/a"  # competing flows go on while counters are read
+    assert busy.status == "n/a"  # competing flows continue while counters are read
     dropped = {"wire/w0a/10:": {"kind": "tbf", "drops": 100}}
     good = {**at, "q/q-nic1": {"rx_packets": 900}}
     end = counters(interfaces=good, qdiscs=dropped)
@@ -178,5 +179,5 @@ def test_what_is_sent_to_one_who_left_is_no_loss() -> None:
     ("lost", "sampled", "certain"), [(30, 0, True), (1, 0, False), (9, 4, True)]
 )
 def test_more_lost_than_came(lost: int, sampled: int, certain: bool) -> None:
-    """Of 30 packets none came: at 10 % that is 1e-30. One of one is 10 %; 9 of 13 are 4e-7."""
+    """None of 30 packets arrives: at 10 % that is 1e-30. One of one is 10 %; 9 of 13 are 4e-7."""
     assert is_certain(lost, sampled, 0.1) is certain

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run that was tampered with is found out, and where."""
+"""If a run was tampered with, that is found, and where."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_missing_and_an_added_file(run: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_changed_digests_are_found_too(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Somebody changes a log that no metric reads and writes the cell's digests again."""
+    """A log that no metric reads is changed, and the cell's digests are written again."""
     cell = run / "cells/ldm7-m2-r20-p1"
     (cell / "logs/relay.log").write_text("something else\n")
     digests.write_cell(cell)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experiments in virtual time, end to end, as an ordinary user: faithful, the same each time, and
-nothing left however they end."""
+leaving nothing behind however they end."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ from virtual.kernel_build import Kernel
 
 pytestmark = IN_GUESTS
 
-USER = 12345  # nobody's
+USER = 12345  # no account has it
 
 
 @pytest.fixture(scope="module")
 def checkout(kernel: Kernel) -> Iterator[Path]:
-    """A checkout of an ordinary user: our files as they are now, this checkout's programs. Each
-    start of pytest closes its own directories to other users, so it is in none of them."""
+    """Make a checkout of an ordinary user: the files as they are now, with this checkout's
+    programs. It is not in pytest's directories, as each start of pytest closes them to other
+    users."""
     with tempfile.TemporaryDirectory(prefix="downpour-user-") as place:
         yield _checkout_in(Path(place), kernel)
 
@@ -85,7 +86,7 @@ def test_an_ordinary_user_gets_a_faithful_run_and_the_same_one_again(checkout: P
         said, _nothing = process.communicate(timeout=300)
         assert process.returncode == 0, said
         assert "FAITHFUL" in said
-        time.sleep(1)  # the name of a run is its second
+        time.sleep(1)  # a run is named after the second of its start
     first, second = sorted((checkout / "runs/regression").glob("2*"))[-2:]
     assert {p.name for p in (first / "cells").iterdir()} == {"ldm7-m2-r20-p1", "ldm6-m2-r20-p1"}
     for cell in (first / "cells").iterdir():

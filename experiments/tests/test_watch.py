@@ -50,7 +50,7 @@ def message(kind: int, body: bytes) -> bytes:
 
 
 def qdisc(index: int, handle: int, kind: bytes, sent: int, backlog: int, drops: int) -> bytes:
-    """As the kernel describes one: struct tcmsg, TCA_KIND, TCA_STATS2 {basic, queue}."""
+    """Return one in the kernel's form: struct tcmsg, TCA_KIND, TCA_STATS2 {basic, queue}."""
     basic = attribute(1, struct.pack("=QI4x", sent, sent // 1000))
     queue = attribute(3, struct.pack("=IIIII", backlog // 1000, backlog, drops, 0, 0))
     tcmsg = struct.pack("=BxxxiIII", 0, index, handle, 0xFFFFFFFF, 2)
