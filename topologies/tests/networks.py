@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small networks for tests: built by hand (not by the loader), and a file."""
+"""Small networks for tests: some built by hand (not by the loader), and a file."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands beside an Open vSwitch that they share with nobody."""
+"""Run commands beside an Open vSwitch that nothing else uses."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ LIMIT_S: Final = 300
 
 
 def beside_open_vswitch(commands: Callable[[Path], str]) -> subprocess.CompletedProcess[str]:
-    """Run shell commands as root in network, mount and process namespaces of their own, with an
-    Open vSwitch. `commands`: of a directory that ends with them."""
+    """Run shell commands as root in their own network, mount and process namespaces, with an Open
+    vSwitch. `commands`: returns them for a directory that is removed with them."""
     with tempfile.TemporaryDirectory(prefix="own-ovs-") as work:
         return subprocess.run(
             ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",

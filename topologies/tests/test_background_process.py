@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a process that holds something in the background tells its starter."""
+"""What a process that holds something in the background reports to its starter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts that configure nodes, and the check of what nodes then say they have."""
+"""The scripts that configure nodes, and the check of what nodes then report."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_pairs_are_made_in_their_namespaces() -> None:
 
 
 def printed(**changes: Any) -> str:
-    """What a host prints: a sample of `ip -j -d address show` and `ethtool -k`, shortened."""
+    """Return what a host prints: a sample of `ip -j -d address show` and `ethtool -k`,
+    shortened."""
     interface = {
         "ifname": "q-nic1",
         "flags": ["BROADCAST", "MULTICAST", "UP", "LOWER_UP"],

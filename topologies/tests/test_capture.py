@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Captures: names of links, tcpdump's command and counts, the pcapng file, and one for real."""
+"""Captures: names of links, tcpdump's command and counts, the pcapng file, and a real capture."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_an_unknown_link_names_the_valid_ones() -> None:
 
 
 def test_tcpdump_is_bounded() -> None:
-    """Two files of 24 x 10^6 bytes; of the smallest frames (60 bytes: 76 of pcap, 92 of pcapng)
+    """Two files of 24 x 10^6 bytes. With the smallest frames (60 bytes: 76 of pcap, 92 of pcapng)
     that makes 58 x 10^6 bytes, below the limit of 64 x 10^6."""
     argv = tcpdump_argv(Tap("a:b", "a", "eth9", "a:b"), Path("/x/a-b.pcap"), 64_000_000, 96)
     words = " ".join(argv)
@@ -94,7 +94,7 @@ def test_frames_of_either_byte_order_without_one_cut_off(order: str) -> None:
 
 
 def blocks(text: bytes) -> Iterator[tuple[int, bytes]]:
-    """Type and body of each block, whose two lengths must agree."""
+    """Yield type and body of each block, whose two lengths must agree."""
     at = 0
     while at < len(text):
         kind, length = struct.unpack_from("<II", text, at)
@@ -105,7 +105,7 @@ def blocks(text: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def test_pcapng() -> None:
-    """As the draft has it: section, interface, a packet block for each frame, statistics."""
+    """As in the draft: section, interface, a packet block for each frame, statistics."""
     stamp = 1_795_226_400_123_456_789
     files = [pcap([stamp], b"abcde"), pcap([stamp + 1], b"abcde")]
     text = b"".join(pcapng(files, Interface("eth9", "link a:b at a", 96), 14, 2))
@@ -162,7 +162,7 @@ def in_namespace(name: str) -> capture.Start:
 
 @pytest.mark.root
 def test_a_capture_for_real(namespace: str, tmp_path: Path) -> None:
-    """Three pings over the loopback interface: six frames of 98 bytes (14 of Ethernet)."""
+    """Three pings over the loopback interface make six frames of 98 bytes (14 of Ethernet)."""
     running = Capture(Tap("a:b", "a", "lo", "a:b"), tmp_path, in_namespace(namespace), 3_000_000, 0)
     await_listening([running])
     ping = ["ping", "-n", "-c", "3", "-i", "0.05", "127.0.0.1"]

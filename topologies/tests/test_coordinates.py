@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the topologies' switches are, beside the delays that the files compute from the cities."""
+"""The places of the topologies' switches agree with the delays that the files compute from the
+cities."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import pytest
 from topologies.model.load import find, load
 from topologies.model.network import Network, Switch
 
-EARTH_KM, DETOUR, KM_PER_MS = 6371, 1.5, 200  # as drfsm8.yaml says
+EARTH_KM, DETOUR, KM_PER_MS = 6371, 1.5, 200  # as in drfsm8.yaml
 
 
 def delay_ms(a: Switch, b: Switch) -> float:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Circuit TCP: its name, its script, and in a network: a fixed window, under loss, that leaves
-nothing behind."""
+"""Circuit TCP: its name, its script, and its use in a network: a window that is fixed, even under
+loss, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 @pytest.fixture
 def built_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A kernel with ctcp built in, as its files show it; the file of its window."""
+    """Fake the files of a kernel with ctcp built in; return the file of its window."""
     available, window = tmp_path / "available", tmp_path / "cwnd"
     available.write_text("reno bbr cubic ctcp\n")
     window.write_text("10\n")
@@ -116,7 +116,7 @@ def test_built_in_needs_no_loader(built_in: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lacks", ["window", "name"])
 def test_built_in_takes_both_signs(built_in: Path, lacks: str) -> None:
-    """A congestion control of that name without our window is somebody else's."""
+    """A congestion control of that name without the window is some other one."""
     if lacks == "window":
         built_in.unlink()
     else:
@@ -166,8 +166,8 @@ def test_buffers_are_raised_never_lowered(tmp_path: Path, before: str, after: st
 
 
 def test_the_inventory_expects_the_buffers_that_a_window_needs(tmp_path: Path) -> None:
-    """600 Mbit/s x 60 ms are 3108 segments: more than the kernel's own buffers hold. What the
-    script leaves is what is planned, and restoring gives back what was there."""
+    """600 Mbit/s x 60 ms are 3108 segments: more than the kernel's own buffers hold. The script
+    leaves what is planned, and restoring gives back what was there."""
     small, large = "4096 16384 4194304", "4096 131072 64000000"
     built = {"a sysctl ipv4/tcp_wmem": small, "a sysctl ipv4/tcp_rmem": large, "a rules": "0"}
     before = {"tcp_wmem": small, "tcp_rmem": large, "tcp_congestion_control": "cubic"}
@@ -199,13 +199,13 @@ def test_the_inventory_expects_the_buffers_that_a_window_needs(tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.root
 def test_window_stays_under_loss_and_timeouts() -> None:
-    """The window is the one asked, with 2 % loss at the receiver and after the path was dead for
-    several retransmission timeouts.
+    """The window is the requested one, with 2 % loss at the receiver and after the path was dead
+    for several retransmission timeouts.
 
     The rate is at most cwnd x 1448 bytes per RTT (Table II's reasoning). A window that gives way to
-    loss p has 1.22 / sqrt(p) segments on average (Mathis et al. 1997): 8.6 here. Three times that
-    is out of its reach, and within reach of a fixed window of 60 on a machine that is also busy
-    with other tests.
+    a loss of p has 1.22 / sqrt(p) segments on average (Mathis et al. 1997): 8.6 here. Three times
+    that is out of its reach, but within reach of a fixed window of 60 on a machine that is also
+    busy with other tests.
     """
     need_ctcp()
     if not relay_program().exists():
@@ -283,7 +283,8 @@ def test_window_stays_under_loss_and_timeouts() -> None:
 @pytest.mark.parametrize("options", [(), ("--no-link",)], ids=["link", "no-link"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signals) -> None:
-    """Its owner ends in whatever way, then purge. `--no-link` is how kernels before 6.4 do it."""
+    """Its owner ends in one way or another, then purge runs. `--no-link` does what kernels before
+    6.4 do."""
     need_loader()
     run_id = lifecycle.new_run_id("test-ctcp")
     holder = subprocess.Popen(
@@ -306,7 +307,8 @@ def test_nothing_stays_registered(options: tuple[str, ...], number: signal.Signa
 @pytest.mark.root
 @pytest.mark.parametrize("options", [(), ("--no-link",)], ids=["link", "no-link"])
 def test_killed_loader(options: tuple[str, ...], tmp_path: Path) -> None:
-    """kill -9 of the loader itself: with a link the kernel unregisters, without one purge does."""
+    """After kill -9 of the loader itself: with a link the kernel unregisters it, without one purge
+    does."""
     need_loader()
     run_id = lifecycle.new_run_id("test-ctcp")
     ctcp = CircuitTcp(run_id, tmp_path / "log", options=options)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text rendering."""
+"""A network as text."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the doctor says of machines that have more or less."""
+"""What the doctor reports about machines that lack various things."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_modules_are_looked_for_without_importing_them(tmp_path: Path) -> None:
 
 
 def look_at(*absent: str, rights: Rights = ROOT_USER, built: bool = True) -> Look:
-    """A machine that has everything but the needs named `absent`."""
+    """Return a machine that has everything but the needs named `absent`."""
     return Look(
         rights=rights,
         machine=[Finding(OK, "system", "")],
@@ -262,8 +262,8 @@ def test_a_stream_that_is_not_utf8_gets_replacements() -> None:
 
 @pytest.fixture
 def bare_checkout() -> Iterator[Path]:
-    """The rooms without .venv and build, where everybody may read (pytest's directories are the
-    caller's alone)."""
+    """Yield the rooms without .venv and build, where everybody may read them (pytest's directories
+    are the caller's alone)."""
     with tempfile.TemporaryDirectory(prefix="downpour ") as name:
         place = Path(name)
         for room in ("common", "topologies", "virtual", "downpour"):
@@ -280,7 +280,8 @@ def bare_checkout() -> Iterator[Path]:
 def test_on_a_bare_machine_it_works_and_changes_nothing(
     bare_checkout: Path, privileged: bool
 ) -> None:
-    """Nothing but Python's standard library, no programs, no home directory, an ASCII terminal."""
+    """It has only Python's standard library, no programs, no home directory, and an ASCII
+    terminal."""
     place = bare_checkout
     before = sorted(place.rglob("*"))
     user = [] if privileged else ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}"]
@@ -301,7 +302,7 @@ def test_on_a_bare_machine_it_works_and_changes_nothing(
     # A path is never broken, however long.
     broken = [line for line in result.stdout.splitlines() if len(line.split()) > 1]
     assert max(len(line) for line in broken if str(place) not in line) <= 80
-    # The copy has neither .venv nor what the modules of one bring.
+    # The copy has neither .venv nor its modules.
     assert result.returncode == 1 and "missing modules" in result.stdout
     assert ("native experiments need" in result.stdout) is not privileged
     assert sorted(place.rglob("*")) == before

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The drawing: its edges are those of the network, and the tree is the path service's."""
+"""The drawing: its edges are those of the network, and its tree is the path service's."""
 
 import re
 import shutil
@@ -17,14 +17,14 @@ needs_dot = pytest.mark.skipif(shutil.which("dot") is None, reason="graphviz is 
 
 
 def edges(dot: str, tree: bool) -> set[tuple[str, str]]:
-    """The edges between switches, those of the path's tree or the others."""
+    """Return the edges between switches: those of the path's tree, or the others."""
     found = re.findall(r'"switch (\S+)" -> "switch (\S+)" \[(.*)\]', dot)
     return {(a, b) for a, b, look in found if ("penwidth" in look) == tree}
 
 
 def test_the_tree_of_geni5() -> None:
-    """By hand: newy reaches chic and hous in one hop, salt by chic, which comes before hous in the
-    file; chic-hous and salt-hous carry nothing."""
+    """By hand: newy reaches chic and hous in one hop, and salt over chic, which comes before hous
+    in the file; chic-hous and salt-hous carry nothing."""
     dot = dot_of(load(find("geni5"), {"receivers": 8}))
     assert edges(dot, tree=True) == {
         ("tor-umass", "newy"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts behind an impaired link, for real: what was asked is what traffic meets."""
+"""Two real hosts behind an impaired link: the traffic meets what was asked for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def network_up(network: Network, facts: KernelFacts | None = None) -> Iterator[E
 
 
 def facts_with(mechanism: str) -> KernelFacts:
-    """The machine's facts with `mechanism` for delays; skips where the kernel has no netem."""
+    """Return the machine's facts with `mechanism` for delays; skip where the kernel has no
+    netem."""
     found = probe()
     if mechanism == "netem" and found.delay_mechanism != "netem":
         pytest.skip("this kernel has no netem: links with netem were NOT tested")
@@ -107,7 +108,7 @@ for i in range(86):
 
 @pytest.mark.root
 def test_tcp_and_udp_cross_unharmed() -> None:
-    """Ping alone would not show checksums that offloads left open."""
+    """Ping alone would not show checksums that offloads left incomplete."""
     network = two_hosts(DELAYED)
     with network_up(network) as emulation:
         server = emulation.popen(
@@ -142,7 +143,7 @@ for i in range(int(sys.argv[2])):
 @pytest.mark.slow
 @pytest.mark.root
 def test_what_a_stalled_switch_loses_is_counted() -> None:
-    """Frames that the userspace datapath has no room for appear in no interface's counters."""
+    """Frames for which the userspace datapath has no room appear in no interface's counters."""
     if probe().datapath != "user":
         pytest.skip("kernel datapath: it has no packet sockets, their drops were NOT tested")
     network = two_hosts(Impairment())
@@ -151,7 +152,7 @@ def test_what_a_stalled_switch_loses_is_counted() -> None:
         assert len(round_trips_ms(emulation, "q", target, count=3)) == 3
 
         def stalled_burst(frames: int) -> tuple[int, int]:
-            """(frames that arrived at p, frames lost at packet sockets)"""
+            """Return (frames that arrived at p, frames lost at packet sockets)."""
             before = emulation.counters()
             pid = emulation._switches.datapath_pid
             os.kill(pid, signal.SIGSTOP)
@@ -220,7 +221,8 @@ def test_rate_alone_is_redirected_and_shaped() -> None:
             time.sleep(0.02)
         elapsed = time.monotonic() - start
         assert shaper["drops"] == 0
-        # 860 frames of 1490 bytes at 10 Mbit/s take 1.025 s; what a busy machine adds has no bound.
+        # 860 frames of 1490 bytes at 10 Mbit/s take 1.025 s; a busy machine may add any time to
+        # that.
         assert elapsed >= 1.0
 
 

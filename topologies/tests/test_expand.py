@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Networks of the bundled files against the papers, and what must hold in every network."""
+"""Networks of the bundled files compared with the papers, and what must hold in every network."""
 
 import dataclasses
 import ipaddress
@@ -140,7 +140,7 @@ TWOCORES_LINKS = {
 
 
 def great_circle_km(a: str, b: str) -> float:
-    """By the spherical law of cosines, on a sphere of 6371 km."""
+    """Compute it by the spherical law of cosines, on a sphere of 6371 km."""
     (lat1, lon1), (lat2, lon2) = (map(math.radians, CITIES[city]) for city in (a, b))
     cosine = math.sin(lat1) * math.sin(lat2) + math.cos(lat1) * math.cos(lat2) * math.cos(
         lon2 - lon1
@@ -184,7 +184,7 @@ def test_drfsm8_is_the_trial_deployment() -> None:
     assert network.round_trip_ms["uwash"] == 64.2
     # 2 x (11.2 + 5.0 + 11.1 + 7.0 + 1.2)
     assert network.round_trip_ms["ucsd"] == 71.0
-    # The order that the file's source text admits differs from the paper in UMiss.
+    # The order that the file's source text implies differs from the paper's for UMiss.
     assert sorted(network.round_trip_ms, key=network.round_trip_ms.__getitem__)[:4] == [
         "uwisc", "umiss", "umd", "uva",
     ]  # fmt: skip
@@ -262,7 +262,7 @@ def test_control_path_has_the_round_trip_of_the_path(network: Network) -> None:
 
 @all_networks
 def test_frames_can_travel(network: Network) -> None:
-    """Walks from each subscriber towards the publisher by links alone, without paths.py."""
+    """Walk from each subscriber towards the publisher along links alone, without paths.py."""
     neighbours: dict[str, set[str]] = {}
     for link in network.links:
         neighbours.setdefault(link.a.node, set()).add(link.b.node)
@@ -342,7 +342,7 @@ def test_lanes_change_nothing_of_the_first() -> None:
 
 
 def test_the_monitor_is_on_the_control_network_alone() -> None:
-    """At UVA, as in DRFSM21's Fig. 4: its control link delays as UVA's other host's."""
+    """It is at UVA, as in DRFSM21's Fig. 4: its control link has the delay of UVA's other host."""
     network = drfsm8(1)
     assert network.monitor is not None
     name, gateway = network.monitor.name, network.monitor.gateway2
@@ -377,7 +377,8 @@ def test_a_monitor_without_a_site_is_at_the_publishers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", bundled())
 def test_every_topology_can_have_a_monitor(name: str) -> None:
-    """It is as if the file had one: at the publisher's site, with the delay of its control link."""
+    """It looks as if the file had one: at the publisher's site, with the delay of its control
+    link."""
     path = find(name)
     without, monitored = load(path), load(path, monitored=True)
     if without.monitor is not None:

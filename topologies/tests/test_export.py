@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A network in other programs' words: the graph is the network's, the static entries carry frames
-as the path service would, and Mininet's script runs."""
+"""A network in the formats of other programs: the graph is the network's, the static entries carry
+frames as the path service would, and Mininet's script runs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ MULTICAST = "01:00:5e:0a:01:01"
 
 
 class Walk:
-    """Where the entries take a frame: hosts' NICs and how many copies each gets."""
+    """Follows a frame through the entries: to which hosts' NICs, and how many copies each gets."""
 
     def __init__(self, network: Network) -> None:
         self.switches = {entries.switch: entries for entries in all_flows(network)}
@@ -183,7 +183,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", ["geni5", "twocores"])
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
 def test_mininets_script_runs(name: str) -> None:
-    """In its own namespaces, by Mininet alone: the file is all that it gets."""
+    """In its own namespaces, with Mininet alone: it needs nothing but the file."""
     pytest.importorskip("mininet.topo", reason="Mininet is not installed: NOT tried")
     if shutil.which("mnexec") is None:
         pytest.skip("Mininet's mnexec is not installed: the script was NOT run")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links that break and are mended, switches that lose their power, for real."""
+"""Links that break and are repaired, switches that lose their power, in a real network."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE_S = 10.0
 
 
 def ports_up(switch: str) -> dict[int, bool]:
-    """OpenFlow port -> it has a carrier and nobody took it down."""
+    """Return OpenFlow port -> whether it has a carrier and has not been taken down."""
     text = check(["ovs-ofctl", "-O", "OpenFlow13", "--no-names", "show", switch])
     blocks = re.split(r"^ (?=\w+\()", text, flags=re.MULTILINE)[1:]
     ports = [b for b in blocks if b[0].isdigit()]  # not the bridge's own, LOCAL
@@ -35,7 +35,7 @@ def ports_up(switch: str) -> dict[int, bool]:
 
 
 def reaches(emulation: Emulation) -> bool:
-    """Whether q reaches p over the path network, within 0.3 s."""
+    """Return whether q reaches p over the path network, within 0.3 s."""
     ping = ["ping", "-n", "-q", "-c", "1", "-W", "0.3", emulation.network.publisher.nic1.ip]
     return emulation.run("q", ping, check=False).returncode == 0
 
@@ -86,12 +86,12 @@ def test_a_cut_wire_does_not_keep_the_relay_busy() -> None:
         used = [cpu_s(pid)]
         time.sleep(1.0)
         used.append(cpu_s(pid))
-        # Without clearing the socket's error it takes all that it gets of a core.
+        # Without clearing the socket's error it would use a whole core.
         assert used[1] - used[0] < 0.4
 
 
 def relay_of(emulation: Emulation) -> int:
-    """The process that runs wire-relay, which may just be replacing nsenter."""
+    """Return the process that runs wire-relay, which may still be replacing nsenter."""
     configuration = str(emulation.state_dir / "relay.conf").encode()
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
@@ -112,7 +112,7 @@ def test_link_between_switches(uplink: Impairment) -> None:
     with network_up(two_hosts(Impairment(), uplink=uplink)) as emulation:
         for _round in range(2):
             emulation.cut("sw:up")
-            # The end that is taken down, the one that loses its carrier; patch ports go.
+            # One end is taken down, the other loses its carrier; patch ports disappear.
             wait_until(lambda: not any(ports_up(s).get(1) for s in ("sw", "up")))
             emulation.mend("sw:up")
             wait_until(lambda: all(ports_up(s).get(1) for s in ("sw", "up")))
@@ -145,7 +145,7 @@ def test_switch_without_power_and_back() -> None:
         wait_for_port("up", 1, True)
         wait_until_reaches(emulation)
         assert flows_of("sw") == flows
-        # Both ends of a link lose their power; it is whole when both have it again.
+        # Both ends of a link lose their power; it works when both have power again.
         for stop, start in (("sw", "up"), ("up", "sw")):
             emulation.stop_switch(stop)
             emulation.stop_switch(start)

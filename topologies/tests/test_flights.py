@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Departures and arrivals are put together, whatever happens between."""
+"""Departures and arrivals are matched, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def packet(
 
 
 def fly(*events: tuple[int, int, bytes]) -> dict[tuple[str, str], Flight]:
-    """Events: (station, ms after the beginning, packet); those at station 0 leave."""
+    """Observe events: (station, ms after the beginning, packet); those at station 0 leave."""
     flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN)
     for station, at_ms, data in events:
         flights.note(station, BEGIN + at_ms * MS, leaves=station == 0, data=data)
@@ -88,7 +88,7 @@ def test_order_copies_and_losses() -> None:
 
 
 def test_what_leaves_twice_may_come_twice() -> None:
-    """IGMP reports have identification 0 and are repeated: read together, they are no copies."""
+    """IGMP reports have identification 0 and are repeated: if read together, they are no copies."""
     twice = [(0, 0, packet(0)), (0, 500, packet(0))]
     found = fly(*twice, (1, 20, packet(0)), (1, 521, packet(0)))["p", "q"]
     assert (found.packets, found.duplicates, found.lost) == (2, 0, 0)
@@ -120,7 +120,7 @@ def test_what_is_written_into_a_packet(arrived: bytes, what: str) -> None:
         (0b01, 0b11, "congestion_marks"),
         (0x2A, 0x2B, "congestion_marks"),  # the DSCP stays
         (0x2A, 0x03, "marked"),  # and here does not
-        (0b11, 0b10, "marked"),  # nobody takes a mark back
+        (0b11, 0b10, "marked"),  # nothing takes a mark back
         (0b10, 0b00, "marked"),
     ],
 )
@@ -130,13 +130,13 @@ def test_a_queue_marks_what_is_capable_of_it(left: int, arrived: int, what: str)
 
 
 def atomic(word: int, text: bytes = b"ciphertext", number: int = 0) -> bytes:
-    """A packet of a sender that numbers each burst from 0 on; `word` is at ATOMIC_AT."""
+    """Return a packet of a sender that numbers each burst from 0 on; `word` is at ATOMIC_AT."""
     return packet(number, body=bytes(24) + word.to_bytes(2, "big") + text)
 
 
 def test_packets_without_identification_are_told_apart_by_content() -> None:
-    """Same ports, same length, same checksum: before, the second arrival was a copy of the first
-    departure, as long on its way as the two are apart."""
+    """Same ports, same length, same checksum: earlier, the second arrival counted as a copy of the
+    first departure, with the time between the two as its delay."""
     one, two = atomic(1), atomic(2)
     seen = fly((0, 0, one), (0, 4000, two), (1, 18, one), (1, 4018, two))["p", "q"]
     assert (seen.packets, seen.duplicates, seen.changed, seen.out_of_order) == (2, 0, 0, 0)
@@ -171,7 +171,8 @@ def passes(program: tuple[tuple[int, int, int, int], ...], data: bytes) -> bool:
 
 
 def test_the_sample_of_a_filter() -> None:
-    """4 of every 64: numbers 64 to 67 and so on, and every 16th word of packets without one."""
+    """4 of every 64: numbers 64 to 67 and so on, and every 16th word of packets without a
+    number."""
     program = taps.sample_filter(64)
     numbers = [n for n in range(1, 200) if passes(program, packet(n))]
     assert numbers == [64, 65, 66, 67, 128, 129, 130, 131, 192, 193, 194, 195]
@@ -188,7 +189,7 @@ def test_a_packet_that_nobody_sent() -> None:
 
 
 def test_what_is_forwarded_did_not_leave_here() -> None:
-    """A packet of p that leaves station 3, p's other interface, has its address of station 0."""
+    """A packet of p that leaves station 3, p's other interface, has p's address of station 0."""
     flights = Flights(STATIONS, {}, BEGIN)
     flights.note(3, BEGIN, leaves=True, data=packet(1, "10.9.1.2"))
     flights.note(1, BEGIN + 18 * MS, leaves=False, data=packet(1, "10.9.1.2"))
@@ -214,8 +215,8 @@ def test_a_sample_is_as_large_as_watching_may_cost() -> None:
 
 
 def watched_for(hours: int, make_file: Callable[[], BinaryIO] = io.BytesIO) -> Flights:
-    """A packet each 7 s, of a new flow each 10 minutes; each tenth is lost. Looked at once a
-    minute, as rings are: all that leaves before all that comes."""
+    """A packet every 7 s, of a new flow every 10 minutes; every tenth is lost. Packets are read
+    once a minute, as from rings: first all that left, then all that came."""
     flights = Flights(STATIONS, {GROUP: (1, 2)}, BEGIN, make_file=make_file)
     for minute in range(hours * 60):
         times_s = range(minute * 60, minute * 60 + 60, 7)
@@ -227,7 +228,7 @@ def watched_for(hours: int, make_file: Callable[[], BinaryIO] = io.BytesIO) -> F
             for station in (1, 2) if at_s % 10 else (1,):
                 at_ns = BEGIN + at_s * NS + (20 + at_s % 3) * MS
                 flights.note(station, at_ns, leaves=False, data=data)
-        with suppress(OSError):  # as who looks does
+        with suppress(OSError):  # as the reader does
             flights.settle(BEGIN + (minute + 1) * 60 * NS)
     return flights
 

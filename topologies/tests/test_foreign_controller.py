@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller that is not ours: its address, what answers there, and a network whose switches it
-has."""
+"""A controller that is not Downpour's: its address, what answers there, and a network whose
+switches it controls."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_other_addresses_are_refused(text: str) -> None:
 
 @contextlib.contextmanager
 def answering(answer: bytes) -> Iterator[ControllerAddress]:
-    """A server that answers one connection."""
+    """Run a server that answers one connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
@@ -117,7 +117,7 @@ def test_where_nobody_listens_is_said() -> None:
 
 @contextlib.contextmanager
 def foreign_controller(place: Path) -> Iterator[ControllerAddress]:
-    """os-ken with another app."""
+    """Run os-ken with another app."""
     (place / "normal.py").write_text(APP)
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))

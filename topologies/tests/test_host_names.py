@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A shell's names: those of the prompt, for the shell alone."""
+"""Host names in a shell: the same as at the prompt, and for that shell alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Broken files end in TopologyErrors, never in another exception, whatever is broken."""
+"""Broken files end in TopologyErrors, never in another exception, whatever is wrong with them."""
 
 import random
 from pathlib import Path
@@ -21,7 +21,7 @@ WORDS = [
 
 
 def mutate(text: str, rng: random.Random) -> str:
-    """One random change of a file: a line or a word dropped, doubled, moved or replaced."""
+    """Make one random change to a file: drop, double, move or replace a line or a word."""
     lines = text.splitlines()
     i, j = rng.randrange(len(lines)), rng.randrange(len(lines))
     change = rng.randrange(5)
@@ -45,7 +45,7 @@ def mutate(text: str, rng: random.Random) -> str:
 )
 @pytest.mark.parametrize("name", bundled())
 def test_mutated_files(name: str, seeds: range, tmp_path: Path) -> None:
-    # Comments only thin out the changes.
+    # Comments would only waste changes.
     original = "\n".join(
         line
         for line in find(name).read_text().splitlines()

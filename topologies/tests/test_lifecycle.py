@@ -75,7 +75,7 @@ def test_down_spares_living_runs_of_others() -> None:
 
 
 def test_down_spares_a_network_that_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the keeper's start and its state; also if what started it was killed."""
+    """Between the keeper's start and its state; even if the process that started it was killed."""
     processes = {"starting", "orphan", "mine"}
     monkeypatch.setattr(marks, "has_processes", lambda run_id: run_id in processes)
     announced = {
@@ -91,7 +91,7 @@ def test_down_spares_a_network_that_starts(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.root
 @pytest.mark.parametrize("namespaces", [("--mount",), ("--mount", "--pid", "--fork")])
 def test_down_spares_the_runs_of_containers(namespaces: tuple[str, ...]) -> None:
-    """Their processes are seen from outside, their /run is not."""
+    """Their processes are visible from outside, their /run is not."""
     run_id = f"t-{secrets.token_hex(4)}"
     holder = f"mount -t tmpfs none /run && echo ready && {marks.MARK}={run_id} sleep 60"
     with subprocess.Popen(
@@ -111,7 +111,7 @@ def test_down_spares_the_runs_of_containers(namespaces: tuple[str, ...]) -> None
 
 
 def _sleepers(run_id: str) -> set[str]:
-    """Processes with the run's mark, once there is one."""
+    """Return the processes with the run's mark, once there are any."""
     mark = f"{marks.MARK}={run_id}".encode()
     for _ in range(500):
         found = set()
@@ -161,7 +161,7 @@ def test_what_a_killed_starter_left_unnamed_is_removed(
 def test_a_signal_does_not_cut_the_removal_short(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when the runner is killed while its cell, which is complete, takes its network down."""
+    """The runner is killed while its cell, which is complete, takes its network down."""
     monkeypatch.setattr(marks, "STATE_ROOT", tmp_path / "run")
     monkeypatch.setattr(marks, "MEMORY_ROOT", tmp_path / "shm")
     for directory in (marks.state_directory("a-1"), marks.memory_directory("a-1")):

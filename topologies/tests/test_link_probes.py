@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probe frames, and the delay of links by them: asked, and changed behind the network's back."""
+"""Probe frames, and the links' delays by them: as requested, and when changed without the network's
+knowledge."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def test_summary_has_least_middle_and_most() -> None:
 @pytest.mark.root
 @pytest.mark.parametrize("mechanism", ["relay", "netem"])
 def test_links_have_the_delay_asked(mechanism: str) -> None:
-    """18 ms forward and backward at q's link, 7 ms at its control link; whatever the machine adds,
-    no probe is faster, and the least of ten is within 2 ms."""
+    """18 ms each way on q's link, 7 ms on its control link. Whatever the machine adds, no probe is
+    faster, and the least of ten is within 2 ms."""
     network = two_hosts(Impairment(100_000_000, 18.0), control=Impairment(delay_ms=7.0))
     with network_up(network, facts_with(mechanism)) as emulation:
         found = {(p.link, p.direction): p for p in emulation.probe_links()}
@@ -60,7 +61,7 @@ def test_links_have_the_delay_asked(mechanism: str) -> None:
 
 @pytest.mark.root
 def test_links_are_read_again() -> None:
-    """A rate that changes after the network was opened."""
+    """A rate changes after the network was opened."""
     with network_up(two_hosts(Impairment(100_000_000, 18.0, queue_bytes=500_000))) as emulation:
         assert emulation.read_links() == emulation.readback
         (interface,) = (

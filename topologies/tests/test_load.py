@@ -59,7 +59,7 @@ def test_access_links_may_be_impaired(tmp_path: Path) -> None:
 
 
 def two_segments(tmp_path: Path) -> Network:
-    """The small network with a second subscriber in its own segment."""
+    """Return the small network with a second subscriber in its own segment."""
     second = "{ through: sw-west, to: hub, vlan: 203, hosts: [sub2] }"
     host = "  sub2: { kind: host, role: subscriber, attached_to: sw-west }\n"
     text = two_sites("delay_ms: 7").replace("  ctl:", f"{host}  ctl:")
@@ -74,7 +74,7 @@ def test_a_rack_with_two_segments(tmp_path: Path) -> None:
 
 
 def test_the_path_of_least_delay_wins(tmp_path: Path) -> None:
-    """hub - far directly takes 9 ms, over mid 4 + 4; with mid at 5 + 5 the direct link wins."""
+    """hub - far takes 9 ms directly and 4 + 4 over mid; with mid at 5 + 5 the direct link wins."""
     base = TWO_SITES.replace("{ a: sw-west, b: hub", "{ a: sw-west, b: far")
     base = base.replace("through: sw-west, to: hub", "through: sw-west, to: far")
     base = base.replace(

@@ -18,7 +18,7 @@ MN_FILE = TOPOLOGIES / "mn.py"
 
 
 def topos() -> dict[str, Any]:
-    """What mn finds in the file, read as mn reads it."""
+    """Return what mn finds in the file, read as mn reads it."""
     pytest.importorskip("mininet.topo", reason="Mininet is not installed")
     names: dict[str, Any] = {}
     exec(compile(MN_FILE.read_text(), str(MN_FILE), "exec"), names, names)
@@ -78,7 +78,8 @@ TOPOS = ("geni5,receivers=2", "bottleneck", "drfsm8", "twocores")
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: makes namespaces")
 @pytest.mark.parametrize("topo", TOPOS)
 def test_mn_brings_a_topology_up(topo: str) -> None:
-    """With the system's Python, in its own namespaces: mn may clean up only what is its own."""
+    """With the system's Python, in its own namespaces: mn cleans up, and may only do that to its
+    own things."""
     if shutil.which("mn") is None:
         pytest.skip("Mininet's program mn is not installed: --custom was NOT tried")
     done = beside_open_vswitch(lambda _work: PINGALL.format(topo=topo))

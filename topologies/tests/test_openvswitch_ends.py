@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Switches are configured, or it is said why not: ovs-vsctl alone would wait forever."""
+"""Either the switches are configured or the error says why not: ovs-vsctl alone would wait
+forever."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from topologies.emulate.openvswitch import OpenVSwitch
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[OpenVSwitch, subprocess.Popen[bytes]]]:
-    """One whose daemon is a program that the test may end."""
+    """Run one whose daemon is a program that the test may end."""
     ovs = OpenVSwitch(tmp_path)
     (tmp_path / "ovs-vswitchd.log").write_text("what it said last\n")
     with subprocess.Popen(["sleep", "600"]) as daemon:

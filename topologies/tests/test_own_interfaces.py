@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interfaces of the path that programs at hosts make, in place of the network's own."""
+"""Interfaces on the path that programs at hosts make, instead of the network's own."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running network whose subscribers' interfaces on the path are a program's: the plan has what is
-there, and nothing that is gone."""
+"""A running network whose subscribers' interfaces on the path are made by a program: the plan has
+those that exist, and none that are gone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""On sockets of our own process, over loopback: a full buffer's drops are counted, and a larger
+"""With sockets of this process, over loopback: drops of a full buffer are counted, and a larger
 buffer drops nothing."""
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ PROTOCOL = 0x88B5  # IEEE 802 local experimental
 
 
 def exchange(receiver: socket.socket) -> int:
-    """Sends FRAMES frames over loopback, then counts what `receiver` holds (each frame is seen
-    twice on loopback: going out and coming in)."""
+    """Send FRAMES frames over loopback, then count what `receiver` holds (loopback shows each frame
+    twice: going out and coming in)."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as sender:
         sender.bind(("lo", 0))
         frame = bytes(12) + PROTOCOL.to_bytes(2, "big") + bytes(1000)

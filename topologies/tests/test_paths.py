@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Routes through several controller domains, against sums by hand."""
+"""Routes through several controller domains, compared with sums by hand."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_cost_of_a_file_reaches_the_network(tmp_path: Path) -> None:
 
 
 def test_the_handoff_that_most_subscribers_are_behind() -> None:
-    """Of twocores: New York - London, by which the path enters GEANT."""
+    """In twocores: New York - London, over which the path enters GEANT."""
     network = load(find("twocores"))
     link = handoff_of(network)
     assert link is not None and link.name == "newy:lond"

@@ -33,7 +33,7 @@ needs_network = [
 
 
 class Terminal:
-    """A program on a terminal, and what it has said."""
+    """A program on a terminal, and its output so far."""
 
     def __init__(self, *argv: str, owner: str) -> None:
         self._master, slave = pty.openpty()
@@ -50,7 +50,7 @@ class Terminal:
         self.said = ""
 
     def until(self, text: str, timeout_s: float) -> str:
-        """Return what is said from now on until `text`."""
+        """Return the output from now on until `text`."""
         deadline, found = time.monotonic() + timeout_s, ""
         while text not in found:
             assert time.monotonic() < deadline, f"no '{text}' in: {self.said[-3000:]}"
@@ -72,7 +72,7 @@ class Terminal:
     def leave(self) -> int:
         os.write(self._master, b"exit\n")
         deadline = time.monotonic() + COMMAND_S
-        while self.process.poll() is None:  # a full terminal would stop it
+        while self.process.poll() is None:  # a full terminal would block it
             assert time.monotonic() < deadline, self.said[-3000:]
             ready, _, _ = select.select([self._master], [], [], 0.2)
             if ready:
@@ -109,7 +109,7 @@ def runs_of(owner: str) -> list[str]:
 
 
 def small(directory: Path) -> str:
-    """geni5, whose delays are long enough to be seen in a ping."""
+    """Write geni5 with delays that are long enough to be seen in a ping."""
     path = directory / "small.yaml"
     path.write_text((TOPOLOGIES / "geni5.yaml").read_text())
     return str(path)

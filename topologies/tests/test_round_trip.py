@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The same round trip to every subscriber: the delays of each frame's links add up to it."""
+"""The same round trip to every subscriber: the delays along a frame's links add up to it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_all_else_stays() -> None:
 
 
 def test_it_reaches_the_kernel_and_the_relay() -> None:
-    """5 ms at the hand-off of wsu, in both directions: what is set is what is read back later."""
+    """5 ms on the hand-off of wsu, in both directions: what is set is later read back."""
     network = with_round_trip(geni5(), 10)
     lines = wire_plan.tc_batch(wire_plan.plan(network, "netem")).splitlines()
     assert sum("delay 5000us" in line for line in lines) == 2 * (4 + 6)  # racks, control links

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""schema.json: current, and agreeing with the loader about the bundled files."""
+"""schema.json: it is current, and agrees with the loader about the bundled files."""
 
 import json
 from pathlib import Path

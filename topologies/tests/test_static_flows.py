@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries of the static domains: their text, what they do with frames by a small interpreter, and
-what Open vSwitch itself does with them (its dummy datapath: no root, no interfaces)."""
+"""Entries of the static domains: their text, what a small interpreter does with frames by them, and
+what Open vSwitch itself does (with its dummy datapath: no root, no interfaces)."""
 
 import json
 import os
@@ -48,7 +48,7 @@ def is_group(mac: str) -> bool:
 
 
 def expected(network: Network, switch: str, frame: Frame, edge_tags: bool) -> list[Delivery]:
-    """What the table in static_flows.py promises, from the network alone."""
+    """Return what the table in static_flows.py promises, computed from the network alone."""
     port_of = {}
     for link in network.links:
         if link.b.node == switch:
@@ -76,7 +76,8 @@ def expected(network: Network, switch: str, frame: Frame, edge_tags: bool) -> li
 
 
 def frames(network: Network, entries: SwitchEntries) -> Iterator[Frame]:
-    """Every port, tag and destination that could matter, and some that should not."""
+    """Yield frames for every port, tag and destination that could matter, and some that should
+    not."""
     ports = [p.number for k in network.links for p in (k.a, k.b) if p.node == entries.switch]
     vlans = [None, 4000, *(s.vlan for s in network.segments)]
     nics = [nic for h in network.hosts for nic in (h.nic1, *h.lanes)]
@@ -88,7 +89,7 @@ def frames(network: Network, entries: SwitchEntries) -> Iterator[Frame]:
 
 
 def interpret(entries: SwitchEntries, frame: Frame) -> list[Delivery]:
-    """The first match of highest priority, as an OpenFlow table works."""
+    """Apply the first match of highest priority, as an OpenFlow table does."""
     for flow in sorted(entries.flows, key=lambda f: -f.priority):
         if flow.match is None or matches(flow.match, frame):
             return sorted(apply(entries, flow.actions, frame.vlan), key=str)
@@ -230,7 +231,7 @@ class DummySwitch:
         return done.stdout
 
     def last_words(self) -> str:
-        """Whether the daemons run, and the end of the switch's log, for an error text."""
+        """Return whether the daemons run, and the end of the switch's log, for an error text."""
         ended = [p.args for p in self.processes if p.poll() is not None]
         return f"\nended: {ended}\n{tail(self.directory / 'ovs-vswitchd.log', 20)}"
 
@@ -289,7 +290,7 @@ class DummySwitch:
         self.run("ovs-ofctl", "-O", "OpenFlow13", command, management, "-", stdin=stdin)
 
     def datapath_ports(self, bridge: str) -> dict[int, int]:
-        """Datapath port number -> OpenFlow port number."""
+        """Return datapath port number -> OpenFlow port number."""
         shown = self.run("ovs-appctl", "-t", "ovs-vswitchd", "dpif/show")
         pairs = re.findall(rf"{bridge}-\d+ (\d+)/(\d+):", shown)
         return {int(datapath): int(openflow) for openflow, datapath in pairs}
@@ -360,7 +361,7 @@ def test_open_vswitch_forwards_as_the_table_says(
 
 
 def test_network_json_gives_the_same_entries() -> None:
-    """Other processes read network.json: nothing may depend on the objects at hand."""
+    """Other processes read network.json, so nothing may depend on this process's objects."""
     network = load(find("geni5"))
     again = Network.from_json(json.dumps(json.loads(network.to_json())))
     assert static_flows(again, edge_tags=True) == static_flows(network, edge_tags=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine is left as it was found: after down, after kill -9, after Ctrl-C, with two runs."""
+"""The machine is left as it was: after down, after kill -9, after Ctrl-C, with two runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.root, pytest.mark.alone]
 CLI = [sys.executable, "-m", "downpour"]
 TIMEOUT_S = 60.0
 
-# Holds a network like an experiment does, until it is told to end by a line on its standard input.
+# Holds a network as an experiment does, until a line on its standard input tells it to end.
 HOLDER = """
 import sys
 from topologies.emulate import lifecycle
@@ -49,7 +49,7 @@ with (
 def before() -> Iterator[Before]:
     if not relay_program().exists():
         pytest.skip(f"{relay_program()} is not built (make build): teardown was NOT tested")
-    os.environ["DOWNPOUR_OWNER"] = f"test-{secrets.token_hex(4)}"  # spare networks of this checkout
+    os.environ["DOWNPOUR_OWNER"] = f"test-{secrets.token_hex(4)}"  # spare this checkout's networks
     try:
         with watch() as found:
             yield found
@@ -198,7 +198,7 @@ def test_two_runs_at_once_and_down_spares_them(before: Before) -> None:
 
 
 def test_state_directory_alone_is_removed(before: Before) -> None:
-    """A run that died right after its first step."""
+    """A run ended directly after its first step."""
     run_id = lifecycle.new_run_id("test-stub")
     directory = marks.state_directory(run_id)
     directory.mkdir(parents=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readable quantities: what is read, and that nothing else is."""
+"""Readable quantities: what can be read, and that nothing else can."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_rates(text: object, rate_bps: int) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    # Cases of what Mininet would silently ignore, look-alikes, and sub-bit rates.
+    # Cases that Mininet would silently ignore, look-alikes, and rates below a bit.
     [0, -1, "0Mbps", "20", "20mbps", "20MB", "Mbps", "1e6bps", "0.5bps", "١Mbps", " 1Mbps",
      "1  Mbps", "1Mbps\n", True, None, 1.5, [1], "9" * 16 + "bps", float("nan")],
 )  # fmt: skip

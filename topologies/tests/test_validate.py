@@ -33,7 +33,7 @@ def errors_of(path: Path, **parameters: int | str) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_golden(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ERRORS)  # the texts name the file as it was given
+    monkeypatch.chdir(ERRORS)  # the texts name the file as given
     expected = Path(f"{case}.txt").read_text()
     assert "\n".join(errors_of(Path(f"{case}.yaml"))) + "\n" == expected
 

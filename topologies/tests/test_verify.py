@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour verify NETWORK`: what is asked beside what ping and iperf3 find."""
+"""`downpour verify NETWORK`: requested values beside what ping and iperf3 find."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_what_is_not_as_asked_is_named(found: sites.SiteCheck, expected: str) ->
 
 
 def test_each_delay_and_each_switch_may_take_its_time() -> None:
-    """To uva a packet crosses three delayed links and four switches each way: 38.4 ms and at most
-    6 x 0.1 and 8 x 0.3 ms more."""
+    """To uva a packet crosses three delayed links and four switches each way: 38.4 ms plus at most
+    6 x 0.1 and 8 x 0.3 ms."""
     network = load(find("twocores"))
     (uva,) = (host for host in network.subscribers if host.name == "uva")
     asked = sites.asked_of(network, uva, 20_000_000)
@@ -108,7 +108,7 @@ needs_network = [
 
 
 def slower(network: Network, delay_ms: float) -> Network:
-    """The same network with another delay on every delayed link."""
+    """Return the same network with another delay on every delayed link."""
     links = tuple(
         dataclasses.replace(
             link,
@@ -126,7 +126,8 @@ class TestNetwork:
     pytestmark = needs_network
 
     def test_bottleneck_is_as_asked_and_another_one_is_not(self) -> None:
-        """The round trip that the file asks for is found; a file that asks for more is told."""
+        """The round trip that the file asks for is found; if a file asks for more, that is
+        reported."""
         network = load(find("bottleneck"), {"receivers": 1})
         said: list[str] = []
         run_id = lifecycle.new_run_id("test-verify")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Commands of impaired links in both variants, and the parser of what is read back.
 
-The `tc -j` samples follow iproute2 6.1: those of tbf, bfifo and the redirect were printed by it on
-a test interface; those of netem follow its netem printer (delay and jitter in seconds, loss as a
-fraction), which the kernel of the first test machine could not show.
+The `tc -j` samples are those of iproute2 6.1. It printed those of tbf, bfifo and the redirect on a
+test interface. Those of netem were written after its source's printer (delay and jitter in seconds,
+loss as a fraction), since the kernel of the first test machine had no netem.
 """
 
 from __future__ import annotations
