@@ -28,7 +28,7 @@ PROGRAMS = (
 )
 FLAGS = (
     "--headless",
-    "--no-sandbox",  # tests may run as root, where the sandbox cannot be
+    "--no-sandbox",  # tests may run as root, which has no sandbox
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-quic",
@@ -41,7 +41,7 @@ FLAGS = (
     "--remote-debugging-pipe",
 )
 AXE = ROOT / ".venv/share/downpour-test/axe.min.js"  # ansible/roles/testtools
-ANSWER_S = 120.0  # a busy machine may be slow; normally milliseconds
+ANSWER_S = 120.0  # a busy machine may be slow; normally it takes milliseconds
 
 
 class BrowserError(Exception):
@@ -49,7 +49,8 @@ class BrowserError(Exception):
 
 
 def program() -> str | None:
-    """The first browser of `PROGRAMS` that works; Ubuntu's are snaps, which may not."""
+    """Return the first browser of `PROGRAMS` that works; Ubuntu's are snaps, which may not
+    work."""
     for name in PROGRAMS:
         path = shutil.which(name)
         if path is None:
@@ -61,12 +62,13 @@ def program() -> str | None:
 
 
 def axe_source() -> str | None:
-    """Return the text of axe-core, which finds violations of accessibility; None: not here."""
+    """Return the text of axe-core, which finds violations of accessibility; None if it is not
+    installed."""
     return AXE.read_text(encoding="utf-8") if AXE.is_file() else None
 
 
 class Browser:
-    """One page. `events` are all messages that nobody asked for, in their order."""
+    """One page. `events` are all messages that are no answers, in their order."""
 
     def __init__(self, commands: int, answers: int) -> None:
         self._commands, self._answers = commands, answers
@@ -76,7 +78,7 @@ class Browser:
         self.events: list[dict[str, Any]] = []
 
     def attach(self) -> None:
-        """Opens the page; its console and log are listened to from here on."""
+        """Open the page, and listen to its console and log from now on."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         attached = self.call("Target.attachToTarget", targetId=target, flatten=True)
         self._session = attached["sessionId"]
@@ -84,7 +86,7 @@ class Browser:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Sends a command and waits for its answer."""
+        """Send a command and wait for its answer."""
         number = next(self._numbers)
         message: dict[str, Any] = {"id": number, "method": method, "params": parameters}
         if self._session is not None:
@@ -117,7 +119,7 @@ class Browser:
         return found
 
     def open(self, url: str) -> None:
-        """Goes to `url` and waits until it and all its images are loaded."""
+        """Go to `url` and wait until it and all its images are loaded."""
         self.events.clear()
         error = self.call("Page.navigate", url=url).get("errorText")
         if error:
@@ -129,7 +131,7 @@ class Browser:
             self.events.append(self._receive())
 
     def evaluate(self, expression: str) -> Any:
-        """The value of a JavaScript expression in the page; a promise is waited for."""
+        """Return the value of a JavaScript expression in the page; wait for a promise."""
         answer = self.call(
             "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
         )
@@ -138,7 +140,7 @@ class Browser:
         return answer["result"].get("value")
 
     def resize(self, width: int, height: int = 900) -> None:
-        """A window of that many CSS pixels."""
+        """Set the window to that many CSS pixels."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width, height=height, deviceScaleFactor=1, mobile=False,
@@ -147,7 +149,7 @@ class Browser:
     def media(
         self, scheme: str = "light", medium: str = "screen", *, forced_colours: bool = False
     ) -> None:
-        """`scheme`: light or dark; `medium`: screen or print."""
+        """Set the media. `scheme`: light or dark; `medium`: screen or print."""
         features = {
             "prefers-color-scheme": scheme,
             "forced-colors": "active" if forced_colours else "none",
@@ -159,7 +161,7 @@ class Browser:
         )
 
     def press(self, key: str, code: int, *, shift: bool = False) -> None:
-        """Press a key and let it go. `code`: its virtual key code."""
+        """Press and release a key. `code`: its virtual key code."""
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
         event = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         typed = {"text": text} if text else {}
@@ -167,7 +169,8 @@ class Browser:
         self.call("Input.dispatchKeyEvent", type="keyUp", **event)
 
     def axe(self, source: str) -> list[str]:
-        """Violations of accessibility that axe-core (its `source`) finds: rule, element, remedy."""
+        """Return violations of accessibility that axe-core (its `source`) finds: rule, element,
+        remedy."""
         self.evaluate(f"{source}\n;0")
         found = self.evaluate("axe.run(document, {resultTypes: ['violations']})")
         return [
@@ -177,7 +180,8 @@ class Browser:
         ]
 
     def screenshot(self, *, whole: bool = True, height: int = 0) -> bytes:
-        """PNG of the whole page, of its first `height` pixels, or of what the window shows."""
+        """Return a PNG of the whole page, of its first `height` pixels, or of what the window
+        shows."""
         parameters: dict[str, Any] = {"format": "png"}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
@@ -187,11 +191,12 @@ class Browser:
         return base64.b64decode(self.call("Page.captureScreenshot", **parameters)["data"])
 
     def pdf(self) -> bytes:
-        """The page as it would be printed."""
+        """Return the page as it would be printed."""
         return base64.b64decode(self.call("Page.printToPDF", preferCSSPageSize=True)["data"])
 
     def complaints(self) -> list[str]:
-        """Errors and warnings of the console, of the log, and what it asked of a network."""
+        """Return errors and warnings of the console and the log, and what the page requested from a
+        network."""
         found = []
         for event in self.events:
             parameters = event.get("params", {})
@@ -209,7 +214,7 @@ class Browser:
 
 @contextmanager
 def browser(path: str, profile: Path) -> Iterator[Browser]:
-    """Starts `path` with an empty profile directory, and ends it whatever happens."""
+    """Start `path` with an empty profile directory, and end it whatever happens."""
     to_child, commands = os.pipe()
     answers, from_child = os.pipe()
     # dup2 in the child: the pipe's ends may be the descriptors 3 and 4 of the other direction.
@@ -233,7 +238,7 @@ def browser(path: str, profile: Path) -> Iterator[Browser]:
         os.close(commands)
         os.close(answers)
         try:
-            process.wait(timeout=10)  # it ends when its pipe does
+            process.wait(timeout=10)  # it ends when its pipe is closed
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports with their figures, drawn once for all tests: drawing takes most of the room's time; and
-a browser to look at them."""
+"""Reports with their figures, drawn once for all tests, since drawing takes most of the room's
+time; and a browser that shows them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parsers.tests.synthetic import write_synthetic_run, write_synthetic_sweep
 
 @pytest.fixture(scope="session")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A run of both protocols. Tests only read it."""
+    """Write a run of both protocols, which tests only read."""
     return write_report(
         write_synthetic_run(tmp_path_factory.mktemp("drawn") / "lossy" / "20261121T020000Z")
     )
@@ -23,7 +23,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="session")
 def drawn_sweep(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """A run with a figure of each kind. Tests only read it."""
+    """Write a run with a figure of each kind, which tests only read."""
     return write_report(
         write_synthetic_sweep(tmp_path_factory.mktemp("drawn") / "synthetic" / "s1")
     )
@@ -31,7 +31,7 @@ def drawn_sweep(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="module")
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A page of a headless browser, for a file's tests one after the other."""
+    """Yield a page of a headless browser, for a file's tests one after the other."""
     path = program()
     if path is None:
         pytest.skip(f"no browser: none of {', '.join(PROGRAMS)}; `make test-setup` installs one")
@@ -41,5 +41,5 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def no_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures take most of the time; the tests of the text do without."""
+    """Leave the figures out: they take most of the time, and tests of the text do not need them."""
     monkeypatch.setattr("parsers.report.publish.render_plots", lambda *_: ())

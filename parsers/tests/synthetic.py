@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a complete SYNTHETIC run directory for the report's tests: nothing in it was measured.
+"""Make a complete SYNTHETIC run directory for the report's tests: nothing in it was measured.
 
-All numbers follow from simple rules, so that tests know the metrics beforehand: products of
-`SIZE_BYTES`, one each `GAP_S`; at receiver i (0, 1, ...) LDM7 takes 0.10 x (i+1) s and LDM6 0.20 x
-(i+1) s for each. NIC 1 sends `nic_bps` all the time; the sender's one process uses `cpu_share` of a
-core, of which ps sees four fifths.
+
+All numbers follow from simple rules, so that tests know the metrics in advance: products of
+`SIZE_BYTES`, one every `GAP_S`. At receiver i (0, 1, ...) LDM7 takes 0.10 x (i+1) s for each, and
+LDM6 0.20 x (i+1) s. NIC 1 sends `nic_bps` all the time; the sender's one process uses `cpu_share`
+of a core, of which ps sees four fifths.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class SyntheticCell:
     backstop_index: int | None = None  # this product reaches receiver 0 by the backstop (LDM7)
     damaged: bool = False  # the last receiver's queue lacks one product and has another changed
     qdisc_drops: int = 0
-    clock: str | None = None  # None: cell.json does not say, as before there was another
+    clock: str | None = None  # None: cell.json names none, as when there was only one
     real_s: float | None = None  # of virtual.json; None: there is none
-    repeat: int | None = None  # from 0; goes into the name
+    repeat: int | None = None  # from 0; becomes a part of the name
     late_us: int = 0  # every arrival and retransmission comes that much later
 
     @property
@@ -51,7 +52,7 @@ class SyntheticCell:
 
     @property
     def nic_bps(self) -> float:
-        """In whole kB (1024 bytes) per second, as sar prints it exactly."""
+        """Return whole kB (1024 bytes) per second, which sar prints exactly."""
         return 1024 * 8 * (500.0 if self.protocol == "ldm7" else 500.0 * self.m)
 
 
@@ -133,7 +134,7 @@ def _sar(cell: SyntheticCell) -> str:
 def _ps(cell: SyntheticCell) -> str:
     text = ""
     for second in range(0, cell.duration_s + 5):
-        age = second + 10  # the process is 10 s old at the first insertion and used nothing by then
+        age = second + 10  # at the first insertion it is 10 s old and has used nothing
         used = 0.8 * cell.cpu_share * second
         text += (
             f"@ {START_S + second}.000000\n"
@@ -144,7 +145,7 @@ def _ps(cell: SyntheticCell) -> str:
 
 
 def _cpu(cell: SyntheticCell) -> str:
-    """The process had used 3 s by the first insertion."""
+    """The process has used 3 s by the first insertion."""
     text = ""
     for second in range(0, cell.duration_s + 5):
         used_ns = 3_000_000_000 + round(cell.cpu_share * second * 1e9)
@@ -153,7 +154,7 @@ def _cpu(cell: SyntheticCell) -> str:
 
 
 def _counters(cell: SyntheticCell, hosts: list[str], end: bool) -> dict[str, Any]:
-    """The end is 30 s after the start; the NIC was sending until the last arrival."""
+    """The end is 30 s after the start; the NIC sends until the last arrival."""
     slowest_s = (0.20 if cell.protocol == "ldm6" else 0.10) * cell.m + cell.late_us / 1e6
     active_s = max(cell.duration_s, (cell.products - 1) * GAP_S + slowest_s)
     sent = round(active_s * cell.nic_bps / 8) if end else 0
@@ -311,7 +312,7 @@ def _write_cell(directory: Path, cell: SyntheticCell) -> None:
 def write_synthetic_run(
     directory: Path, *cells: SyntheticCell, manifest: dict[str, Any] | None = None
 ) -> Path:
-    """Writes manifest.json and one directory per cell; returns `directory`."""
+    """Write manifest.json and one directory per cell; return `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     paper = [
         {
@@ -352,8 +353,8 @@ def write_synthetic_run(
 
 
 def sweep_cells() -> list[SyntheticCell]:
-    """m = 2, 4, 8 and both protocols, three repeats that come 0, 10 and 20 ms later; one cell of
-    LDM6 is invalid."""
+    """Return cells with m = 2, 4, 8 and both protocols, in three repeats that come 0, 10 and 20 ms
+    later; one cell of LDM6 is invalid."""
     return [
         SyntheticCell(
             protocol,
@@ -444,11 +445,11 @@ SWEEP_MANIFEST: dict[str, Any] = {
 
 
 def write_synthetic_sweep(directory: Path) -> Path:
-    """A run of `sweep_cells` whose file asks for a figure of each kind."""
+    """Write a run of `sweep_cells` whose file asks for a figure of each kind."""
     return write_synthetic_run(directory, *sweep_cells(), manifest=SWEEP_MANIFEST)
 
 
 def metrics_of(run: Path) -> dict[str, Any]:
-    """The figures of a report."""
+    """Return the figures of a report."""
     found: dict[str, Any] = json.loads((run / "metrics.json").read_text(encoding="utf-8"))
     return found

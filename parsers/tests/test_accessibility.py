@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages by their accessibility (axe-core), by the keyboard alone, in forced colours and on paper:
-of SYNTHETIC runs."""
+"""Pages of SYNTHETIC runs: their accessibility (axe-core), by the keyboard alone, in forced colours
+and on paper."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def folder(request: pytest.FixtureRequest, drawn: Written, drawn_sweep: Written)
 
 
 def shown(tab: Browser, page: Path) -> None:
-    """Open a page and all that is folded in it."""
+    """Open a page, and unfold everything in it."""
     if page.name == "dashboard.html":
         opened(tab, page, "#product=1&hosts=r1")
         tab.evaluate("document.querySelectorAll('button[aria-expanded]').forEach(b => b.click())")
@@ -137,7 +137,8 @@ def test_focus_and_tables_stay_when_parts_are_drawn_again(tab: Browser, drawn: W
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_forced_colours_are_the_readers(tab: Browser, drawn: Written, scheme: str) -> None:
-    """A legend's lines are those of its chart; texts and buttons follow them."""
+    """A legend's lines look like those of its chart; texts and buttons follow the forced
+    colours."""
     tab.media(scheme, forced_colours=True)
     tab.resize(1280)
     shown(tab, drawn.report_dir / "dashboard.html")

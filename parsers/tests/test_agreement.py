@@ -34,7 +34,7 @@ def test_the_same_runs_agree() -> None:
 
 
 def test_a_shift_in_every_repeat_is_seen() -> None:
-    """By 0.1 with hardly any spread: paired, however far the repeats lie apart."""
+    """A shift by 0.1 with hardly any spread: paired, however much the repeats differ."""
     then = [point(m, throughput=[1.0, 20.0, 300.0], ffdr=[5.0, 6.0, 7.0]) for m in (4, 8)]
     now = [point(m, throughput=[1.1, 20.1, 300.101], ffdr=[5.1, 6.1, 7.101]) for m in (4, 8)]
     found = agreement(then, now)
@@ -70,8 +70,8 @@ def test_what_only_one_has_is_a_difference() -> None:
 
 @pytest.mark.slow
 def test_equal_runs_seldom_differ() -> None:
-    """Pairs of runs of 5 repeats at 4 points with 5 independent metrics: at most 1 in 100 is told
-    to differ, and of a shift by three standard deviations all are."""
+    """Of pairs of runs of 5 repeats at 4 points with 5 independent metrics, at most 1 in 100 is
+    said to differ; with a shift by three standard deviations, all are."""
     rng = np.random.default_rng(3)
     names = ("throughput", "ffdr", "nic_bandwidth", "latency_p50", "loss_measured")
 

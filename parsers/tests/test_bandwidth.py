@@ -28,7 +28,7 @@ def cell(**changes: Any) -> Cell:
 
 
 def counters(time: float, nic1: int, nic2: int, multicast: int) -> Counters:
-    """p's NIC1 has a parent, whose bytes are the same once more."""
+    """p's NIC1 has a parent interface, which counts the same bytes once more."""
     sent = {"p/vlan5": nic1, "p/p-nic1": nic1, "p/p-nic2": nic2, "q/q-nic2": 99}
     return Counters.model_validate(
         {
@@ -43,7 +43,7 @@ START, END = counters(998.7, 500, 100, 0), counters(1010.3, 12_500_500, 1_000_10
 
 
 def test_all_bytes_over_the_time_from_first_insertion_to_last_arrival() -> None:
-    """13.5 MB in 10 s are 10.8 Mbit/s, whenever before and after the counters were read."""
+    """13.5 MB in 10 s are 10.8 Mbit/s, however long before and after them the counters are read."""
     found = bandwidth_values(cell(), START, END, ACTIVE_S)
     shown = {name: value.value for name, value in found.items()}
     assert shown == pytest.approx(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench measures what it says it does, and refuses files that are not read whole."""
+"""The bench measures what it says that it measures, and refuses files that are not read whole."""
 
 from __future__ import annotations
 

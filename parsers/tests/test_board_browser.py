@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interactive page in a browser: of SYNTHETIC runs."""
+"""The interactive page of SYNTHETIC runs, in a browser."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_it_says_what_metrics_json_says(tab: Browser, run: Path, width: int, sch
     tab.media(scheme)
     tab.resize(width)
     opened(tab, run / "report/dashboard.html")
-    assert tab.complaints() == []  # its own policy lets it run; nothing foreign is asked for
+    assert tab.complaints() == []  # its own policy lets it run; it requests nothing from elsewhere
     assert tab.evaluate("document.documentElement.scrollWidth") == width
     assert tab.evaluate(COLOURS) > 3
     cells = json.loads((run / "metrics.json").read_text())["cells"]
@@ -119,7 +119,7 @@ STYLES = """
 
 
 def sweep_of_many(text: str, protocols: int) -> str:
-    """A page whose points are of so many protocols, each with values at two receivers."""
+    """Return a page whose points are of so many protocols, each with values at two receivers."""
     board = json.loads(text.split('id="board">')[1].split("</script>")[0])
     estimate = next(e for p in board["points"] for e in p["estimates"].values())
     board["points"] = []
@@ -128,7 +128,7 @@ def sweep_of_many(text: str, protocols: int) -> str:
             for subscriber in ({}, {"subscriber": "r1"}, {"subscriber": "r2"}):
                 of = {"throughput": estimate, "latency_p50": estimate}
                 if number == 0:
-                    del of["throughput"]  # a metric that only others have
+                    del of["throughput"]  # a metric that only the others have
                 board["points"].append({
                     "factors": {"protocol": f"p{number}", "loss": loss} | subscriber,
                     "shown": {"protocol": f"P{number}", "loss": f"p = {100 * loss:g} %"},
@@ -179,7 +179,7 @@ def test_lines_of_a_large_sweep_are_chosen_and_the_fragment_keeps_them(
 def test_texts_as_levels_are_places_in_their_order(
     tab: Browser, drawn_sweep: Written, tmp_path: Path
 ) -> None:
-    """Nothing numeric varies: no line joins what has no order."""
+    """Nothing numeric varies: no line joins points without an order."""
     text = (drawn_sweep.report_dir / "dashboard.html").read_text()
     board = json.loads(text.split('id="board">')[1].split("</script>")[0])
     (first, *_) = board["points"]

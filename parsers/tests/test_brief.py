@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is printed at a run's end, on SYNTHETIC runs (synthetic.py) whose figures are known."""
+"""What is printed at a run's end, for SYNTHETIC runs (synthetic.py) with known figures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGE = "runs/lossy/20261121T020000Z/report/index.html"
 
 @dataclass(frozen=True)
 class Run:
-    """A run's cells and its manifest, the usual one if None."""
+    """A run's cells and its manifest (None: the usual one)."""
 
     cells: tuple[SyntheticCell, ...]
     manifest: dict[str, object] | None = None
@@ -95,7 +95,7 @@ def test_the_result_of_a_comparison_of_protocols(tmp_path: Path) -> None:
     assert ["Metric", "LDM7", "paper", "diff.", "LDM6"] in rows
     assert ["FFDR,", "%", "100.00", "88.7", "+13", "%", "n/a"] in rows
     assert ["Run", "throughput,", "Mbit/s", "15.00", "7.50"] in rows
-    assert "Fidelity" not in text and "fail" not in text  # nothing is doubtful
+    assert "Fidelity" not in text and "fail" not in text  # nothing is in doubt
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_doubts_are_told_with_the_verdict_word(tmp_path: Path) -> None:
     assert "DEGRADED" in text.splitlines()[0]
     assert "- ldm6-m2-r20-p1: warn: host CPU: the host was saturated" in text
     assert "UNINJECTED LOSS: 12 packets" in text
-    assert "link delay" not in text  # which passed
+    assert "link delay" not in text  # it passed
 
 
 def test_damaged_products_are_no_delivery(tmp_path: Path) -> None:

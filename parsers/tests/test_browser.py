@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports as a browser shows them: of SYNTHETIC runs (see synthetic.py)."""
+"""Reports of SYNTHETIC runs (see synthetic.py) as a browser shows them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def sweep_page(drawn_sweep: Written) -> Path:
 
 
 def looks_right(tab: Browser, page: Path, width: int) -> None:
-    """What holds for every report at that width, everything unfolded."""
+    """Check what holds for every report at that width, with everything unfolded."""
     tab.resize(width)
     tab.open(page.as_uri())
     assert tab.complaints() == []
@@ -66,7 +66,7 @@ def looks_right(tab: Browser, page: Path, width: int) -> None:
     assert images and all(alt and loaded for alt, loaded in images), images
     picture = imread(io.BytesIO(tab.screenshot(height=3000)))[..., :3]
     assert picture.shape[1] == width
-    # Text, rules and figures, on an even ground: neither blank nor black.
+    # Text, rules and figures on an even ground: neither blank nor black.
     ground = np.abs(picture - picture[2, 2]).max(axis=2) < 0.02
     assert 0.4 < ground.mean() < 0.97
 
@@ -102,7 +102,7 @@ def test_text_can_be_read_in_light_and_dark(tab: Browser, page: Path, scheme: st
 
 def test_printed_pages_hold_everything(tab: Browser, page: Path) -> None:
     tab.media("dark", "print")
-    tab.resize(700)  # about the width of a page of paper
+    tab.resize(700)  # about the width of a sheet of paper
     tab.open(page.as_uri())
     assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
     assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -134,7 +134,7 @@ def test_report_of_a_sweep_in_a_browser(tab: Browser, sweep_page: Path, width: i
         "How to repeat it",
         "Provenance",
     ]
-    # A figure of each kind, on top; folded sections are closed until somebody opens them.
+    # A figure of each kind, at the top; sections stay folded until the reader opens them.
     assert tab.evaluate("document.querySelectorAll('main > section > figure').length") == 5
     tab.open(sweep_page.as_uri())
     assert tab.evaluate("document.querySelectorAll('details[open]').length") == 0

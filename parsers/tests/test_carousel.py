@@ -49,7 +49,7 @@ def cell(**parameters: object) -> Cell:
     ],
 )
 def test_the_formula(k: int, groups: int, loss: float, files: float) -> None:
-    """Of 1 MB in blocks of 1 KB, worked out apart from this program."""
+    """For 1 MB in blocks of 1 KB; the values were computed independently of this program."""
     assert expected_files(k, groups, loss) == pytest.approx(files, abs=0.006)
 
 
@@ -65,7 +65,7 @@ def test_what_the_programs_say() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", [0.95, 0.99, 0.999_999])
 def test_the_formula_where_nearly_all_is_lost(loss: float) -> None:
-    """(1 - loss)^k is below the smallest number there. Of one group: 1 / (1 - loss) by hand."""
+    """(1 - loss)^k is below the smallest number there. For one group: 1 / (1 - loss) by hand."""
     one = expected_files(255, 1, loss)
     assert one == pytest.approx(1 / (1 - loss), rel=1e-4)
     assert one < expected_files(255, 400, loss) < 2 * one
@@ -132,7 +132,7 @@ def test_memory_by_the_report() -> None:
     for b, crossing_mb in ((16, 68), (128, 516)):
         below, above = (storage.pool_blocks(int(f * crossing_mb * 1000), 64, b) for f in (0.8, 1.3))
         assert below < 64 * b < above
-    # The continuous function that the integers surround.
+    # The continuous function, which the integers approximate.
     assert storage.pool_blocks(1_000_000, 64, 16) == pytest.approx((1e6 * 15) ** 0.5, rel=0.05)
     assert storage.pool_blocks(4, 2, 1) == 2
     assert storage.scheme_blocks("in-place", 1000, 64, 4) is None

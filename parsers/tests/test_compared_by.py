@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims by differences, and against protocols that lack a factor, at values that are chosen."""
+"""Claims by differences, and against protocols that lack a factor, with chosen values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from parsers.read.published import Claim
 from parsers.tests.test_sweep import cell, one
 
 OFFSETS = (-10.0, 0.0, 10.0)
-WINDOWS_MS = (111.0, 263.0, 251.0)  # the metric without an offset, of each repeat
+WINDOWS_MS = (111.0, 263.0, 251.0)  # the metric of each repeat, without an offset
 TCP = ("cubic", "bbr")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counters of start and end: what got lost, and who asked for it."""
+"""Counters of start and end: what was lost, and who asked for it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
     )
     end = counters(
         qdiscs={
-            "umass/e0/1:": {"kind": "htb", "drops": 7},  # repeats its leaf's
+            "umass/e0/1:": {"kind": "htb", "drops": 7},  # repeats its leaf's count
             "umass/e0/11:": {"kind": "bfifo", "drops": 12},
             "new/e1/1:": {"drops": 3},
         },
@@ -59,7 +59,8 @@ def test_every_kind_of_loss_is_found_as_a_difference() -> None:
         relay={"a:b/forward": {"dropped": 40}, "c:d/backward": {"dropped": 4}},
         iptables=iptables(100, 9900),
     )
-    # Uninjected first, each kind by its size: 12 - 5 = 7 in the bfifo, 6 - 2 = 4 in the socket.
+    # Uninjected drops first, each kind by its size: 12 - 5 = 7 in the bfifo, 6 - 2 = 4 in the
+    # socket.
     assert drops_between(start, end, frozenset({"a:b/forward"})) == (
         Drop("newy/1", "meter drop_packets", 9, False),
         Drop("umass/e0/11:", "qdisc drops", 7, False),
@@ -82,7 +83,7 @@ def test_nothing_lost() -> None:
 def test_injected_loss_counts_from_the_start() -> None:
     start, end = counters(iptables=iptables(30)), counters(iptables=iptables(130))
     assert injected_loss("uva", start, end) == InjectedLoss(None, 100, "uva-eth0")
-    # A rule inserted after the first reading counts from 0; an accounting rule is no drop.
+    # A rule inserted after the first reading counts from 0; an accounting rule drops nothing.
     late = counters(iptables=iptables(130, 10))
     assert injected_loss("uva", counters(), late) == InjectedLoss(None, 130, "uva-eth0")
     assert injected_loss("umd", counters(), end) == InjectedLoss(None, None, None)

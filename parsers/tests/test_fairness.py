@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jain's index, and what all receivers but the first got."""
+"""Jain's index, and what all receivers but the first received."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every format: it is told by its beginning, a last line that was cut off is one
-problem and no error, a malformed line is quoted with its place, records are JSON."""
+"""What holds for every format: its beginning identifies it; a last line that was cut off is one
+problem and no error; a malformed line is quoted with its place; records are JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_format_is_told_by_the_beginning_of_a_file(sample: str, name: str) -> 
 
 def test_every_format_but_those_of_run_directories_has_a_golden_sample() -> None:
     sampled = {name for name, _ in SAMPLES.values()}
-    assert {f.name for f in FORMATS} - sampled == {"products", "counters"}  # their own tests have
+    assert {f.name for f in FORMATS} - sampled == {"products", "counters"}  # tested elsewhere
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
@@ -84,7 +84,7 @@ def test_samples_are_read_whole_and_give_json(sample: str) -> None:
 
 @pytest.mark.parametrize(("sample", "name"), LINES)
 def test_a_last_line_that_was_cut_off_is_one_problem(sample: str, name: str) -> None:
-    """The papers' traces alone may end without a newline: people write them."""
+    """Only the papers' traces may end without a newline: people write them."""
     text = golden(sample).rstrip("\n") + "\n"
     before = text[: text.rstrip("\n").rindex("\n") + 1]
     cut = text[: len(before) + (len(text) - len(before)) // 2]
@@ -118,7 +118,7 @@ def test_a_malformed_document_is_refused_with_its_place(sample: str, name: str) 
 
 
 def test_lines_may_come_one_by_one() -> None:
-    """As from a file: never the whole text."""
+    """As from a file: the whole text is never in memory."""
     text = golden("original_ldm7_receiver.log")
     assert read("ldm-log", text) == tuple(
         by_name("ldm-log").read(iter(text.splitlines(keepends=True)), "a.log")
@@ -148,7 +148,7 @@ def test_an_unknown_format_names_the_valid_ones(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_synthetic_files_are_what_they_claim(tmp_path: Path) -> None:
-    """The bench reads them: they must be of their formats, without a problem."""
+    """The bench reads them: they must be of their formats, without problems."""
     for name, path in write_others(tmp_path, Hour(receivers=1, products=50, seconds=20)).items():
         text = path.read_text()
         found = detect(text[:HEAD_CHARACTERS])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the section about a run's input says of warnings."""
+"""The warnings in the section about a run's input."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iperf3's reports: two captured ones, one of a test that failed, cut-off and malformed ones."""
+"""iperf3's reports: two captured ones, one of a failed test, cut-off and malformed ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a run whose subscribers come and go, from a run directory made here by hand: one
+"""The report of a run whose subscribers come and go. Its directory is written here by hand: one
 feed of nine products, one subscriber who stays and one who comes, is killed, and comes back."""
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 def write_run(tmp_path: Path) -> Path:
-    """Writes the run of one feed and two subscribers; returns its directory."""
+    """Write the run of one feed and two subscribers; return its directory."""
     cell = tmp_path / "join-leave/20261121T014600Z/cells/join-leave-m2-f1"
     (cell / "logs").mkdir(parents=True)
     (cell / "products").mkdir()
@@ -199,7 +199,7 @@ def test_the_report_says_all(run_dir: Path) -> None:
     assert point["estimates"]["joins"]["method"] == "one run: no interval"
     cell = metrics["cells"]["join-leave-m2-f1"]
     assert (metrics["verdict"], metrics["clock"]) == ("faithful", "native")
-    assert cell["cell"]["protocol"] == "ldm7"  # bands are looked up by it
+    assert cell["cell"]["protocol"] == "ldm7"  # bands are found by it
     assert cell["values"]["lost_products"] == {
         "value": 0.0, "unit": "products", "reason": "", "note": "",
     }  # fmt: skip

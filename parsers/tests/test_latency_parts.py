@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What latency is made of (DRFSM21 eq. 7), against numbers computed by hand."""
+"""The components of latency (DRFSM21 eq. 7), compared with numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def product(created_us: int, size_bytes: int) -> Product:
     return Product(size_bytes, START_US + created_us, "NGRID", 0, f"NGRID.{created_us}")
 
 
-# One block: 1448 + 54 bytes of headers = 1502 us. Two, 1 ms later: 3004 us, after 502 us. The last
-# comes when the queue is empty: 101 + 54 = 155 us.
+# One block: 1448 + 54 bytes of headers = 1502 us. Two blocks, 1 ms later: 3004 us, after waiting
+# 502 us. The last file comes when the queue is empty: 101 + 54 = 155 us.
 FILES = (product(0, 1448), product(1000, 2896), product(9000, 101))
 
 
@@ -58,8 +58,8 @@ def test_files_wait_for_those_before_them() -> None:
 
 
 def test_the_components_are_the_measured_latency() -> None:
-    """10 ms of propagation, a clock that is 5 ms ahead; the second file's repair took 20 ms more,
-    the third came 30 us sooner than it should."""
+    """10 ms of propagation, and a clock that is 5 ms ahead. The second file's repair took 20 ms
+    more; the third file came 30 us sooner than it should."""
     queued = waits(FILES, RATE_BPS, 0.0)
     arrivals = (
         Arrival(START_US + 1502 + 10_000 + 5_000, "fmtp", 0.0, 0),

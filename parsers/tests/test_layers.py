@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The share of its own line that a receiver's file used, of layers and of other protocols."""
+"""The share of its own line that a receiver's file used, for layers and for other protocols."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Log lines -> records, against golden samples."""
+"""Log lines and the records made of them, compared with golden samples."""
 
 from __future__ import annotations
 
@@ -200,7 +200,7 @@ def test_times_are_exact_to_the_microsecond() -> None:
 
 
 def test_a_product_is_one_object_whichever_line_names_it() -> None:
-    """Lines pad its size differently; a long run's reader must not keep each form."""
+    """Lines pad its size differently; the reader of a long run must not keep each form."""
     stamp, info = "20261121T014605.251701Z", "1234 20261121014605.200000 NGRID 007  NGRID.7"
     log = parse_ldm_log(
         f"{stamp} pqinsert[1]   pqinsert.c:insert:1   INFO Inserted:       {info}\n"

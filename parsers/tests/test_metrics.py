@@ -190,7 +190,7 @@ def ran(time_s: float, pid: int, run_ms: float) -> RunTimeSample:
 
 
 def test_cpu_by_run_times() -> None:
-    """What ps shows as 0.1 % or as nothing."""
+    """ps shows these times as 0.1 % or as nothing."""
     samples = [
         ran(100.0, 1, 5.0),
         ran(100.0, 2, 0.25),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bootstrap over time against hand calculations, theory and simulation."""
+"""The bootstrap over time compared with hand calculations, theory and simulation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def autoregressive(rng: np.random.Generator, n: int, share: float) -> np.ndarray
 
 
 def test_the_value_is_the_mean_of_the_columns_ratios() -> None:
-    """(8 + 16) / (1 + 2) = 8 and (6 + 0) / (2 + 1) = 2: mean 5; of the first piece 8 and 3."""
+    """(8 + 16) / (1 + 2) = 8 and (6 + 0) / (2 + 1) = 2: mean 5; for the first piece 8 and 3."""
     data = OverTime(np.array([[8.0, 6.0], [16.0, 0.0]]), np.array([[1.0, 2.0], [2.0, 1.0]]))
     assert data.value() == 5
     assert data.value(1) == 5.5
@@ -44,8 +44,9 @@ def test_too_few_or_too_short() -> None:
 
 
 def test_block_length_of_a_first_order_process() -> None:
-    """Politis and White: b = (1.5 (g / s)^2 n)^(1/3), where for a share a of the value before
-    g / s = 2 a / (1 - a^2). With a = 0.5 and n = 20,000: g / s = 4/3, b = 53,333^(1/3) = 37.6."""
+    """Politis and White: b = (1.5 (g / s)^2 n)^(1/3), where, if each value contains a share a of
+    the one before, g / s = 2 a / (1 - a^2). With a = 0.5, n = 20,000: g / s = 4/3, b = 53,333^(1/3)
+    = 37.6."""
     lengths = [
         block_length(autoregressive(np.random.default_rng(seed), 20_000, 0.5)) for seed in range(5)
     ]
@@ -56,7 +57,7 @@ def test_block_length_of_a_first_order_process() -> None:
 
 def test_two_runs_of_one_trace_draw_the_same_blocks() -> None:
     """b has half of a's latency in every piece: the ratio is 2 whatever is drawn, although each
-    varies by a factor of 20 by itself."""
+    varies by a factor of 20."""
     bottom = list(np.random.default_rng(3).uniform(1, 20, 60))
     slow = of_run(1.0, 0, made([10.0] * 60, bottom))
     fast = of_run(2.0, 0, made([20.0] * 60, bottom))
@@ -80,8 +81,9 @@ def test_other_repeats_or_other_pieces_are_not_paired() -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_blocks_cover_the_mean_of_what_depends_on_the_past() -> None:
-    """400 values with a share of 0.7 of the value before. Drawn one by one they cover the mean in
-    about 60 % of the draws (their variance is 5.7 times as large as it would be: z = 0.82)."""
+    """400 values, each with a share of 0.7 of the one before. Drawn singly they would cover the
+    mean in about 60 % of the draws (their variance is 5.7 times as large as it would be: z =
+    0.82)."""
     rng = np.random.default_rng(11)
     blocks = single = 0
     for _ in range(300):

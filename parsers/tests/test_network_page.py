@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The network on the page, as a map or in layers: of a SYNTHETIC run."""
+"""The network on the page of a SYNTHETIC run, as a map or in layers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHAPES = "document.querySelectorAll('#tree .{}').length"
 
 
 def network(*, with_places: bool = True) -> dict[str, Any]:
-    """A publisher at one city, and the receivers at another."""
+    """Return a publisher in one city, and the receivers in another."""
     hosts = [("umass", "publisher", "tor-a")]
     hosts += [(f"r{number + 1}", "subscriber", "tor-b") for number in range(RECEIVERS)]
     places = CITIES if with_places else dict.fromkeys(CITIES, (None, None))
@@ -142,7 +142,7 @@ CORE = {"newy": (40.71, -74.01), "chic": (41.88, -87.63), "hous": (29.76, -95.37
 
 
 def racks(receivers: int) -> list[dict[str, Any]]:
-    """The nodes of geni5, as the page gets them."""
+    """Return the nodes of geni5, as the page gets them."""
     nodes = [
         {"name": name, "kind": "switch", "publisher": False, "at": at}
         for name, at in (CORE | RACKS).items()
@@ -160,7 +160,7 @@ def racks(receivers: int) -> list[dict[str, Any]]:
 def test_hosts_of_a_site_stay_together_and_near_it(
     tab: Browser, page: Path, receivers: int, near: float
 ) -> None:
-    """`near`: at most so far, in units of the map's width, 1040."""
+    """`near`: the largest distance, in units of the map's width, 1040."""
     tab.resize(1280)
     opened(tab, page)
     nodes = racks(receivers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logs of the original LDM6 and LDM7, of the papers' time, and of notifyme."""
+"""Logs of the original LDM6 and LDM7 from the papers' time, and of notifyme."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def golden(name: str) -> str:
 
 
 def test_original_ldm7() -> None:
-    """The processes of the original are called after the host they serve."""
+    """The original's processes are named after the host that they serve."""
     log = parse_ldm_log(golden("original_ldm7_receiver.log"), "r.log")
     first, second = log.of(Received)
     assert (first.index, first.retrans, first.delay_s) == (0, 6, 0.0017006)
@@ -99,8 +99,8 @@ def csv(
 
 
 def test_the_papers_csv(tmp_path: Path) -> None:
-    """File-sets of at least 3500 bytes: files 0, 1 (4000 bytes in 0.75 s: 42,666.7 bit/s) and 2, 3
-    (by FMTP only file 3: 4000 bytes in 0.5 s: 64,000 bit/s, one of two)."""
+    """File-sets of at least 3500 bytes: files 0 and 1 (4000 bytes in 0.75 s: 42,666.7 bit/s), and 2
+    and 3 (only file 3 by FMTP: 4000 bytes in 0.5 s: 64,000 bit/s, one of two)."""
     metadata = tmp_path / "metadata.txt"
     sizes = (1000, 3000, 2000, 4000)
     metadata.write_text("".join(f"{s} 2015061500000{i}.000\n" for i, s in enumerate(sizes)))
@@ -116,7 +116,7 @@ def test_ldm6_has_no_ffdr_and_a_small_run_is_one_file_set() -> None:
 
 
 def test_the_mean_over_receivers_needs_all(tmp_path: Path) -> None:
-    """The second one never got files 0 and 1, and file 3 half as fast: 32,000 bit/s."""
+    """The second receiver never got files 0 and 1, and got file 3 half as fast: 32,000 bit/s."""
     other = tmp_path / "other.log"
     lines = golden("papers_ldm7.log").splitlines(keepends=True)
     late = "".join([lines[0], *lines[3:]]).replace("T180004.500", "T180005.000")
@@ -131,8 +131,8 @@ def test_the_mean_over_receivers_needs_all(tmp_path: Path) -> None:
 
 
 def test_logs_of_now_give_the_same_table(tmp_path: Path) -> None:
-    """index 0: 120,000 bytes in 0.0017 s, index 1: 60,000 in 0.5 s, t7.4: 240,000 by the backstop;
-    180,000 x 8 / 0.5017 s. The backlog is of an earlier session."""
+    """Index 0: 120,000 bytes in 0.0017 s; index 1: 60,000 in 0.5 s; t7.4: 240,000 by the backstop;
+    so 180,000 x 8 / 0.5017 s. The backlog is of an earlier session."""
     log = tmp_path / "r.log"
     log.write_text(golden("original_ldm7_receiver.log").replace("t7.", "t7-"))
     _, out, _ = csv([log], None, 10**9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published values beside ours."""
+"""Published values beside measured ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def row(**change: Any) -> PaperValue:
 def point(
     protocol: str = "ldm7", factors: dict[str, Scalar] | None = None, **values: list[float]
 ) -> Point:
-    """Repeats' values of each metric, at m = 8, r = 20 Mbit/s, p = 1 %, over 30 s."""
+    """Return the repeats' values of each metric, at m = 8, r = 20 Mbit/s, p = 1 %, over 30 s."""
     levels: dict[str, Scalar] = {"receivers": 8, "rate_bps": 20_000_000, "loss": 0.01}
     return Point(
         {"protocol": protocol, **levels, **(factors or {})},
@@ -68,7 +68,7 @@ def test_one_run_has_no_error_bar() -> None:
 def test_within_the_tolerance_there_is_no_sentence() -> None:
     (found,) = headlines([row()], [point(ffdr=[90.0])])
     assert found.sentence == ""
-    # 90.0 is 1.47 % off: a tolerance of 1 % points it out.
+    # 90.0 is 1.47 % off, which a tolerance of 1 % reports.
     (found,) = headlines([row(tolerance=0.01)], [point(ffdr=[90.0])])
     assert "1.5 % above" in found.sentence
 
@@ -112,7 +112,7 @@ def test_statements_and_both_protocols() -> None:
     found = compare_all([statement, asked], made)
     assert [s.text for s in found.statements] == ["grows linearly"]
     assert [c.protocol for c in found.compared] == ["ldm7", "ldm6"]
-    # A group with one protocol only has nothing to say of the other.
+    # A group with only one protocol gives no value of the other.
     assert [c.protocol for c in compare_all([asked], made[1:]).compared] == ["ldm6"]
 
 
@@ -139,13 +139,13 @@ def test_a_shorter_run_says_what_input_it_had() -> None:
     context = "ours, 30 s, had an input rate of 4.60 Mbit/s against the hour's 10.00 Mbit/s"
     assert found.context == context
     assert found.sentence.endswith(f"Note: {context}.")
-    # The input itself, a whole hour, and a row that does not speak of one need no such note.
+    # The input itself, a whole hour, and a row that mentions no hour need no such note.
     assert compare_all([bandwidth, hour], made).compared[1].context == ""
     whole = [Point(made[0].factors, made[0].estimates, ("c",), fixed={"duration_s": 3600.0})]
     assert {c.context for c in compare_all([bandwidth, hour], whole).compared} == {""}
     plain = row(metric="bandwidth", unit="Mbit/s")
     assert compare_all([plain, hour], made).compared[0].context == ""
-    # No published input: ours alone.
+    # No published input: only the measured one.
     (found,) = compare_all([bandwidth], made).compared
     assert found.context == "ours, 30 s, had an input rate of 4.60 Mbit/s"
 
@@ -170,7 +170,7 @@ def test_as_json() -> None:
 
 
 def test_a_point_without_an_input_rate_says_how_long_it_was() -> None:
-    """Points at single subscribers have none."""
+    """Points of single subscribers have none."""
     short = row(published_s=3600)
     (found,) = headlines([short], [point(ffdr=[99.0])])
     assert found.context == "ours: 30 s of the published 3600 s"

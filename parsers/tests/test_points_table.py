@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a run's main table, at points that are written here."""
+"""The rows of a run's main table, for points that are written here."""
 
 from __future__ import annotations
 

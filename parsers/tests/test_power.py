@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Power against published tables."""
+"""Power, compared with published tables."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_no_number_of_repeats_is_advice() -> None:
 
 
 def test_what_an_interval_sees() -> None:
-    """34 values with standard deviation 1 see 0.5; a normal interval of +-1.96 sees
-    1.96 + 0.8416 = 2.80 of its standard error of 1."""
+    """34 values with standard deviation 1 detect 0.5. A normal interval of +-1.96 detects 1.96 +
+    0.8416 = 2.80 of its standard error of 1."""
     values = [1.0, -1.0] * 17
     spread = (34 / 33) ** 0.5
     found = visible(over_repeats(values))

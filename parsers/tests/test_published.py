@@ -98,7 +98,7 @@ def test_the_manifests_copy_reads_the_same(
 
 
 def wrong(model: type[PaperValue] | type[Claim] | type[Figure], raw: dict[str, Any]) -> str:
-    """`place: text` of the first mistake."""
+    """Return `place: text` of the first mistake."""
     with pytest.raises(ValidationError) as caught:
         model.model_validate(raw)
     error = caught.value.errors()[0]

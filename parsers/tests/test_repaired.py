@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables 4 and 5 of DRFSM21, from a log on."""
+"""Tables 4 and 5 of DRFSM21, computed from a log."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_in_a_lossy_hour_only_the_first_are_kept() -> None:
 
 
 def test_who_shares_a_repaired_file() -> None:
-    """Three subscribers; file 3 at all, 5 at two, 9 at one."""
+    """Three subscribers; file 3 was repaired at all, 5 at two, 9 at one."""
     of = {
         "uva": repaired((3, 1), (5, 2)),
         "umd": repaired((3, 1), (5, 4)),
@@ -64,9 +64,9 @@ def test_one_subscriber_shares_with_nobody() -> None:
 
 
 def test_the_section(tmp_path: Path) -> None:
-    """The logs have 40 files of 250 000 bytes; each tenth needed two blocks, at both subscribers.
-    The delay from the BOP is 0.05 s at the first one and 0.15 s at the other: 40 and 13.33 Mbit/s.
-    MPLR (eq. 6): 8 blocks of 1448 bytes in 10 MB."""
+    """The logs have 40 files of 250 000 bytes; every tenth needed two blocks again, at both
+    subscribers. The delay from the BOP is 0.05 s at the first one and 0.15 s at the other: 40 and
+    13.33 Mbit/s. MPLR (eq. 6): 8 blocks of 1448 bytes in 10 MB."""
     run = write_synthetic_run(tmp_path, SyntheticCell("ldm7", loss=0.0))
     (directory,) = (run / "cells").iterdir()
     cell = summarize(load_cell(directory))

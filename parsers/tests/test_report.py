@@ -109,7 +109,7 @@ VIRTUAL7 = SyntheticCell("ldm7", clock="virtual", real_s=25.0)
 
 
 def test_no_cpu_figure_in_virtual_time(tmp_path: Path) -> None:
-    """The same logs have CPU times (see EXPECTED): they mean nothing there."""
+    """The same logs have CPU times (see EXPECTED), which mean nothing there."""
     cell = summary_of(tmp_path, VIRTUAL7)
     for name in ("cpu", "cpu_one_core", "cpu_ps"):
         assert cell.values[name].value is None
@@ -123,7 +123,7 @@ def test_no_cpu_figure_in_virtual_time(tmp_path: Path) -> None:
 
 
 def test_a_report_says_which_clock_made_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("parsers.report.plots.save", _not_drawn)  # which figures is asked here
+    monkeypatch.setattr("parsers.report.plots.save", _not_drawn)  # only their choice is tested
     run = write_synthetic_run(tmp_path, VIRTUAL7, SyntheticCell("ldm6", clock="virtual"))
     written = write_report(run)
     flat = " ".join(written.text.split())
@@ -152,7 +152,7 @@ def test_a_report_says_which_clock_made_it(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("no_plots")
 def test_cells_of_different_clocks_are_never_one_figure(tmp_path: Path) -> None:
-    """A mean over two clocks would mean nothing; LDM7 of one beside LDM6 of the other too."""
+    """A mean over two clocks would mean nothing; nor would LDM7 of one beside LDM6 of the other."""
     cells = (SyntheticCell("ldm7", clock="native"), SyntheticCell("ldm6", clock="virtual"))
     run = write_synthetic_run(tmp_path, *cells)
     written = write_report(run)
@@ -271,7 +271,7 @@ def test_file_sets_when_the_run_is_large_enough(tmp_path: Path) -> None:
     assert value_of(cell, "throughput_sets") == pytest.approx(15e6, rel=1e-6)
     assert cell.values["throughput_sets"].note == "mean of 10 file-sets of G = 1 MB"
     assert value_of(cell, "throughput") == pytest.approx(15e6, rel=1e-6)
-    # Of a run without a file-set there is no mean of file-sets, only the whole run's.
+    # In a run without a file-set there is no mean of file-sets, only the whole run's.
     small = summarize(load_cell(run / "cells" / LDM7.name))
     assert small.values["throughput_sets"].value is None
     assert "10.0 MB were sent, less than G = 200 MB" in small.values["throughput_sets"].reason
@@ -285,7 +285,7 @@ def test_backstop_lowers_ffdr_but_not_the_contents(tmp_path: Path) -> None:
     assert value_of(cell, "ffdr_count") == pytest.approx(100 * 79 / 80)
     # Z_i leaves the file out, which was 1 s late: the throughput is the same.
     assert value_of(cell, "throughput") == pytest.approx(15e6, rel=1e-6)
-    # The latency of all deliveries has it: 0.1 + 1.0 s.
+    # The latency of all deliveries includes it: 0.1 + 1.0 s.
     assert value_of(cell, "latency_max") == pytest.approx(1.1)
     assert cell.receivers[0].by == {"fmtp": 39, "backstop": 1}
     assert cell.receivers[0].missed == 1
@@ -450,8 +450,8 @@ def test_repeats_are_averaged(tmp_path: Path) -> None:
 
 
 def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not UTF-8 gets ASCII; the files are still UTF-8."""
-    run = write_join_leave(tmp_path)  # a kind of run without figures, which take most of the time
+    """A terminal without UTF-8 gets ASCII; the files are still UTF-8."""
+    run = write_join_leave(tmp_path)  # a run without figures, which take most of the time
     page = f"Report: {run / 'report' / 'index.html'}"
     monkeypatch.setenv("COLUMNS", "80")
     for encoding, ascii_only in (("utf-8", False), ("latin-1", True)):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report's files and page of a SYNTHETIC run: complete, the same again, and safe to open."""
+"""The report's files and page of a SYNTHETIC run: complete, the same when repeated, and safe to
+open."""
 
 from __future__ import annotations
 
@@ -116,7 +117,8 @@ EVIL = "<img src=x onerror=alert(1)> </pre> &lt;b&gt; [a](javascript:alert(1)) \
 
 
 def _put_everywhere(value: Any, text: str) -> Any:
-    """`text` after each text of a JSON document; numbers, keys and the verdict stay."""
+    """Return a JSON document with `text` after each of its texts; numbers, keys and the verdict
+    stay."""
     if isinstance(value, dict):
         kept = ("verdict", "status", "name", "cell", "protocol", "clock", "experiment")
         return {k: v if k in kept else _put_everywhere(v, text) for k, v in value.items()}
@@ -150,7 +152,7 @@ def test_markdown_has_no_html_of_logs_verdict_and_manifest(tmp_path: Path) -> No
     assert not [token for token in every if token.type == "link_open"]
 
 
-@pytest.mark.usefixtures("no_plots")  # of figures test_sweep_report.py shows it
+@pytest.mark.usefixtures("no_plots")  # test_sweep_report.py tests it with figures
 def test_report_is_idempotent(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path)
     write_report(run)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sar, ps, iptables and tc output against captured and hand-written samples."""
+"""Output of sar, ps, iptables and tc: captured and hand-written samples."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_ps_capture() -> None:
         1752,
     )
     assert last.args == "sleep 2"
-    # 59.0 % of 4 s: 2.36 s; the process computed for about 2.3 s. cputimes alone says 2.
+    # 59.0 % of 4 s: 2.36 s; the process computed for about 2.3 s. By cputimes alone it would be 2.
     assert last.cpu_s == pytest.approx(2.36)
 
 
@@ -155,8 +155,8 @@ def test_cpu_log_capture() -> None:
         RunTimeSample(1795230773.418, 11344, "python3", 428_275_238),
     )
     assert len(log.samples) == 6
-    # 2 763 670 + 428 275 238 ns; then + 1 200 029 006, which the ended process keeps. It was told
-    # to compute for 1.2 s.
+    # 2 763 670 + 428 275 238 ns; then + 1 200 029 006, which the ended process keeps. It was to
+    # compute for 1.2 s.
     assert [cpu_s for _, cpu_s in cumulative_cpu(log.samples)] == pytest.approx(
         [0.431038908, 1.202792676, 1.202792676, 1.202792676], abs=1e-12
     )

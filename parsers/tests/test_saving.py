@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one protocol saves against another, by hand: a line of 2 per 100 reaches 5 at 250."""
+"""What one protocol saves compared with another, by hand: a line of 2 per 100 reaches 5 at 250."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RATES = (50.0, 100.0, 400.0, 500.0)
 
 
 def line(factor: float = 1.0) -> list[tuple[float, ...]]:
-    """2 per 100 in both repeats of each rate, times `factor` in the second one."""
+    """Return 2 per 100 in both repeats of each rate, times `factor` in the second one."""
     return [(r / 50, r / 50 * factor) for r in RATES]
 
 
@@ -100,7 +100,7 @@ def test_the_claim(ldm7: tuple[float, ...], verdict: str, text: str) -> None:
 
 
 def test_a_line_that_ends_before_the_saving_is_decided() -> None:
-    """Above 500: at least 92 %, where 95 % are claimed."""
+    """Above 500 it is at least 92 %, where 95 % are claimed."""
     (found,) = judge([Claim.model_validate({**CLAIM, "at_least": 0.95})], made((11.0, 11.0)))
     assert (found.verdict, found.reason) == (
         "not decidable",

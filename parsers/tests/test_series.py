@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Time series of a cell, and logs that say impossible times."""
+"""Time series of a cell, and logs with impossible times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CENTURIES_S = 300 * 365 * 86_400.0
 
 
 def samples(count: int) -> list[RateSample]:
-    """One a second, the nth with rate n."""
+    """Return one sample a second, the nth with rate n."""
     return [RateSample(n + 1.0, 1.0, float(n)) for n in range(count)]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cells side by side, on SYNTHETIC runs (see synthetic.py): what is the same, and what is not."""
+"""Cells side by side, in SYNTHETIC runs (see synthetic.py): what is the same, and what is not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MBPS = "bit/s"
 
 
 def column(directory: Path, cell: SyntheticCell, name: str, **files: str) -> Column:
-    """`files`: what digests to give it."""
+    """`files`: the digests to give it."""
     run = write_synthetic_run(directory / name, cell)
     data = load_cell(run / "cells" / cell.name)
     return Column(name, f"x/{name}", summarize(data), deliveries_of(data), files)
@@ -45,7 +45,7 @@ def test_the_last_digit_counts() -> None:
     one, next_one = 3.207e6, 3.2070000000000005e6
     assert one != next_one
     assert not spread_of([Value(one, MBPS), Value(next_one, MBPS)]).same
-    # A note tells how to read a value; it is not part of it.
+    # A note says how to read a value; it is not part of the value.
     assert spread_of([Value(one, MBPS), Value(one, MBPS, note="mean")]).same
 
 
@@ -74,14 +74,15 @@ def test_differences_between_clocks() -> None:
 
 
 def test_round_trips(tmp_path: Path) -> None:
-    """Two receivers at 36 and 41 ms, each measured 0.5 ms above."""
+    """Two receivers at 36 and 41 ms, each measured 0.5 ms above that."""
     found = numbers_of(column(tmp_path, SyntheticCell("ldm7"), "A").metrics)
     assert found["rtt"].value == pytest.approx(0.039)
     assert found["rtt_error"].value == pytest.approx(0.0005)
 
 
 def test_deliveries_are_counted_from_the_first_creation(tmp_path: Path) -> None:
-    """Products every 0.5 s, receiver 1 gets each 0.1 s and receiver 2 0.2 s after its creation."""
+    """Products come every 0.5 s; receiver 1 gets each 0.1 s, receiver 2 0.2 s after its
+    creation."""
     found = column(tmp_path, SyntheticCell("ldm7"), "A").deliveries
     assert set(found) == {"r1", "r2"}
     third = found["r2"][2]
@@ -111,8 +112,8 @@ def test_one_microsecond_is_a_difference(tmp_path: Path) -> None:
 
 
 def test_another_way_is_a_difference(tmp_path: Path) -> None:
-    """Product 10 reaches receiver 1 by the backstop, 1 s later and without its 2 blocks again: by
-    then, products 11 and 12 are there."""
+    """Product 10 reaches receiver 1 by the backstop, 1 s later and without its 2 repeated blocks;
+    by then, products 11 and 12 are there."""
     cells = (SyntheticCell("ldm7"), SyntheticCell("ldm7", backstop_index=10))
     found = repeats_of([column(tmp_path, c, n) for c, n in zip(cells, "AB", strict=True)])
     first, second = found.receivers
@@ -141,7 +142,7 @@ def test_files_are_the_same_only_where_all_have_them(tmp_path: Path) -> None:
 
 
 def test_cells_meet_under_their_conditions(tmp_path: Path) -> None:
-    """Two native repeats and a virtual cell of LDM7; LDM6 is alone."""
+    """Two native repeats and a virtual cell of LDM7; LDM6 has no partner."""
     columns = [
         column(tmp_path, SyntheticCell("ldm7", repeat=0), "A1"),
         column(tmp_path, SyntheticCell("ldm7", repeat=1), "A2"),
@@ -154,7 +155,7 @@ def test_cells_meet_under_their_conditions(tmp_path: Path) -> None:
     assert [(r.clock, len(r.columns)) for r in ldm7.repeats] == [("native", 2)]
     assert ldm7.clocks is not None
     assert [c.name for c in ldm7.clocks.virtual] == ["B"]
-    # 0.10 and 0.20 s became 50 us more: the median, 0.15 s too.
+    # 0.10 and 0.20 s became 50 us longer: so did the median, 0.15 s.
     assert ldm7.clocks.metrics["latency_p50"].difference == pytest.approx(50e-6)
     assert ldm7.clocks.metrics["cpu"].difference is None
     assert (ldm6.is_one, longer.is_one, ldm7.is_one) == (True, True, False)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intervals against published tables and hand calculations, and their coverage by simulation."""
+"""Intervals compared with published tables and hand calculations, and their coverage by
+simulation."""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ def test_regression_by_hand() -> None:
 
 
 def test_regression_takes_the_slopes_of_the_repeats() -> None:
-    """Repeat 0 has slope 1, repeat 1 slope 3, whatever else they differ in: 2 +- 12.706."""
+    """Repeat 0 has slope 1, repeat 1 slope 3, whatever else differs between them: 2 +- 12.706."""
     y = [over_repeats([x, 100 + 3 * x], [0, 1]) for x in (1.0, 2.0, 3.0)]
     found = regression([1, 2, 3], y)
     assert found.slope.mean == pytest.approx(2)
@@ -158,7 +159,7 @@ def _share(covered: list[bool]) -> float:
 @pytest.mark.long
 @pytest.mark.slow
 def test_intervals_cover_what_they_say() -> None:
-    """In 2,000 seeded draws the 95 % intervals hold the truth 93 to 97 % of the time."""
+    """In 2,000 seeded draws the 95 % intervals contain the truth 93 to 97 % of the time."""
     rng = np.random.default_rng(7)
     mean, pair, unlike, slope, quotient = ([] for _ in range(5))
     for _ in range(DRAWS):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subscriptions from logs written here by hand: what was sent to whom, what is lost, in flight,
-recovered. Times are seconds after 2026-11-21T01:46:00Z."""
+"""Subscriptions from logs that are written here by hand: what was sent to whom, and what was lost,
+in flight, or recovered. Times are seconds after 2026-11-21T01:46:00Z."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def log(text: str) -> LdmLog:
     return found
 
 
-# Product n is inserted at second n, n = 1 to 9; who stays has each 0.1 s later.
+# Product n is inserted at second n, n = 1 to 9; a subscriber that stays has each 0.1 s later.
 NUMBERS = range(1, 10)
 PUBLISHER = log(
     line(0.0, "Path service: path ready: path=NGRID, root=star:4:101, ms=30, leaves=0", "mldm")
@@ -105,7 +105,7 @@ def test_who_stays_has_everything() -> None:
     (session,) = found.sessions
     assert session.how == "stayed"
     assert session.after_join(session.ready_s) == pytest.approx(0.2)
-    assert session.leaf_added_took_s is None  # that was the other one's leaf
+    assert session.leaf_added_took_s is None  # that was the other subscriber's leaf
 
 
 # Joins at 2.0, is connected at 2.5, leaves at 5.5; comes back at 7.0, is connected at 7.5.
@@ -137,8 +137,8 @@ def test_who_comes_back_gets_what_was_sent_meanwhile() -> None:
 
 
 def test_changes_of_the_path_belong_to_the_session_they_were_for() -> None:
-    """Left before the leaf was there, came back before it was gone: the leaf was added at 2.3 and
-    removed at 5.9."""
+    """It left before the leaf was there, and came back before the leaf was gone: the leaf was added
+    at 2.3 and removed at 5.9."""
     events = [event(1.0, "join"), event(2.1, "kill"), event(2.2, "join"), event(5.5, "leave")]
     early, second = sessions_of([*events, event(5.7, "join")], log(FIRST), FEED, LEAF)[:2]
     assert (early.leaf_added_took_s, early.pruned_s, early.ready_s) == (None, None, None)

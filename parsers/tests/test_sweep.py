@@ -154,7 +154,7 @@ def test_order_and_lines() -> None:
     assert [line.label for line in found] == ["LDM7", "LDM6"]
     assert found[1].x == (4, 8, 16)
     assert [y.mean for y in found[1].y] == [8, 16, 32]
-    # What varies and is not named still tells lines apart.
+    # A factor that varies and is not named still distinguishes lines.
     assert len(lines(made, x="receivers", metric="throughput")) == 2
     assert lines(made, x="receivers", metric="ffdr") == ()
     assert select(made, {"receivers": {"at_least": 8}, "protocol": "ldm6"})[0].label.startswith(
@@ -195,7 +195,7 @@ LDM6 = {"protocol": "ldm6"}
 
 
 def sweep(values: Mapping[tuple[str, int], Sequence[float]]) -> tuple[Point, ...]:
-    """(protocol, m) -> the repeats' values."""
+    """Make points of (protocol, m) -> the repeats' values."""
     return points(
         [
             cell(protocol, m, n, nic_bandwidth=v)
@@ -219,7 +219,7 @@ def one(asked: Claim, made: Sequence[Point]) -> ClaimResult:
 
 
 def test_linear_held_with_its_numbers() -> None:
-    """y = 14.5 m Mbit/s in both repeats, one of them 1 Mbit/s higher throughout."""
+    """y = 14.5 m Mbit/s in both repeats, one of which is 1 Mbit/s higher throughout."""
     made = sweep({("ldm6", m): (14.5e6 * m, 14.5e6 * m + 1e6) for m in (4, 8, 16, 24)})
     found = one(claim("linear", where=LDM6), made)
     assert found.verdict == "held"
@@ -232,7 +232,7 @@ def test_linear_held_with_its_numbers() -> None:
 def test_linear_not_held_where_it_bends_or_falls() -> None:
     bent = sweep({("ldm6", m): (2.0**m,) for m in (4, 8, 12, 16, 20)})
     found = one(claim("linear", where=LDM6), bent)
-    # Its slope's interval includes 0 as well: the straight line is no good description.
+    # Its slope's interval also includes 0: the straight line is no good description.
     assert found.verdict == "not decidable"
     bent = sweep({("ldm6", m): (m**2.0, m**2.0 + 1) for m in (1, 8, 16, 24)})
     found = one(claim("linear", where=LDM6), bent)
@@ -284,7 +284,7 @@ def test_flat() -> None:
 
 
 def test_increases_by_the_paired_steps() -> None:
-    """The seeds differ a hundredfold, the steps hardly: only pairing sees them."""
+    """The seeds differ a hundredfold, the steps hardly: only pairing shows them."""
     made = sweep({("ldm6", m): (m, 101 * m + 1, 10_000 * m) for m in (4, 8, 12)})
     found = one(claim("increases", where=LDM6), made)
     assert (found.verdict, found.reason) == (
@@ -299,7 +299,7 @@ def test_increases_by_the_paired_steps() -> None:
 
 
 def test_steps_to_0_are_judged_by_the_sign_test() -> None:
-    """Seeds differ a hundredfold, so that Student's t sees nothing; all six fall: p = 2 / 2^6."""
+    """Seeds differ a hundredfold, so that Student's t shows nothing; all six fall: p = 2 / 2^6."""
     lost = (1.0, 2.0, 3.0, 4.0, 5.0, 900.0)
     asked = claim("decreases", where=LDM6)
     found = one(asked, sweep({("ldm6", 4): lost, ("ldm6", 8): (0.0,) * 6}))
@@ -384,7 +384,7 @@ def test_ratio_and_above() -> None:
 def test_what_a_ratio_sees_and_what_would_decide_it() -> None:
     """ln(350 / 15), ln(351 / 15), ln(349 / 15) have a standard deviation of 1 / 350 = 0.002857; the
     limit ln(23.4) is 0.002853 away. A distance of one standard deviation needs 10 repeats (G*Power,
-    paired, 80 %); three see 3.264 of them: 0.00933, that is 0.94 %."""
+    paired, 80 %); three detect 3.264 of them: 0.00933, that is 0.94 %."""
     made = sweep({("ldm6", 24): (350, 351, 349), ("ldm7", 24): (15, 15, 15)})
     asked = claim("ratio", where=LDM6, against={"protocol": "ldm7"}, at_least=23.4)
     found = one(asked, made)
@@ -420,7 +420,7 @@ def test_every_undecided_claim_says_what_would_decide_it(
 
 
 def test_what_a_short_run_lacks_is_told_as_well() -> None:
-    """Without file-sets a claim about them is judged by the whole run, whose reasons say so."""
+    """Without file-sets a claim about them is judged by the whole run; its reasons say so."""
     asked = claim("increases", where={"loss": 0.5}).model_copy(update={"metric": "throughput_sets"})
     found = one(asked, sweep({("ldm6", 4): (1.0,)}))
     assert found.reason.endswith("since there is no throughput, mean of sets")

@@ -69,7 +69,7 @@ def test_page_and_markdown_have_the_same_findings(written: Written) -> None:
         assert "13.91 ± 2.64" in text
         assert "LDM6 bandwidth grows linearly in m" in text
     assert "Delivered by" in page and "Delivered by" not in markdown
-    # Claims, two kinds of points, groups and each of three, verdicts, versions.
+    # Claims, two kinds of points, groups and three details of each, verdicts, versions.
     assert page.count("<details>") == 9
     assert "](fig1.svg)" in markdown
     figures = {p.stem for p in written.report_dir.glob("*.svg")}
@@ -204,12 +204,12 @@ def test_published_values_lie_on_their_line() -> None:
 
 def test_published_values_of_other_conditions_are_not_drawn() -> None:
     assert overlays(at={"receivers": 16, "loss": "2%"}) == []
-    assert overlays(at={"loss": "1%"}) == []  # for which m is not told
+    assert overlays(at={"loss": "1%"}) == []  # m is not given for it
     assert overlays(at={"receivers": 16}, metric="ffdr_count") == []
     assert len(overlays(at={"receivers": 16, "loss": "1%"})) == 1
-    assert overlays(at={"receivers": 16, "rate_bps": "60Mbps"}) == []  # ours: r = 20 Mbit/s
+    assert overlays(at={"receivers": 16, "rate_bps": "60Mbps"}) == []  # measured: r = 20 Mbit/s
     assert len(overlays(at={"receivers": 16, "rate_bps": "20Mbps"})) == 1
-    # A published value beside what we measured is shown where it is too.
+    # A published value is also shown where there is a measured one.
     assert overlays(at={"receivers": 24}) == [(24.0, 24.0, 88.7, "#0072B2")]
 
 
@@ -233,7 +233,7 @@ def test_lines_are_told_apart_without_colours() -> None:
 def test_means_are_weighted_by_time() -> None:
     """10 for 2 s, 40 for 1 s, then 20 for 3 s: (20 + 40) / 3 and 20."""
     assert means([(2.0, 10.0), (3.0, 40.0), (6.0, 20.0)], 3.0, 6.0) == [(3.0, 20.0), (6.0, 20.0)]
-    # A second half that nothing covers is not shown.
+    # A second half that no sample covers is not shown.
     assert means([(1.0, 5.0), (2.0, 5.0), (3.0, 5.0)], 3.0, 6.0) == [(3.0, 5.0)]
     assert means([], 3.0, 6.0) == []
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outputs of tools, captured: what their parsers make of them."""
+"""Captured outputs of tools, and what their parsers make of them."""
 
 from __future__ import annotations
 
