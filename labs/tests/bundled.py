@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labs that tests are named after, read once per process that collects tests."""
+"""The labs after which tests are named, read once per process that collects tests."""
 
 from __future__ import annotations
 

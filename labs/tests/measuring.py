@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of the measuring labs share: a student's work directory, measurements and
-answers, what checks make of them, and what grading does."""
+"""What the tests of the measuring labs share: a student's work directory, measurements and answers,
+how checks judge them, and what grading does."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from labs.workdir import STATE, Work, open_work
 
 STUDENT = "alice"
 
-# A guest of a lab's test runs the whole emulated network, and two of them at once: about eight
-# minutes of two cores for labs 5, 6, 8 and 9, more than the whole of `make test` can spare.
+# Each lab's test runs the whole emulated network in guests, two of them at once: labs 5, 6, 8 and 9
+# take about eight minutes of two cores, which is more than `make test` can spare.
 ASKED_FOR = "DOWNPOUR_TEST_LABS"
 IN_GUESTS_IF_ASKED: Final = [
     pytest.mark.skipif(
@@ -44,26 +44,26 @@ IN_GUESTS_IF_ASKED: Final = [
 
 
 def begin(number: int, directory: Path, student: str = STUDENT) -> tuple[Lab, Work]:
-    """The lab's start state."""
+    """Make the lab's start state."""
     lab = find_lab(number)
     return lab, open_work(lab, directory, student)[0]
 
 
 def copied(work: Work, place: Path) -> Work:
-    """The work directory once more, to spoil."""
+    """Copy the work directory, to spoil the copy."""
     shutil.copytree(work.directory, place, symlinks=True)
     return Work(place, work.lab, work.student, work.identity, work.made)
 
 
 def cell(work: Work, experiment: str, **factors: object) -> CellOfRun:
-    """The newest cell with these levels; there must be one."""
+    """Return the newest cell with these levels; there must be one."""
     found = newest(cells(work.directory, experiment), factors)
     assert found is not None, factors
     return found
 
 
 def labs_verb(*words: str) -> str:
-    """What `downpour lab ...` says, both streams; it must end with 0."""
+    """Return what `downpour lab ...` prints on both streams; it must end with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "downpour", "lab", *words],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=1200,
@@ -77,8 +77,8 @@ def measure(work: Work, file: str, *options: str) -> str:
 
 
 def write_answers(work: Work, values: Mapping[str, object], name: str = "answers.yaml") -> None:
-    """Puts values after the keys that the file of the start state has; keys it lacks are a
-    mistake of the test's."""
+    """Write values after the keys of the file in the start state; a key that the file lacks is a
+    mistake of the test."""
     path = work.directory / name
     yaml = YAML()
     document = yaml.load(path.read_text())
@@ -91,8 +91,8 @@ def write_answers(work: Work, values: Mapping[str, object], name: str = "answers
 
 @dataclass(frozen=True)
 class Wrong:
-    """A typical wrong answer, `labs/solutions/N-name/wrong-*.yaml`: values that may be made of the
-    right ones, and the check and hint that must notice them."""
+    """A typical wrong answer, `labs/solutions/N-name/wrong-*.yaml`: values that may be computed
+    from the right ones, and the check and hint that must notice them."""
 
     name: str
     check: str
@@ -126,7 +126,7 @@ def results(lab: Lab, work: Work) -> dict[str, CheckResult]:
 
 
 def hint_key(lab: Lab, student: str, result: CheckResult) -> str:
-    """Which of the check's hints it gave, "" for none."""
+    """Return which of the check's hints was given, "" for none."""
     (spec,) = [c for c in lab.spec.checks if c.name == result.name]
     words = {n.upper(): v for n, v in as_words(lab.parameters(student)).items()}
     for key, text in spec.hints.items():
@@ -136,7 +136,7 @@ def hint_key(lab: Lab, student: str, result: CheckResult) -> str:
 
 
 def judged(lab: Lab, work: Work, name: str) -> tuple[Status, str]:
-    """One check's status and hint."""
+    """Return one check's status and hint."""
     (result,) = run_checks(lab, work.directory, work.student, only=name)
     return result.status, hint_key(lab, work.student, result)
 
@@ -155,7 +155,8 @@ def assert_none_passes(lab: Lab, work: Work) -> None:
 
 
 def claim_everything(lab: Lab, work: Work) -> None:
-    """What a student can always do: a result file with all points and a digest that fits."""
+    """Write what a student can always write: a result file with all points and a digest that
+    fits."""
     everything = [
         CheckResult(c.name, c.title, c.points, Status.PASSED, "t", "e", "f", "")
         for c in lab.spec.checks
@@ -166,15 +167,16 @@ def claim_everything(lab: Lab, work: Work) -> None:
 def graded_again(
     folder: Path, key: bytes | None = None, receipts: Path | None = None
 ) -> dict[str, dict[str, str]]:
-    """The rows of `grade --rerun`, by file."""
+    """Return the rows of `grade --rerun`, by file."""
     screen = io.StringIO()
     grade.grade(folder, None, key, screen, grade.Again(receipts))
     return {row["file"]: row for row in csv.DictReader(io.StringIO(screen.getvalue()))}
 
 
 def assert_graded(lab: Lab, solved: Work, folder: Path) -> None:
-    """The solved work directory gets all points when its checks run again; who hands in the same
-    files under another name, and who claims all points with those files changed, do not."""
+    """Check that the solved work directory gets all points when its checks run again; and that a
+    student who hands in the same files under another name, or claims all points with those files
+    changed, does not."""
     handed_in = {}
     for name in ("genuine", "stolen", "edited"):
         place = folder / name

@@ -83,7 +83,7 @@ def test_a_failed_one_says_what_was_tried_expected_found_and_a_hint(
 
 
 def test_the_report_fits_the_terminal() -> None:
-    """Words stay whole, lines of a tool's output stay lines."""
+    """Words stay whole, and lines of a tool's output stay lines."""
     hint = "Measure again: " + "downpour lab measure 4 nacks.yaml --only loss=1% " * 4
     result = CheckResult("n", "A title", 5, Status.FAILED, "t", "e", "one\ntwo", hint.strip())
     text = as_text([result], 60)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`downpour class status`: who is where; files and command lines may be hostile."""
+"""`downpour class status`: how far each student is; files and command lines may be hostile."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from labs.spec import find_lab
 from labs.workdir import DIRECTORY, LabError, open_work
 from virtual.turns import Ticket
 
-ROOT = 0  # the user of processes that are made up: /root
+ROOT = 0  # the user of invented processes: /root
 PYTHON = ("/x/.venv/bin/python", "-B", "-m")
 
 
 def begun(homes: Path, student: str, number: int, points: int | None = None) -> Path:
-    """A work directory; with `points`, checked 200 s after the epoch began."""
+    """Make a work directory; with `points`, checked 200 s after the epoch began."""
     lab = find_lab(number)
     work, _ = open_work(lab, homes / student / DIRECTORY / str(number), student)
     if points is not None:
@@ -136,7 +136,7 @@ def test_the_queue_of_a_machine() -> None:
 
 
 def test_a_class_of_thirty_fits_80_columns() -> None:
-    """Thirty users wait, one has a long name and four commands."""
+    """Thirty users wait; one has a long name and four commands."""
     waiting = [Ticket(f"wait-{n}-0", 4_000_000 + n, False, n) for n in range(30)]
     lines = class_status.queue_text(8, waiting).splitlines()
     assert len(lines) >= 6 and all(len(line) <= 80 for line in lines)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading FMTP out of captures: frames put together by hand, with all that TCP does to messages."""
+"""Reading FMTP from captures: frames built by hand, with everything that TCP does to messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def address(text: str) -> bytes:
 
 def frame(source: str, target: str, protocol: int, transport: bytes) -> bytes:
     ip = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(transport), 0, 0, 64, protocol, 0)
-    # Ethernet fills short frames up: what is behind the IP packet is no data.
+    # Ethernet pads short frames: what follows the IP packet is no data.
     return (
         bytes(12) + TAG + b"\x08\x00" + ip + address(source) + address(target) + transport
     ).ljust(64, b"\xee")
@@ -68,7 +68,7 @@ def capture(path: Path, frames: list[bytes]) -> Path:
 
 
 def kinds(path: Path) -> list[tuple[int, int, int, int]]:
-    """(ms after the first frame, kind, index, length)"""
+    """Return (ms after the first frame, kind, index, length)."""
     return [
         ((m.time_ns - 1_000_000_000) // 1_000_000, m.kind, m.index, m.length)
         for m in messages(path)
@@ -90,7 +90,7 @@ START = 2**32 - 20  # so that sequence numbers pass 2^32
 
 
 def connection(begin: int = START) -> tuple[list[bytes], int, int]:
-    """The handshake with the key exchange; where both directions go on."""
+    """Return the handshake with the key exchange, and where both directions continue."""
     key = struct.pack("!I", len(KEY)) + KEY
     frames = [
         ask(begin, b"", SYN),

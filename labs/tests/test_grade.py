@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result files, and what grading notices of them."""
+"""Result files, and what grading notices about them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_file_changed_by_hand(tmp_path: Path) -> None:
 
 
 def test_a_copied_file_as_it_is(tmp_path: Path) -> None:
-    """Under another student's directory: the same student, twice."""
+    """It is below another student's directory: the same student, twice."""
     path = hand_in(tmp_path, "ann", "i1")
     (tmp_path / "ben").mkdir()
     (tmp_path / "ben/result-1.json").write_bytes(path.read_bytes())

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command of every handout, as it is written there.
 
-Cheap: bash can read it, `make` and `downpour` know its goals, variables, options and arguments, and
-measuring labs plan what it asks for. In a guest: the commands of the network labs run in the order
-of the handout. A command with `…` has a gap that the student fills, so it is only read.
+Without a guest: bash can read it, `make` and `downpour` know its goals, variables, options and
+arguments, and measuring labs can plan what it asks for. In a guest: the commands of the network
+labs run in the order of the handout. A command with `…` has a gap that the student fills, so it is
+only read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ NOT_COMMANDS: Final = re.compile(r"-- |^fault cut .*ports", re.MULTILINE)
 CASE: Final = re.compile(r"\blab case (\d+ \S+\.yaml) [a-c]$")
 GAP: Final = "…"
 DOWNPOUR: Final = (".venv/bin/downpour", "downpour")
-# What fails unless the student has filled the gaps before it.
+# These commands fail unless the student has filled the gaps before them.
 NEEDS_THE_GAPS: Final = {
     2: {"api paths/lesson/counters", "@pub ldm publisher.conf", "@$first ldm subscriber.conf"},
     3: {"@pub tc -s class show dev pub-nic1"},
@@ -122,8 +123,8 @@ def test_a_wrong_option_is_found() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", MEASURING, ids=number)
 def test_measuring_labs_plan_what_the_handout_asks_for(lab: Lab, tmp_path: Path) -> None:
-    """Each `lab measure` in the work directory that the handout's first command makes; a case is
-    planned like the experiment of its file."""
+    """Plan each `lab measure` in the work directory that the handout's first command makes; a case
+    is planned like the experiment of its file."""
     environment = {**os.environ, "HOME": str(tmp_path), "CLOCK": "virtual"}
     directory = tmp_path / "downpour-labs" / str(lab.number)
     open_work(lab, directory, "yourname")
@@ -145,7 +146,7 @@ def test_measuring_labs_plan_what_the_handout_asks_for(lab: Lab, tmp_path: Path)
 
 
 def percent(values: dict[str, str], letter: str) -> str:
-    """Return a loss of the student's own that the handout calls P or Q."""
+    """Return a loss of the student that the handout calls P or Q."""
     losses = [value for name, value in sorted(values.items()) if "loss" in name]
     return f"{losses['PQ'.index(letter)]}%"
 
@@ -153,7 +154,8 @@ def percent(values: dict[str, str], letter: str) -> str:
 @pytest.mark.emulated
 @pytest.mark.parametrize("lab", NETWORK, ids=number)
 def test_network_labs_run_what_the_handout_says(lab: Lab, kernel: Kernel, tmp_path: Path) -> None:
-    """All commands without a gap in one network, in order; what follows a gap may fail, by name."""
+    """Run all commands without a gap in one network, in order; named ones that follow a gap may
+    fail."""
     del kernel
     work, _ = open_work(lab, tmp_path / "work", "test student")
     session.start(lab, work, "virtual", print)

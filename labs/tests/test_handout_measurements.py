@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command of the measuring labs' handouts, run in guests in the order of the handout.
 
+
 The student's values replace the words in capitals that the handout explains (P, RECEIVER, ADDRESS);
-RUN RUN are the first two runs of the work directory.
-The programs that a student completes are the instructor's; the answers stay empty.
+RUN RUN are the first two runs of the work directory. The programs that a student completes are
+replaced by the instructor's; the answers stay empty.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ pytestmark = IN_GUESTS_IF_ASKED
 MARK: Final = "end-of-command"
 MAKE_FAILED: Final = 2
 UNANSWERED: Final = re.compile(r"^score: |nothing to check", re.MULTILINE)
-# Not `LOSS_PERCENT=...`, a part of a path or of a variable's name.
+# Not `LOSS_PERCENT=...`, nor a part of a path or of a variable's name.
 EXPLAINED: Final = re.compile(
     r"(?<![A-Za-z_$])(?:P(?=%)|Q(?=%)|OTHER|RECEIVER|ADDRESS|FILE_BYTES|LOSS_PERCENT)(?![A-Za-z_=])"
     r"|(?<=-p)P\b|\bRUN RUN\b"
@@ -57,7 +58,7 @@ class Shell:
     def run(self, command: str) -> tuple[int, str]:
         """Return the exit code and what the command printed."""
         assert self._bash.stdin is not None and self._bash.stdout is not None
-        # In braces the command cannot read the lines that follow it.
+        # In braces, so that the command cannot read the lines that follow it.
         self._bash.stdin.write(f"{{ {command}\n}} </dev/null; printf '\\n{MARK} %d\\n' $?\n")
         self._bash.stdin.flush()
         lines: list[str] = []
@@ -85,7 +86,7 @@ def with_values(command: str, values: Mapping[str, object], work: Path) -> str:
 
 
 def complete(lab: Lab, work: Path) -> None:
-    """Put the instructor's programs in the place of those that the student completes."""
+    """Replace the programs that the student completes by the instructor's."""
     for program in (ROOT / "labs/solutions" / lab.folder.name).glob("*.py"):
         if (work / program.name).exists():
             shutil.copy(program, work)

@@ -35,7 +35,7 @@ def test_one_page_for_each_lab_that_needs_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: str(lab.number))
 def test_before_you_start_and_next_steps(lab: Lab) -> None:
-    """What a student needs, learns and can read; the way back and on."""
+    """What a student needs, learns and can read; the previous and the next lab."""
     text = lab.handout.read_text()
     before = text.partition("## Before you start\n")[2].partition("\n## ")[0]
     needs, _, rest = before.partition("After this lab you can:\n")
@@ -57,7 +57,7 @@ def test_before_you_start_and_next_steps(lab: Lab) -> None:
 
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: str(lab.number))
 def test_its_make_commands_are_accepted(lab: Lab) -> None:
-    """Each `make` line of a handout, with the student's name at the start."""
+    """Each `make` line of a handout, with the student's name as in the start state."""
     text = lab.handout.read_text()
     lines = re.findall(r"\bmake (lab[\w-]*(?: [A-Z]+=\w+)*)", text)
     assert f"lab N={lab.number} STUDENT=yourname" in lines
@@ -92,7 +92,7 @@ def test_markup() -> None:
 
 
 def test_a_page_names_the_files_of_the_checkout() -> None:
-    """It stands alone, so it cannot link to them."""
+    """The page stands alone, so it cannot link to them."""
     text = handouts.page("T", "[a/b.md](../../a/b.md), [KEY](../../a/c.md#d), [RFC](https://x)")
     assert "<code>a/b.md</code>, KEY (<code>a/c.md</code>), " in text
     assert re.findall(r'href="([^"]*)"', text) == ["https://x"]

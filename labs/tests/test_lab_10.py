@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 10 as a student would do it: the layers that fit, the measurements, a limit that takes the
-share asked for; and typical wrong answers.
+requested share; and typical wrong answers.
 
-For other limits a measured cell stands in: what the checks do with it does not depend on where its
-logs come from."""
+For other limits a measured cell is used instead: the checks do not depend on where its logs come
+from."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ BY_LINE = {  # kbit/s: (layers that fit, packets beyond the line in 3 s with one
     1400: (11, 3 * (123.262 - 115.283)),
 }
 HALVED_S = 24.09
-MEAN = 0.77  # of the limit: what falls to three quarters before the next join, and the start
+MEAN = 0.77  # of the limit: it falls to three quarters before the next join; and the start
 
 
 def of_log(cell: CellOfRun) -> dict[str, str]:
-    """The last line of the receiver's log."""
+    """Return the last line of the receiver's log."""
     (log,) = (cell.path / "logs").glob("*.m2c-recv.log")
     last = [line for line in log.read_text().splitlines() if "result=" in line][-1]
     return dict(re.findall(r"([a-z_]+)=(\S+)", last))
@@ -59,7 +59,7 @@ def limit_of(lab: Lab, work: Work) -> int:
 
 
 def test_predictions(tmp_path: Path) -> None:
-    """Without a run: every line's layers, and mistakes that their values tell."""
+    """Without a run: every line's layers, and mistakes that the values reveal."""
     lab, work = begin(10, tmp_path / "w")
     assert_none_passes(lab, work)
     line = int(str(lab.parameters(work.student)["line_kbps"]))
@@ -88,7 +88,7 @@ def test_predictions(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
-    """The solution, step by step; each step's check is seen to change."""
+    """Solve the lab step by step; each step changes the result of its check."""
     lab, work = begin(10, tmp_path_factory.mktemp("lab10") / "w")
     layers, excess = BY_LINE[int(str(lab.parameters(work.student)["line_kbps"]))]
     foretold = {"layers_that_fit": layers, "excess_packets": excess, "halved_after_s": HALVED_S}
@@ -127,7 +127,7 @@ def guests(test: object) -> object:
 
 
 def stands_in(source: CellOfRun, run: Path, **factors: object) -> Path:
-    """A measured cell as one with other levels, in its own run."""
+    """Copy a measured cell to its own run, as one with other levels."""
     target = run / f"2099-{'-'.join(map(str, factors.values()))}/cells" / source.path.name
     shutil.copytree(source.path, target)
     described = json.loads((target / "cell.json").read_text())
@@ -138,8 +138,8 @@ def stands_in(source: CellOfRun, run: Path, **factors: object) -> Path:
 
 @guests
 def test_tcp_pays_for_static_layers_alone(solved: tuple[Lab, Work]) -> None:
-    """What the lab is to show: with leaves after 3 s TCP gets less beside static layers, and no
-    less beside the wave."""
+    """This is what the lab demonstrates: with leaves after 3 s TCP gets less beside static layers,
+    and no less beside the wave."""
     _, work = solved
     rate = {
         (kind, ms): cell(work, "layers", cc=kind, leave_latency_ms=ms).metrics()["rival_rate"]

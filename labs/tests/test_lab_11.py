@@ -75,7 +75,7 @@ def recorded(folder: Path, *lines: object) -> CellOfRun:
 
 
 def test_counters_hold_until_they_change(tmp_path: Path) -> None:
-    """By hand: from 100 s on, until 106 s, of the times that samples have."""
+    """By hand: from 100 s on, until 106 s, at the times of the samples."""
     retx = {"name": "fmtp_receiver_retx_blocks", "kind": "counter", "labels": {"host": "uva"}}
     rtt = {"name": "rtt_seconds", "kind": "gauge", "decimals": 3, "labels": {}}
     one: dict[str, Any] = {
@@ -142,7 +142,7 @@ class TestInGuests:
             assert judged(lab, work, name)[0] is Status.PASSED
 
     def test_table_4_of_records_is_that_of_the_logs(self, solved: tuple[Lab, Work]) -> None:
-        """To the last digit, at all hosts, with losses and files of the backstop."""
+        """It is the same to the last digit, at all hosts, with losses and files of the backstop."""
         (cell,) = cells(solved[1].directory, "case-a")
         store = Store(None)
         store.put_records("run", "virtual", records_of(cell))

@@ -44,7 +44,7 @@ PREDICTED = "products_without_repair_percent"
 
 
 def foretold(lab: Lab, student: str) -> float:
-    """By the formula, before anything is measured."""
+    """Compute the prediction by the formula, before anything is measured."""
     own = lab.parameters(student)
     assert isinstance(own["seed"], int) and isinstance(own["more_loss_percent"], int)
     trace = prepare("model", 6, own["seed"])
@@ -55,7 +55,7 @@ def foretold(lab: Lab, student: str) -> float:
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work, dict[str, float]]:
-    """The solution; both runs at once, as two guests."""
+    """Solve the lab; both runs at once, as two guests."""
     lab, work = begin(4, tmp_path_factory.mktemp("lab4") / "w")
     assert_none_passes(lab, work)
     assert judged(lab, work, "capture") == (Status.NOTHING, "missing")
@@ -76,7 +76,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work, dict[st
 def copy(
     solved: tuple[Lab, Work, dict[str, float]], tmp_path: Path
 ) -> tuple[Lab, Work, dict[str, float]]:
-    """The solved work directory, to spoil."""
+    """Return a copy of the solved work directory, to spoil."""
     lab, work, answers = solved
     return lab, copied(work, tmp_path / "w"), answers
 
@@ -89,7 +89,7 @@ def address_of(lab: Lab, student: str) -> str:
 
 
 def test_typical_wrong_answers(copy: tuple[Lab, Work, dict[str, float]]) -> None:
-    """Each is a mistake that one makes; its hint says which."""
+    """Each is a typical mistake, which its hint names."""
     lab, work, right = copy
     loss = lab.parameters(work.student)["loss_percent"]
     capture = next(
@@ -147,7 +147,7 @@ def test_wrong_predictions(copy: tuple[Lab, Work, dict[str, float]]) -> None:
 
 
 def test_somebody_elses_run(copy: tuple[Lab, Work, dict[str, float]]) -> None:
-    """The files of a run of another student: that seed, and mostly another loss and receiver."""
+    """Use the files of another student's run: that seed, and mostly another loss and receiver."""
     lab, work, _ = copy
     other = next(
         name

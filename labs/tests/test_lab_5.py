@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lab 5 as a student would do it: six measurements, the solution, and typical wrong answers.
 
-The runs with 4 and 24 receivers are made of those with 2 and 8: what the checks do with them does
-not depend on where their counters come from, and real ones take a minute."""
+The runs with 4 and 24 receivers are made from those with 2 and 8: the checks do not depend on where
+the counters come from, and real runs take a minute."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def started(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
 
 @pytest.fixture(scope="module")
 def solved(started: tuple[Lab, Work]) -> tuple[Lab, Work]:
-    """The solution, step by step; each step's check is seen to change."""
+    """Solve the lab step by step; each step changes the result of its check."""
     lab, work = started
     assert_none_passes(lab, work)
     assert judged(lab, work, "runs") == (Status.NOTHING, "missing")
@@ -90,7 +90,7 @@ def values(work: Work) -> dict[tuple[str, int], float]:
 
 
 def derived(work: Work, source: int, m: int, stamp: str, started: float) -> None:
-    """A run with m receivers, made of that with `source`: LDM6's sender has sent in proportion, by
+    """Make a run with m receivers from that with `source`: LDM6's sender has sent in proportion, by
     its counters and by sar."""
     (run,) = (work.directory / "runs/scaling").glob("[0-9]*Z")
     for protocol in ("ldm6", "ldm7"):
@@ -119,7 +119,7 @@ def derived(work: Work, source: int, m: int, stamp: str, started: float) -> None
 
 
 def rewritten(work: Work, factor: float, only: str = "") -> None:
-    """bandwidth.csv with values times `factor` (of one protocol)."""
+    """Write bandwidth.csv with values times `factor` (of one protocol)."""
     table = values(work)
     with (work.directory / "bandwidth.csv").open("w", newline="") as file:
         rows = csv.writer(file)
@@ -142,7 +142,7 @@ def test_a_wrong_table(copy: tuple[Lab, Work], factor: float, only: str, hint: s
     lab, work = copy
     rewritten(work, factor, only)
     assert judged(lab, work, "table") == (Status.FAILED, hint)
-    assert judged(lab, work, "plot") == (Status.FAILED, "old")  # drawn from the table before
+    assert judged(lab, work, "plot") == (Status.FAILED, "old")  # drawn from the previous table
 
 
 def test_a_table_that_cannot_be_read(copy: tuple[Lab, Work]) -> None:

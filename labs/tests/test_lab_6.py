@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 6 as a student would do it: the sweep, a choice of timers made of it, and typical wrong ones.
+"""Lab 6 as a student would do it: the sweep, a choice of timers made from it, and typical wrong
+ones.
 
-What the checks measure themselves for the solution is measured; for wrong choices cells of the
-sweep stand in, whose timers differ in what changes nothing there (f_snd 5000 or 100)."""
+For the solution, the checks do their own measurements. For wrong choices they use cells of the
+sweep with other timers, which make no difference there (f_snd 5000 or 100)."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ def swept(work: Work) -> dict[Timers, dict[str, float]]:
 
 
 def solution(work: Work) -> Timers:
-    """The least f_snd of the ladder that delivers; half of it is the step before (or not above
-    f_rcv)."""
+    """Return the least f_snd of the ladder that delivers; half of it is the step before (or not
+    above f_rcv)."""
     values = swept(work)
     return next((f, 2.0) for f in LADDER if values[f, 2.0]["ffdr"] >= 99.5)
 
@@ -81,7 +82,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
     )
     timers = solution(work)
     choose(work, timers)
-    # What the check sets beside it is in the sweep already; the choice itself it measures.
+    # The values to compare with are already in the sweep; the check measures the choice itself.
     stands_in(work, (5000, 20), (5000, 20))
     if timers[0] / 2 > timers[1]:
         half = (timers[0] / 2, timers[1])
@@ -93,7 +94,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
 def stands_in(
     work: Work, source: Timers, *others: Timers, place: str = ".check/runs/chosen"
 ) -> None:
-    """A cell of the sweep as what the check would measure for other timers."""
+    """Use a cell of the sweep as what the check would measure for other timers."""
     cell = newest(cells(work.directory, "sweep"), {"f_snd": source[0], "f_rcv": source[1]})
     assert cell is not None
     for f_snd, f_rcv in others:
@@ -125,8 +126,8 @@ def test_a_wrong_choice(
 
 
 def test_a_choice_that_forgets_too_early(copy: tuple[Lab, Work]) -> None:
-    """The least f_snd of the ladder, if it does not deliver (else files are lost by hand: the log
-    lines of five of them)."""
+    """Use the least f_snd of the ladder if it does not deliver (otherwise five files are made to be
+    lost by removing their log lines)."""
     lab, work = copy
     stands_in(work, (3, 2), (2.5, 2))
     (log,) = work.directory.glob(".check/runs/chosen/20992.5-2/cells/*/logs/wsu1.ldmd.log")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lab 8 as a student would do it: clean runs, three cases with something done behind their backs,
-the solution by reading the evidence, and typical wrong answers."""
+"""Lab 8 as a student would do it: clean runs, three cases with hidden faults, the solution by
+reading the evidence, and typical wrong answers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from labs.tests.measuring import (
 )
 from labs.workdir import Work
 
-STUDENT = "heidi"  # her cases: filter, queue, clock
+STUDENT = "heidi"  # this student's cases: filter, queue, clock
 RECEIVERS = ("wsu1", "sl1", "uh1", "osf1")
 
 
@@ -62,7 +62,7 @@ def read(cell: Path, name: str) -> Any:
 
 
 def detective(cell: Path) -> tuple[str, str, float]:
-    """What a student concludes from a case's files alone: (kind, place, amount)."""
+    """Return what a student concludes from a case's files alone: (kind, place, amount)."""
     steps = [h["clock"]["step_ns"] / 1e6 for h in read(cell, "host-lag.json").values()]
     if max(steps) > 1:
         return "clock", "everywhere", round(max(steps))

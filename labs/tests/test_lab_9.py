@@ -2,8 +2,8 @@
 """Lab 9 as a student would do it: the formula, the measurements, a choice of k, the period that
 hurts a fixed order; and typical wrong answers.
 
-For wrong choices measured cells stand in under another k or period: what the checks do with them
-does not depend on where their logs come from."""
+For wrong choices measured cells are used under another k or period: the checks do not depend on
+where their logs come from."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FORETOLD = (8, 32, 128)
 
 
 def by_solution(lab: Lab, work: Work) -> dict[int, float]:
-    """What the solution's formula.py prints, by k."""
+    """Return what the solution's formula.py prints, by k."""
     own = lab.parameters(work.student)
     done = subprocess.run(
         [sys.executable, SOLUTION / "formula.py", str(own["file_bytes"]), str(own["loss_percent"])],
@@ -58,7 +58,8 @@ def by_solution(lab: Lab, work: Work) -> dict[int, float]:
 
 
 def passed(of: CellOfRun, size_bytes: int) -> dict[str, tuple[float, float, float]]:
-    """Of each receiver, from its log: datagrams that passed, came, were needed; in files."""
+    """Return for each receiver, from its log, the files that passed, that came, and that were
+    needed."""
     symbols = math.ceil(size_bytes / 1024)
     found = {}
     for log in (of.path / "logs").glob("*.fcast-recv.log"):
@@ -79,7 +80,7 @@ def edit(work: Work, name: str, old: str, new: str) -> None:
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
-    """The solution, step by step; each step's check is seen to change."""
+    """Solve the lab step by step; each step changes the result of its check."""
     lab, work = begin(9, tmp_path_factory.mktemp("lab9") / "w")
     own = lab.parameters(work.student)
     size_bytes, periodic_bytes = own["file_bytes"], own["periodic_bytes"]
@@ -121,7 +122,7 @@ def solved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Lab, Work]:
 
 
 def stands_in(source: CellOfRun, run: Path, **factors: object) -> None:
-    """A measured cell as one with other levels, in its own run."""
+    """Copy a measured cell to its own run, as one with other levels."""
     name = "-".join(map(str, (*factors.values(), source.described["repeat"])))
     target = run / f"2099-{name}/cells" / source.path.name
     shutil.copytree(source.path, target)
@@ -149,7 +150,7 @@ def test_a_wrong_choice(copy: tuple[Lab, Work], k: int, source: int, check: str,
 
 
 def test_changed_conditions(copy: tuple[Lab, Work]) -> None:
-    """A chosen.yaml whose code was exchanged: the run says so."""
+    """In chosen.yaml the code was exchanged: the run shows it."""
     lab, work = copy
     path = cell(work, "chosen", k=64).path
     described = json.loads((path / "cell.json").read_text())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`labs measure` and `labs case`: what they are called with, and a user's mistakes; what is made of
-runs without running any."""
+"""`labs measure` and `labs case`: their arguments, a user's mistakes, and how runs are used; no run
+is made."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from topologies.model.load import find, load
 
 
 def cell(work: Path, stamp: str, m: int, verdict: str = "faithful", seed: int = 7) -> Path:
-    """What a run leaves, as far as labs look at it before the logs."""
+    """Write what a run leaves, as far as labs look at it before the logs."""
     place = work / "runs/scaling" / stamp / f"cells/ldm7-m{m}"
     place.mkdir(parents=True)
     described = {"seed": seed, "factors": {"receivers": m, "protocol": "ldm7"}}
@@ -78,7 +78,7 @@ def test_cells_are_found_the_newest_first_and_vetted(tmp_path: Path) -> None:
     old, new = cell(tmp_path, "20260101T000000Z", 2), cell(tmp_path, "20260102T000000Z", 2)
     cell(tmp_path, "20260102T000000Z", 8, verdict="invalid")
     (tmp_path / "runs/scaling/latest").symlink_to("20260102T000000Z")
-    cell(tmp_path, ".20260103T000000Z.partial", 2)  # being made
+    cell(tmp_path, ".20260103T000000Z.partial", 2)  # still being made
     found = runs.cells(tmp_path, "scaling")
     assert [c.path for c in found] == [new, new.with_name("ldm7-m8"), old]
     two = runs.newest(found, {"receivers": 2})

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each lab with a network, in one guest: its start state fails, its solution passes, typical wrong
-answers fail with the hint that the solution's file names (`# fails: CHECK HINT`)."""
+"""Each lab with a network, in one guest: its start state fails, its solution passes, and typical
+wrong answers fail with the hint that the solution's file names (`# fails: CHECK HINT`)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from virtual.kernel_build import Kernel
 
 pytestmark = pytest.mark.emulated
 FAILS = re.compile(r"^# fails: (\S+) (\S+)$", re.MULTILINE)
-# Lab -> checks that the start state passes: what is there before the student does anything.
+# Lab -> checks that the start state passes: what exists before the student does anything.
 AT_START: dict[int, set[str]] = {1: set(), 2: set(), 3: {"path"}, 7: {"whole"}}
 
 
@@ -66,7 +66,7 @@ def test_start_solution_and_wrong_answers(number: int, kernel: Kernel, tmp_path:
         assert exit_code(before) == 1
         assert {r.name for r in before if r.status is Status.PASSED} == AT_START[number]
         assert all(r.hint for r in before if r.status is not Status.PASSED)
-        if number == 2:  # nothing is changed yet, and nothing stays
+        if number == 2:  # nothing is changed yet, and nothing is left behind
             assert "All is as asked." in run(connection, "verify")
 
         run(connection, f"SOLUTION={there}; . $SOLUTION/solution.sh")
@@ -99,8 +99,9 @@ def descendants(pid: int) -> list[Path]:
 
 
 def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> None:
-    """Lab 1's network: no time passes between commands, what a line leaves is there for the next,
-    background commands go on, an interrupt ends a line; nothing burns a processor while idle."""
+    """In lab 1's network no time passes between commands, what a line leaves is there for the next,
+    background commands continue, and an interrupt ends a line; nothing uses a processor while
+    idle."""
     del kernel
     lab = find_lab(1)
     with up(lab, tmp_path / "work") as (work, connection):
@@ -119,7 +120,7 @@ def test_time_stands_still_and_a_shell_lasts(kernel: Kernel, tmp_path: Path) -> 
 
         state = session.read_state(1)
         assert state is not None
-        # The walls' own process, which waits for the kernel, sleeps all the time.
+        # The walls' own process, which waits for the kernel, always sleeps.
         kernels = [p for p in descendants(state["pid"]) if (p / "comm").read_text() == "kernel\n"]
         assert kernels, [(p / "comm").read_text() for p in descendants(state["pid"])]
         for process in kernels:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Students' PromQL queries: what the engine answers, refuses, and what is said without it."""
+"""Students' PromQL queries: what the engine answers and refuses, and the message without an
+engine."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 """Grading with the checks run again: lab 5 from files, hostile work directories, and receipts that
 the instructor's key signs.
 
-The six runs are made up: what the checks read of them is all that is there.
+The six runs are invented: they contain only what the checks read.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ from labs.workdir import Work, open_work
 LAB = find_lab(5)
 KEY = b"the instructor's own key"
 MBIT_PER_S = {"ldm6": 20.0, "ldm7": 21.0}
-OWN_CHECKS = ("runs", "table", "slope", "flat", "limit")  # that the made-up files pass
+OWN_CHECKS = ("runs", "table", "slope", "flat", "limit")  # checks that the invented files pass
 
 
 def cell(work: Work, protocol: str, receivers: int) -> Path:
-    """A cell of lab 5 whose sender's interface sent in proportion (LDM6), or the same (LDM7)."""
+    """Make a cell of lab 5 whose sender's interface sent in proportion (LDM6), or the same
+    (LDM7)."""
     place = work.directory / f"runs/scaling/20260101T000000Z/cells/{protocol}-m{receivers}"
     place.mkdir(parents=True)
     mbit_per_s = MBIT_PER_S[protocol] * (receivers if protocol == "ldm6" else 1)
@@ -66,7 +67,7 @@ def cell(work: Work, protocol: str, receivers: int) -> Path:
 
 
 def hand_in(folder: Path, student: str) -> Work:
-    """A work directory of lab 5 with the right answers and its result file."""
+    """Make a work directory of lab 5 with the right answers and its result file."""
     work, _ = open_work(LAB, folder / student, student)
     rows = ["protocol,receivers,mbit_per_s"]
     for protocol in ("ldm6", "ldm7"):
@@ -208,7 +209,7 @@ def test_work_directories_that_cannot_be_checked(
 
 
 def link_away(work: Work) -> None:
-    """The check would read another's file."""
+    """With the link, the check would read another student's file."""
     secret = work.directory.parent.parent / "secret.csv"
     secret.write_text((work.directory / "bandwidth.csv").read_text())
     (work.directory / "bandwidth.csv").unlink()
@@ -278,7 +279,7 @@ SPOILERS = (
 
 @pytest.mark.slow
 def test_hostile_files_cost_their_student_alone(tmp_path: Path) -> None:
-    """One class with every kind of them: the honest one between has all points."""
+    """One class has every kind of them: the honest student among them gets all points."""
     for spoil in SPOILERS:
         work = hand_in(tmp_path / "class", spoil.__name__.replace("_", "-"))
         spoil(work)
@@ -305,7 +306,7 @@ def test_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_guests_memory_is_no_file_too_large(tmp_path: Path) -> None:
-    """Sparse, and of the size of all queues. What checks of files write stays bounded."""
+    """It is sparse, and has the size of all queues. What checks of files write stays bounded."""
     program = (
         "import os, sys; from labs import rerun; from labs.spec import find_lab\n"
         "rerun._limit(find_lab(int(sys.argv[1])))\n"
@@ -338,7 +339,8 @@ def test_which_labs() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("lab", LABS, ids=lambda lab: f"lab-{lab.number}")
 def test_who_claims_everything_and_did_nothing(tmp_path: Path, lab: Lab) -> None:
-    """A result file with all points over the start state: no points where the checks run again."""
+    """With a result file with all points over the start state: no points where the checks run
+    again."""
     work, _ = open_work(lab, tmp_path / "class/ben", "ben")
     claim_everything(lab, work)
     row = table(tmp_path / "class")[f"ben/result-{lab.number}.json"]

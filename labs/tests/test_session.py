@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is between the student and the lab's network, without one: the shell, states of dead labs,
-the commands' messages and exit codes."""
+"""What is between the student and the lab's network, tested without a network: the shell, states of
+dead labs, the commands' messages and exit codes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def state(pid: int, ticks: int | None) -> Path:
 
 
 def test_what_a_dead_holder_left_is_removed() -> None:
-    path = state(os.getpid(), 1)  # the process id is another process's now
+    path = state(os.getpid(), 1)  # the process id is now another process's
     assert session.read_state(1) is None
     assert not path.exists() and not (path.parent / holder.SOCKET).exists()
     path = state(os.getpid(), marks.start_time_ticks(os.getpid()))
@@ -202,7 +202,7 @@ def test_module_runs() -> None:
 
 
 def test_what_a_killed_native_lab_left_is_removed_by_stop(tmp_path: Path) -> None:
-    """Killed before it said where its files are."""
+    """It was killed before it reported where its files are."""
     lab = find_lab(1)
     work, _ = open_work(lab, tmp_path / "work", "ann")
     state = session.state_directory(1)

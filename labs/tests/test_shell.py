@@ -16,7 +16,7 @@ from labs.shell import is_complete, whole_command
     ],
 )  # fmt: skip
 def test_complete(text: str) -> None:
-    """What is wrong is complete too: bash says so."""
+    """A wrong line is also complete: bash reports the mistake."""
     assert is_complete(text)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lab.yaml: what is read, every mistake with its line, and students' own parameters."""
+"""lab.yaml: what can be read, every mistake with its line, and students' own parameters."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def test_an_unknown_number_names_those_there_are() -> None:
 
 def test_parameters_follow_from_student_lab_and_name_alone(tmp_path: Path) -> None:
     lab = load_lab(write(tmp_path, GOOD))
-    # Worked out here a second time: first 16 bytes of SHA-256 over the three, NUL between.
+    # Computed here a second time: the first 16 bytes of SHA-256 over the three, with NUL between
+    # them.
     digest = hashlib.sha256(b"ann\x009\x00seed").digest()
     assert lab.parameters("ann") == {"seed": 10 + int.from_bytes(digest[:16], "big") % 10}
     assert lab.parameters("ann") == lab.parameters("ann")

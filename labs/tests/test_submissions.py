@@ -44,7 +44,7 @@ def is_shown(text: str) -> bool:
 
 
 def rows(folder: Path, key: bytes | None = None) -> list[dict[str, str]]:
-    """As a spreadsheet reads them; rows have all columns and no more."""
+    """Return them as a spreadsheet reads them; rows have all columns and no more."""
     screen = io.StringIO(newline="")
     grade.grade(folder, None, key, screen)
     table = list(csv.reader(io.StringIO(screen.getvalue(), newline=""), strict=True))
@@ -53,7 +53,7 @@ def rows(folder: Path, key: bytes | None = None) -> list[dict[str, str]]:
 
 
 def beside_ann(folder: Path, **more: str) -> dict[str, str]:
-    """Return the other row of two; ann's is as it must be. A spreadsheet computes neither."""
+    """Return the other of two rows; ann's is as it must be. A spreadsheet evaluates neither."""
     found = {row["file"]: row for row in rows(folder)}
     ann = found.pop("ann/result-1.json")
     assert (ann["score"], ann["digest"], ann["remarks"]) == ("100", "ok", "")
@@ -80,7 +80,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def signed(values: dict[str, Any]) -> bytes:
-    """With a digest that fits, where there is one."""
+    """Return them with a digest that fits, if there is one."""
     with contextlib.suppress(ValueError, RecursionError):
         values = {**values, "digest": digest_of(values, None)}
     return json.dumps(values).encode()
@@ -196,7 +196,7 @@ def _loop(path: Path) -> None:
 def _socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as made:
         before = Path.cwd()
-        os.chdir(path.parent)  # a socket's path is short
+        os.chdir(path.parent)  # a socket's path must be short
         try:
             made.bind(path.name)
         finally:
@@ -240,7 +240,7 @@ def test_an_unreadable_file_and_directory(folder: Path) -> None:
 def test_what_the_system_refuses_to_read_or_list(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `test_an_unreadable_file_and_directory`, which root cannot try."""
+    """Like `test_an_unreadable_file_and_directory`, which root cannot test."""
     opened, listed = os.open, os.scandir
     (folder / "result-1.json").write_text("{}")
     (folder / "ben").mkdir()
@@ -410,7 +410,7 @@ def test_a_class_of_copies_makes_no_table_that_fills_the_disk(tmp_path: Path) ->
 
 # -- archives, and very many files ------------------------------------------------------------
 def nested_zip(depth: int) -> bytes:
-    """A ZIP in a ZIP ..., the innermost with 50 MB of zeros."""
+    """Return a ZIP in a ZIP ..., the innermost with 50 MB of zeros."""
     data, name = bytes(50_000_000), "result-1.json"
     for number in range(depth):
         made = io.BytesIO()
@@ -452,7 +452,8 @@ def test_a_sparse_file_of_a_terabyte(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_ten_thousand_files_of_every_kind(folder: Path) -> None:
-    """One student fills a class's folder; the others' rows are there, in time and memory."""
+    """One student fills a class's folder; the others' rows are there, in bounded time and
+    memory."""
     kinds: list[Callable[[Path], object]] = [
         lambda path: path.write_bytes(signed({**eve, "identity": path.parent.name})),
         lambda path: path.write_bytes(b"\xff" * 100),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Work directories: made, found again, refused, put back."""
+"""Work directories: made, found again, refused, and restored."""
 
 from __future__ import annotations
 
