@@ -34,7 +34,7 @@ def called(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Called:
 
 
 def make_run(tmp_path: Path, lines: str = LINES) -> Path:
-    """A run of two cells, one of them virtual, and a third without samples."""
+    """Write a run of two cells, one of them virtual, and a third one without samples."""
     top = tmp_path / "runs/lossy/20261123T1600"
     for name, clock in (("a", "native"), ("b", "virtual")):
         (top / "cells" / name / "logs").mkdir(parents=True)

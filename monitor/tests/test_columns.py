@@ -56,7 +56,7 @@ def test_damage_is_refused_or_read() -> None:
 
 @pytest.mark.slow
 def test_a_bomb_is_refused() -> None:
-    """A block that says it has few numbers, and unpacks to many bytes."""
+    """A block that claims to have few numbers, and unpacks to many bytes."""
     import zlib
 
     good = encode(np.arange(4, dtype=np.int64), np.arange(4, dtype=np.int64))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running cell is watched for 24 h, fed at speed: neither memory nor disk grows beyond a bound.
 
-24 receivers, a product a second, 40 counters each second, and a viewer. Log files are replaced each
-hour, as logrotate does, so that the files themselves do not fill the disk.
+24 receivers, a product a second, 40 counters each second, and a viewer. Log files are replaced
+every hour, as by logrotate, so that the files themselves do not fill the disk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from parsers.synthetic_hour import START_S, Hour, _ingest, _products, _publisher
 
 HOURS, HOUR_S, COUNTERS = 24, 3600, 40
 DAY = Hour(receivers=24, products=HOURS * HOUR_S, seconds=HOURS * HOUR_S)
-FULL = MOST // DAY.receivers // HOUR_S + 1  # hours until the oldest deliveries go
+FULL = MOST // DAY.receivers // HOUR_S + 1  # hours until the oldest deliveries are dropped
 CELL = "cells/.day.partial"
 
 
@@ -41,7 +41,7 @@ def samples(hour: int) -> Iterator[str]:
 
 
 def pages_mb() -> float:
-    """The memory that this process has now."""
+    """Return the memory that this process now has."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
@@ -87,7 +87,7 @@ def test_a_day_does_not_grow(tmp_path: Path) -> None:
     assert len(rows) == HOURS and products[2] == 3 * HOUR_S
     assert FULL < HOURS - 6 and max(products) <= MOST / DAY.receivers + HOUR_S
     assert set(kept) == {COUNTERS + 1}
-    early = max(memory[: FULL + 4])  # until it has been full and forgotten once
+    early = max(memory[: FULL + 4])  # until it was full and dropped products once
     assert max(memory[FULL + 4 :]) <= 1.05 * early, memory
     left = {path.name for path in folder.rglob("*") if path.is_file()}
     assert left == {"pqinsert.log", "umass.ldmd.log", "counters.jsonl"} | {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dashboards and alerts against Prometheus and VictoriaMetrics, filled from a real run."""
+"""Dashboards and alerts, with Prometheus and VictoriaMetrics filled from a real run."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def expressions() -> list[str]:
 
 
 def unanswered(base: str) -> list[str]:
-    """The expressions whose answer over the recording is empty."""
+    """Return the expressions whose answer over the recording is empty."""
     empty = []
     for expr in expressions():
         asked = expr.replace("$__rate_interval", "15s").replace("$host", ".*")
@@ -147,7 +147,7 @@ def test_prometheus_takes_remote_write(tmp_path: Path) -> None:
 
 @contextmanager
 def victoria_metrics(directory: Path) -> Iterator[str]:
-    """A server; where it is."""
+    """Run a server; yield its address."""
     need("victoria-metrics")
     port = free_port()
     argv = [
@@ -210,7 +210,7 @@ def test_alerts_fire_when_they_should_and_only_then(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not LDMSTATS.exists(), reason="SKIPPED: run `make build` first")
 def test_a_server_of_ldm6_alone_has_what_its_alerts_read(tmp_path: Path) -> None:
-    """The queue's counters, whichever processes fill it."""
+    """It has the queue's counters, whichever processes fill the queue."""
     queue = tmp_path / "q"
     subprocess.run([LDMSTATS.parent / "pqcreate", "-s", "1m", queue], check=True, timeout=60)
     done = subprocess.run(
@@ -225,7 +225,7 @@ def test_a_server_of_ldm6_alone_has_what_its_alerts_read(tmp_path: Path) -> None
 
 
 def test_prometheus_accepts_the_configurations() -> None:
-    """With the rules that they name."""
+    """Including the rules that they name."""
     need("promtool")
     for name in ("prometheus-site.yml", "scrape.yml"):
         done = subprocess.run(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deliveries of a growing cell: what changed, put over what was known, is all of them."""
+"""Deliveries of a growing cell: what was known, with the changes applied, is all of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def log(host: str, lines: list[str]) -> LdmLog:
 
 
 def over(known: Delivered | None, first: int, news: Delivered) -> dict[str, Any]:
-    """As the page does it (D.joined)."""
+    """Do what the page does (D.joined)."""
     found: dict[str, Any] = {
         name: getattr(news, name) for name in (*ROWS, "created_us", "size", "idents", "receivers")
     }
@@ -48,7 +48,7 @@ def over(known: Delivered | None, first: int, news: Delivered) -> dict[str, Any]
 
 @pytest.mark.parametrize("seed", range(3))
 def test_what_changed_over_what_was_known_is_all(seed: int) -> None:
-    """Logs grow in any order, and some of a receiver's before the sender's."""
+    """Logs grow in any order, and parts of a receiver's before the sender's."""
     rng = random.Random(seed)
     left, cell = logs(), Deliveries(HOUR.hosts)
     known: Delivered | None = None
@@ -86,7 +86,7 @@ def test_a_step_has_what_is_new_and_no_more() -> None:
 
 
 def test_the_oldest_go_when_there_are_too_many() -> None:
-    """What is left is the newest, and who was told all along has the same."""
+    """The newest are left, and a viewer that received all changes has the same."""
     left, unbounded, cell = logs(), Deliveries(HOUR.hosts), Deliveries(HOUR.hosts, most=180)
     known: Delivered | None = None
     while any(left.values()):
@@ -105,12 +105,12 @@ def test_the_oldest_go_when_there_are_too_many() -> None:
     assert known is not None and 30 <= known.shape[1] <= 60 < whole.shape[1] == HOUR.products
     assert known.idents == whole.idents[-known.shape[1] :]
     assert np.array_equal(known.latency_us, whole.latency_us[:, -known.shape[1] :])
-    cell.take("umass", log("umass", logs()["umass"]))  # lines about what is gone come again
+    cell.take("umass", log("umass", logs()["umass"]))  # lines about dropped products come again
     assert cell.added(whole=False) is None and decode(cell.blob()).shape == known.shape
 
 
 def test_without_a_sender_the_oldest_go_also() -> None:
-    """Nothing says what was sent: LDM6."""
+    """With LDM6, nothing says what was sent."""
     left, cell = logs(), Deliveries(HOUR.hosts, most=180)
     for host in ("pqinsert", *HOUR.hosts):
         cell.take(host, log(host, left[host]))

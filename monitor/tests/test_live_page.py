@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What viewers are told while a run runs, and the page that shows it."""
+"""What viewers receive while a run is running, and the page that shows it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ READY_S = 60.0
 
 
 class Growing:
-    """A run that runs: `put` writes the logs up to a share of them."""
+    """A run that is running: `put` writes the logs up to a share of them."""
 
     def __init__(self, folder: Path) -> None:
         self.runs = folder / "runs"
@@ -80,10 +80,10 @@ def test_viewers_get_what_changed_and_only_that(growing: Growing) -> None:
         assert not news._look()  # nothing is new
         growing.put(1.0)
         deadline = time.monotonic() + 10
-        while not news._look():  # packing has a share of a processor
+        while not news._look():  # packing uses only a share of a processor
             assert time.monotonic() < deadline
         second = (await anext(stream)).decode()
-        assert events(second) == ["deliveries"]  # the board says the same as before
+        assert events(second) == ["deliveries"]  # the board is the same as before
         data = json.loads(second.split("data: ")[1])
         assert data["cell"] == CELL.name and data["from"] > 0
         added = decode(base64.b64decode(data["data"]))  # and not what came before
@@ -97,7 +97,7 @@ def test_viewers_get_what_changed_and_only_that(growing: Growing) -> None:
 def test_who_has_this_version_is_not_told_again(
     growing: Growing, since: int | None, expected: bool
 ) -> None:
-    """A greater number is that of a server that has ended: its viewer knows nothing."""
+    """A greater number is from a server that has ended: its viewer knows nothing."""
     news = News(RunningRun(growing.path))
     news._look()
 

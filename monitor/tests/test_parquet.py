@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet: what is written comes back, others read it, and damage is refused in a line."""
+"""Parquet: what is written comes back, other programs can read it, and damage is refused in a
+line."""
 
 from __future__ import annotations
 
@@ -116,7 +117,7 @@ def test_other_tables_are_refused(
 
 @pytest.mark.usefixtures("arrow")
 def test_a_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A billion equal values are a few bytes."""
+    """A billion equal values take a few bytes."""
     monkeypatch.setattr(parquet, "MOST_ROWS", 1000)
     path = tmp_path / "x.parquet"
     path.write_bytes(remade(lambda a, t: a.concat_tables([t] * 20)))

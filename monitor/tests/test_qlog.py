@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of --qlog: what programs write, what a kill leaves, what strangers may write."""
+"""Files of --qlog: what programs write, what a kill leaves, and what strangers may write."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minute records of both versions and LDM's classic lines; what comes twice or late counts once."""
+"""Minute records of both versions and LDM's classic lines; a record that comes twice or late counts
+once."""
 
 from __future__ import annotations
 
@@ -62,7 +63,7 @@ def test_the_originals_line() -> None:
 def test_the_originals_columns_are_padded(
     newest: str, mean: str, slowest: str, expected: tuple[float, float, int]
 ) -> None:
-    """The widths of LDM 6.15, which pads texts and numbers on the left."""
+    """LDM 6.15 pads texts and numbers on the left to these widths."""
     at, mmss = slowest.split("@")
     line = (
         f"20150615001530 20150615001532 {'idd.example.edu':>32} {'NEXRAD2':>7} "
@@ -117,7 +118,7 @@ def _minute(n: int, minute: int = 1, host: str = "h") -> str:
 
 
 def test_partial_late_and_repeated_records_count_once() -> None:
-    """rtstats was killed twice within minute 2: the whole record is the one that counts, in any
+    """rtstats was killed twice within minute 2: the complete record is the one that counts, in any
     order, over several imports, and with version 1 beside version 2."""
     lines = [_minute(5, 1), _minute(3, 2), _minute(7, 2), _minute(2, 3), _minute(4, 1, "other")]
     lines += [",".join(line.split(",")[:14]) for line in lines]
@@ -153,7 +154,7 @@ def test_hours_come_from_numerators_and_denominators() -> None:
     assert (first.begin, second.begin) == (MINUTE, MINUTE + 3600)
     assert of_sums(first.sums).throughput_fmtp.value == 8_000_000 * 2700 / (500_000 - 99_981)
     assert of_sums(second.sums).throughput_fmtp.value is None
-    assert first.age_us == 12_000_000  # another quantity than the delay from BOP
+    assert first.age_us == 12_000_000  # a different quantity from the delay since BOP
     text = minute_text.table([first, second], [], with_time=True)
     assert text.splitlines()[1].split()[:5] == ["here", "NGRID", "2015-06-15", "00:00", "5"]
     store.close()
@@ -176,7 +177,7 @@ def test_a_store_without_minutes_gets_them(tmp_path: Path) -> None:
 
 
 def test_paths_are_kept_and_shown() -> None:
-    """The newest of each step; a record that comes again counts once."""
+    """The newest record of each step is kept; a record that comes again counts once."""
     store, records = Store(None), Records()
     later = PATH.replace("T000100Z", "T002100Z").replace(",6", ",4")
     records.take([V2, PATH, later, PATH, PATH.replace("p-NGRID", "p-HDS").replace("pub,", "far,")])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of counters.jsonl: what a cell's log writes, junk, and what is cut."""
+"""Lines of counters.jsonl: those that a cell's log writes, junk, and lines that are cut off."""
 
 from __future__ import annotations
 

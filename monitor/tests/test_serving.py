@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run while it runs: growing logs, and what is answered to whom."""
+"""A run while it is running: growing logs, and which client gets which answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_tail_follows_growth_cuts_and_rotation(tmp_path: Path) -> None:
 
 @pytest.fixture
 def partial(tmp_path: Path) -> Path:
-    """A run of which half of each log is there."""
+    """Make a run that has half of each log."""
     whole = write_synthetic_run(tmp_path / "whole", CELL)
     found = tmp_path / "runs/synthetic/.20261124T000000Z.partial"
     cell = found / f"cells/.{CELL.name}.partial"
@@ -146,7 +146,7 @@ def test_elsewhere_needs_the_token(finished: FinishedRun) -> None:
     good = {"Authorization": f"Bearer {token}"}
     assert client.get("/v1/board", headers=good).status_code == 200
     assert client.get(f"/?token={token}").status_code == 200
-    assert client.get("/v1/board").status_code == 200  # by its cookie
+    assert client.get("/v1/board").status_code == 200  # with its cookie
 
 
 def test_names_in_a_run_cannot_end_the_pages_data() -> None:
@@ -162,7 +162,7 @@ def test_names_in_a_run_cannot_end_the_pages_data() -> None:
 
 @pytest.fixture
 def port(finished: FinishedRun) -> Iterator[int]:
-    """Where the page is served, as `monitor serve` serves it."""
+    """Serve the page as `monitor serve` does; yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = bounded(make_app(finished), None, BUSY_MAX, has_lifespan=True)
         thread = threading.Thread(target=server.run, args=([listener],))
@@ -184,7 +184,7 @@ def is_ended(connection: socket.socket) -> bool:
 
 
 def test_a_silent_address_keeps_nobody_out(port: int) -> None:
-    """It has so many connections and no more; who is at another address is served."""
+    """It gets so many connections and no more; a client at another address is served."""
     silent = [
         socket.create_connection(("127.0.0.1", port), source_address=("127.0.0.2", 0))
         for _ in range(MAX_CONNECTIONS_PER_ADDRESS + 6)

@@ -32,7 +32,7 @@ def all_of(store: Store, name: str = "run") -> dict[Series, list[tuple[int, int]
 
 
 def test_late_and_repeated_points_count_once() -> None:
-    """In pieces, shuffled and each twice, over several blocks: as if at once."""
+    """In pieces, shuffled and each twice, over several blocks: the same as if at once."""
     rng = random.Random(11)
     every = [(10 * i, rng.choice((GONE, i))) for i in range(3 * BLOCK)]
     pieces = [every[i : i + 700] for i in range(0, len(every), 700)] * 2
@@ -48,7 +48,7 @@ def test_appending_second_by_second(tmp_path: Path) -> None:
     store = Store(tmp_path / "m.db")
     for i in range(300):
         store.put("run", "native", recorded((i, i)))
-    other = Store(tmp_path / "m.db")  # another process may read meanwhile
+    other = Store(tmp_path / "m.db")  # another process may read at the same time
     assert all_of(other) == {ACKS: [(i, i) for i in range(300)]}
     ((blocks,),) = store._select("SELECT count(*) FROM block")
     assert blocks < 12
@@ -69,7 +69,7 @@ def test_a_window_begins_with_the_value_that_holds() -> None:
 
 
 def held(points: list[tuple[int, int]]) -> dict[int, int]:
-    """The last value of each step of 10 s."""
+    """Return the last value of each step of 10 s."""
     return {time // STEP_US: value for time, value in sorted(points)}
 
 
@@ -89,7 +89,7 @@ def test_the_steps_hold_the_last_value_whatever_comes_late_or_twice() -> None:
         store.put("run", "virtual", recorded(*piece))
     assert steps_of(store) == held(every)
     changed = [(time, value + 5) for time, value in every]
-    store.put("run", "virtual", recorded(*changed))  # what came first holds, here as there
+    store.put("run", "virtual", recorded(*changed))  # the first value holds, as in `held`
     assert steps_of(store) == held(every)
     ((blocks,),) = store._select("SELECT count(*) FROM coarse")
     assert blocks < 12
@@ -137,7 +137,7 @@ HOSTS, STEP_S = 6, 600
 
 
 def growth(path: Path, days: int, keep_s: float | None) -> list[int]:
-    """Return the bytes of a store in which a site's hours come in, after each day."""
+    """Return the bytes of a store, after each day in which a site's hours come in."""
     store, sizes = Store(path), []
     for hour in range(24 * days):
         times = range(3600 * hour, 3600 * (hour + 1), STEP_S)
