@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The playbooks: they can be read, and the copy of a checkout is exact and repeatable."""
+"""The playbooks can be read, and the copy of a checkout is exact and repeatable."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ SEATS_ORDER: Final = {
     ("Create the queue of guests", "Create the places of guests"): "places are files in it",
     ("Install a web terminal", "Start the web terminal"): "its socket exists",
 }
-# Directories that Debian's base system, or the packages of the tasks before, bring.
+# Directories that Debian's base system has, or that packages of earlier tasks bring.
 SYSTEM_DIRECTORIES: Final = {"/etc/security/limits.d", "/etc/tmpfiles.d", "/home/{{ item }}"}
 
 

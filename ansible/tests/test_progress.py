@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the installation says about the time that is left."""
+"""What the installation says about the remaining time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PLUGIN = Path(__file__).resolve().parents[1] / "callback_plugins/downpour.py"
 
 @pytest.fixture
 def plugin(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """The plug-in, without Ansible."""
+    """Return the plug-in, loaded without Ansible."""
     for name in ("ansible", "ansible.plugins"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     base = SimpleNamespace(CallbackBase=object)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `ansible/setup` says to a user without root when packages are missing."""
+"""What `ansible/setup` tells a user without root when packages are missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REAL = ("bash", "cat", "cut", "dirname", "env", "find", "sed", "sha256sum", "sor
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout without .venv, and `bin`: all that is on the PATH (no sudo, user 1000)."""
+    """Make a checkout without .venv, and `bin`, which is the whole PATH (no sudo, user 1000)."""
     shutil.copytree(ANSIBLE, tmp_path / "ansible", ignore=shutil.ignore_patterns("tests"))
     tools = tmp_path / "bin"
     tools.mkdir()
@@ -45,7 +45,8 @@ def setup(checkout: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_missing_packages_are_named(checkout: Path) -> None:
-    """By both roles' lists; a removed package whose configuration is left is missing too."""
+    """They are in either role's list; a removed package whose configuration is left also counts as
+    missing."""
     play(
         checkout,
         "dpkg-query",

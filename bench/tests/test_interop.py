@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Our carousel with the programs of the flute crate, both ways, over a network that loses 5 %."""
+"""Downpour's carousel with the programs of the flute crate, both ways, over a network that loses 5
+%."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def test_both_ways_and_both_codes_are_there() -> None:
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_every_receiver_has_the_same_bytes(tool: str) -> None:
-    """Bytes that differ fail the job, and so does a receiver without the file."""
+    """Wrong bytes fail the job, and so does a receiver without the file."""
     absent = missing(BY_NAME[tool], BUILD)
     if absent:
         pytest.skip(f"not installed: {', '.join(absent)}; valid: after make bench-setup")
@@ -55,5 +56,5 @@ def test_every_receiver_has_the_same_bytes(tool: str) -> None:
     finally:
         process.stop()
     assert result["status"] == "ok", result
-    # The losses were there: they cost repairs or another turn.
+    # There were losses: they cost repairs or another turn.
     assert result["wire_ratio"] > 1.1

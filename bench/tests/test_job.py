@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole jobs over real namespaces: small ones."""
+"""Whole small jobs over real namespaces."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def benches() -> set[str]:
-    """Runs of this kind alone: beside them others may begin and end."""
+    """Return runs of this kind alone: others may begin and end at the same time."""
     return {run for run in live_runs() if run.startswith("bench-")}
 
 
@@ -57,12 +57,12 @@ OTHERS = ("uftp", "udpcast", "norm", "flute-rs", "flute-rq")
     "tool", ["fmtp", "tcp", *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS)]
 )
 def test_file_is_timed_and_counted(tool: str) -> None:
-    """A megabyte at 50 Mbit/s takes 0.16 s at least, with any sender; 1 % of what arrives is
-    lost at each receiver; headers and repairs cross the wire besides the file."""
+    """A megabyte at 50 Mbit/s takes at least 0.16 s, with any sender; 1 % of what arrives is lost
+    at each receiver; headers and repairs cross the wire besides the file."""
     before = benches()
     result = result_of(replace(JOB, tool=tool))
     if tool != "fmtp" and result["status"] != "ok":
-        # UDPcast gives up now and then when its handshake is lost.
+        # UDPcast occasionally gives up when its handshake is lost.
         result = result_of(replace(JOB, tool=tool))
     assert result["status"] == "ok", result
     assert 0.16 < result["seconds"] < 30

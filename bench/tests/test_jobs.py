@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured, from seeds."""
+"""What is measured follows from seeds."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ def test_every_section_has_tools_and_every_tool_a_section() -> None:
 
 
 def test_stream_offers_what_was_asked() -> None:
-    """Mean rate over all seeds near the asked; sizes' mean near 80 kB (200 draws with a standard
-    deviation of 1.31 times the mean: the mean of 40 streams is within 3 x 1.31 / sqrt(8000))."""
+    """The mean rate over all seeds is near the requested one, the sizes' mean near 80 kB (200 draws
+    with a standard deviation of 1.31 times the mean: the mean of 40 streams is within 3 x 1.31 /
+    sqrt(8000))."""
     job = cells_of("stream", "virtual")[0]
     sizes, spans = [], []
     for repeat in range(40):
@@ -86,8 +87,8 @@ def test_streams_repeat() -> None:
 
 
 def test_small_products_have_ngrid_sizes() -> None:
-    """The published quartile that is the median of those up to 100 kB (75.2 % of all): between
-    its 35 % and 40 % rows, 31,762 and 32,952 bytes."""
+    """The median must be the published quantile that is the median of products up to 100 kB (75.2 %
+    of all): between the 35 % and 40 % rows, 31,762 and 32,952 bytes."""
     stream = arrivals(cells_of("small", "virtual")[0])
     sizes = [float(a.size_bytes) for a in stream]
     assert len(sizes) == 10_000

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outlook's terms, fit and intervals, against values worked out by other means."""
+"""The outlook's terms, fit and intervals, compared with values from other methods."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def samples(repair: outlook.Repair, a: float, b: float) -> list[Sample]:
 
 
 def test_largest_loss_is_that_of_all_outcomes() -> None:
-    """Two receivers, three blocks: every one of the 64 outcomes by its probability."""
+    """With two receivers and three blocks, each of the 64 outcomes has its probability."""
     p = 0.3
     expected = 0.0
     for lost in itertools.product((0, 1), repeat=6):
@@ -56,7 +56,7 @@ def test_intervals_hold_nineteen_of_twenty_further_points() -> None:
 
 
 def test_what_a_simulation_printed() -> None:
-    """1,326 messages in the 0.995 s that 1.53 MB last at 12.3 Mbit/s."""
+    """1,326 messages in the 0.995 s that 1.53 MB take at 12.3 Mbit/s."""
     found = outlook.sample_of("unicast", 0.01, PRINTED)
     assert found.cost == pytest.approx(1.67101, abs=1e-5)
     assert found.messages_per_s == pytest.approx(1332.5, abs=0.1)
@@ -66,7 +66,7 @@ def test_what_a_simulation_printed() -> None:
 
 
 def test_most_receivers_within_a_bound() -> None:
-    """1 + 0.01 m is at most 2.5 for 150 receivers."""
+    """1 + 0.01 m is at most 2.5 for up to 150 receivers."""
     found = outlook.fit(samples("unicast", 1.0, 1.0))
     assert outlook.most_receivers(found, "unicast", 0.01, 2.505) == 150
     assert outlook.most_receivers(found, "unicast", 0.01, 0.5) == 0

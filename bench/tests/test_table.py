@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results -> tables and targets; what is read from tools and kernel."""
+"""Tables and targets from results; values read from tools and the kernel."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_what_is_not_installed_is_told(tmp_path: Path) -> None:
 
 
 def test_markdown_has_medians_and_says_how_many_runs() -> None:
-    """One run of NORM, five of our sender (median 19.3 of 20 Mbit/s: 96.5 %), one that fails."""
+    """One run of NORM, five of fmtp-send (median 19.3 of 20 Mbit/s: 96.5 %), one that fails."""
     shaped = [
         (replace(SHAPED, repeat=i), {"status": "ok", "goodput_bps": g, "wire_ratio": 1.04})
         for i, g in enumerate((19.1e6, 19.2e6, 19.3e6, 19.4e6, 19.5e6))
@@ -235,7 +235,7 @@ def test_words_of_tools() -> None:
 
 
 def test_report_of_an_iperf3_server() -> None:
-    """Version 3.12 after 34,247 datagrams of 1460 bytes of which 21,386 were lost: 12,861 came."""
+    """Version 3.12 after 34,247 datagrams of 1460 bytes, of which 21,386 were lost: 12,861 came."""
     lost = {"lost_packets": 21386, "packets": 34247}
     end = {
         "sum": {"bytes": 0, "seconds": 1.192506, **lost},

@@ -26,7 +26,7 @@ COMMANDS = {
 
 
 def walk(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the words of every command and of every group of them."""
+    """Yield the words of every command and of every group of commands."""
     yield path
     for name, below in getattr(command, "commands", {}).items():
         yield from walk(below, (*path, name))
@@ -207,7 +207,7 @@ def test_the_words_of_a_command_line_end_with_it() -> None:
 def test_the_doctors_long_form_measures_a_network_if_one_can_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As `downpour verify` ends, so does it; where nothing runs, nothing is measured."""
+    """It ends as `downpour verify` ends; where nothing can run, nothing is measured."""
     measured: list[str] = []
 
     def measure() -> int:
@@ -224,7 +224,7 @@ def test_the_doctors_long_form_measures_a_network_if_one_can_run(
 @pytest.mark.slow
 @pytest.mark.parametrize("words", ["topology list", "topology export geni5 --to mininet"])
 def test_a_full_disk_takes_no_output(words: str) -> None:
-    """Little of it, which Python writes at the end, and more than it keeps."""
+    """Both little output, which Python writes at the end, and more than Python buffers."""
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "downpour", *words.split()],

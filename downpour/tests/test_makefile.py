@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Makefile refuses what cannot be, and hands values on unchanged. Nothing is installed."""
+"""The Makefile refuses impossible requests, and passes values on unchanged. Nothing is
+installed."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ import pytest
 from common.places import ROOT
 from tools import front_door
 
-# Instead of the checkout's Python: writes down what it was called with.
+# Replaces the checkout's Python: writes down the arguments with which it was called.
 PLAYED_PYTHON = """#!/bin/sh
 exec python3 -c 'import json, os, sys
 json.dump(sys.argv[1:], open(os.environ["CALLED"], "w"))
@@ -26,7 +27,7 @@ sys.exit(int(os.environ.get("PLAYED_CODE", "0")))' "$@"
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A checkout whose path has blanks, with a setup that does nothing and a played Python."""
+    """Make a checkout whose path has blanks, with a setup that does nothing and a fake Python."""
     place = tmp_path / "my own checkout"
     (place / "ansible").mkdir(parents=True)
     for name in (
@@ -64,7 +65,7 @@ def played(path: Path, text: str) -> None:
 
 
 def make(place: Path, *words: str, code: int = 0) -> tuple[int, str, list[str] | None]:
-    """Return make's exit code, what it said, and the last words for `downpour`."""
+    """Return make's exit code, its output, and the last words for `downpour`."""
     called = place / "called.json"
     called.unlink(missing_ok=True)
     known = {"PATH": f"{place / 'bin'}:{os.environ['PATH']}", "HOME": str(place)}
@@ -150,7 +151,7 @@ def test_values_reach_the_program_unchanged(
     (checkout / "my own runs").mkdir()
     code, said, called = make(checkout, *words)
     assert (code, called) == (0, ["-m", "downpour", *expected]), said
-    assert not (checkout / "made").exists()  # no value was run
+    assert not (checkout / "made").exists()  # no value was executed
 
 
 @pytest.mark.slow

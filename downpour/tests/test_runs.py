@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading a run from Python, on a SYNTHETIC run whose figures follow from its description."""
+"""Reading a run from Python: a SYNTHETIC run whose figures follow from its description."""
 
 from __future__ import annotations
 

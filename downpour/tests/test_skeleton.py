@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `downpour new` writes is valid as it is."""
+"""What `downpour new` writes is valid without changes."""
 
 from __future__ import annotations
 

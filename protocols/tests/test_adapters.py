@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every adapter tells its programs, and what it says of itself."""
+"""The arguments that every adapter gives its programs, and its description."""
 
 from __future__ import annotations
 
@@ -76,14 +76,14 @@ def test_receivers_are_told_their_buffer(name: str, setup: Setup) -> None:
 
 
 def test_aeron_waits_for_all_and_holds_the_bandwidth_delay_product(setup: Setup) -> None:
-    """20 Mbit/s x 100 ms are 250 kB, twice that the window; 1472 + 28 bytes fill a frame."""
+    """20 Mbit/s x 100 ms are 250 kB, and the window is twice that; 1472 + 28 bytes fill a frame."""
     far = replace(setup, delay_ms=50.0)
     sender, receiver = lines(aeron.AERON, far)
     assert "fc=min,g:/2," in sender
     assert "mtu=1472" in sender
     assert "rcv-wnd=500000|" in receiver
     assert "rcv-wnd=131072|" in list(lines(aeron.AERON, setup))[1]
-    # A path has one source: receivers listen as if for unicast, and are members of the group.
+    # A path has one source: receivers listen as for unicast, and are members of the group.
     assert "endpoint=0.0.0.0:38800" in receiver
     assert "join=232.1.1.1" in receiver
     # Where all may send, the group for data is odd.
@@ -91,7 +91,7 @@ def test_aeron_waits_for_all_and_holds_the_bandwidth_delay_product(setup: Setup)
     assert "endpoint=239.192.77.3:38800|" in list(lines(aeron.AERON, wide))[1]
 
 
-# What the programs wrote when they sent files to two receivers with 3 % loss each.
+# What the programs printed when they sent files to two receivers with 3 % loss each.
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -116,12 +116,12 @@ def test_completed_files_of_flute_are_those_of_all_receivers() -> None:
 
 
 def test_a_batch_of_flute_lasts_as_long_as_its_symbols_take(setup: Setup) -> None:
-    """10 source symbols and 28 of parity and one datagram more, of 1428 bytes each at
-    19.43 Mbit/s: 22.9 ms, and 20 ms for the start."""
+    """10 source symbols, 28 of parity and one more datagram, of 1428 bytes each at 19.43 Mbit/s:
+    22.9 ms, plus 20 ms for the start."""
     sender, _ = lines(flute.RS, setup)
     assert sender.endswith("& sleep 0.043")
     assert "timeout 3.043 " in sender
-    # The next batch has another session: the list of files of this one still goes.
+    # The next batch has another session: this one's list of files is still sent.
     other = setup.source / "NGRID.000008"
     other.write_bytes(b"x")
     assert flute.RS.sender(setup, [other])[2].split("--tsi ")[1] != sender.split("--tsi ")[1]

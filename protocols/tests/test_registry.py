@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Protocols by name; one that lives outside the tree takes part like any other."""
+"""Protocols by name; one from outside the tree takes part like any other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ duration_s: 5
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory on the path, as an installed package is; what was looked up is forgotten."""
+    """Put a directory on the path, as an installed package has; forget earlier look-ups."""
     registry._of_packages.cache_clear()
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that have come, and how long a wait for them lasts."""
+"""Files that have arrived, and how long waiting for them takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_a_file_is_told_when_it_is_closed_or_moved_in(tmp_path: Path) -> None:
 
 
 def test_a_wait_of_less_than_a_millisecond_lasts_as_long(tmp_path: Path) -> None:
-    """50 waits of 0.3 ms are 15 ms: neither none nor, rounded up, 50 ms."""
+    """50 waits of 0.3 ms are 15 ms: neither nothing nor, rounded up, 50 ms."""
     watch = Watch([tmp_path])
     best_s = min(_spent_s(watch) for _ in range(5))
     assert 0.015 <= best_s < 0.045
