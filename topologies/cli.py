@@ -74,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
 def _need_root() -> None:
     if os.geteuid() != 0:
         raise Failure(
-            f"found user id {os.geteuid()}; valid: root, which making network namespaces needs, "
+            f"found user id {os.geteuid()}; valid: root (needed to make network namespaces), "
             "or the network of an experiment in virtual time: downpour run NAME --clock virtual "
             "(make: CLOCK=virtual)"
         )

@@ -190,8 +190,8 @@ def check_machine(
     """Check for root (not needed in virtual time), programs and disk. Raises RunError."""
     if clock == "native" and os.geteuid() != 0:
         raise RunError(
-            f"found user id {os.geteuid()}; valid: root, which making network namespaces needs "
-            "(sudo make experiment-NAME), or virtual time, which needs no root (CLOCK=virtual)"
+            f"found user id {os.geteuid()}; valid: root (needed to make network namespaces: "
+            "sudo make experiment-NAME), or virtual time, which needs no root (CLOCK=virtual)"
         )
     if (missing := places.absent_programs(NEEDED, build)) is not None:
         raise RunError(missing)

@@ -376,7 +376,7 @@ class Emulation:
         progress("static flows")
         install_static_flows(self.network, self.facts)
         if self._controllers.each or self._controllers.foreign is not None:
-            progress("switches find their controller")
+            progress("connecting the switches")
             self._controllers.connect()
         progress("control network")
         self._ping_control_network()
@@ -509,7 +509,7 @@ def open_emulation(
         raise NetworkError(f"{state_dir}: not the run this process has entered (lifecycle.enter)")
     if sys.platform != "linux":
         raise NetworkError("an emulated network needs Linux")
-    progress("what the kernel has")
+    progress("checking the kernel")
     emulation = Emulation(
         network,
         state_dir,
