@@ -88,8 +88,8 @@ struct pq_header {
     uint64_t ready_run;      /* the run for which the tables were prepared */
     /* The file's modification time (ns) as the last handle left it; 0: in use, or left dirty. */
     _Atomic int64_t left_ns;
-    _Atomic int64_t
-        seen_ns;      /* left_ns as an arriving handle found it while the file was untouched */
+    /* left_ns as an arriving handle found it while the file was untouched. */
+    _Atomic int64_t seen_ns;
     uint32_t suspect; /* pq_check() found that the tables disagree: the next handle also checks */
 
     /* Futex word: bit 0: a process waits; the others change with every insertion and when room is
@@ -97,8 +97,8 @@ struct pq_header {
     _Atomic uint32_t wake;
     /* Requests for room (pq_room.c): how many, and for which products, by position. */
     _Atomic uint32_t asks;
-    _Atomic uint32_t
-        room; /* futex word: bit 0: a process waits for room; the others change with it */
+    /* Futex word: bit 0: a process waits for room; the others change with it. */
+    _Atomic uint32_t room;
     _Atomic uint64_t asked_up_to;
     uint32_t unclean; /* the machine stopped, or the file was copied, while writers were open */
     _Atomic uint64_t last_seq;

@@ -17,7 +17,7 @@ local NAMES = {
   [RETX_EOP] = "RETX_EOP", [PARITY] = "PARITY", [REPAIR] = "REPAIR", [REPAIR_REQ] = "REPAIR_REQ",
   [NOT_YET] = "NOT_YET",
 }
--- Which messages go by UDP, and which have a body on TCP (in RETX_REQ payloadlen is what is wanted).
+-- Messages sent over UDP, and those with a body on TCP (in RETX_REQ payloadlen is what is requested).
 local ON_UDP = { [BOP] = true, [EOP] = true, [MEM_DATA] = true, [PARITY] = true, [REPAIR] = true }
 local BODY_ON_TCP = { [RETX_DATA] = true, [RETX_BOP] = true, [REPAIR_REQ] = true }
 local MAC_NAMES = { [28] = "AES-256-GMAC", [32] = "HMAC-SHA256", [64] = "Ed25519" }
@@ -29,7 +29,7 @@ f.prodindex = ProtoField.uint32("fmtpv3.prodindex", "Product index")
 f.seqnum = ProtoField.uint32("fmtpv3.seqnum", "Sequence number (byte offset)")
 f.payloadlen = ProtoField.uint16("fmtpv3.payloadlen", "Payload length")
 f.flags = ProtoField.uint16("fmtpv3.flags", "Message type", base.HEX, NAMES)
-f.wanted = ProtoField.uint16("fmtpv3.wanted", "Bytes wanted")
+f.wanted = ProtoField.uint16("fmtpv3.wanted", "Bytes requested")
 f.layout = ProtoField.uint16("fmtpv3.bop.layout", "Layout")
 f.start = ProtoField.absolute_time("fmtpv3.bop.start", "Start of the multicast", base.UTC)
 f.size = ProtoField.uint32("fmtpv3.bop.size", "Product size")
@@ -60,9 +60,9 @@ local e_gap = ProtoExpert.new("fmtpv3.gap.expert", "Blocks before this one were 
   expert.group.SEQUENCE, expert.severity.NOTE)
 local e_products = ProtoExpert.new("fmtpv3.gap.products.expert", "Products before this one were not seen",
   expert.group.SEQUENCE, expert.severity.NOTE)
-local e_old = ProtoExpert.new("fmtpv3.retrograde", "This block came before, or out of order",
+local e_old = ProtoExpert.new("fmtpv3.retrograde", "This block was received before, or is out of order",
   expert.group.SEQUENCE, expert.severity.NOTE)
-local e_malformed = ProtoExpert.new("fmtpv3.malformed", "Not as FMTP has it",
+local e_malformed = ProtoExpert.new("fmtpv3.malformed", "Not a valid FMTP message",
   expert.group.MALFORMED, expert.severity.ERROR)
 fmtp.experts = { e_gap, e_products, e_old, e_malformed }
 
@@ -71,9 +71,9 @@ fmtp.prefs.tcp_ports = Pref.range("TCP ports", "", "Connections with these ports
 fmtp.prefs.heuristic = Pref.bool("Find FMTP by its form", true,
   "Whatever the port, take datagrams and connections that look like FMTP as such")
 fmtp.prefs.layout = Pref.enum("Layout of BOP", 0, "Which fields BOP and RETX_BOP have",
-  { { 1, "Told by the message", 0 }, { 2, "2017", 2017 }, { 3, "2021", 2021 } }, false)
+  { { 1, "From the message", 0 }, { 2, "2017", 2017 }, { 3, "2021", 2021 } }, false)
 
--- What earlier packets said, by sender and group; what it means for a packet is kept by its number,
+-- State from earlier packets, by sender and group. The notes on a packet are kept by its number,
 -- because packets are dissected more than once, later in any order.
 local feeds, notes, connections = {}, {}, {}
 function fmtp.init()
@@ -147,7 +147,7 @@ local function add_repair_req(tvb, at, length, group, tree)
   return string.format(" group=%d need=%d of %d", group, tvb(at + 2, 2):uint(), missing)
 end
 
--- The state of a feed moves on with a datagram of the multicast; what it tells about losses.
+-- Updates the state of a feed with a multicast datagram; returns notes on losses.
 local function look_for_gaps(pinfo, tvb, kind, index, seq, length)
   local key = tostring(pinfo.src) .. " " .. tostring(pinfo.dst) .. ":" .. pinfo.dst_port
   local feed = feeds[key]
@@ -199,7 +199,7 @@ local function add_note(note, tree)
   end
   if note.old then
     tree:add_proto_expert_info(e_old)
-    return " [came before, or out of order]"
+    return " [received before, or out of order]"
   end
   return ""
 end
@@ -261,7 +261,7 @@ local function dissect_message(tvb, pinfo, root, on_tcp)
       tree:add(f.mac, tvb(HEADER + body, rest))
       tree:add(f.mac_kind, MAC_NAMES[rest]):set_generated()
     elseif rest > 0 then
-      tree:add_proto_expert_info(e_malformed, string.format("%d bytes behind the payload", rest))
+      tree:add_proto_expert_info(e_malformed, string.format("%d bytes after the payload", rest))
     end
     if not pinfo.visited then
       notes[pinfo.number] = look_for_gaps(pinfo, tvb, kind, index, seq, length)
@@ -272,7 +272,7 @@ local function dissect_message(tvb, pinfo, root, on_tcp)
   add_text(pinfo, text)
 end
 
--- The strings of the key exchange, by which a connection of layout 2021 begins: u32 length, string.
+-- The strings of the key exchange, with which a connection of layout 2021 begins: u32 length, string.
 local function dissect_key(tvb, pinfo, root, is_offer)
   local tree = root:add(fmtp, tvb(), is_offer and "FMTP, receiver's key" or "FMTP, sender's answer to the key")
   tree:add(f.key_length, tvb(0, 4))
@@ -292,8 +292,8 @@ local function looks_like_offer(tvb, at)
   return tvb:len() - at >= HEADER and tvb(at + 4, 8):string() == PEM:sub(1, 8)
 end
 
--- The connection that a packet belongs to, if it began with a key: among those of the same ends the
--- latest that began before the packet.
+-- The connection that a packet belongs to, if it began with a key: the latest between these ends
+-- that began before the packet.
 local function connection_of(pinfo)
   local a, b = tostring(pinfo.src) .. " " .. pinfo.src_port, tostring(pinfo.dst) .. " " .. pinfo.dst_port
   local key = a < b and a .. " " .. b or b .. " " .. a
@@ -315,7 +315,7 @@ local function pdu_length(tvb, pinfo, at)
     end
     return 4 + math.min(tvb(at, 4):uint(), MAX_KEY)
   end
-  -- The answer is the first thing that goes the other way.
+  -- The answer is the first message in the other direction.
   if known and pinfo.src_port ~= known.port and at == 0
       and (known.answered == nil or pinfo.number <= known.answered) then
     local length = tvb(at, 4):uint()
@@ -326,7 +326,7 @@ local function pdu_length(tvb, pinfo, at)
   end
   next_kind = "message"
   local kind = tvb(at + 10, 2):uint()
-  if NAMES[kind] == nil then return math.max(HEADER, tvb:len() - at) end -- out of step
+  if NAMES[kind] == nil then return math.max(HEADER, tvb:len() - at) end -- not in sync
   return HEADER + (BODY_ON_TCP[kind] and tvb(at + 8, 2):uint() or 0)
 end
 
@@ -343,8 +343,8 @@ local function dissect_pdu(tvb, pinfo, root)
   return tvb:len()
 end
 
--- Called by the heuristics as a plain function: a dissector called by a dissector may not ask for
--- more of the stream.
+-- The heuristics call this as a plain function: a dissector called by another cannot request more
+-- of the stream.
 local function dissect(tvb, pinfo, root)
   if tvb:len() == 0 then return 0 end
   pinfo.cols.protocol:set("FMTP")

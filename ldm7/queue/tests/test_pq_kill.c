@@ -52,8 +52,8 @@ struct worker {
 };
 
 static struct shared {
-    _Atomic uint32_t
-        pause; /* 0: none, else the number of this pause, repeated by workers that pause */
+    /* 0: none, else the number of this pause, repeated by workers that pause. */
+    _Atomic uint32_t pause;
     _Atomic uint32_t expiring;
     _Atomic uint64_t expired_to; /* products up to this position may have been removed */
     _Atomic uint64_t next_id;    /* of products: each is made once */

@@ -120,7 +120,7 @@ def life(site: Site) -> None:
     for verb in ("start", "check", "restart"):
         site.no(2, f'{other}:1: found "^(unclosed"', verb)
     conf.write_text(f'ALLOW ANY .*\nEXEC "{pqact}"\n')
-    site.no(1, "ldmctl mkqueue makes it", "start")
+    site.no(1, "ldmctl mkqueue creates it", "start")
     site.ok("mkqueue")
     site.no(2, "exists", "mkqueue")
     expect("is valid: 1 entry" in site.ok("check"), "check")
