@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# First process of a guest. The root file system is the host's, read-only (hostfs); this puts a
-# throw-away overlay over it and its own /proc, /sys, /dev, /tmp and /run, mounts what the launcher shares, runs the
-# launcher's job and powers off. The kernel hands over as environment: DOWNPOUR_EXCHANGE, the host's
-# directory with `mounts` (lines: ro|rw number target), `shares/NUMBER` (symbolic links to what is
-# mounted: options of a mount cannot hold commas), `job` (a shell script) and `mount` (the program:
-# the host's own is setuid, and its owner may look like nobody here. The overlay ignores such bits:
-# all that runs is root).
+# First process of a guest. The root file system is the host's, read-only (hostfs); this script puts a
+# temporary overlay over it with its own /proc, /sys, /dev, /tmp and /run, mounts what the launcher
+# shares, runs the launcher's job and powers off. The kernel's command line sets DOWNPOUR_EXCHANGE, the
+# host's directory with `mounts` (lines: ro|rw number target), `shares/NUMBER` (symbolic links to what
+# is mounted, since mount options cannot contain commas), `job` (a shell script) and `mount` (a copy of
+# the program: the host's own is setuid, and its owner may appear as nobody here. The overlay ignores
+# such bits: everything runs as root).
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 fail() { echo "guest: $1" >/dev/console; }
 
@@ -33,16 +33,16 @@ while read -r mode number target; do
 done < guest/exchange/mounts
 mkdir -p tmp/old
 pivot_root . tmp/old || fail "cannot change the root"
-# Nothing looks at the host's tree by another name, and the overlay keeps what it needs of it.
+# The host's tree should have no other name here; the overlay keeps what it needs of it.
 umount -l /tmp/old
 rmdir /tmp/old
 hostname guest
 ip link set lo up
-# Open vSwitch counts the processors by a clock that must be past 10 s; nothing waits for it here.
+# Open vSwitch counts processors only once its clock is past 10 s; virtual time makes the wait short.
 sleep 11
-# Only what the job sets: the length of an environment moves a program's stack.
+# The environment has only what the job sets: its length would move a program's stack.
 env -i /bin/sh /guest/exchange/job >/guest/exchange/stdout 2>/guest/exchange/stderr </dev/null
 echo $? >/guest/exchange/exit.part
 mv /guest/exchange/exit.part /guest/exchange/exit
-# reboot(RB_POWER_OFF): there is no init system to ask.
+# reboot(RB_POWER_OFF): there is no init system that could do it.
 exec /usr/bin/python3 -I -S -c 'import ctypes; ctypes.CDLL(None).reboot(0x4321FEDC)'

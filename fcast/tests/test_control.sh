@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The control library, over the loopback interface: a file with redundancy, one without end, two
-# after each other, and what is refused.
-# Usage: test_control.sh EXAMPLE             the example that the build made
-#        test_control.sh --installed BUILD EXAMPLE.c   one made from the installed library
+# The control library, over the loopback interface: a file with redundancy, one sent until stopped,
+# two in succession, and arguments that are refused.
+# Usage: test_control.sh EXAMPLE             the example from the build
+#        test_control.sh --installed BUILD EXAMPLE.c   one built with the installed library
 set -u
 dir=$(mktemp -d) || exit 1
 pids=
@@ -28,7 +28,7 @@ if [ "$1" = --installed ]; then
     LD_LIBRARY_PATH=$(dirname "$(find "$dir/root" -name 'libdownpour-fcast.so' | head -n 1)")
     export LD_LIBRARY_PATH
     example=$dir/example
-    # Nothing but its own names.
+    # It exports only its own names.
     names=$(nm -D --defined-only "$LD_LIBRARY_PATH/libdownpour-fcast.so" | awk '{ print $3 }' | sed 's/@.*//')
     [ -n "$names" ] || fail "no names"
     others=$(echo "$names" | grep -v -e '^fcast_[tr]x_' -e '^DOWNPOUR_FCAST')
@@ -50,7 +50,7 @@ start_receiver() {
     grep -q ready "$dir/$1.out" || fail "the receiver does not start"
 }
 
-# 50 % more than the file, and then it ends by itself.
+# 50 % more than the file, then it ends without being stopped.
 start_receiver a
 timeout 60 "$example" send $address $port 127.0.0.1 "$dir/one" 0.5 >"$dir/send.out" 2>"$dir/send.err" || fail "send"
 wait $receiver || fail "receive"
@@ -62,7 +62,7 @@ grep -q ' started=1 received_files=1 done=1 ' "$dir/a.out" || fail "counts of th
 sent=$(sed -n 's/^sent=\([0-9]*\) rounds=1 complete=1 errors=0$/\1/p' "$dir/send.out")
 { [ "${sent:-0}" -ge 732 ] && [ "$sent" -le 780 ]; } || fail "sent '$sent', valid: 732 to 780"
 
-# Without end, until it is stopped; two sessions of one sender.
+# Sent until stopped; two sessions of one sender.
 start_receiver b
 mkfifo "$dir/keys"
 timeout 60 "$example" send $address $port 127.0.0.1 "$dir/one,$dir/two" <"$dir/keys" >"$dir/send.out" 2>"$dir/send.err" &
@@ -70,7 +70,7 @@ sender=$! pids="$pids $!"
 exec 3>"$dir/keys"
 wait $receiver || fail "receive from a carousel without end"
 cmp "$dir/one" "$dir/b/one" || fail "the file differs"
-start_receiver c # it comes late, in the middle of the carousel
+start_receiver c # joins late, in the middle of the carousel
 echo >&3
 wait $receiver # complete, or the sender ended first
 start_receiver d
@@ -80,7 +80,7 @@ echo >&3
 wait $sender || fail "the sender's end"
 [ "$(grep -c '^sent=.* complete=0 errors=0$' "$dir/send.out")" = 2 ] || fail "two sessions"
 
-# What is refused says why.
+# Errors say why.
 refused() {
     wanted=$1
     shift

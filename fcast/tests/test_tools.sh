@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # fcast-send to fcast-recv over the loopback interface: both protocols, several codes, a session
-# file, a key, a receiver that is killed and goes on, names that lead out, and wrong usage.
+# file, a key, a receiver that is killed and continues, names that lead out of the folder, and wrong usage.
 # Usage: test_tools.sh FCAST-SEND FCAST-RECV
 set -u
-# In the foreground: else `timeout` follows a signal by SIGCONT, which takes back the stop that the
-# leak checker waits for at the program's end; the two then wait for each other.
+# In the foreground: otherwise `timeout` sends SIGCONT after a signal, which cancels the stop that the
+# leak checker waits for at the program's end; the two would then wait for each other.
 bounded="timeout --foreground -k 5 60"
 send=$1 recv=$2
 dir=$(mktemp -d) || exit 1
@@ -61,7 +61,7 @@ useful=[1-9][0-9]* digest=[a-z]* name=large\$" "$dir/1.out" || fail "a file's li
     grep -q ' rss_bytes=[1-9][0-9]* ' "$dir/1.out" || fail "memory, $options"
 done
 
-# The packets of 1999: one file, no descriptor. The receiver leaves when it has it.
+# The packets of 1999: one file, no descriptor. The receiver leaves once it has the file.
 for options in "" "--order rotate --k 100 --symbol 512"; do
     rm -rf "$dir/out6"
     mkdir "$dir/out6"
@@ -75,7 +75,7 @@ for options in "" "--order rotate --k 100 --symbol 512"; do
     cmp "$dir/in/large" "$dir/out6/large" || fail "files differ by the packets of 1999"
 done
 
-# gzip: smaller on the wire where it helps, unpacked when it is here; a bomb is refused.
+# gzip: packed on the wire where that helps, unpacked on arrival; a bomb is refused.
 mkdir "$dir/out7" "$dir/out8" "$dir/packed"
 yes 'a line that packs' | head -c 3000000 >"$dir/packed/text"
 cp "$dir/in/large" "$dir/packed/noise"
@@ -98,7 +98,7 @@ for protocol in fcast flute; do
     stop_sender "gzip $protocol"
 done
 
-# A receiver is killed in the middle; the next one continues with what is there.
+# A receiver is killed in the middle; the next one continues with what was stored.
 head -c 6000000 /dev/urandom >"$dir/big"
 mkdir "$dir/out3"
 start_sender --rate 20M "$dir/big"
@@ -118,7 +118,7 @@ restored=$(sed -n 's/.* restored=\([0-9]*\) .*/\1/p' "$dir/3.out")
 [ -z "$(ls "$dir/out3/.fcast")" ] || fail "something is left in .fcast"
 stop_sender restart
 
-# With another key, or none, nothing is taken.
+# With another key, or none, nothing is accepted.
 for n in 1 2; do (umask 077 && printf '%064d\n' $n >"$dir/key$n"); done
 mkdir "$dir/out4" "$dir/wrong"
 start_sender --rate 20M --key-file "$dir/key1" "$dir/in/large"
@@ -132,7 +132,7 @@ stop_sender key
 wait $wrong && fail "the receiver with a wrong key ended well"
 grep -q 'files=0 .*received=0 .*forged=[1-9]' "$dir/4.out" || fail "report with a wrong key"
 
-# The sender ends by itself, and a receiver that came too late says so.
+# The sender ends without being stopped, and a receiver that came too late reports that.
 mkdir "$dir/out5"
 $bounded "$recv" --group "$group" --interface 127.0.0.1 --tsi 77 "$dir/out5" >"$dir/6.out" \
     2>"$dir/6.err" &

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# fmtp-send to two fmtp-recv over the loopback interface, and what they say to wrong usage.
+# fmtp-send to two fmtp-recv over the loopback interface, and messages on wrong usage.
 # Usage: test_tools.sh FMTP-SEND FMTP-RECV
 set -u
-# In the foreground: else `timeout` follows a signal by SIGCONT, which takes back the stop that the
-# leak checker waits for at the program's end; the two then wait for each other.
+# In the foreground: otherwise `timeout` sends SIGCONT after a signal, which cancels the stop that the
+# leak checker waits for at the program's end; the two would then wait for each other.
 bounded="timeout --foreground -k 5 60"
 send=$1 recv=$2
 dir=$(mktemp -d) || exit 1
@@ -49,7 +49,7 @@ for layout in 2021 2017; do
     [ "$(grep -c 'why=all-done' "$dir/send.out")" = 3 ] || fail "a line per file"
 done
 
-# Files that standard input names while the program runs; the last line has no end.
+# Files that standard input names while the program runs; the last line has no newline.
 mkdir "$dir/out3"
 mkfifo "$dir/names"
 $bounded "$send" --group $group --address 127.0.0.1 --stdin --rate 200M <"$dir/names" \
@@ -77,7 +77,7 @@ diff -r "$dir/in" "$dir/out3" || fail "files differ with --stdin"
 arrived=$(sed -n 's/.* arrived=\([0-9]*\)\..* name=large/\1/p' "$dir/3.out")
 [ $(($(date +%s) - arrived)) -le 60 ] || fail "arrival time '$arrived'"
 
-# Two feeds of different MAC levels' receivers, an index that goes on, a receiver that is there again.
+# Two feeds with receivers of different MAC levels, an index that continues, a receiver that returns.
 port_of() { sed -n 's/.*TCP port //p' "$dir/send.err" | sed -n "$1p"; }
 group2=239.193.$(($$ % 250 + 1)).78:${group##*:}
 for start in 0 3; do
@@ -98,7 +98,7 @@ for start in 0 3; do
 done
 [ "$(cat "$dir/state")" = "next_index 6" ] || fail "state file"
 
-# The sender is killed and started again: the receiver comes back by itself.
+# The sender is killed and started again: the receiver reconnects.
 rm -f "$dir"/out1/*
 port=$((${group##*:} + 1))
 $bounded "$send" --group $group --address 127.0.0.1 --port $port --state "$dir/state" --rate 200M \
@@ -116,8 +116,8 @@ wait $one || fail "receiver of a sender started again"
 grep -q 'index=7 bytes=10 ' "$dir/1.out" || fail "index after a restart"
 grep -q 'connections=2 ' "$dir/1.out" || fail "no second connection"
 
-# A receiver that cannot store a file says so to the sender; leftovers hold nothing up; a sender that is
-# killed is told from one that is done; a file that shrinks ends alone.
+# A receiver that cannot store a file reports that to the sender; leftovers delay nothing; a killed sender is
+# distinguished from one that is done; a file that shrinks affects no other.
 run_pair() { # options of the sender --; then files; the receiver's directory is out1, its status in $got
     : >"$dir/send.err"
     $bounded "$send" --group $group --address 127.0.0.1 "$@" >"$dir/send.out" 2>"$dir/send.err" &

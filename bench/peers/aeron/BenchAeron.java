@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files by Aeron: one publication, a media driver in each process.
+// Sends and receives files with Aeron: one publication, a media driver in each process.
 //
-//   BenchAeron send KEY=VALUE...   paths on standard input, one a line
+//   BenchAeron send KEY=VALUE...   paths on standard input, one per line
 //   BenchAeron recv KEY=VALUE...
 //
-// channel=URI, directory=DIR (of the driver, and of what arrives). A sender waits until its flow
-// control has all receivers. destination=URI is where it sends if the channel itself does not say;
-// join=GROUP and interface=IP make a receiver's host a member of a group for which Aeron itself
-// listens as if for unicast, so that it answers the sender's own address.
-// A message is a file's number and an offset, then data; offset -1: its size and its name.
+// channel=URI, directory=DIR (of the driver, and for received files). A sender waits until its flow
+// control has all receivers. It sends to destination=URI if the channel does not name a destination;
+// join=GROUP and interface=IP make a receiver's host a member of a group on which Aeron listens
+// as for unicast, so that it answers to the sender's own address.
+// A message is a file's number and an offset, then data; offset -1: the file's size and name.
 
 import io.aeron.Aeron;
 import io.aeron.ExclusivePublication;
@@ -266,7 +266,7 @@ public final class BenchAeron {
             } else {
                 final Incoming file = files.get(number);
                 if (file == null) {
-                    return; // of a file whose beginning came before this receiver joined
+                    return; // part of a file that began before this receiver joined
                 }
                 buffer.getBytes(at + HEAD_BYTES, file.data, (int) offset, bytes);
                 file.left -= bytes;

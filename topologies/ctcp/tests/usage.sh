@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ctcp-load refuses bad arguments with one message and exit code 2, before it asks the kernel.
+# ctcp-load refuses bad arguments with one message and exit code 2, before it calls the kernel.
 load=$1
 failed=0
 refuse() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Files by a QUIC connection to each receiver (quinn), a stream for each file.
+//! Sends files over a QUIC connection to each receiver (quinn), with a stream for each file.
 //!
 //!   bench-quic send listen=IP:PORT receivers=N cert=FILE window=BYTES control=cubic|bbr
-//!                   paths on standard input, one a line
+//!                   paths on standard input, one per line
 //!   bench-quic recv server=IP:PORT bind=IP cert=FILE window=BYTES directory=DIR
 //!
 //! A stream is: name length (u16), name, bytes. The sender writes its certificate to FILE.
@@ -25,7 +25,7 @@ type Words = HashMap<String, String>;
 
 const NAME: &str = "bench";
 const PIECE_BYTES: usize = 1 << 18;
-const STREAMS: u32 = 4096; // at once; quinn keeps a place for each
+const STREAMS: u32 = 4096; // simultaneously; quinn reserves memory for each
 const IDLE: Duration = Duration::from_secs(600);
 const ALIVE: Duration = Duration::from_secs(5);
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The unit is one that systemd takes without a warning, and hardened: unit.sh SYSTEMD_ANALYZE UNIT LDMD
+# systemd accepts the unit without a warning, and it is hardened: unit.sh SYSTEMD_ANALYZE UNIT LDMD
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
