@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible output as a progress display: what runs, elapsed, about how much remains.
+"""Show Ansible's progress: the running task, the elapsed time, and about how much remains.
 
-One plain line per task; a spinner-free, in-place line with the running time on a terminal.
+Each task gets one plain line; on a terminal, one line shows the running time, updated in place.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ DOCUMENTATION = """
     description: what runs, elapsed, about how much remains
 """
 
-# Seconds each task took on a two-core machine that had nothing: the first estimate. Later ones are
-# what the tasks took on this machine.
+# Seconds that each task took on a two-core machine with nothing installed: the first estimate.
+# Later estimates are what the tasks took on this machine.
 TYPICAL_S = {
     "Gathering Facts": 3,
     "Refresh the package lists": 8,
@@ -47,7 +47,8 @@ def duration_text(seconds: float) -> str:
 
 
 def left_text(task: str, in_task_s: float, usual_s: dict[str, float]) -> str:
-    """Return what is left, by what tasks usually take; `usual_s`: of those that are not done."""
+    """Return what is left, from the tasks' usual times. `usual_s`: of the tasks that are not
+    done."""
     others_s = sum(seconds for name, seconds in usual_s.items() if name != task)
     this_s = usual_s.get(task, 0.0) - in_task_s
     if this_s > 0:
@@ -57,7 +58,7 @@ def left_text(task: str, in_task_s: float, usual_s: dict[str, float]) -> str:
 
 
 def learnt_s() -> dict[str, float]:
-    """Return what tasks took here, for those known; else what is typical."""
+    """Return the times that tasks took here, if known, else the typical times."""
     found: dict[str, float] = dict(TYPICAL_S)
     with contextlib.suppress(OSError, ValueError, AttributeError):
         known = json.loads(LEARNT.read_text(encoding="utf-8"))
