@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Feeds receivers' streams to the sender core, during offers, timers and partial writes. Input: a
- * byte (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer), then
- * records {operation, argument, bytes}.
+ * byte (bit 0 layout, 1 small blocks and FEC, 2 larger groups, 3 r_uc, 4 an ordinary peer, 5 the
+ * peers report their progress), then records {operation, argument, bytes}.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,6 +59,7 @@ static void multicast(struct fmtp_sender *s, unsigned n, uint64_t now_ns)
                 sum ^= ((uint8_t *)d[k].iov[i].iov_base)[b];
     (void)sum;
     fmtp_sender_sent(s, n % 3 ? filled : filled / 2, now_ns);
+    fmtp_sender_held_until(s, 1000000, now_ns);
 }
 
 static void output(struct fmtp_sender *s, int peer, size_t n, uint64_t now_ns)
@@ -121,6 +122,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     bool ordinary = *data & 16; /* one of the peers */
+    bool reports = *data & 32;
     struct fmtp_sender *s = sender_of(*data, &app);
     if (!s)
         return 0;
@@ -128,6 +130,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (int i = 0; i < PEERS; i++) {
         peers[i] = fmtp_sender_peer_add(s, i || !ordinary, NULL);
         fmtp_sender_peer_rtt(s, peers[i], 40000000);
+        if (reports)
+            fmtp_sender_peer_reports(s, peers[i]);
     }
     for (data++, size--; size >= 2;) {
         int *peer = &peers[data[0] / 8 % PEERS];

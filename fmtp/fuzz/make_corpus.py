@@ -8,7 +8,7 @@ from pathlib import Path
 
 BOP, EOP, MEM_DATA, RETX_REQ, RETX_REJ, RETX_END = 1, 2, 4, 8, 16, 32
 RETX_DATA, BOP_REQ, RETX_BOP, EOP_REQ, RETX_EOP = 64, 128, 256, 512, 1024
-PARITY, REPAIR, REPAIR_REQ, NOT_YET = 2048, 4096, 8192, 16384
+PARITY, REPAIR, REPAIR_REQ, NOT_YET, PROGRESS = 2048, 4096, 8192, 16384, 32768
 BLOCK = 1448
 SMALL = 64  # blocks of the extended sessions of the receiver's targets, in groups of at most 3
 
@@ -258,7 +258,9 @@ def key_exchanges() -> dict[str, bytes]:
     }
     k["receiver-raw"] = bytes([2]) + struct.pack(">I", 256) + bytes(range(256))
     speaks = b"FMTP-Session: 2\n"
-    for n, more in {"speaks": speaks, "auth": speaks + b"FMTP-Auth: 1\n"}.items():
+    said = {"speaks": speaks, "auth": speaks + b"FMTP-Auth: 1\n"}
+    said["progress"] = speaks + b"FMTP-Progress: 1\n"
+    for n, more in said.items():
         text = PEM + offer + more
         options = 1 | 32 | (64 if n == "auth" else 0)
         k[f"sender-{n}"] = bytes([options]) + struct.pack(">I", len(text)) + text
@@ -267,6 +269,7 @@ def key_exchanges() -> dict[str, bytes]:
     for kind, size in ((0, 0), (1, 64), (2, 113), (3, 32)):
         ours = b"DPX2" + agreed[4:] + bytes([kind, 1]) + bytes(size)
         k[f"ours-{kind}"] = bytes([2 | 4 | 32]) + ours
+    k["ours-progress"] = bytes([2 | 4 | 32]) + b"DPX2" + agreed[4:] + bytes([0, 3])
     for n, t in {"0": b"", "1": bytes(64), "2": spki}.items():
         k[f"level-{n}"] = bytes([4]) + t
         k[f"level-{n}-agreed"] = bytes([6]) + agreed + t
@@ -319,6 +322,19 @@ def corpora() -> dict[str, dict[str, bytes]]:
             message(RETX_DATA, 1, seq, bytes(64)) for seq in (0, 128, 192)
         )
         last = 0xFFFFFFFF
+        s[f"progress-{layout}"] = operations(
+            layout,
+            [
+                (0, 100),
+                (6, message(PROGRESS, last, 0, wanted=1)),
+                (1, 255),
+                (14, message(PROGRESS, last, 3000, wanted=1)),
+                (22, message(PROGRESS, 5, 0) + message(PROGRESS, last, 0xFFFFFFFF, wanted=0xFFFF)),
+                (2, 250),
+                (1, 255),
+            ],
+            2 | 32,
+        )
         s[f"serve-{layout}"] = operations(
             layout,
             [

@@ -52,8 +52,9 @@ struct fmtp_session {
     uint16_t fec_k;       /* most blocks per FEC group */
     uint32_t next_index;  /* first product that this receiver must acknowledge */
     uint64_t id;          /* chosen at random when the sender starts */
-    bool ours;   /* both are programs of Downpour: they use NOT_YET, and a RETX_REJ is final */
-    uint8_t mac; /* kind of the datagrams' MACs (enum fmtp_mac_kind); 0: none */
+    bool ours;     /* both are programs of Downpour: they use NOT_YET, and a RETX_REJ is final */
+    uint8_t mac;   /* kind of the datagrams' MACs (enum fmtp_mac_kind); 0: none */
+    bool progress; /* receivers report how far they have read (PROGRESS) */
 };
 
 /* Calls tp_key_read() for a file that the owner's group may also read. */

@@ -213,6 +213,7 @@ struct fmtp_client *fmtp_client_open(const struct fmtp_client_config *cfg, struc
     if (tp_try_congestion_control(c->cfg.congestion_control, err) < 0 || open_core(c, err) < 0 ||
         !(c->in = fmtp_multicast_in_open(&c->cfg, err)))
         goto fail;
+    fmtp_receiver_buffer(c->core, fmtp_multicast_in_buffer(c->in));
     c->give_up_ns = tp_now_ns() + c->cfg.connect_ns;
     c->retry_after_ns = RETRY_NS;
     c->udp_events = EPOLLIN;

@@ -217,6 +217,9 @@ static bool begin_receiver(struct fmtp_server *s, struct conn *c, bool extended,
     c->peer = peer;
     session.ours = ours;
     session.mac = fmtp_mac_kind(s->out.mac);
+    session.progress = ours && s->out.adapts && fmtp_keyx_reports(c->keyx);
+    if (session.progress)
+        fmtp_sender_peer_reports(s->core, peer);
     if (session.ours)
         fmtp_sender_peer_ours(s->core, peer);
     c->extended = session.extended;

@@ -23,6 +23,7 @@ enum {
     MAX_BITS = 3072,
     AGREED_LEN = 4 + 2 + 2 + 4 + 8, /* part of the plaintext before the MAC key, extension 1 */
     OURS_LEN = AGREED_LEN + 2,      /* between programs of Downpour */
+    PROGRESS_BIT = 2,               /* of the byte whose bit 0 says that extension 1 is agreed */
     TAG_LEN = 32,
     NONCE_LEN = 32,
     CHALLENGE_LEN = 4 + NONCE_LEN + TAG_LEN,
@@ -37,6 +38,7 @@ static const char end_line[] = "-----END RSA PUBLIC KEY-----\n";
 static const char magic[4] = {'D', 'P', 'X', '1'};
 static const char ours_line[] = "FMTP-Session: 2\n";
 static const char ours_magic[4] = {'D', 'P', 'X', '2'};
+static const char progress_line[] = "FMTP-Progress: 1\n";
 static const char auth_line[] = "FMTP-Auth: 1\n";
 static const char challenge_magic[4] = {'D', 'P', 'C', '1'};
 
@@ -46,6 +48,7 @@ struct fmtp_keyx {
     bool offered;         /* by us (receiver) or by the peer (sender) */
     bool speaks;          /* we can speak like programs of Downpour */
     bool ours;            /* so can the peer */
+    bool reports;         /* sender only: the peer can report its progress */
     bool has_key, proven; /* proven: the challenge was sent, or answered */
     uint8_t key[FMTP_KEY_BYTES];
     uint8_t hello[TAG_LEN]; /* SHA-256 of the receiver's string */
@@ -146,6 +149,7 @@ void fmtp_keyx_speak(struct fmtp_keyx *k, const uint8_t key[FMTP_KEY_BYTES])
     if (!k->own)
         return;
     add_line(k, ours_line);
+    add_line(k, progress_line);
     if (key)
         add_line(k, auth_line);
     k->hello_len = k->out_len;
@@ -159,7 +163,7 @@ void fmtp_keyx_rewind(struct fmtp_keyx *k)
     k->in_len = 0;
     k->session = (struct fmtp_session){0};
     k->mac_key_len = 0;
-    k->proven = k->ours = false;
+    k->proven = k->ours = k->reports = false;
     k->why = NULL;
     k->out_len = k->hello_len;
     if (k->own)
@@ -332,6 +336,7 @@ static enum fmtp_keyx_status accept_receiver(struct fmtp_keyx *k, const uint8_t 
     k->peer = read_public_key(text, len);
     k->offered = has_line(text, len, offer_line);
     k->ours = k->speaks && has_line(text, len, ours_line);
+    k->reports = k->ours && has_line(text, len, progress_line);
     if (!k->peer)
         return bad(k, "no RSA public key of 2048 to 3072 bits with the exponent 65537");
     return k->has_key ? challenge(k, text, len) : FMTP_KEYX_DONE;
@@ -352,7 +357,8 @@ int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,
         put(plain + 8, session->next_index, 4);
         put(plain + 12, session->id, 8);
         plain[AGREED_LEN] = session->mac;
-        plain[AGREED_LEN + 1] = session->extended;
+        plain[AGREED_LEN + 1] =
+            (uint8_t)(session->extended | (session->progress ? PROGRESS_BIT : 0));
         len = k->ours ? OURS_LEN : AGREED_LEN;
     }
     memcpy(plain + len, mac_key, mac_key_len);
@@ -377,16 +383,17 @@ static bool accept_ours(struct fmtp_keyx *k, const uint8_t *plain, size_t len)
 {
     const uint8_t *end = plain + AGREED_LEN;
 
-    if (len < OURS_LEN || end[0] >= FMTP_MAC_KINDS || end[1] > 1 ||
+    if (len < OURS_LEN || end[0] >= FMTP_MAC_KINDS || end[1] > (1 | PROGRESS_BIT) ||
         len - OURS_LEN != fmtp_mac_key_len_of(end[0]))
         return false;
-    struct fmtp_session s = {.extended = end[1],
+    struct fmtp_session s = {.extended = end[1] & 1,
                              .block_bytes = (uint16_t)get(plain + 4, 2),
                              .fec_k = (uint16_t)get(plain + 6, 2),
                              .next_index = (uint32_t)get(plain + 8, 4),
                              .id = get(plain + 12, 8),
                              .ours = true,
-                             .mac = end[0]};
+                             .mac = end[0],
+                             .progress = end[1] & PROGRESS_BIT};
     if (!s.block_bytes || s.block_bytes > FMTP_MAX_BLOCK || s.fec_k > FEC_MAX - 1 ||
         (s.extended && (!s.fec_k || !k->offered)))
         return false;
@@ -460,6 +467,11 @@ enum fmtp_keyx_distrust fmtp_keyx_distrust(const struct fmtp_keyx *k)
 bool fmtp_keyx_is_challenged(const struct fmtp_keyx *k)
 {
     return k->proven && !k->own;
+}
+
+bool fmtp_keyx_reports(const struct fmtp_keyx *k)
+{
+    return k->reports;
 }
 
 bool fmtp_keyx_is_ours(const struct fmtp_keyx *k)

@@ -13,6 +13,8 @@
  * Programs of Downpour say more: another line, "FMTP-Session: 2", which is answered by {"DPX2", u16
  * block_bytes, u16 fec_k, u32 next_index, u64 session id, u8 kind of MAC, u8 1 if extension 1 is
  * agreed on, MAC key}.
+ * The line "FMTP-Progress: 1" says that the receiver can report what it has read (PROGRESS); bit 1
+ * of the byte before the MAC key says that the sender wants that.
  *
  * If both ends were given a key (fmtp_keyx_speak), the line "FMTP-Auth: 1" follows, and sender and
  * receiver prove to each other that they have the key, before and with the answer:
@@ -66,6 +68,8 @@ const uint8_t *fmtp_keyx_output(const struct fmtp_keyx *k, size_t *len);
 bool fmtp_keyx_offered(const struct fmtp_keyx *k);
 /* Returns whether it speaks like we do (fmtp_keyx_speak). */
 bool fmtp_keyx_is_ours(const struct fmtp_keyx *k);
+/* Returns whether it can report its progress. */
+bool fmtp_keyx_reports(const struct fmtp_keyx *k);
 /* Makes the answer. A peer that speaks like we do needs session. session: NULL or not extended for
  * an ordinary receiver. Returns -1 if the receiver's key cannot carry it. */
 int fmtp_keyx_answer(struct fmtp_keyx *k, const struct fmtp_session *session,

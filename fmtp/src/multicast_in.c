@@ -99,6 +99,11 @@ int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in)
     return in->fd;
 }
 
+size_t fmtp_multicast_in_buffer(const struct fmtp_multicast_in *in)
+{
+    return in->rcvbuf_granted;
+}
+
 void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac)
 {
     in->mac = mac;

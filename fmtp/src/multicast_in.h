@@ -22,6 +22,8 @@ struct fmtp_multicast_in *fmtp_multicast_in_new(int fd);
 void fmtp_multicast_in_close(struct fmtp_multicast_in *in);
 /* Returns the UDP socket, which is readable when there are datagrams. */
 int fmtp_multicast_in_fd(const struct fmtp_multicast_in *in);
+/* Returns the size of the socket's buffer in bytes. */
+size_t fmtp_multicast_in_buffer(const struct fmtp_multicast_in *in);
 /* Checks MACs from now on; NULL: none. The caller still owns mac. */
 void fmtp_multicast_in_set_mac(struct fmtp_multicast_in *in, struct fmtp_mac *mac);
 /* Reads a batch and returns the number of messages; 0: none now. */

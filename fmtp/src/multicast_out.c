@@ -7,6 +7,8 @@
 
 #define HELD_NS \
     UINT64_C(20000000) /* if it held back datagrams within this time, the pace is in use */
+#define FULL_NS \
+    UINT64_C(100000000) /* if a receiver's buffer was full within this time, the rate stays */
 enum { CANONICAL_PDU = 1460, SMALLEST_PDU = 256 };
 
 static int settle_pdu(struct fmtp_multicast_out *o, const struct fmtp_server_config *cfg,
@@ -110,9 +112,12 @@ static void adapt(struct fmtp_multicast_out *o, struct fmtp_sender *core, size_t
 {
     if (!o->adapts || !fmtp_rate_control_due(&o->adapt, now_ns))
         return;
-    fmtp_rate_control_look(&o->adapt, o->io.datagrams,
-                           fmtp_sender_asked(core) / (peers ? peers : 1),
-                           now_ns - o->held_ns < HELD_NS, now_ns);
+    struct fmtp_rate_seen seen = {.sent = o->io.datagrams,
+                                  .asked = fmtp_sender_asked(core) / (peers ? peers : 1),
+                                  .held = now_ns - o->held_ns < HELD_NS,
+                                  .full = o->full_ns && now_ns - o->full_ns < FULL_NS};
+    seen.reports = fmtp_sender_progress(core, &seen.blocks, &seen.read);
+    fmtp_rate_control_look(&o->adapt, &seen, now_ns);
     o->io.pace.rate_bps = o->adapt.rate_bps;
 }
 
@@ -122,6 +127,11 @@ unsigned fmtp_multicast_out_send(struct fmtp_multicast_out *o, struct fmtp_sende
     if (o->io.full || now_ns < o->io.retry_ns)
         return 0;
     adapt(o, core, peers, now_ns);
+    o->full_until_ns = o->adapts ? fmtp_sender_held_until(core, o->io.pace.rate_bps, now_ns) : 0;
+    if (o->full_until_ns) {
+        o->full_ns = now_ns;
+        return 0;
+    }
     if (!tp_batch_out_ready(&o->io, now_ns)) {
         o->held_ns = now_ns;
         return 0;

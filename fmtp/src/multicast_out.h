@@ -19,10 +19,12 @@ enum {
 struct fmtp_multicast_out {
     struct tp_batch_out io;
     struct fmtp_mac *mac;
-    unsigned pdu_bytes;    /* in use: header, block, MAC */
-    size_t sndbuf_granted; /* bytes */
-    bool adapts;           /* the pace follows the receivers' losses */
-    uint64_t held_ns;      /* when the pace last held back datagrams */
+    unsigned pdu_bytes;     /* in use: header, block, MAC */
+    size_t sndbuf_granted;  /* bytes */
+    bool adapts;            /* the pace follows the receivers' losses */
+    uint64_t held_ns;       /* when the pace last held back datagrams */
+    uint64_t full_ns;       /* when a receiver's buffer was last full; 0: never */
+    uint64_t full_until_ns; /* if one is full: when to look at it again; otherwise 0 */
     struct fmtp_rate_control adapt;
     struct fmtp_datagram batch[FMTP_OUT_BATCH];
     uint8_t macs[FMTP_OUT_BATCH][FMTP_MAC_MAX];

@@ -4,8 +4,10 @@
 #define LOOK_NS UINT64_C(10000000)
 /* Time for full receive buffers to drain, and for the reports about them to arrive. */
 #define HOLD_NS UINT64_C(1000000000)
+#define STEPPED_HOLD_NS UINT64_C(200000000) /* after steps, several of which may be too many */
 #define FIRST_BPS UINT64_C(300000000)
-#define LEAST_BPS UINT64_C(100000000) /* slower paths need a configured rate */
+#define LEAST_BPS UINT64_C(100000000)  /* slower paths need a configured rate */
+#define STEPS_BPS UINT64_C(1500000000) /* below it the rate may grow by half at once */
 #define MOST_BPS UINT64_C(100000000000)
 #define OVERRUN 0.08 /* paths lose less than this; above it the sender is too fast */
 #define CALM 0.06
@@ -16,25 +18,43 @@ void fmtp_rate_control_init(struct fmtp_rate_control *a)
     *a = (struct fmtp_rate_control){.rate_bps = FIRST_BPS};
 }
 
-void fmtp_rate_control_look(struct fmtp_rate_control *a, uint64_t sent, uint64_t asked, bool held,
+static void cut(struct fmtp_rate_control *a, bool stepped, uint64_t now_ns)
+{
+    a->rate_bps = a->rate_bps / 10 * (stepped ? 4 : 6);
+    a->hold_ns = now_ns + (stepped ? STEPPED_HOLD_NS : HOLD_NS);
+    a->steady = true;
+}
+
+static void grow(struct fmtp_rate_control *a, const struct fmtp_rate_seen *seen)
+{
+    if (a->steady) {
+        a->rate_bps += a->rate_bps / 50;
+    } else if (!seen->reports || a->rate_bps >= STEPS_BPS) {
+        a->rate_bps += a->rate_bps / 25;
+    } else if (seen->read > a->step_blocks) {
+        a->rate_bps += a->rate_bps / 2;
+        a->step_blocks = seen->blocks;
+    }
+}
+
+void fmtp_rate_control_look(struct fmtp_rate_control *a, const struct fmtp_rate_seen *seen,
                             uint64_t now_ns)
 {
     a->next_ns = now_ns + LOOK_NS;
-    a->lately_sent = a->lately_sent * KEEP + (double)(sent - a->sent);
-    a->lately_asked = a->lately_asked * KEEP + (double)(asked - a->asked);
-    a->sent = sent;
-    a->asked = asked;
+    a->lately_sent = a->lately_sent * KEEP + (double)(seen->sent - a->sent);
+    a->lately_asked = a->lately_asked * KEEP + (double)(seen->asked - a->asked);
+    a->sent = seen->sent;
+    a->asked = seen->asked;
     double loss = a->lately_sent > 0 ? a->lately_asked / a->lately_sent : 0;
     if (loss > OVERRUN) {
         if (now_ns < a->hold_ns)
             return;
-        a->rate_bps = a->rate_bps / 10 * 6;
-        a->hold_ns = now_ns + HOLD_NS;
-        a->steady = true;
+        cut(a, a->step_blocks && !a->steady, now_ns);
     } else if (loss < CALM) {
         a->hold_ns = 0;
-        if (held)
-            a->rate_bps += a->steady ? a->rate_bps / 50 : a->rate_bps / 25;
+        a->steady |= seen->full;
+        if (seen->held && !seen->full)
+            grow(a, seen);
     }
     if (a->rate_bps < LEAST_BPS)
         a->rate_bps = LEAST_BPS;

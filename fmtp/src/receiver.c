@@ -6,7 +6,12 @@
 
 #include "receiver_core.h"
 
-enum { DONE_BITS_MIN = 1024 };
+enum {
+    DONE_BITS_MIN = 1024,
+    REPORTS_PER_BUFFER = 32,
+    REPORT_MIN_BYTES = 65536,
+    REPORT_MAX_BYTES = 4 << 20
+};
 
 /* ------------------------------------------------------------------ life */
 
@@ -90,6 +95,31 @@ static bool is_same(const struct fmtp_session *a, const struct fmtp_session *b)
            a->fec_k == b->fec_k;
 }
 
+/* Blocks between reports: a part of the buffer. */
+static uint32_t report_blocks(const struct fmtp_receiver *r)
+{
+    size_t bytes = r->buffer / REPORTS_PER_BUFFER;
+
+    bytes = bytes < REPORT_MIN_BYTES ? REPORT_MIN_BYTES : bytes;
+    bytes = bytes > REPORT_MAX_BYTES ? REPORT_MAX_BYTES : bytes;
+    return (uint32_t)(bytes / r->block + 1);
+}
+
+/* MEM_DATA of the product below seqnum was read, or lost. Not told if the sender takes nothing. */
+static void report(struct fmtp_receiver *r, uint32_t index, uint32_t seqnum)
+{
+    size_t units = r->buffer / FMTP_PROGRESS_UNIT;
+
+    if (r->out.len < FMTP_RX_SOFT_BYTES)
+        fmtp_rx_emit(r, FMTP_PROGRESS, index, seqnum,
+                     (uint16_t)(units < UINT16_MAX ? units : UINT16_MAX));
+}
+
+void fmtp_receiver_buffer(struct fmtp_receiver *r, size_t bytes)
+{
+    r->buffer = bytes;
+}
+
 int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *session,
                           uint64_t now_ns)
 {
@@ -107,6 +137,9 @@ int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *se
     r->stray_count = 0;
     r->session = *session;
     r->claimed = false;
+    r->report_blocks = session->progress ? report_blocks(r) : 0;
+    if (session->progress)
+        report(r, session->next_index, 0);
     if (same) {
         fmtp_rx_resume(r, session->next_index);
         return 0;
@@ -187,6 +220,16 @@ void fmtp_rx_received(struct fmtp_receiver *r, struct product *p, uint32_t block
     }
 }
 
+/* Returns how many blocks after the last report the next is due: fewer at first, when the sender's
+ * rate grows. */
+static uint32_t report_after(const struct fmtp_receiver *r, const struct product *p)
+{
+    uint32_t least = REPORT_MIN_BYTES / r->block + 1, some = p->reported / 2;
+
+    some = some < least ? least : some;
+    return some < r->report_blocks ? some : r->report_blocks;
+}
+
 /* Stores a multicast block of an active product. Returns true if it was missing. */
 static bool store(struct fmtp_receiver *r, struct product *p, const struct fmtp_header *h,
                   const uint8_t *payload)
@@ -225,6 +268,10 @@ static bool on_active(struct fmtp_receiver *r, struct product *p, const struct f
             p->next = block + 1;
             p->heard_ns = r->now_ns;
             fmtp_rx_passed(r, p, block + 1);
+            if (r->report_blocks && block >= p->reported + report_after(r, p)) {
+                p->reported = block;
+                report(r, p->index, h->seqnum);
+            }
         }
     }
     return fmtp_rx_finish(r, p);

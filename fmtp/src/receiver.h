@@ -64,6 +64,8 @@ void fmtp_receiver_free(struct fmtp_receiver *r);
  * memory; nothing has changed then. */
 int fmtp_receiver_session(struct fmtp_receiver *r, const struct fmtp_session *session,
                           uint64_t now_ns);
+/* Sets the size in bytes of the buffer that holds datagrams until the core gets them. */
+void fmtp_receiver_buffer(struct fmtp_receiver *r, size_t bytes);
 /* Gives up the product and informs the sender that it could not be kept. */
 void fmtp_receiver_abandon(struct fmtp_receiver *r, uint32_t index);
 /* Returns whether the sender said that it was done. */

@@ -44,6 +44,7 @@ struct product {
     uint32_t first_time;       /* blocks that arrived by MEM_DATA */
     uint32_t expected;         /* blocks below it have passed; also known before the BOP */
     uint32_t next;             /* the block after the latest MEM_DATA */
+    uint32_t reported;         /* block up to which PROGRESS was sent */
     uint32_t ask_from, ask_to; /* what must still be checked: FEC groups, else blocks */
     bool active;               /* BOP is known; otherwise it is being requested */
     bool eop, eop_asked, asking;
@@ -70,6 +71,8 @@ struct fmtp_receiver {
     struct fmtp_session session;
     uint32_t block; /* session.block_bytes */
     uint64_t now_ns;
+    size_t buffer;          /* bytes */
+    uint32_t report_blocks; /* between reports of progress; 0: none */
     bool joined;
     uint32_t latest; /* newest index seen */
     uint32_t first;  /* the first index that concerns us */

@@ -205,6 +205,7 @@ int fmtp_sender_offer(struct fmtp_sender *s, const struct fmtp_offer *offer, uin
     }
     p->done_set = p->unfinished_set + fmtp_sender_set_words(s);
     p->index = s->next_index++;
+    p->first_block = s->stats.blocks;
     p->nparts = offer->nparts;
     if (offer->nparts)
         memcpy(p->parts, offer->parts, (size_t)offer->nparts * sizeof *offer->parts);
@@ -355,7 +356,7 @@ void fmtp_sender_multicasted(struct fmtp_sender *s, struct product *p, uint64_t 
 static void nudge(struct fmtp_sender *s, struct product *p, uint64_t now_ns)
 {
     if (!p->busy)
-        s->stats.nudges += fmtp_peers_nudge(s, p);
+        s->stats.nudges += fmtp_peers_nudge(s, p, now_ns);
     p->nudge_ns =
         p->nudge_ns < NUDGE_MAX_NS / 2 ? 2 * p->nudge_ns : max64(p->nudge_ns, NUDGE_MAX_NS);
     tp_timer_arm(&s->nudges, &p->nudge, now_ns + p->nudge_ns);

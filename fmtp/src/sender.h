@@ -128,6 +128,13 @@ int fmtp_sender_peer_add_from(struct fmtp_sender *s, uint64_t host, bool extende
 bool fmtp_sender_peer_alone(struct fmtp_sender *s, int peer);
 /* Marks the peer as a program of Downpour. */
 void fmtp_sender_peer_ours(struct fmtp_sender *s, int peer);
+/* The peer reports its progress. */
+void fmtp_sender_peer_reports(struct fmtp_sender *s, int peer);
+/* Returns whether all peers report, and how many blocks were multicast and read by all of them. */
+bool fmtp_sender_progress(const struct fmtp_sender *s, uint64_t *sent, uint64_t *read);
+/* Returns 0 if the peers have read enough for more to be multicast at that rate; otherwise when to
+ * ask again. A peer that reports nothing for a while is not waited for. */
+uint64_t fmtp_sender_held_until(struct fmtp_sender *s, uint64_t rate_bps, uint64_t now_ns);
 /* The connection has ended: no product waits for this peer any more. */
 void fmtp_sender_peer_remove(struct fmtp_sender *s, int peer);
 /* Sets its measured round-trip time in ns; 0: unknown. */

@@ -169,7 +169,7 @@ int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_reque
     return 0;
 }
 
-unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
+unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p, uint64_t now_ns)
 {
     size_t max = s->cfg.max_peers;
     unsigned n = 0;
@@ -178,7 +178,8 @@ unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p)
          i = set_next(p->unfinished_set, max, i + 1)) {
         struct fmtp_request r = {.index = p->index, .flags = FMTP_RETX_EOP};
         struct fmtp_requests *q = &s->peers[i]->queue;
-        bool queued = s->peers[i]->rest_len || q->count > NUDGE_SCAN;
+        bool queued = s->peers[i]->rest_len || q->count > NUDGE_SCAN ||
+                      fmtp_progress_goes_on(s->peers[i], p, now_ns);
         for (size_t j = 0; j < q->count && !queued; j++)
             queued = fmtp_requests_at(q, j)->index == p->index;
         if (!queued && fmtp_peers_answer(s, (int)i, &r) == 0)
@@ -244,6 +245,8 @@ void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)
     struct peer *peer = s->peers[number];
 
     s->npeers--;
+    s->nreporting -= peer->reports;
+    s->open_look_ns = 0;
     s->nordinary -= !peer->extended;
     fmtp_accounts_leave(s, peer->account);
     if (s->npeers && s->npeers == s->nordinary)

@@ -251,6 +251,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
         return;
     }
     set_put(p->done_set, (size_t)number, true);
+    fmtp_progress_read(s, number, p, p->nblocks, now_ns);
     if (!p->acked_ns)
         p->acked_ns = now_ns;
     /* An extended peer reports how many blocks it lacked; more than half is not loss but an outage,
@@ -278,6 +279,11 @@ static int plain_request(struct fmtp_sender *s, int number, const struct fmtp_he
     struct fmtp_request r = {.index = h->index};
 
     switch (h->flags) {
+    case FMTP_PROGRESS:
+        if (fmtp_progress_input(s, number, h, now_ns) == 0)
+            return 0;
+        bad_message(s);
+        return -1;
     case FMTP_RETX_END:
         if (!p)
             return no_product(s, number, h);

@@ -56,6 +56,7 @@ struct product {
     uint64_t queued_ns;    /* until then it may wait in the system; 0: only briefly */
     struct product *chain; /* hash chain, or list of the dying */
     uint32_t index, size, nblocks, ngroups;
+    uint64_t first_block; /* blocks multicast before it */
     struct iovec parts[FMTP_MAX_PARTS];
     int nparts;
     void *cookie;
@@ -99,7 +100,13 @@ struct account {
 struct peer {
     bool broken; /* its queue overflowed: must be closed */
     bool extended;
-    bool ours; /* it supports NOT_YET */
+    bool ours;            /* it supports NOT_YET */
+    bool reports;         /* it reports its progress: */
+    uint64_t read;        /* multicast blocks that it has read */
+    uint64_t read_ns;     /* when it last reported that */
+    uint64_t buffer;      /* unread bytes that it can hold; 0: unknown */
+    uint64_t held_ns;     /* since when its buffer is full; 0: it is not */
+    uint64_t patience_ns; /* how long the others will wait for it */
     bool blocked;
     int account;
     uint64_t rtt_ns;
@@ -176,6 +183,10 @@ struct fmtp_sender {
     int64_t uc_tokens; /* bytes, under r_uc */
     uint64_t uc_filled_ns;
     size_t uc_turn;
+    uint64_t read_by_all; /* blocks, by those peers that are waited for */
+    uint64_t open_to;     /* blocks up to which the peers' buffers let the multicast go */
+    uint64_t open_look_ns, open_looked_ns; /* when to find that out again; and when it was */
+    size_t nreporting;
     struct fmtp_server_stats stats;
 };
 
@@ -266,6 +277,16 @@ void fmtp_accounts_charge_alone(struct fmtp_sender *s, int account, unsigned sym
  * bear. */
 bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols);
 
+/* --- sender_progress.c */
+/* PROGRESS came. -1: the peer did not agree to that. */
+int fmtp_progress_input(struct fmtp_sender *s, int number, const struct fmtp_header *h,
+                        uint64_t now_ns);
+/* The peer has read the multicast up to that block of p. */
+void fmtp_progress_read(struct fmtp_sender *s, int number, const struct product *p, uint32_t block,
+                        uint64_t now_ns);
+/* True if the peer was still reading the multicast of p lately: it will find the end by itself. */
+bool fmtp_progress_goes_on(const struct peer *peer, const struct product *p, uint64_t now_ns);
+
 /* --- sender_requests.c */
 /* Forgets what the peer's stream carried of the product. */
 void fmtp_requests_forget_peer(struct product *p, int number);
@@ -282,7 +303,7 @@ int fmtp_peers_answer(struct fmtp_sender *s, int number, const struct fmtp_reque
 void fmtp_peers_purge(struct fmtp_sender *s, uint32_t index);
 /* Queues an unsolicited RETX_EOP for every peer that p waits for and to which nothing about it is
  * in flight; returns how many. */
-unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p);
+unsigned fmtp_peers_nudge(struct fmtp_sender *s, const struct product *p, uint64_t now_ns);
 /* Returns when r_uc lets a peer continue, or TP_NEVER. */
 uint64_t fmtp_peers_deadline(const struct fmtp_sender *s);
 /* Grants all streams together the bytes that r_uc allows up to now_ns. */

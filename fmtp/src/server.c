@@ -263,6 +263,8 @@ static uint64_t watch_out(struct fmtp_server *s, uint64_t now_ns)
 {
     bool waits = fmtp_sender_has_output(s->core, now_ns);
     uint64_t until = waits ? tp_batch_out_waits_until(&s->out.io, now_ns) : 0;
+    if (waits && s->out.full_until_ns > until)
+        until = s->out.full_until_ns;
     uint32_t events = waits && !until ? EPOLLOUT : 0;
 
     if (events != s->udp_events &&

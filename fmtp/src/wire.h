@@ -32,8 +32,14 @@ enum fmtp_flags {                         /* exactly one per message */
                   /* Only between programs of Downpour (fmtp_session.ours). */
                   /* TCP S->R; the sender has not reached this index; seqnum = the index it
                    * multicasts next, payloadlen = flags of the message this answers, no payload. */
-                  FMTP_NOT_YET = 0x4000
+                  FMTP_NOT_YET = 0x4000,
+                  /* Only if both agreed on it (fmtp_session.progress). TCP R->S; this product's
+                   * MEM_DATA below seqnum was read or lost; payloadlen = size of the buffer for
+                   * what is unread, in FMTP_PROGRESS_UNIT, no payload. */
+                  FMTP_PROGRESS = 0x8000
 };
+
+#define FMTP_PROGRESS_UNIT 65536u /* bytes */
 
 /* Sequence numbers that the originals neither send nor read. In RETX_END: the receiver is done with
  * the product but could not keep it. In RETX_REJ, with the next index: the sender is done. */

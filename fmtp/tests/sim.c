@@ -8,7 +8,7 @@
 #include "loop/timers.h"
 #include "sim/random.h"
 
-enum kind { DATAGRAM, TO_RECEIVER, TO_SENDER };
+enum kind { DATAGRAM, READ, TO_RECEIVER, TO_SENDER };
 
 uint32_t sim_random(struct sim *s, uint32_t n)
 {
@@ -186,6 +186,7 @@ static void start_receiver(struct sim_receiver *rx)
 
     rx->core = fmtp_receiver_new(&core);
     assert(rx->core);
+    fmtp_receiver_buffer(rx->core, cfg->buffer_bytes);
 }
 
 /* A receiver's life, or its session, is over: checks that each product ended in exactly one way. */
@@ -213,6 +214,9 @@ static void connect_receiver(struct sim_receiver *rx)
     if (rx->ours)
         fmtp_sender_peer_ours(s->sender, rx->peer);
     fmtp_sender_peer_rtt(s->sender, rx->peer, 2 * rx->delay_ns);
+    session.progress = s->cfg.progress;
+    if (s->cfg.progress)
+        fmtp_sender_peer_reports(s->sender, rx->peer);
     int rc = fmtp_receiver_session(rx->core, &session, receiver_now(rx));
     assert(rc == 0);
     (void)rc;
@@ -504,13 +508,39 @@ static void deliver_datagram(struct sim *s, struct sim_receiver *rx, const struc
     fmtp_receiver_datagram(rx->core, p->bytes, payload, len, receiver_now(rx));
 }
 
+/* A datagram has come, and waits to be read. */
+static void buffer_datagram(struct sim *s, struct sim_receiver *rx, struct tp_packet *p)
+{
+    const struct sim_config *cfg = &s->cfg;
+
+    if (rx->buffered + p->len > cfg->buffer_bytes) {
+        rx->overflows++;
+        return;
+    }
+    rx->buffered += p->len;
+    if (rx->read_ns < s->now_ns)
+        rx->read_ns = s->now_ns;
+    if (rx == s->rx && rx->read_ns >= cfg->pause_ns && rx->read_ns < cfg->pause_end_ns)
+        rx->read_ns = cfg->pause_end_ns;
+    uint64_t rate_bps = rx == s->rx && cfg->first_reads_bps ? cfg->first_reads_bps : cfg->reads_bps;
+    rx->read_ns += p->len * UINT64_C(8000000000) / rate_bps;
+    struct tp_event e = event_for(rx, READ, rx->read_ns);
+    e.packet = p;
+    tp_events_push(&s->events, e);
+}
+
 static void deliver(struct sim *s, struct tp_event *e)
 {
     struct sim_receiver *rx = &s->rx[e->to];
-    const struct tp_packet *p = e->packet;
+    struct tp_packet *p = e->packet;
     int rc = 0;
 
-    if (e->kind == DATAGRAM && rx->core) {
+    if (e->kind == DATAGRAM && rx->core && s->cfg.buffer_bytes) {
+        buffer_datagram(s, rx, p);
+    } else if (e->kind == DATAGRAM && rx->core) {
+        deliver_datagram(s, rx, p);
+    } else if (e->kind == READ && rx->core) {
+        rx->buffered -= p->len;
         deliver_datagram(s, rx, p);
     } else if (e->kind == TO_RECEIVER && e->connection == rx->connection) {
         log_stream(rx, true, p->bytes, p->len);
@@ -574,7 +604,7 @@ static uint64_t next_time(const struct sim *s)
 
     t = earlier(t, unleap(fmtp_sender_deadline(s->sender), s->sender_leapt_ns));
     if (fmtp_sender_has_output(s->sender, sender_now(s)))
-        t = earlier(t, s->nic_free_ns);
+        t = earlier(t, later(s->nic_free_ns, s->held_ns));
     if (s->offered < s->nproducts && fmtp_sender_ready(s->sender))
         t = earlier(t, s->product[s->offered].at_ns);
     for (int i = 0; i < s->nrx; i++) {
@@ -620,7 +650,9 @@ void sim_run(struct sim *s, uint64_t until_ns)
         if (s->offered < s->nproducts && fmtp_sender_ready(s->sender) &&
             s->product[s->offered].at_ns <= t)
             offer(s);
-        if (fmtp_sender_has_output(s->sender, sender_now(s)) && s->nic_free_ns <= t)
+        if (s->cfg.progress)
+            s->held_ns = fmtp_sender_held_until(s->sender, s->cfg.rate_bps, sender_now(s));
+        if (fmtp_sender_has_output(s->sender, sender_now(s)) && s->nic_free_ns <= t && !s->held_ns)
             multicast(s);
         for (int i = 0; i < s->nrx; i++)
             if (s->rx[i].core)

@@ -5,6 +5,8 @@
  *   multicast   one NIC of rate_bps (FMTP bytes and overhead_bytes per datagram), then each
  *               receiver's delay; loss (independent, in bursts, or chosen by drop()),
  *               duplication and reordering (extra delay)
+ *               with buffer_bytes, datagrams wait there until the receiver has read the earlier
+ *               ones, and are lost if it is full
  *   stream      per receiver, reliable and in order, with its delay each way, unicast_bps from
  *               the sender, cut into pieces of random size
  * Connections can break, either end can restart, clocks can leap forward. The seed determines
@@ -41,6 +43,9 @@ struct sim_receiver {
     uint64_t ended_before, missed_before; /* in earlier ones */
     void **strays;                        /* where products went that the sender did not send */
     size_t nstrays, withdrawn, forged_ended;
+    size_t buffered;    /* bytes */
+    uint64_t read_ns;   /* when it will have read all of them */
+    uint64_t overflows; /* datagrams */
     struct sim_message *log;
     size_t nlog;
     uint64_t stream_free_ns;
@@ -76,6 +81,10 @@ struct sim_config {
     bool forged;
     bool original; /* the sender does not identify itself as ours, and sends no NOT_YET */
     uint64_t announced_bytes;
+    size_t buffer_bytes;                 /* of each receiver; 0: it reads at once */
+    uint64_t reads_bps, first_reads_bps; /* first: receiver 0; 0: like the others */
+    uint64_t pause_ns, pause_end_ns;     /* meanwhile receiver 0 reads nothing */
+    bool progress; /* receivers report what they have read, and the sender waits for them */
     /* Deterministic losses: returns whether this datagram is lost on the way to that receiver. */
     bool (*drop)(int receiver, const struct fmtp_header *h);
 };
@@ -87,6 +96,7 @@ struct sim {
     struct sim_receiver rx[SIM_RECEIVERS];
     int nrx;
     uint64_t now_ns, nic_free_ns;
+    uint64_t held_ns; /* receivers hold the multicast back until then; 0: they do not */
     uint64_t datagrams, datagram_bytes, stream_bytes; /* that left the sender */
     struct {
         uint32_t size;

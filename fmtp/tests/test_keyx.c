@@ -226,6 +226,74 @@ static void test_plaintexts(void **state)
     fmtp_keyx_free(plain);
 }
 
+/* Removes the line, as if an earlier program had sent the bytes. */
+static size_t without_line(uint8_t *bytes, size_t n, const char *line)
+{
+    size_t len = strlen(line);
+    uint8_t *at = memmem(bytes, n, line, len);
+
+    assert_non_null(at);
+    memmove(at, at + len, n - (size_t)(at - bytes) - len);
+    n -= len;
+    bytes[2] = (uint8_t)((n - 4) >> 8);
+    bytes[3] = (uint8_t)(n - 4);
+    return n;
+}
+
+static void agree_on_progress(bool receiver, bool sender)
+{
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(true), *s = fmtp_keyx_new_sender();
+    const struct fmtp_session given = {
+        .extended = true, .block_bytes = 1448, .fec_k = 200, .progress = receiver && sender};
+    struct fmtp_session got;
+    uint8_t bytes[2048];
+    size_t n, left;
+
+    fmtp_keyx_speak(r, NULL);
+    fmtp_keyx_speak(s, NULL);
+    memcpy(bytes, fmtp_keyx_output(r, &n), sizeof bytes);
+    if (!receiver)
+        n = without_line(bytes, n, "FMTP-Progress: 1\n");
+    assert_int_equal(feed(s, bytes, n, n, &left), FMTP_KEYX_DONE);
+    assert_true(fmtp_keyx_is_ours(s));
+    assert_int_equal(fmtp_keyx_reports(s), receiver);
+    assert_int_equal(fmtp_keyx_answer(s, &given, (const uint8_t *)"", 0), 0);
+    const uint8_t *out = fmtp_keyx_output(s, &n);
+    assert_int_equal(feed(r, out, n, n, &left), FMTP_KEYX_DONE);
+    fmtp_keyx_agreed(r, &got);
+    assert_true(got.ours);
+    assert_true(got.extended);
+    assert_int_equal(got.progress, receiver && sender);
+    fmtp_keyx_free(r);
+    fmtp_keyx_free(s);
+}
+
+/* Programs older than PROGRESS neither send nor get it. */
+static void test_progress(void **state)
+{
+    static const uint8_t said[22] = {'D', 'P', 'X', '2', 0x05, 0xa8, 0, 200, 0, 0, 1,
+                                     2,   1,   2,   3,   4,    5,    6, 7,   8, 0, 1};
+    struct fmtp_keyx *r = fmtp_keyx_new_receiver(true);
+    struct fmtp_session got;
+    uint8_t text[sizeof said];
+
+    (void)state;
+    agree_on_progress(true, true);
+    agree_on_progress(true, false);
+    agree_on_progress(false, true);
+    fmtp_keyx_speak(r, NULL);
+    memcpy(text, said, sizeof said);
+    for (uint8_t byte = 0; byte < 5; byte++) { /* bit 0: extension 1; bit 1: progress */
+        text[21] = byte;
+        assert_int_equal(receiver_takes(r, text, sizeof text),
+                         byte < 4 ? FMTP_KEYX_DONE : FMTP_KEYX_BAD);
+        fmtp_keyx_agreed(r, &got);
+        assert_int_equal(got.extended, byte < 4 && byte & 1);
+        assert_int_equal(got.progress, byte < 4 && byte & 2);
+    }
+    fmtp_keyx_free(r);
+}
+
 /* A key written and an answer decrypted by OpenSSL alone, as another implementation would. */
 static void test_independent_receiver(void **state)
 {
@@ -289,9 +357,13 @@ static void test_hostile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),           cmocka_unit_test(test_damaged),
-        cmocka_unit_test(test_independent_receiver), cmocka_unit_test(test_keys_and_extension),
-        cmocka_unit_test(test_plaintexts),           cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_independent_receiver),
+        cmocka_unit_test(test_keys_and_extension),
+        cmocka_unit_test(test_plaintexts),
+        cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

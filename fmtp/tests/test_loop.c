@@ -20,6 +20,7 @@
 
 #include "addresses.h"
 #include "fmtp.h"
+#include "loop/loop.h"
 #include "wire.h"
 
 enum { PRODUCTS = 6, CLIENTS = 3 };
@@ -538,6 +539,48 @@ static void test_send_buffer(void **state)
     }
 }
 
+/* A sender that adapts its rate does not fill the buffer of a receiver that does not read. */
+static void test_waits_for_the_receiver(void **state)
+{
+    enum { LAST = PRODUCTS - 1 }; /* 484 blocks of 1448 bytes; half of 1 MiB holds 362 */
+    uint16_t port = free_port();
+    struct tx tx = {0};
+    struct rx rx = {0};
+    struct fmtp_server_config cfg = {.layout = FMTP_LAYOUT_2021,
+                                     .address = address("127.0.0.1", 0),
+                                     .group = address("239.192.7.9", port),
+                                     .f_snd = 5e7,
+                                     .r_mc_bps = 100000000,
+                                     .adaptive_pace = true,
+                                     .first_index = LAST,
+                                     .ctx = &tx,
+                                     .released = released};
+    struct tp_error err;
+    struct fmtp_server *s = fmtp_server_open(&cfg, &err);
+    uint8_t *data = calloc(1, sizes[LAST]);
+    struct fmtp_server_stats stats = {0};
+
+    (void)state;
+    open_client(&rx, s, FMTP_LAYOUT_2021, port);
+    for (int i = 0; i < 1000 && !fmtp_client_connected(rx.client); i++)
+        turn(s, &rx, 1, 10);
+    turn(s, &rx, 1, 50); /* its first report */
+    offer_one(s, data, LAST);
+    /* It is waited for 200 ms at most. */
+    for (uint64_t begin_ns = tp_now_ns(); tp_now_ns() - begin_ns < 150000000;) {
+        fmtp_server_get_stats(s, &stats);
+        turn(s, NULL, 0, 10);
+    }
+    assert_in_range(stats.blocks, 30, 440);
+    for (int i = 0; i < 1000 && !tx.total; i++)
+        turn(s, &rx, 1, 10);
+    assert_int_equal(rx.ended[LAST], 1);
+    fmtp_client_close(rx.client);
+    fmtp_server_close(s);
+    free(rx.data[LAST]);
+    free(data);
+}
+
 static void test_bad_config(void **state)
 {
     struct fmtp_server_config s = {.layout = FMTP_LAYOUT_2021,
@@ -571,6 +614,7 @@ int main(void)
         cmocka_unit_test(test_datagrams_first),
         cmocka_unit_test(test_stream_does_not_wait_for_a_timer),
         cmocka_unit_test(test_send_buffer),
+        cmocka_unit_test(test_waits_for_the_receiver),
         cmocka_unit_test(test_bad_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

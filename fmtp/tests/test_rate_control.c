@@ -16,6 +16,8 @@
 
 struct path {
     double takes_bps, buffer_bits, loses; /* loses: share that the path itself loses */
+    bool reports;                         /* of what was read, at once */
+    unsigned delay_ms;                    /* of all reports */
 };
 
 struct outcome {
@@ -27,27 +29,34 @@ struct outcome {
 /* Runs from millisecond `from` to `to`; what is lost is requested when the buffer has drained. */
 static struct outcome run(struct fmtp_rate_control *a, struct path p, unsigned from, unsigned to)
 {
-    static double reports[20000];
-    static double sent, asked;
+    static double reports[20000], reads[20000];
+    static double sent, asked, read;
     struct outcome o = {0};
     double queue = 0, takes = p.takes_bps / 1000 / BITS, buffer = p.buffer_bits / BITS;
 
     if (!from)
-        sent = asked = 0;
+        sent = asked = read = 0;
     for (unsigned t = from; t < to; t++)
-        reports[t] = 0;
+        reports[t] = reads[t] = 0;
     for (unsigned t = from; t < to; t++) {
-        unsigned due = t + 1 + (unsigned)(queue / takes);
+        unsigned due = t + 1 + p.delay_ms + (unsigned)(queue / takes);
         asked += reports[t];
+        read += reads[t];
+        const struct fmtp_rate_seen seen = {.sent = (uint64_t)sent,
+                                            .asked = (uint64_t)asked,
+                                            .held = true,
+                                            .reports = p.reports,
+                                            .blocks = (uint64_t)sent,
+                                            .read = (uint64_t)read};
         if (fmtp_rate_control_due(a, t * MS))
-            fmtp_rate_control_look(a, (uint64_t)sent, (uint64_t)asked, true, t * MS);
+            fmtp_rate_control_look(a, &seen, t * MS);
         double n = (double)a->rate_bps / 1000 / BITS;
         double arrives = n * (1 - p.loses);
         double kept = arrives < buffer - queue + takes ? arrives : buffer - queue + takes;
         queue += kept;
         queue -= queue < takes ? queue : takes;
         if (due < to)
-            reports[due] += n - kept;
+            reports[due] += n - kept, reads[due] += n;
         sent += n;
         o.sent += n;
         o.received += kept;
@@ -89,22 +98,95 @@ static void test_loss_of_the_path(void **state)
     }
 }
 
+static void look(struct fmtp_rate_control *a, struct fmtp_rate_seen *seen, uint64_t asked,
+                 uint64_t now_ns)
+{
+    seen->sent += 100;
+    seen->asked += asked;
+    fmtp_rate_control_look(a, seen, now_ns);
+}
+
+/* With reports of what was read the rate grows by half, each time when something that was sent at
+ * the rate before has been read by all: looks are every 10 ms, and reports take 1 or 101 ms. */
+static void test_steps(void **state)
+{
+    static const unsigned delays[] = {0, 100}, rounds[] = {10, 110};
+    static const uint64_t rates[] = {300000000, 450000000, 675000000, 1012500000, 1518750000};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct path p = {
+            .takes_bps = 1e11, .buffer_bits = 1e10, .reports = true, .delay_ms = delays[i]};
+        for (unsigned n = 0; n < 5; n++) {
+            struct fmtp_rate_control a;
+            fmtp_rate_control_init(&a);
+            run(&a, p, 0, n * rounds[i] + 10);
+            assert_int_equal(a.rate_bps, rates[n]);
+        }
+    }
+}
+
+/* Steps that went too far: at most a fifth of what was sent in the first second is for nothing, and
+ * the rate is found as without them. */
+static void test_steps_too_far(void **state)
+{
+    static const double takes[] = {200e6, 400e6, 1e9, 1.4e9};
+    static const unsigned delays[] = {0, 20, 100};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof takes / sizeof *takes; i++)
+        for (size_t k = 0; k < sizeof delays / sizeof *delays; k++) {
+            struct path p = {.takes_bps = takes[i],
+                             .buffer_bits = takes[i] * 0.01,
+                             .reports = true,
+                             .delay_ms = delays[k]};
+            struct fmtp_rate_control a;
+            fmtp_rate_control_init(&a);
+            struct outcome first = run(&a, p, 0, 1000);
+            assert_true(first.dropped < 0.2 * first.sent);
+            assert_true(first.received * BITS > 0.6 * takes[i]);
+            run(&a, p, 1000, 4000);
+            struct outcome o = run(&a, p, 4000, 14000);
+            assert_true(o.received * BITS > 0.9 * takes[i] * 10);
+            assert_true(o.dropped < 0.13 * o.sent);
+        }
+}
+
+/* A buffer that is nearly full: no more growth, and small steps from then on. */
+static void test_full(void **state)
+{
+    struct fmtp_rate_seen seen = {.held = true, .reports = true, .blocks = 1, .read = 1};
+
+    (void)state;
+    struct fmtp_rate_control a;
+    fmtp_rate_control_init(&a);
+    look(&a, &seen, 0, 0);
+    assert_int_equal(a.rate_bps, 450000000);
+    seen.full = true;
+    look(&a, &seen, 0, 10 * MS);
+    assert_int_equal(a.rate_bps, 450000000);
+    seen.full = false;
+    look(&a, &seen, 0, 20 * MS);
+    assert_int_equal(a.rate_bps, 459000000);
+}
+
 static void test_bounds(void **state)
 {
-    uint64_t sent = 0, asked = 0;
+    struct fmtp_rate_seen seen = {.held = false};
 
     (void)state;
     struct fmtp_rate_control a;
     fmtp_rate_control_init(&a);
     uint64_t first = a.rate_bps;
     for (unsigned t = 0; t < 1000; t += 10)
-        fmtp_rate_control_look(&a, sent += 100, asked, false, t * MS);
+        look(&a, &seen, 0, t * MS);
     assert_int_equal(a.rate_bps, first); /* the rate was not used up */
+    seen.held = true;
     for (unsigned t = 1000; t < 10000; t += 10)
-        fmtp_rate_control_look(&a, sent += 100, asked, true, t * MS);
+        look(&a, &seen, 0, t * MS);
     assert_int_equal(a.rate_bps, 100000000000);
     for (unsigned t = 10000; t < 60000; t += 10)
-        fmtp_rate_control_look(&a, sent += 100, asked += 100, true, t * MS);
+        look(&a, &seen, 100, t * MS);
     assert_int_equal(a.rate_bps, 100000000);
 }
 
@@ -113,6 +195,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finds_the_receivers_rate),
         cmocka_unit_test(test_loss_of_the_path),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_steps_too_far),
+        cmocka_unit_test(test_full),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
