@@ -150,7 +150,7 @@ def case_little_memory(servers: Servers) -> None:
         servers.insert(f"a{turn}", [400_000] * 40, seed=turn)
         wait_for(f"batch {turn}", partial(has_batch, servers, "r1", turn, 40))
     for host in ("s", "r1"):
-        expect("was ended by" not in servers.log(host), f"{host}: {servers.log(host)[-2000:]}")
+        expect("was killed by" not in servers.log(host), f"{host}: {servers.log(host)[-2000:]}")
     servers.stop_all()
     with limited_memory(40 * MB):  # less than the queue
         argv = [str(servers.ldmd), "--user", "root", "-f", "-P", "3881", "-I", "127.0.0.1"]

@@ -71,7 +71,7 @@ def wakes_and_rereads(site: Site) -> None:
     wait_for("product d", lambda: site.filed().endswith("d"))
     site.conf.write_text("ANY\t.\tFILE\tall\nANY\t(.\tFILE\tother\n")
     process.send_signal(signal.SIGHUP)
-    wait_for("message of the bad one", lambda: "read before stays" in site.log())
+    wait_for("message of the bad one", lambda: "previous configuration stays in use" in site.log())
     site.insert("e")
     wait_for("old configuration after a bad one", lambda: site.filed().endswith("e"))
     site.conf.write_text("ANY\t.\tFILE\tother\n")
