@@ -27,7 +27,7 @@ class RegionalLoss:
 
 
 def regional_loss(seed: int, network: Network, subscribers: Sequence[str]) -> RegionalLoss:
-    """Return which of the regional networks of `subscribers` loses packets, and how many."""
+    """Return which regional network of `subscribers` loses packets, and what share of them."""
     seed, place = divmod(seed, len(subscribers))
     host = subscribers[place]
     return RegionalLoss(network.segment_of(host).domain, host, PERCENT[seed % len(PERCENT)])

@@ -165,7 +165,7 @@ def _run(options: Choices, directory: Path) -> Path:
     if options.build is not None:
         argv += ["--build", str(options.build)]
     before = set((ROOT / "runs" / NAME).glob("[0-9]*"))
-    # Only its progress is shown: its report is about the protocols.
+    # To standard error: its report is about the protocols, but its progress must be visible.
     code = subprocess.run(argv, cwd=ROOT, stdout=sys.stderr, check=False).returncode
     made = sorted(set((ROOT / "runs" / NAME).glob("[0-9]*")) - before)
     if code not in RAN or not made:

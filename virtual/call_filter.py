@@ -82,7 +82,7 @@ _ALLOWED: Final = _instruction(_RETURN, _ALLOW)
 
 
 def _of_call(number: int, *body: bytes) -> Iterator[bytes]:
-    """Return `body` for one system call; it ends with a return."""
+    """Yield `body` for one system call; it ends with a return."""
     yield _instruction(_EQUAL, number, 0, len(body))
     yield from body
 
@@ -132,5 +132,5 @@ def filter_program(*, metadata: bool, connects: bool = False) -> bytes:
         _instruction(_AT_LEAST, _X32, 0, 1),
         _refusal(errno.ENOSYS),
     )
-    # A body that does not match leaves the accumulator changed, but nothing reads it afterwards.
+    # A body changes the accumulator, but it always returns, so that no later rule reads it.
     return b"".join((*begin, *_rules(metadata, connects), _ALLOWED))

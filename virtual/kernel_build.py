@@ -174,7 +174,7 @@ def _from_pinned(digest: str, say: Progress) -> Kernel | None:
     except PinError as error:
         say(f"{error}: taking the newest source; digits of results may differ")
         return None
-    except KernelError:  # a request for the newest says why
+    except KernelError:  # the attempt with the newest source says why
         return None
     try:
         return _from_source(source, digest, time.monotonic() - began, say)

@@ -203,7 +203,7 @@ def built_in(directory: Path) -> tuple[Kernel, Build] | None:
 
 
 def _preference(entry: tuple[Kernel, Build]) -> tuple[bool, list[int]]:
-    """Sort the kernel of the pinned source before newer ones, unless the newest is asked for."""
+    """Return a key by which the pinned source's kernel wins, unless the newest is asked for."""
     pinned = entry[1].source_sha256 == PINNED.sha256 and not wants_newest()
     return pinned, [int(n) for n in entry[0].version.split(".")]
 

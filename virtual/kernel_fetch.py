@@ -215,7 +215,7 @@ class Apt:
         return found
 
     def download(self, name: str, version: str, size: int, progress: Progress) -> Path:
-        """Return the package's file. Raises KernelError with apt's words."""
+        """Download a package; return its file. Raises KernelError with apt's words."""
         process = subprocess.Popen(
             ["apt-get", *self.options(), "-q", "download", f"{name}={version}"],
             cwd=self._directory,

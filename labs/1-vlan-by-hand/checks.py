@@ -178,7 +178,7 @@ def bytes_counted(context: Context) -> Outcome:
             return failed(tried, "a group that counts them", "none", "no-group")
         if any(g[0] == FRAMES for g in busy):
             break
-        # A host asked for an address (ARP) during the measurement.
+        # Otherwise a host asked for an address (ARP) during the measurement.
     packets, size_counted, _ = min(busy)
     each = size_counted / packets
     expected, found = f"your answer: {answer:g}", f"{each:g} bytes for each frame"
