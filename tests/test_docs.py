@@ -19,6 +19,7 @@ import typer
 from ruamel.yaml import YAML
 
 from downpour.cli import app
+from parsers.measure.latency_parts import METRICS_OF
 from parsers.tests.browser import browser, program
 from tests.c_house import MAY_INCLUDE
 from tests.house import MAY_IMPORT, ROOMS
@@ -207,6 +208,25 @@ def test_a_runs_points_become_a_kept_file(tmp_path: Path) -> None:
         "nic_bandwidth high [bit/s],nic_bandwidth n",
         "ldm7,0,relays,9e6,8e6,1e7,3",
     ]
+
+
+def test_latencys_parts_are_kept_by_subscriber_where_a_figure_shows_them(tmp_path: Path) -> None:
+    report = tmp_path / "latency/20260101T000000Z/report"
+    report.mkdir(parents=True)
+    parts = list(METRICS_OF.values())
+    columns = [f"{name}{end}" for name in parts for end in (" [s]", " low [s]", " high [s]", " n")]
+    values = ",".join("0.1,,,1" for _ in parts)
+    rows = [
+        f"ldm7,4,{rate},0.01,{offset},{host},{values}"
+        for rate, offset in ((20_000_000, 0), (20_000_000, 5), (500_000_000, 5))
+        for host in ("", "uva")
+    ]
+    head = "protocol,receivers,rate_bps [bit/s],loss [share],clock_offset_ms [ms],subscriber,"
+    (report / "points.csv").write_text("\n".join([head + ",".join(columns), *rows]) + "\n")
+    name, text = figures.kept(report.parent)
+    assert text.splitlines()[1:] == [rows[1], rows[5]]
+    (tmp_path / name / figures.KEPT).write_text(text)
+    assert "uva: 600.0 ms" in figures.draw("latency", "eq7-20", tmp_path).alt
 
 
 def test_nothing_generated_is_committed() -> None:

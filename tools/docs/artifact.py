@@ -24,9 +24,7 @@ from tools.docs.command_tables import MADE
 PAGE: Final = ROOT / "docs/artifact.md"
 RESULTS: Final = ROOT / "docs/results"
 # Repeats in these reports replayed different hours; today, repeats are windows of one hour.
-OTHER_HOURS: Final = frozenset(
-    {"feasibility", "fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"}
-)
+OTHER_HOURS: Final = frozenset({"fileset", "ldm6-vs-ldm7", "loss-sweep", "vlan-rate"})
 # These reports are of paper levels.
 PAPER_LEVELS: Final = frozenset({"leave-latency", "m2c-receivers", "m2c-stream", "m2c-transfers"})
 MOST_LETTERS: Final = 170  # of the expected figures

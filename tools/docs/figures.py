@@ -151,7 +151,7 @@ def draw(experiment: str, name: str, folder: Path = RESULTS) -> Plot:
 
 def _drawn(figure: Figure, points: list[Point], paper: Sequence[PaperValue]) -> Plot | str:
     if figure.kind == "latency":
-        chosen = [p for p in points if figure.where.holds(p.factors)]
+        chosen = [p for p in points if any(_parts([figure], p))]
         parts = {
             str(p.factors["subscriber"]): {
                 part: p.estimates[metric].mean for part, metric in METRICS_OF.items()
@@ -231,13 +231,20 @@ def _used(
     wanted: Sequence[str],
 ) -> Iterator[dict[str, str]]:
     """Yield the rows that a figure shows. Subscribers and file-sets are shown only if it asks."""
-    about = {f.x for f in figures} | {n for f in figures for n in (*f.by, *f.where.levels)}
-    if any(figure.kind == "latency" for figure in figures):
-        about.add("subscriber")
+    others = [figure for figure in figures if figure.kind != "latency"]
+    about = {f.x for f in others} | {n for f in others for n in (*f.by, *f.where.levels)}
     for row, point in zip(rows, points, strict=True):
         apart = {"subscriber", "file_set_bytes", "first_s"} & point.factors.keys()
-        if apart <= about and any(row[column] for column in wanted):
+        shown = bool(others) and apart <= about
+        if any(row[column] for column in wanted) and (shown or any(_parts(figures, point))):
             yield row
+
+
+def _parts(figures: Sequence[Figure], point: Point) -> Iterator[bool]:
+    """Yield whether each figure of latency's parts, one bar by subscriber, shows the point."""
+    for figure in figures:
+        if figure.kind == "latency":
+            yield "subscriber" in point.factors and figure.where.holds(point.factors)
 
 
 def main(words: list[str]) -> int:
