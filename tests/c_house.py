@@ -61,7 +61,7 @@ MAY_INCLUDE: dict[str, tuple[str, ...]] = {
         "transport/net",
         "transport/tool",
     ),
-    "m2c/tests": ("m2c/include", "transport/sim"),
+    "m2c/tests": ("fcast/include", "fcast/src", "m2c/include", "transport/sim"),
     "m2c/fuzz": ("fcast/include", "m2c/include", "tests"),
     "ldm7/queue": (),
     "ldm7/queue/tests": ("ldm7/queue", "ldm7/common", "tests"),

@@ -37,6 +37,7 @@ struct fcast_sender_config {
     uint64_t tsi; /* at most 16 bits; seed: the file's ID */
     enum fcast_protocol protocol;
     uint8_t fec;           /* enum fcast_fec */
+    uint8_t n1;            /* LDPC: entries of a column; 0: 3 (Triangle) or 5 (Staircase) */
     int rs_kind;           /* enum rs_kind */
     uint16_t symbol_bytes; /* E */
     /* Most source symbols of a block; 0: 200 with RS, seed: 32, else 10,000. */

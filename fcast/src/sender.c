@@ -89,7 +89,7 @@ static bool settle_fti(const struct fcast_sender *s, uint64_t length, bool is_co
                               .block_max = k,
                               .n_max = (uint32_t)(k * (1 + s->cfg.overhead))};
     bool is_ldpc = out->fec == FCAST_TRIANGLE || out->fec == FCAST_STAIRCASE;
-    out->n1 = out->fec == FCAST_TRIANGLE ? N1_TRIANGLE : N1_STAIRCASE;
+    out->n1 = s->cfg.n1 ? s->cfg.n1 : out->fec == FCAST_TRIANGLE ? N1_TRIANGLE : N1_STAIRCASE;
     out->seed = 1;
     /* Too few symbols for the code: all of them are repeated instead. */
     bool is_tiny = is_ldpc && (k < 2 || out->n_max - k < out->n1);

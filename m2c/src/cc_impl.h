@@ -28,6 +28,7 @@ struct m2c_aimd {
     double fair;                  /* packets/s */
     double received;              /* packets/s, average over about a round trip */
     double rtt_sum_s, rtt_weight; /* samples of the round trip, weighted */
+    double waited_before_s;       /* of the previous join; 0: there was none */
     bool is_slow_start;
     bool is_losing, may_catch_up; /* recent epochs had loss; none of its own joins caused it */
     uint64_t deaf_ns;             /* static: until then, losses date from before the last leave */

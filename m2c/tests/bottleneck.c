@@ -7,33 +7,47 @@
 #include <string.h>
 
 #include "feed.h"
+#include "file.h"
 #include "sim/events.h"
 #include "sim/random.h"
 #include "tcp.h"
 
-enum kind { SEND, JOIN, LEAVE, DEPART, ARRIVE, TICK, ACK, TIMEOUT, START_TCP, START_RECEIVER };
+enum kind {
+    SEND,
+    JOIN,
+    LEAVE,
+    DEPART,
+    ARRIVE,
+    TICK,
+    ACK,
+    TIMEOUT,
+    START_TCP,
+    START_RECEIVER,
+    SHORT
+};
+enum { SHORT_BYTES = 3160 /* mean of the short connections: 85 % have less than 6 KB */ };
 
 struct frame {
-    int flow; /* sessions first, then TCP connections */
+    int flow; /* sessions first, then TCP connections, then all short ones */
     struct m2c_due due;
     uint32_t segment, all; /* TCP; all: of an acknowledgement */
     unsigned channel;      /* JOIN, LEAVE */
     uint64_t leave;        /* number of the leave: a later join cancels it */
 };
 
-struct seconds { /* packets in each second that is measured */
+struct windows { /* packets in each measured window */
     uint64_t now, packets;
     double sum, squares;
 };
 
 struct receiver {
     struct m2c_cc *cc;
-    struct seconds seconds;
+    struct windows windows;
     bool hears[M2C_WAVE_CHANNELS_MAX + 1];
     uint64_t leaves[M2C_WAVE_CHANNELS_MAX + 1];
     uint64_t tick_ns, begun_ns, packets;
-    uint8_t *has;
-    uint64_t symbols, duplicates, done_ns;
+    struct got got;
+    uint64_t done_ns;
 };
 
 struct sim {
@@ -48,11 +62,11 @@ struct sim {
     struct receiver receivers[BN_SESSIONS_MAX][BN_RECEIVERS_MAX];
     struct tcp tcp[BN_TCP_MAX];
     uint64_t tcp_armed_ns[BN_TCP_MAX], tcp_packets[BN_TCP_MAX], tcp_begun_ns[BN_TCP_MAX];
-    struct seconds tcp_seconds[BN_TCP_MAX];
-    uint32_t segments;       /* in each connection's file; 0: no file */
-    uint32_t blocks, needed; /* of the session's file */
-    unsigned queued, open;   /* open: receivers without the complete file, TCP included */
-    uint64_t free_ns;        /* when the line will have sent what is queued */
+    struct windows tcp_windows[BN_TCP_MAX];
+    uint32_t segments; /* in each connection's file */
+    struct file file;
+    unsigned queued, open; /* open: receivers without the complete file, TCP included */
+    uint64_t free_ns;      /* when the line will have sent what is queued */
 };
 
 static uint64_t ns_of(double seconds)
@@ -80,11 +94,12 @@ static bool is_measured(const struct sim *s)
 }
 
 /* Counts a packet that arrives now. */
-static void count_packet(const struct sim *s, struct seconds *of)
+static void count_packet(const struct sim *s, struct windows *of)
 {
     if (!is_measured(s))
         return;
-    for (const uint64_t now = (s->now_ns - ns_of(s->cfg->from_s)) / 1000000000; of->now < now;
+    const uint64_t window_ns = s->cfg->window_s > 0 ? ns_of(s->cfg->window_s) : 1000000000;
+    for (const uint64_t now = (s->now_ns - ns_of(s->cfg->from_s)) / window_ns; of->now < now;
          of->now++) {
         of->sum += (double)of->packets;
         of->squares += (double)(of->packets * of->packets);
@@ -93,7 +108,7 @@ static void count_packet(const struct sim *s, struct seconds *of)
     of->packets++;
 }
 
-static double variation(const struct seconds *of)
+static double variation(const struct windows *of)
 {
     const double count = (double)of->now, mean = of->sum / count;
 
@@ -109,8 +124,10 @@ static double soon(struct sim *s, double most_s)
 
 static struct bn_flow *flow_of(struct sim *s, int flow)
 {
-    const int sessions = (int)s->cfg->sessions;
+    const int sessions = (int)s->cfg->sessions, tcp = (int)s->cfg->tcp;
 
+    if (flow >= sessions + tcp)
+        return &s->out->shorts;
     return flow < sessions ? &s->out->sessions[flow] : &s->out->tcp[flow - sessions];
 }
 
@@ -151,14 +168,9 @@ static void obey(struct sim *s, int to)
     }
 }
 
-static void take_symbol(struct sim *s, struct receiver *r, uint32_t block)
+static void take_symbol(struct sim *s, struct receiver *r, uint32_t number)
 {
-    if (!r->has || r->done_ns)
-        return;
-    r->duplicates += r->has[block];
-    r->symbols += !r->has[block];
-    r->has[block] = 1;
-    if (r->symbols < s->needed)
+    if (!r->got.file || !got_symbol(&r->got, file_symbol(&s->file, number)))
         return;
     r->done_ns = s->now_ns;
     memset(r->hears, 0, sizeof r->hears);
@@ -172,7 +184,7 @@ static void deliver(struct sim *s, const struct frame *f)
         if (!r->cc || !r->hears[f->due.cci.channel] || r->done_ns)
             continue;
         r->packets += is_measured(s);
-        count_packet(s, &r->seconds);
+        count_packet(s, &r->windows);
         m2c_cc_packet(r->cc, f->due.cci, s->now_ns);
         take_symbol(s, r, f->due.block);
         if (!r->done_ns)
@@ -191,7 +203,8 @@ static void send_layer(struct sim *s, int session)
         enqueue(s, &f);
     if (!m2c_feed_next(&s->feeds[session], &s->due[session]))
         fail("no memory");
-    push(s, s->due[session].at_ns + s->phase_ns[session], SEND, session, NULL);
+    push(s, s->due[session].at_ns + s->phase_ns[session] - ns_of(s->cfg->sent_s), SEND, session,
+         NULL);
 }
 
 static void start_receiver(struct sim *s, int to)
@@ -200,9 +213,10 @@ static void start_receiver(struct sim *s, int to)
     const struct m2c_cc_config cfg = {.kind = s->cfg->kind, .wave = s->wave};
 
     r->cc = m2c_cc_new(&cfg, s->now_ns);
-    r->has = s->blocks && s->cfg->file_bytes > 0 ? calloc(s->blocks, 1) : NULL;
     if (!r->cc)
         fail("no memory");
+    if (s->cfg->file_bytes > 0)
+        got_init(&r->got, &s->file, s->cfg->decodes);
     r->tick_ns = UINT64_MAX;
     r->begun_ns = s->now_ns;
     obey(s, to);
@@ -243,19 +257,39 @@ static void arrive(struct sim *s, struct frame *f)
 {
     const int i = f->flow - (int)s->cfg->sessions;
 
-    if (i < 0) {
-        deliver(s, f);
+    if (s->cfg->lost > 0 && soon(s, 1) < s->cfg->lost)
         return;
-    }
+    if (i < 0)
+        deliver(s, f);
+    if (i < 0 || i >= (int)s->cfg->tcp)
+        return;
     s->tcp_packets[i] += is_measured(s);
-    count_packet(s, &s->tcp_seconds[i]);
+    count_packet(s, &s->tcp_windows[i]);
     f->all = tcp_receive(&s->tcp[i], f->segment);
-    if (s->segments && f->all >= s->segments && s->out->tcp[i].time_s == 0) {
+    if (i < (int)s->cfg->tcp_files && f->all >= s->segments && s->out->tcp[i].time_s == 0) {
         s->out->tcp[i].time_s = (double)(s->now_ns - s->tcp_begun_ns[i]) / 1e9;
         s->open--;
     }
     const double overhead_s = soon(s, BN_PACKET_BYTES * 8 / s->cfg->rate_bps);
     push(s, s->now_ns + ns_of(s->cfg->delay_s + overhead_s), ACK, i, f);
+}
+
+/* ------------------------------------------------------------------ short connections */
+
+static double exponential(struct sim *s, double mean)
+{
+    return -mean * log(1 - soon(s, 1));
+}
+
+/* Starts a short connection and schedules the next. Hardly any has more than a first window, so it
+ * sends all at once and nothing again. */
+static void send_short(struct sim *s)
+{
+    const struct frame f = {.flow = (int)(s->cfg->sessions + s->cfg->tcp)};
+
+    for (double left = exponential(s, SHORT_BYTES); left > 0; left -= BN_SEGMENT_BYTES)
+        enqueue(s, &f);
+    push(s, s->now_ns + ns_of(exponential(s, 60 / s->cfg->short_per_min)), SHORT, 0, NULL);
 }
 
 /* ------------------------------------------------------------------ all */
@@ -289,6 +323,7 @@ static void handle(struct sim *s, const struct tp_event *e)
     case TIMEOUT: time_out(s, e->to); break;
     case START_TCP: run_tcp(s, e->to); break;
     case START_RECEIVER: start_receiver(s, e->to); break;
+    case SHORT: send_short(s); break;
     }
 }
 
@@ -301,17 +336,17 @@ static void begin(struct sim *s)
     wave.layers = m2c_wave_layers_for(&wave, 2 * cfg->rate_bps / 8 / BN_PACKET_BYTES);
     if (m2c_wave_init(&s->wave, &wave) < 0)
         fail("this wave cannot be");
-    const uint32_t k = (uint32_t)ceil(cfg->file_bytes / BN_SYMBOL_BYTES);
-    s->blocks = k ? 5 * k / 2 : 20000; /* as in m2c-send */
-    s->needed = (uint32_t)ceil(1.01 * k);
+    if (cfg->file_bytes > 0)
+        file_init(&s->file, cfg->file_bytes, BN_SYMBOL_BYTES);
+    const uint32_t blocks = cfg->file_bytes > 0 ? s->file.symbols : 20000;
     for (unsigned i = 0; i < cfg->sessions; i++) {
         s->phase_ns[i] = ns_of(soon(s, s->wave.cfg.slot_s));
-        if (m2c_feed_init(&s->feeds[i], &s->wave, s->blocks, 0) < 0 ||
+        if (m2c_feed_init(&s->feeds[i], &s->wave, blocks, ns_of(cfg->sent_s)) < 0 ||
             !m2c_feed_next(&s->feeds[i], &s->due[i]))
             fail("no feed");
-        push(s, s->due[i].at_ns + s->phase_ns[i], SEND, (int)i, NULL);
+        push(s, s->due[i].at_ns + s->phase_ns[i] - ns_of(cfg->sent_s), SEND, (int)i, NULL);
         for (unsigned r = 0; r < cfg->receivers; r++)
-            push(s, ns_of(s->wave.cfg.slot_s + 2 + cfg->late_s + soon(s, 2)), START_RECEIVER,
+            push(s, ns_of(s->wave.cfg.slot_s + 2 + soon(s, 2)), START_RECEIVER,
                  (int)(i * BN_RECEIVERS_MAX + r), NULL);
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
@@ -320,10 +355,26 @@ static void begin(struct sim *s)
         s->tcp_begun_ns[i] = ns_of(soon(s, 3));
         push(s, s->tcp_begun_ns[i], START_TCP, (int)i, NULL);
     }
-    s->segments = cfg->tcp_has_file ? (uint32_t)ceil(cfg->file_bytes / BN_SEGMENT_BYTES) : 0;
-    s->open = cfg->file_bytes > 0 ? cfg->sessions * cfg->receivers : UINT32_MAX;
-    if (s->segments)
-        s->open += cfg->tcp;
+    s->segments = (uint32_t)ceil(cfg->file_bytes / BN_SEGMENT_BYTES);
+    s->open = cfg->file_bytes > 0 ? cfg->sessions * cfg->receivers + cfg->tcp_files : UINT32_MAX;
+    if (cfg->short_per_min > 0)
+        push(s, ns_of(exponential(s, 60 / cfg->short_per_min)), SHORT, 0, NULL);
+}
+
+/* Computes the criteria of M2C10, 7.2. */
+static void measure_file(const struct sim *s, const struct receiver *r, struct bn_receiver *out)
+{
+    const double file = s->cfg->file_bytes, link = (double)r->packets * BN_FRAME_BYTES;
+    const double useful = (double)r->got.useful, k = (double)s->file.partition.symbols;
+
+    out->time_s = (double)(r->done_ns - r->begun_ns) / 1e9;
+    out->useful = r->got.useful;
+    out->redundant = r->got.redundant;
+    out->gput_bps = 8 * file / out->time_s;
+    out->tput_bps = 8 * link / out->time_s;
+    out->dup = 100 * (double)r->got.redundant / useful;
+    out->sym = 100 * (useful / k - 1);
+    out->net = 100 * (link / file - 1);
 }
 
 static void end(struct sim *s)
@@ -336,19 +387,18 @@ static void end(struct sim *s)
             struct receiver *r = &s->receivers[i][n];
             struct bn_receiver *out = &s->out->receivers[i][n];
             out->bps = (double)r->packets * each;
-            out->variation = variation(&r->seconds);
-            out->time_s = r->done_ns ? (double)(r->done_ns - r->begun_ns) / 1e9 : 0;
-            out->symbols = r->symbols;
-            out->duplicates = r->duplicates;
+            out->variation = variation(&r->windows);
+            if (r->done_ns)
+                measure_file(s, r, out);
             m2c_cc_get_stats(r->cc, &out->cc);
             m2c_cc_free(r->cc);
-            free(r->has);
+            got_free(&r->got);
         }
         m2c_feed_free(&s->feeds[i]);
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
         s->out->tcp[i].bps = (double)s->tcp_packets[i] * each;
-        s->out->tcp[i].variation = variation(&s->tcp_seconds[i]);
+        s->out->tcp[i].variation = variation(&s->tcp_windows[i]);
         s->out->tcp_timeouts += s->tcp[i].timeouts;
     }
     tp_events_free(&s->events);

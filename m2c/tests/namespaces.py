@@ -173,6 +173,7 @@ def case_stranger(m: Site) -> None:
     with m.hosts(3) as (one, two, stranger):
         two.slow("6mbit")
         sender = m.send(one, path, "--max-rate", "10M")
+        expect(" symbols=1745 " in sender.said(), sender.said())
         noise = flood(stranger)
         try:
             program, directory = m.receive(two, "--tsi", "7")
@@ -189,10 +190,12 @@ def case_stranger(m: Site) -> None:
 
 
 def case_ends(m: Site) -> None:
-    """The sender ends the session; nothing comes; the options are wrong."""
+    """The sender ends the session; nothing comes; the options are wrong. A file of more than 16 MB
+    has three repair symbols for each two, a smaller one four for each."""
     path = m.file("file", 20 * MB)
     with m.hosts(2) as (one, two):
         sender = m.send(one, path, "--max-rate", "2M")
+        expect(" symbols=34820 " in sender.said(), sender.said())
         program, directory = m.receive(two)
         wait_for("packets", lambda: "slot=" in program.told())
         sender.signal(signal.SIGINT)
