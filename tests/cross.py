@@ -40,7 +40,7 @@ NOT_UNDER_QEMU: Final = {
     "transport-batches": "qemu-user lacks the ancillary data of UDP_GRO",
     "ldm7-log": "qemu-user shows its own command line",
     "ldmd-congestion": "qemu-user lacks TCP_CONGESTION",
-    "pqact-act": "a program that is not there is noticed late, as qemu-user makes fork of vfork",
+    "pqact-act": "a missing program is noticed late, as qemu-user makes fork of vfork",
     "common-datadir": "qemu-user lacks openat2",
     "ldm7-tools": "starts programs",
     "ldm7-pqtools": "starts programs",
@@ -162,7 +162,7 @@ def check(arch: Architecture) -> int:
     """Build the C tests and run them; Meson's exit code. Raises CannotHave."""
     for program in (f"{arch.triple}-gcc", arch.qemu):
         if not shutil.which(program):
-            raise CannotHave(f"{program} is not there; `ansible/setup --tags cross` installs it")
+            raise CannotHave(f"{program} is missing; `ansible/setup --tags cross` installs it")
     root, build = WHERE / arch.name / "root", WHERE / arch.name / "build"
     if not root.exists():
         fetch(arch, root)

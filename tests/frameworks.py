@@ -64,7 +64,7 @@ class CannotInstall(Exception):
 
 
 def install(framework: Framework) -> Path | None:
-    """The directory of the framework, fetched if it is not there. Raises CannotInstall."""
+    """The directory of the framework, fetched if it is missing. Raises CannotInstall."""
     if not framework.packages:
         return None
     target = WHERE / framework.name

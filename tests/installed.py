@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """What `meson install` puts in place is built by `ninja programs`: else an installation without
-another build, as in Dockerfile.ldm, stops at a file that is not there.
+another build, as in Dockerfile.ldm, stops at a missing file.
 
 Usage: installed.py BUILD.
 """

@@ -17,7 +17,7 @@ def test_a_machine_without_compiler_skips_with_a_reason(
     assert cross.main(["s390x"]) == cross.EXIT_MISSING
     said = capsys.readouterr().out.splitlines()[-1]
     assert said == (
-        "SKIPPED: s390x-linux-gnu-gcc is not there; `ansible/setup --tags cross` installs it"
+        "SKIPPED: s390x-linux-gnu-gcc is missing; `ansible/setup --tags cross` installs it"
     )
 
 

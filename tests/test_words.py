@@ -47,6 +47,11 @@ def test_no_source_has_a_word_of_the_list(extension: str) -> None:
         ("Tell whether a line is one; it can tell whether.", ["Return whether"]),
         ("x: valid are 1 and 2; valid is not always safe", ["a semicolon and valid:"]),
         (
+            "After a look-up, what is there is made again.",
+            ["lookup", "recreated, repeated", "what exists, existing …"],
+        ),
+        ("A namespace of the test's own, not instead of the test's own.", ["its own …, the …'s"]),
+        (
             "The FMTP connection stands; in the mean, not in the mean hour.",
             ["on average", "is up, is connected"],
         ),

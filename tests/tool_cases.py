@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What hostile tests of command-line programs share: programs, small disks, the run of cases.
+"""Shared by hostile tests of command-line programs: programs, small disks, the run of cases.
 
-A test's cases are functions that take its machine. Disks are small tmpfs in a mount namespace of
-the test's own; packets stay on the loopback of a network namespace. Exit status 77: skipped.
+A test's cases are functions that take its machine. Disks are small tmpfs in the test's mount
+namespace; packets stay on the loopback of a network namespace. Exit status 77: skipped.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def machine_walls() -> Walls:
 
 
 def chosen_walls() -> Walls:
-    """Return what a guest gets: all there is, unless VARIABLE says otherwise. Raises WallError."""
+    """Return what a guest gets: everything, unless VARIABLE says otherwise. Raises WallError."""
     choice = os.environ.get(VARIABLE) or ALL
     if choice not in CHOICES:
         raise WallError(f"found {VARIABLE}={choice}; valid: {', '.join(CHOICES)}")

@@ -83,7 +83,7 @@ def grown(core: Core, path: MultipointPath, *leaves: Endpoint) -> MultipointPath
 def changed(
     held: Mapping[str, Iterable[Entry]], phase: Mapping[str, Delta]
 ) -> dict[str, frozenset[Entry]]:
-    """Return what the switches hold after a phase. Fails if it removes what is not there."""
+    """Return what the switches hold after a phase. Fails if it removes what does not exist."""
     result = {switch: set(entries) for switch, entries in held.items()}
     for switch, delta in phase.items():
         entries = result.setdefault(switch, set())

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fcast-send and fcast-recv with wrong words, full disks, strange directories, greedy strangers.
 
-Usage: hostile.py FCAST-SEND FCAST-RECV [CASE...]. Root: disks are small tmpfs in a mount namespace
-of the test's own; packets stay on the loopback of a network namespace. Exit status 77: skipped.
+Usage: hostile.py FCAST-SEND FCAST-RECV [CASE...]. Root: disks are small tmpfs in the test's mount
+namespace; packets stay on the loopback of a network namespace. Exit status 77: skipped.
 """
 
 from __future__ import annotations

@@ -84,11 +84,11 @@ wait $sender || fail "the sender's end"
 refused() {
     wanted=$1
     shift
-    if timeout 10 "$example" "$@" >"$dir/no.out" 2>"$dir/no.err" </dev/null; then fail "taken: $*"; fi
-    grep -qF "$wanted" "$dir/no.err" || fail "'$wanted' is not said of $*"
+    if timeout 10 "$example" "$@" >"$dir/no.out" 2>"$dir/no.err" </dev/null; then fail "accepted: $*"; fi
+    grep -qF "$wanted" "$dir/no.err" || fail "no '$wanted' in the message of: $*"
 }
 refused "'10.0.0.1' port 1711; valid: a multicast group" send 10.0.0.1 1711 127.0.0.1 "$dir/one" 0.5
-refused "interface 'eth': valid" send $address $port eth "$dir/one" 0.5
+refused "interface 'eth'; valid:" send $address $port eth "$dir/one" 0.5
 refused "no interface has the address 192.0.2.1" send $address $port 192.0.2.1 "$dir/one" 0.5
 refused "'$dir/none': No such file" send $address $port 127.0.0.1 "$dir/none" 0.5
 refused "'$dir': not a regular file" send $address $port 127.0.0.1 "$dir" 0.5

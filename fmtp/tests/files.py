@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """fmtp-send and fmtp-recv when disks fill, sources cannot be read, and receivers fall behind.
 
-Usage: files.py FMTP-SEND FMTP-RECV [CASE...]. Root: disks are small tmpfs in a mount namespace of
-the test's own; packets stay on the loopback of a network namespace. Exit status 77: skipped.
+Usage: files.py FMTP-SEND FMTP-RECV [CASE...]. Root: disks are small tmpfs in the test's mount
+namespace; packets stay on the loopback of a network namespace. Exit status 77: skipped.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def case_promises_are_added_up(m: Site) -> None:
 
 
 def case_a_disk_fills_amid_a_file(m: Site) -> None:
-    """What was there is gone when the file is half stored: it ends alone, and both sides say so."""
+    """The disk fills when half of a file is stored: it ends alone, and both sides report that."""
     big, small = m.work / "big", m.file("small", MB)
     with big.open("wb") as stream:
         stream.truncate(400 * MB)  # large, so that its space is still being reserved when we look

@@ -41,7 +41,7 @@ bool stored_name(struct store *store, const struct stored *f);
 void stored_close(struct store *store, struct stored *f);
 /* Removes a file that does not have it yet. */
 void stored_discard(struct store *store, struct stored *f);
-/* Removes the file of that index from a list and returns it; NULL if it is not there. */
+/* Removes the file of that index from a list and returns it; NULL if there is none. */
 struct stored *stored_take(struct stored **list, uint32_t index);
 
 #endif

@@ -13,7 +13,7 @@
 #include "common/new_file.h"
 #include "common/product_line.h"
 
-#define HEAD "# The last product that came by this request; read when it is made again.\n"
+#define HEAD "# The last product that came by this request; read when it is repeated.\n"
 
 bool resume_path(char *out, size_t out_bytes, const char *queue, const struct conf_request *req)
 {

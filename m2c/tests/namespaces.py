@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """m2c-send and m2c-recv on their own hosts: a bridge that snoops IGMP, a line for each receiver.
 
-Usage: namespaces.py M2C-SEND M2C-RECV [CASE...]. Root: all is in network namespaces of the test's
-own. The bridge forwards a group only to who has joined it. Exit status 77: skipped. With
+Usage: namespaces.py M2C-SEND M2C-RECV [CASE...]. Root: everything is in the test's network
+namespaces. The bridge forwards a group only to members. Exit status 77: skipped. With
 DOWNPOUR_TEST_LONG or by name: all cases, else the quick ones. WEBRC's fails now and then: see BUGS
 of m2c-recv(1).
 """

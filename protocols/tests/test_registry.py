@@ -40,7 +40,7 @@ duration_s: 5
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Put a directory on the path, as an installed package has; forget earlier look-ups."""
+    """Put a directory on the path, as an installed package has; forget earlier lookups."""
     registry._of_packages.cache_clear()
     monkeypatch.syspath_prepend(str(tmp_path))
     yield tmp_path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`make install` and `make uninstall`: what is there between, and that nothing is there after."""
+"""`make install` and `make uninstall`: what exists in between, and that nothing remains after."""
 
 from __future__ import annotations
 

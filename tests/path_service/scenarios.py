@@ -115,7 +115,7 @@ def switch_restart(emulation: Emulation, switch: str = "c") -> Figures:
 
 def controller_restart(emulation: Emulation) -> tuple[Figures, dict[str, list[str]]]:
     """kill -9, a second without controller, the same controller again. Also returned: by switch,
-    the path's flows that were not there all the time."""
+    the path's flows that did not exist all the time."""
     stream = started(emulation)
     time.sleep(SETTLE_S)
     began = time.monotonic()

@@ -7,8 +7,8 @@ or each domain has its own (`controller-{domain}`). `python -m controller attend
 requested controllers, and starts them again after its own restart. Northbound REST is a Unix socket
 in the shared directory.
 
-OpenFlow is TCP over the network between the containers. The switches, in a network namespace of the
-run's own, connect to its loopback address. From there, socat forwards each connection over a Unix
+OpenFlow is TCP over the network between the containers. The switches, in the run's network
+namespace, connect to its loopback address. From there, socat forwards each connection over a Unix
 socket into the container's namespace.
 """
 

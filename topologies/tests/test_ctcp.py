@@ -167,7 +167,7 @@ def test_buffers_are_raised_never_lowered(tmp_path: Path, before: str, after: st
 
 def test_the_inventory_expects_the_buffers_that_a_window_needs(tmp_path: Path) -> None:
     """600 Mbit/s x 60 ms are 3108 segments: more than the kernel's own buffers hold. The script
-    leaves what is planned, and restoring gives back what was there."""
+    leaves what is planned, and restoring brings back the previous values."""
     small, large = "4096 16384 4194304", "4096 131072 64000000"
     built = {"a sysctl ipv4/tcp_wmem": small, "a sysctl ipv4/tcp_rmem": large, "a rules": "0"}
     before = {"tcp_wmem": small, "tcp_rmem": large, "tcp_congestion_control": "cubic"}

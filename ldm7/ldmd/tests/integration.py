@@ -30,7 +30,7 @@ from typing import Any
 SUBSCRIBERS = ("r1", "r2", "r3")
 HOSTS = ("s", *SUBSCRIBERS)
 PORT = 3880
-AS_ROOT = ("--user", "root")  # in namespaces of the test's own
+AS_ROOT = ("--user", "root")  # in the test's own namespaces
 MARK = f"ldmdtest{os.getpid()}"
 NETWORKS = 4  # side by side
 LONGEST = ("kill_anything", "nobody_holds_the_feed", "nobody_holds_the_feed6")
@@ -447,7 +447,7 @@ def case_kill(servers: Servers) -> None:
 
 
 def case_mldm_dies(servers: Servers) -> None:
-    """A crashed multicast sender is started again and the subscribers come back by themselves."""
+    """A crashed multicast sender is restarted and the subscribers return."""
     start7(servers)
     servers.insert("a", mixed_sizes(6))
     servers.same_everywhere(6)

@@ -292,7 +292,7 @@ def case_restarts(w: World) -> None:
         expect((status(one), status(two)) == (OK, OK), "subscribers")
         os.kill(process_ids(daemon, "mldm")[0], signal.SIGKILL)
         expect(one.closed() and two.closed(), "subscribers must subscribe again")
-        expect(len(service.leaves()) == 2, "what was there is there")
+        expect(len(service.leaves()) == 2, "a leaf is missing")
         again = ask(daemon, "s2", "7", 202)
         expect(status(again) == OK, "after mldm's death")
         wait_for("prune of the other", lambda: service.leaves() == [("s2", 7, 202)])

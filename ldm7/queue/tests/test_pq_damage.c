@@ -116,7 +116,7 @@ static void test_garbage_files(void **state)
     free(image);
 }
 
-/* Any damage to the tables behind the header: refused or survived, never a crash. */
+/* Any damage to the tables after the header: refused or survived, never a crash. */
 static void test_damaged_tables(void **state)
 {
     (void)state;

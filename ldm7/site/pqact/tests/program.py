@@ -97,7 +97,7 @@ def survives_kill(site: Site) -> None:
     process.communicate()
     site.insert("h")
     site.once()
-    expect(site.filed("killed") == "gh", "goes on behind the last one after kill -9")
+    expect(site.filed("killed") == "gh", "does not continue after the last one after kill -9")
 
 
 def stops_with_pipes(site: Site) -> None:

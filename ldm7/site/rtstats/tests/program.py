@@ -36,7 +36,7 @@ def until_read(argv: list[str | Path]) -> str:
 
 
 def check_server(top: Path, rtstats: str, tools: str, queue: Path) -> None:
-    """-h: both forms reach a server that accepts them; one that is not there is only logged."""
+    """-h: both forms reach a server that accepts them; one that does not respond is only logged."""
     port = str(free_port())
     there, conf = top / "there", top / "ldmd.conf"
     subprocess.run([f"{tools}/pqcreate", "-s", "1m", "-S", "100", "-q", there], check=True)

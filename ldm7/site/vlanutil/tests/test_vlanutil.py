@@ -262,7 +262,7 @@ def real_untagged(vlanutil: Path) -> str:
         nic = ip("-n", name, "-o", "link", "show", "dev", "eth1").stdout
         address = nic.split("link/ether ")[1].split()[0]
         assert "macvlan mode passthru" in shown[0] and address in shown[0], shown
-        assert shown[1] == shown[0], "made again although it was right"
+        assert shown[1] == shown[0], "recreated although it was correct"
         assert shown[2] == "", "still there"
         return "ok real untagged"
     finally:
@@ -299,7 +299,7 @@ def real(vlanutil: Path) -> str:
         assert "inet 10.10.1.7/24 brd 10.10.1.255 " in ip("-n", name, "addr").stdout
         assert "10.10.1.1 dev eth1.1101" in ip("-n", name, "route").stdout
         run(*CREATE)
-        assert index() == made, "made again although it was right"
+        assert index() == made, "recreated although it was correct"
         run("create", "eth1.1101", "10.10.1.8/24", "10.10.1.1")
         assert "inet 10.10.1.8/24" in ip("-n", name, "addr").stdout
         run("shape", "eth1.1101", "20000000", "6000000", "224.0.0.1/32")
