@@ -330,7 +330,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--every", type=float, default=300.0, metavar="S")
     parser.add_argument("--sparse", action="store_true", help="as few events as in a real day")
-    parser.add_argument("--judge", action="store_true", help="run nothing; judge the existing results")
+    parser.add_argument("--judge", action="store_true", help="run nothing; judge existing results")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(argv)
     profile = SPARSE if options.sparse else DENSE

@@ -3,8 +3,8 @@
 """ldmd without disk, memory or room in its queue: it continues with what it can, and
 says what it cannot.
 
-Usage: scarce.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. Disks are small tmpfs in the test's
-mount namespace.
+Usage: scarce.py LDMD TOOLS_DIRECTORY [CASE...], as integration.py. Disks are small tmpfs in the
+test's mount namespace.
 """
 
 from __future__ import annotations
