@@ -66,7 +66,7 @@ struct client_counters {
 
 /* Gives the directory of the pages. Returns false if the path is too long. */
 bool counters_dir(char *out, size_t out_bytes, const char *queue);
-/* Make this process's page. Return NULL if `SET ldmd.stats off` disables it, or after logging a
+/* Makes this process's page. Returns NULL if `SET ldmd.stats off` disables it, or after logging a
  * warning. */
 struct stats_page *counters_ldmd(const struct options *opt, uint16_t port);
 struct stats_page *counters_mldm(const struct options *opt, const struct conf_multicast *entry);

@@ -60,18 +60,18 @@ uint64_t pq_file_bytes(uint64_t data_bytes, uint32_t slots);
 /* Checks the geometry and size of the file. It also checks that all tables agree, but only if no
  * living process has the queue open and the last one was killed, or if something else has changed
  * the file since. This is O(1), except in these cases, after a reboot and in a copy of the file.
- * Takes no lock of the file: a reader excludes no one. EUSERS: more than 512 handles are open.
- * writable = false forbids pq_reserve(), and writing to a product ends the process (SIGSEGV); the
- * file must still be writable (pins are kept in it). */
+ * Does not lock the file: a reader excludes no other process. EUSERS: more than 512 handles are
+ * open. writable = false forbids pq_reserve(), and writing to a product ends the process (SIGSEGV);
+ * the file must still be writable (pins are kept in it). */
 enum pq_status pq_open(const char *path, bool writable, struct pq **out);
-/* Gives up this handle's reservations and pins. q may be NULL. */
+/* Releases this handle's reservations and pins. q may be NULL. */
 void pq_close(struct pq *q);
 
 /* Copies a product in. */
 enum pq_status pq_insert(struct pq *q, const struct pq_info *info, const void *data);
 
 /* Two-step insertion: the bytes are received straight into the queue. A reservation is invisible to
- * readers until pq_commit(); pq_discard() gives it back. */
+ * readers until pq_commit(); pq_discard() frees it. */
 struct pq_reservation;
 /* sig may be NULL if it is not known yet: then only pq_commit() looks for a duplicate. If the room
  * that must be made is in use, its users are asked to release it (pq_room_asked) and waited for, at
@@ -82,7 +82,7 @@ enum pq_status pq_reserve(struct pq *q, const struct pq_signature *sig, uint64_t
  * meanwhile. After any other error the reservation still exists. */
 enum pq_status pq_commit(struct pq *q, struct pq_reservation *r, const struct pq_info *info,
                          uint32_t data_offset);
-/* Gives the reservation back and frees r. */
+/* Frees the reservation and r. */
 void pq_discard(struct pq *q, struct pq_reservation *r);
 
 /* Sets how long pq_reserve() and pq_insert() of this handle wait for room (default 2000 ms). 0: not

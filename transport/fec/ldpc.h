@@ -23,8 +23,8 @@ enum ldpc_kind { LDPC_STAIRCASE, LDPC_TRIANGLE };
 
 struct ldpc_matrix;
 
-/* Make a matrix (RFC 5170 5.3, 5.4). NULL with errno: EINVAL unless 2 <= k < n <= LDPC_N_MAX,
- * n - k >= n1, and n1 and the seed are in their ranges; ENOMEM. */
+/* Makes a matrix (RFC 5170 5.3, 5.4). Returns NULL with errno: EINVAL unless 2 <= k < n <=
+ * LDPC_N_MAX, n - k >= n1, and n1 and the seed are in their ranges; ENOMEM. */
 struct ldpc_matrix *ldpc_matrix_new(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1,
                                     uint32_t seed);
 void ldpc_matrix_free(struct ldpc_matrix *matrix);
@@ -32,13 +32,13 @@ void ldpc_matrix_free(struct ldpc_matrix *matrix);
 uint32_t ldpc_k(const struct ldpc_matrix *matrix);
 uint32_t ldpc_n(const struct ldpc_matrix *matrix);
 size_t ldpc_edges(const struct ldpc_matrix *matrix);
-/* The generator's state after the matrix was made, which test vectors compare. */
+/* Returns the generator's state after the matrix was made, which test vectors compare. */
 uint32_t ldpc_prng_state(const struct ldpc_matrix *matrix);
-/* The ids in a row (0 to n-k-1), ascending; *count receives how many. */
+/* Returns the ids in a row (0 to n-k-1), ascending; *count receives how many. */
 const uint32_t *ldpc_row(const struct ldpc_matrix *matrix, uint32_t row, size_t *count);
 
-/* Make all repair symbols. source: k pointers; repair: n-k pointers; symbols of size_bytes. Returns
- * 0, or ENOMEM. */
+/* Makes all repair symbols. source: k pointers; repair: n-k pointers; symbols of size_bytes.
+ * Returns 0, or ENOMEM. */
 int ldpc_encode(const struct ldpc_matrix *matrix, size_t size_bytes, const uint8_t *const source[],
                 uint8_t *const repair[]);
 
@@ -56,47 +56,48 @@ enum ldpc_arrival {
     LDPC_USELESS,   /* already known, or follows from known ones: its bytes are not needed */
     LDPC_NO_SYMBOL, /* its id is not below n */
 };
-/* Record that a symbol has arrived. */
+/* Records that a symbol has arrived. */
 enum ldpc_arrival ldpc_decoder_add(struct ldpc_decoder *decoder, uint32_t id);
 
-/* How many different symbols have arrived as LDPC_NEW, and how many source symbols are still
+/* Return how many different symbols have arrived as LDPC_NEW, and how many source symbols are still
  * unknown. */
 uint32_t ldpc_decoder_received(const struct ldpc_decoder *decoder);
 uint32_t ldpc_decoder_missing(const struct ldpc_decoder *decoder);
-/* Return whether iterative decoding alone gives every source symbol. */
+/* Returns whether iterative decoding alone gives every source symbol. */
 bool ldpc_decoder_is_complete(const struct ldpc_decoder *decoder);
 
-/* Try maximum likelihood: elimination with inactivation on what iteration left. True: every source
- * symbol follows from what has arrived, and ldpc_decode() will compute it. False: more symbols are
- * needed, or there is no memory (errno ENOMEM, else 0). It costs up to a few milliseconds per
- * thousand missing symbols, so call it once at least k symbols have arrived, and not for each. */
+/* Tries maximum likelihood: elimination with inactivation on what iteration left. Returns true if
+ * every source symbol follows from what has arrived: ldpc_decode() will then compute it. Returns
+ * false if more symbols are needed (errno 0) or there is no memory (errno ENOMEM). It costs up to a
+ * few milliseconds per thousand missing symbols, so call it once at least k symbols have arrived,
+ * and not for each. */
 bool ldpc_decoder_solve(struct ldpc_decoder *decoder);
 
-/* Compute the missing source symbols. symbols: n pointers to size_bytes each; those of symbols that
- * arrived hold the bytes, those of missing source symbols receive them. Missing repair symbols that
- * are needed on the way go to the decoder's own memory; their pointers may be NULL. Call it after
- * ldpc_decoder_is_complete() or ldpc_decoder_solve() returned true. Returns 0, ENOMEM, or EAGAIN
- * (not decodable yet). */
+/* Computes the missing source symbols. symbols: n pointers to size_bytes each; those of symbols
+ * that arrived hold the bytes, those of missing source symbols receive them. Missing repair symbols
+ * that are needed on the way go to the decoder's own memory; their pointers may be NULL. Call it
+ * after ldpc_decoder_is_complete() or ldpc_decoder_solve() returned true. Returns 0, ENOMEM, or
+ * EAGAIN (not decodable yet). */
 int ldpc_decode(struct ldpc_decoder *decoder, size_t size_bytes, uint8_t *const symbols[]);
 
 /* --- choosing a seed ---------------------------------------------------------------------------
  * Some seeds give matrices that need far more symbols than others. */
 
-/* How many symbols one reception needs if they arrive in a random order, which *state (1 to
+/* Returns how many symbols one reception needs if they arrive in a random order, which *state (1 to
  * LDPC_SEED_MAX) determines and which advances it. ml: with maximum likelihood. Returns 0 without
  * memory (errno ENOMEM). */
 uint32_t ldpc_needed(const struct ldpc_matrix *matrix, uint32_t *state, bool ml);
 
-/* Return whether two symbols are in exactly the same rows: if both are missing, no row can give
- * either. -1 without memory. */
+/* Returns whether two symbols are in exactly the same rows: if both are missing, no row can give
+ * either. Returns -1 without memory. */
 int ldpc_has_twins(const struct ldpc_matrix *matrix);
 
-/* The mean number of symbols needed, divided by k, over `trials` receptions in random orders that
- * the matrix's seed determines. ml: with maximum likelihood. *worst, if not NULL, receives the
- * largest. Returns 0 without memory (errno ENOMEM). */
+/* Returns the mean number of symbols needed, divided by k, over `trials` receptions in random
+ * orders that the matrix's seed determines. ml: with maximum likelihood. *worst, if not NULL,
+ * receives the largest. Returns 0 without memory (errno ENOMEM). */
 double ldpc_overhead(const struct ldpc_matrix *matrix, unsigned trials, bool ml, double *worst);
 
-/* Return the first seed from `seed` on that gives no twins and whose worst of `trials` receptions
+/* Returns the first seed from `seed` on that gives no twins and whose worst of `trials` receptions
  * needs at most `limit` times k symbols; if none of `attempts` seeds does, the best of them.
  * Returns 0 with errno as for ldpc_matrix_new(). */
 uint32_t ldpc_choose_seed(enum ldpc_kind kind, uint32_t k, uint32_t n, unsigned n1, uint32_t seed,

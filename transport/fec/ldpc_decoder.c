@@ -57,7 +57,7 @@ void ldpc_decoder_free(struct ldpc_decoder *d)
     free(d);
 }
 
-/* Mark a symbol as known in all its rows; a row left with one unknown symbol gives that one. */
+/* Marks a symbol as known in all its rows; a row left with one unknown symbol gives that one. */
 static void take(struct ldpc_decoder *d, uint32_t id)
 {
     const struct ldpc_matrix *m = d->matrix;
@@ -173,7 +173,7 @@ int ldpc_encode(const struct ldpc_matrix *m, size_t size_bytes, const uint8_t *c
     return has_room ? 0 : ENOMEM;
 }
 
-/* Mark what is needed, from the last step back: if a step's symbol is needed, so are its
+/* Marks what is needed, from the last step back: if a step's symbol is needed, so are its
  * sources. */
 static void mark_needed(const struct ldpc_matrix *m, const struct ldpc_step *steps, size_t count,
                         bool *is_needed)
@@ -197,7 +197,7 @@ struct work {
     uint8_t *own;      /* missing repair symbols, then the right-hand sides of the dense system */
 };
 
-/* Do the steps that are needed; sources with a NULL pointer count as zeros. */
+/* Performs the steps that are needed; sources with a NULL pointer count as zeros. */
 static bool do_steps(const struct work *w, const struct ldpc_step *steps, size_t count,
                      uint8_t *const symbols[])
 {
@@ -220,7 +220,7 @@ static bool do_steps(const struct work *w, const struct ldpc_step *steps, size_t
     return has_room;
 }
 
-/* Compute each equation's right-hand side: its sum with the inactive symbols taken as zeros. */
+/* Computes each equation's right-hand side: its sum with the inactive symbols taken as zeros. */
 static bool right_sides(const struct work *w, uint8_t *right)
 {
     const struct ldpc_plan *plan = &w->d->plan;
@@ -239,7 +239,7 @@ static bool right_sides(const struct work *w, uint8_t *right)
     return has_room;
 }
 
-/* Compute each inactive symbol as a sum of right-hand sides. */
+/* Computes each inactive symbol as a sum of right-hand sides. */
 static bool inactive_symbols(const struct work *w, const uint8_t *right)
 {
     const struct ldpc_plan *plan = &w->d->plan;

@@ -51,7 +51,7 @@ static bool has(const struct left *left, uint32_t row)
     return false;
 }
 
-/* Choose the row of an id's next edge: from the slots as long as one is usable, else any row. */
+/* Chooses the row of an id's next edge: from the slots while one is usable, otherwise any row. */
 static uint32_t next_row(struct left *left, uint32_t slots, uint32_t *used, uint32_t rows,
                          uint32_t *state)
 {
@@ -73,7 +73,7 @@ static uint32_t next_row(struct left *left, uint32_t slots, uint32_t *used, uint
     return row;
 }
 
-/* Make sure that each row has at least two source symbols. */
+/* Ensures that each row has at least two source symbols. */
 static bool fill_rows(struct ldpc_matrix *m, struct edges *edges)
 {
     uint32_t *degree = calloc(m->rows, sizeof *degree);

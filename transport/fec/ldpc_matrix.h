@@ -15,8 +15,8 @@ struct ldpc_matrix {
     uint32_t *id_rows; /* rows of each id, ascending */
 };
 
-/* The generator of Park and Miller (RFC 5170 5.7): advance *state and scale it to 0 .. limit -
- * 1. */
+/* The generator of Park and Miller (RFC 5170 5.7): advances *state and returns it scaled to 0 ..
+ * limit - 1. */
 uint32_t ldpc_random(uint32_t *state, uint32_t limit);
 
 #endif

@@ -9,7 +9,7 @@
 /* A seed with twins ranks below any seed without them. */
 #define TWINS_COST 100.0
 
-/* Return whether the first `count` symbols of `order` decode. -1: no memory. */
+/* Returns whether the first `count` symbols of `order` decode. -1: no memory. */
 static int decodes(const struct ldpc_matrix *m, const uint32_t *order, uint32_t count, bool ml)
 {
     struct ldpc_decoder *d = ldpc_decoder_new(m);
@@ -67,8 +67,8 @@ uint32_t ldpc_needed(const struct ldpc_matrix *m, uint32_t *state, bool ml)
     return count;
 }
 
-/* Return whether no trial of ldpc_overhead() needs more than limit * k symbols. This is faster than
- * finding how many each needs. -1: no memory. */
+/* Returns whether no trial of ldpc_overhead() needs more than limit * k symbols. This is faster
+ * than finding how many each needs. -1: no memory. */
 static int is_within(const struct ldpc_matrix *m, unsigned trials, double limit)
 {
     uint32_t state = m->seed, count = (uint32_t)(limit * m->k) + 1;

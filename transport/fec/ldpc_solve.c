@@ -68,7 +68,7 @@ static bool solver_room(struct solver *s, const struct ldpc_decoder *d)
     return true;
 }
 
-/* Record that an id is no longer active. */
+/* Records that an id is no longer active. */
 static void settle(struct solver *s, uint32_t id, enum ldpc_state state)
 {
     const struct ldpc_matrix *m = s->m;
@@ -114,7 +114,7 @@ static uint32_t first_active(const struct solver *s, uint32_t row)
     return NO_ID;
 }
 
-/* Choose an id to assume known. From the largest component joined by rows with two active ids, one
+/* Chooses an id to assume known. From the largest component joined by rows with two active ids, one
  * id gives all the others. Without such rows, take an id of the row with fewest active ids. */
 static uint32_t choose(struct solver *s)
 {
@@ -182,7 +182,7 @@ static void add_bits(uint64_t *to, const uint64_t *from, size_t words)
         to[i] ^= from[i];
 }
 
-/* Find the inactive ids that a row's sum depends on, except `but`. */
+/* Finds the inactive ids that a row's sum depends on, except `but`. */
 static void depends(const struct solver *s, uint32_t row, uint32_t but, uint64_t *bits)
 {
     for (size_t i = s->m->row_start[row]; i < s->m->row_start[row + 1]; i++) {
@@ -232,7 +232,8 @@ static void reduce(struct solver *s, struct pivots *pivots)
                 add_bits(pivots->row + i * width, pivots->row + j * width, width);
 }
 
-/* Solve the dense system. False: fewer independent equations than unknowns, or no memory. */
+/* Solves the dense system. Returns false if there are fewer independent equations than unknowns, or
+ * no memory. */
 static bool solve_dense(struct solver *s)
 {
     struct ldpc_plan *plan = &s->plan;

@@ -26,14 +26,14 @@ struct rs_code;
 struct rs_code *rs_code_new(enum rs_kind kind, unsigned k, unsigned n);
 void rs_code_free(struct rs_code *code);
 
-/* Make the repair symbols of ids `first` to `first + count - 1`. source: k symbols of size_bytes.
+/* Makes the repair symbols of ids `first` to `first + count - 1`. source: k symbols of size_bytes.
  * The ids must be those of repair symbols (assert). */
 void rs_encode(const struct rs_code *code, size_t size_bytes, const uint8_t *const source[],
                unsigned first, unsigned count, uint8_t *const repair[]);
 
-/* Compute the missing source symbols. ids, symbols: k different symbols that arrived, in any order;
- * out: k pointers; only those of missing source symbols are written. Returns 0; EINVAL if an id is
- * not below n or occurs twice; ENOMEM. */
+/* Computes the missing source symbols. ids, symbols: k different symbols that arrived, in any
+ * order; out: k pointers; only those of missing source symbols are written. Returns 0; EINVAL if an
+ * id is not below n or occurs twice; ENOMEM. */
 int rs_decode(const struct rs_code *code, size_t size_bytes, const unsigned ids[],
               const uint8_t *const symbols[], uint8_t *const out[]);
 
