@@ -441,6 +441,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
     if (path := program()) is None:
         pytest.skip("no browser: the search was not tried")
     assert found_from_disk(path, tmp_path, site / "index.html", "glossary") == "Glossary"
+    assert hidden_px(path, tmp_path, site / "guide/comparison.html") == 0
 
 
 def found_from_disk(path: str, folder: Path, page: Path, word: str) -> str:
@@ -458,6 +459,18 @@ def found_from_disk(path: str, folder: Path, page: Path, word: str) -> str:
             time.sleep(0.2)
         assert window.complaints() == []
     return str(found)
+
+
+def hidden_px(path: str, folder: Path, page: Path) -> int:
+    """Return how much of a page's tables a reader with 1280 pixels must scroll sideways to see."""
+    hidden = (
+        "Math.max(...[...document.querySelectorAll('.md-typeset__scrollwrap')]"
+        ".map(one => one.scrollWidth - one.clientWidth))"
+    )
+    with browser(path, folder / "profile-wide") as window:
+        window.resize(1280)
+        window.open(page.as_uri())
+        return int(str(window.evaluate(hidden)))
 
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))

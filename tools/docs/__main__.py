@@ -36,6 +36,7 @@ PAGES: Final = ROOT / "docs"
 BUILD: Final = ROOT / "build/docs"
 SECTIONS: Final = ("start", "guide", "results", "reference", "develop")
 SEARCH_FROM_DISK: Final = "search-from-disk.iframe-worker.js"
+STYLE: Final = "site.css"
 SCHEMAS: Final = {
     "topology-file": ("Topology file", ROOT / "topologies/schema.json"),
     "experiment-file": ("Experiment file", ROOT / "experiments/catalogue/schema.json"),
@@ -59,7 +60,8 @@ def main(folder: Path, into: Path | None = None) -> int:
     settings = Path(__file__).with_name("mkdocs.yml").read_text()
     settings += f"copyright: Downpour {version}\n"
     # Otherwise the theme would fetch such a script from the web, and have no search without it.
-    shutil.copy(Path(__file__).with_name(SEARCH_FROM_DISK), source)
+    for name in (SEARCH_FROM_DISK, STYLE):
+        shutil.copy(Path(__file__).with_name(name), source)
     extra: dict[str, object] = {"polyfills": [SEARCH_FROM_DISK]}
     if into is not None:
         extra["version"] = {"provider": "mike"}
