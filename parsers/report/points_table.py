@@ -21,6 +21,7 @@ PEER_METRICS: Final = (  # if other protocols take part; a narrow terminal omits
     "throughput",
     "feedback_packets",
 )
+TRANSFER_METRICS: Final = ("transfer_time", "gput", "dup", "net", "transfer_loss")  # of one file
 SWEEP_METRICS: Final = ("throughput", "nic_bandwidth", "latency_p50", "ffdr")  # without a paper
 SHORT: Final = {
     "nic_bandwidth": "NIC",
@@ -30,10 +31,22 @@ SHORT: Final = {
     "wire_per_delivered": "wire",
     "feedback_packets": "feedback",
     "products_missing": "missing",
+    "transfer_time": "time",
+    "gput": "gput",
+    "dup": "dup",
+    "net": "net",
+    "transfer_loss": "loss",
 }
 MOST_FOLDED: Final = 4  # levels in a row
 DIGITS: Final = 3  # of a value in a row of several
 Rest = tuple[tuple[str, Scalar], ...]  # the levels that identify a row
+
+
+def metrics_of(points: Sequence[Point], *, peers: bool) -> Sequence[str]:
+    """Return the metrics that a run's points are shown by. `peers`: other protocols took part."""
+    if any("transfer_time" in p.estimates for p in points):
+        return TRANSFER_METRICS
+    return PEER_METRICS if peers else SWEEP_METRICS
 
 
 def points_tables(points: Sequence[Point], metrics: Sequence[str]) -> list[BriefTable]:

@@ -21,7 +21,7 @@ from parsers.measure.join_leave import JoinLeaveMetrics
 from parsers.measure.paper import Headline
 from parsers.measure.summary import CellMetrics
 from parsers.report.brief import BriefTable
-from parsers.report.points_table import PEER_METRICS, SWEEP_METRICS, points_tables
+from parsers.report.points_table import metrics_of, points_tables
 from parsers.report.wording import in_words, labelled, number
 
 ROWS = (
@@ -224,7 +224,8 @@ def _of_sweep(found: Transports | Subscriptions) -> Result:
         tables.append(_headlines_table(found.headlines))
     peers = isinstance(found, Transports) and any(c.about is not None for c in found.cells)
     if not tables or peers:
-        tables = [*points_tables(found.points, PEER_METRICS if peers else SWEEP_METRICS), *tables]
+        shown = metrics_of(found.points, peers=peers)
+        tables = [*points_tables(found.points, shown), *tables]
     return Result(tuple(sentences), tuple(tables))
 
 

@@ -9,7 +9,7 @@ from parsers.base.factors import Scalar
 from parsers.base.intervals import over_repeats
 from parsers.measure.sweep import Point
 from parsers.report.brief import TABLE_ROWS, Brief, render_brief
-from parsers.report.points_table import PEER_METRICS, points_tables
+from parsers.report.points_table import PEER_METRICS, TRANSFER_METRICS, metrics_of, points_tables
 
 PROTOCOLS = ("ldm7", "ldm6", "fmtp", "norm", "uftp", "aeron")
 LOSSES = (0.05, 0.0, 0.01)
@@ -71,3 +71,14 @@ def test_points_stay_apart_where_no_factor_folds_them() -> None:
     points = [point({"receivers": m, "protocol": f"p{m}"}, 0.1, 1.0) for m in range(1, 21)]
     (table,) = points_tables(points, PEER_METRICS)
     assert len(table.rows) == 20
+
+
+def test_transfers_of_a_file_are_shown_by_its_metrics() -> None:
+    estimates = {"transfer_time": over_repeats([41.0]), "gput": over_repeats([780_500.0])}
+    found = Point({"protocol": "m2c", "receivers": 1}, estimates, ("cell",))
+    other = point({"protocol": "tcp", "receivers": 1}, 0.1, 1.0)
+    assert metrics_of([other], peers=True) == PEER_METRICS
+    assert metrics_of([other, found], peers=True) == TRANSFER_METRICS
+    (table,) = points_tables([found], TRANSFER_METRICS)
+    assert table.header[1:] == ("time, s", "gput, kbit/s")
+    assert table.rows[0][1:] == ("41.0", "780")
