@@ -182,7 +182,7 @@ def notified(d: Daemon, pattern: str, seconds: float = 2.5) -> str:
 def programs(d: Daemon) -> None:
     at = ("-P", str(d.port))
     ping = program(d, "ldmping", "-i", "0", *at, "127.0.0.1")
-    row = rf"RESPONDING +0\.\d{{6}} +{d.port}   127\.0\.0\.1"
+    row = rf"RESPONDING +\d+\.\d{{6}} +{d.port}   127\.0\.0\.1"
     expect(ping.returncode == 0 and re.search(row, ping.stderr) is not None, f"ldmping: {ping}")
     expect("State    Elapsed Port   Remote_Host           rpc_stat" in ping.stderr, "its head")
     with socket.socket() as probe:
