@@ -265,13 +265,16 @@ static void arrive(struct sim *s, struct frame *f)
         return;
     s->tcp_packets[i] += is_measured(s);
     count_packet(s, &s->tcp_windows[i]);
+    const uint32_t before = s->tcp[i].expected;
     f->all = tcp_receive(&s->tcp[i], f->segment);
+    /* One in order waits for a second one, 40 ms at most. */
+    const bool waits = s->cfg->tcp_is_of_2010 && f->all == before + 1 && f->all % 2;
     if (i < (int)s->cfg->tcp_files && f->all >= s->segments && s->out->tcp[i].time_s == 0) {
         s->out->tcp[i].time_s = (double)(s->now_ns - s->tcp_begun_ns[i]) / 1e9;
         s->open--;
     }
     const double overhead_s = soon(s, BN_PACKET_BYTES * 8 / s->cfg->rate_bps);
-    push(s, s->now_ns + ns_of(s->cfg->delay_s + overhead_s), ACK, i, f);
+    push(s, s->now_ns + ns_of(s->cfg->delay_s + overhead_s + (waits ? 0.04 : 0)), ACK, i, f);
 }
 
 /* ------------------------------------------------------------------ short connections */
@@ -351,6 +354,7 @@ static void begin(struct sim *s)
     }
     for (unsigned i = 0; i < cfg->tcp; i++) {
         tcp_init(&s->tcp[i]);
+        s->tcp[i].is_old = cfg->tcp_is_of_2010;
         s->tcp_armed_ns[i] = UINT64_MAX;
         s->tcp_begun_ns[i] = ns_of(soon(s, 3));
         push(s, s->tcp_begun_ns[i], START_TCP, (int)i, NULL);

@@ -24,6 +24,7 @@ struct bn_config {
     double file_bytes;                 /* 0: no file; receivers stay */
     unsigned tcp_files;                /* TCP connections that end after a file of file_bytes */
     bool decodes;                      /* receivers decode the file */
+    bool tcp_is_of_2010;               /* Linux until 4.0: acknowledges every other segment */
     double sent_s;                     /* age of the sessions when the simulation begins */
     double short_per_min;              /* TCP connections of 3.16 KB on average (M2C10 7.4) */
     double lost;                       /* share of packets dropped at random behind the queue */

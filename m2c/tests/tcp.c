@@ -126,7 +126,7 @@ void tcp_acknowledge(struct tcp *t, uint32_t all, uint32_t segment, uint64_t now
             t->is_recovering = false;
         else if (!t->is_recovering)
             t->cwnd = t->cwnd < t->ssthresh ? fmin(t->cwnd + fresh, t->ssthresh + 1)
-                                            : t->cwnd + fresh / t->cwnd;
+                                            : t->cwnd + (t->is_old ? 1 : fresh) / t->cwnd;
         arm(t, now_ns);
     }
     if (mark_lost(t) && !t->is_recovering && has_recovered(t)) {

@@ -20,6 +20,7 @@ struct tcp_segment {
 
 struct tcp {
     double cwnd, ssthresh;
+    bool is_old; /* its window grows per acknowledgement, not per acknowledged segment */
     uint32_t una, next, recover;
     bool is_recovering;
     double srtt_s, rttvar_s, rto_s;

@@ -193,7 +193,7 @@ static void test_smooth_rate(void **state)
     } of[] = {{20e6, 0.02, 0.01, 1, true},  {20e6, 0.05, 0.01, 1, true},
               {20e6, 0.05, 0.001, 1, true}, {20e6, 0.1, 0.003, 1, true},
               {1e6, 0.01, 0, 1, false},     {4e6, 0.01, 0, 1, false},
-              {1e6, 0.01, 0, 0.1, true},    {4e6, 0.01, 0, 0.1, true},
+              {1e6, 0.01, 0, 0.1, false},   {4e6, 0.01, 0, 0.1, false},
               {1e6, 0.01, 0, 10, false},    {4e6, 0.01, 0, 10, false}};
 
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
@@ -233,7 +233,7 @@ static void test_leave_latency(void **state)
                 if (kind != M2C_CC_STATIC)
                     assert_within(lost / first, 0.9, 1.1);
                 else
-                    assert_true(lost > before);
+                    assert_true(lost > before - half(&b.tcp_lost));
                 before = lost;
             }
             if (kind == M2C_CC_STATIC)
