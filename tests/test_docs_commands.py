@@ -57,6 +57,9 @@ def unknown_options(line: str) -> list[str]:
                 break
         known = options_of(command)
         own = words[: words.index("--")] if "--" in words else words
+        if not command.context_settings.get("allow_interspersed_args", True):
+            # What follows the first operand is another program's.
+            own = words[: next((n for n, w in enumerate(words) if w[0] != "-"), None)]
         options = [re.match(r"\[?(--[\w-]+)", word) for word in own]
         names = [found[1] for found in options if found]
         unknown += [name for name in names if name not in {*known, "--help"}]
@@ -93,6 +96,8 @@ def test_what_does_not_exist_is_found() -> None:
     assert unknown_options(".venv/bin/downpour run lossy --clok virtual") == ["--clok"]
     assert unknown_options("downpour lab grade DIR --rerun --key FILE -o x.csv") == []
     assert unknown_options("downpour virtual run -- ls --fast") == []
+    assert unknown_options("downpour shell uva ls --fast") == []
+    assert unknown_options("downpour shell --fast uva ls") == ["--fast"]
     assert unknown_options("downpour paths --at FILE create tv --root a:1:2 --rat 1M") == ["--rat"]
     assert unknown_to_make("make experiment-lossy RECIEVERS=4") == ["RECIEVERS"]
     assert unknown_to_make("make experiment-lossy CLOCK=virtual ONLY='a=1 b=2'") == []

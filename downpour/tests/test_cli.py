@@ -124,7 +124,7 @@ def test_what_needs_root_says_so_at_once(
     monkeypatch.setattr(os, "geteuid", lambda: 1001)
     code, _, err = said(capsys, *words)
     assert code == 2
-    assert err.startswith("found user id 1001; valid: root, ")
+    assert err.startswith("found user id 1001; valid: root")
     assert "--clock virtual (make: CLOCK=virtual)" in err and err.count("\n") == 1
 
 

@@ -38,7 +38,7 @@ def test_a_row_that_is_being_written_is_left_out() -> None:
         (0, b"X", "no counters page"),
         (8, b"\2", "found version 2; valid: 1"),
         (12, b"\1", "byte order"),
-        (16, b"\0", "it says"),
+        (16, b"\0", "its header says 1024 bytes"),
         (20, b"\x63", "99 tables"),
         (384 + 88, b"\x63", "found 99 columns"),
         (384 + 99, b"\xff", "beyond the end"),
