@@ -95,7 +95,7 @@ class Turns:
         return None
 
     def wait(self, tell: Callable[[str], None]) -> Turn:
-        """Wait for a turn and return it; `tell` receives the reason of the wait. Raises OSError."""
+        """Wait for a turn and return it; `tell` gets the reason for the wait. Raises OSError."""
         tell_at = 0.0
         try:
             while (turn := self.take()) is None:
