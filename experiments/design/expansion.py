@@ -562,10 +562,12 @@ def virtual_seconds_estimated(cell: CellSpec, trace_bytes: int) -> float:
         cell.layers.max_rate_bps,
         *(cell.rate_i_bps or ()),
     )
-    competitors = cell.background_flows + cell.rivals.sessions
-    file_s = transfer_s(cell.carousel.file_bytes, lines, competitors)
-    sent_bytes = file_s * cell.r_bps * (1 + cell.rivals.sessions) / 8
-    packets = max(cell.m * trace_bytes, sent_bytes) / TCP_PAYLOAD_BYTES
+    copies = 1 if cell.is_multicast else cell.m
+    competitors = copies - 1 + cell.background_flows + cell.rivals.sessions
+    most_s = cell.duration_s + cell.drain_timeout_s
+    file_s = min(most_s, transfer_s(cell.carousel.file_bytes, lines, competitors))
+    layers_bps = cell.r_bps * (1 + cell.rivals.sessions) if cell.is_multicast else 0
+    packets = max(cell.m * trace_bytes, file_s * layers_bps / 8) / TCP_PAYLOAD_BYTES
     sessions = VIRTUAL_SESSION_S * cell.session_count
     start_end = sessions + VIRTUAL_START_S + VIRTUAL_PER_HOST_S * (cell.m + 1)
     per_packet = registry.get(cell.protocol).packet_s

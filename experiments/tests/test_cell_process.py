@@ -112,3 +112,13 @@ def test_a_file_through_a_slow_line_takes_as_long_as_the_line_needs() -> None:
     found = virtual_seconds_estimated(cell, 99_000_000)
     packets = 273_481 * registry.get("m2c").packet_s
     assert found == pytest.approx(6 + 2 * 0.6 + 0.06 * (cell.duration_s + 1584) + packets)
+
+
+def test_copies_of_a_file_share_the_line() -> None:
+    """Five times 48 MB by TCP at 1 Mbit/s: 1,920 s, and 165,746 packets of 1,448 bytes."""
+    whole = at_level(load_as(ExperimentSpec, find("m2c-receivers")), "paper")
+    name = "tcp-m5-r20-p0-file48M-line1-n1"
+    (cell,) = (cell for cell in expand(whole, "paper") if cell.cell == name)
+    found = virtual_seconds_estimated(cell, 48_000_000)
+    packets = 165_746 * registry.get("tcp").packet_s
+    assert found == pytest.approx(6 + 6 * 0.6 + 0.06 * (cell.duration_s + 1920) + packets)
