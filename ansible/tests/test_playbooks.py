@@ -39,6 +39,7 @@ def test_unknown_playbooks_are_refused_in_one_line(words: tuple[str, ...]) -> No
     "words",
     [
         ("-e", "topo=drfsm8"),
+        ("-e", "clock=virtual topo=drfsm8"),
         ("-etopo=drfsm8",),
         ("--extra-vars", "clock=virtual", "--extra-vars=topo=drfsm8"),
     ],
