@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -130,11 +129,13 @@ def test_thirty_sweeps_share_two_places(machine: Path) -> None:
         counts = {int(uid): int(n) for uid, n in re.findall(r"user-(\d+) \((\d)\)", shown)}
         assert counts == {uid: everybody.count(uid) for uid in SEATS}
 
-        dict(sweeps)[KILLED_WAITING].kill()
+        killed = dict(sweeps)
+        killed[KILLED_WAITING].kill()
+        killed[KILLED_WAITING].wait()
         for turn in held:
             turn.end()
         until(lambda: any(u == KILLED_RUNNING for _, u, _ in log.lines("begin")), "running")
-        dict(sweeps)[KILLED_RUNNING].send_signal(signal.SIGKILL)
+        killed[KILLED_RUNNING].kill()
         for _, process in sweeps:
             process.wait(WAITS_S)
     finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +17,7 @@ from fastapi.testclient import TestClient
 
 from common.files import Tail
 from common.http.server import BUSY_MAX, MAX_CONNECTIONS_PER_ADDRESS, bounded
+from common.places import ROOT
 from monitor.api import HEADERS, make_app
 from monitor.running import FinishedRun, RunningRun, Waiting
 from parsers.measure.delivered import decode
@@ -198,3 +201,11 @@ def test_a_silent_address_keeps_nobody_out(port: int) -> None:
         assert viewer.recv(15) == b"HTTP/1.1 200 OK"
     for connection in silent:
         connection.close()
+
+
+def test_a_waiting_server_imports_nothing_that_evaluates() -> None:
+    """What evaluates a finished run takes two seconds of the processor to import."""
+    heavy = {"scipy", "matplotlib", "parsers.measure.evaluate", "parsers.report.board"}
+    code = f"import sys, monitor.running, monitor.api\nprint(*sorted({heavy} & set(sys.modules)))"
+    said = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
+    assert said.split() == []

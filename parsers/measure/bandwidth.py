@@ -51,16 +51,14 @@ def bandwidth_values(
     names = nics(cell)
     found: dict[str, Value] = {}
     sums, to_monitor = 0, monitor_bytes(start, end)
-    for number, name in enumerate(names, start=1):
-        sent = sent_bytes(f"{cell.publisher}/{name}", start, end)
+    by_nic = zip(names, sent_by_nic(cell, start, end), strict=True)
+    for number, (name, sent) in enumerate(by_nic, start=1):
         if sent is None and number == 1:
             reason = f"the counters have no interface {cell.publisher}/{name}"
             return {n: absent("bit/s", reason) for n in BY_COUNTERS}
         if sent is not None and sent < 0:
             reason = f"the byte counter of {cell.publisher}/{name} went back"
             return {n: absent("bit/s", reason) for n in BY_COUNTERS}
-        if number == len(names) > 1 and sent:
-            sent -= to_monitor
         sums += sent or 0
         found[f"nic{number}_bandwidth"] = metrics.bandwidth(0, begin, sent or 0, finish)
     note = (
@@ -73,6 +71,15 @@ def bandwidth_values(
     found["nic_bandwidth"] = Value(total.value, "bit/s", total.reason, "" if total.reason else note)
     none = absent("bit/s", "the sender has one NIC")
     return {n: found.get(n, none) for n in BY_COUNTERS[:3]}
+
+
+def sent_by_nic(cell: Cell, start: Counters, end: Counters) -> list[int | None]:
+    """Return the bytes that each of the sender's NICs sent between two readings, without what went
+    to a monitor, which is on the last of several; None if a NIC is not in both."""
+    found = [sent_bytes(f"{cell.publisher}/{name}", start, end) for name in nics(cell)]
+    if len(found) > 1 and (last := found[-1]):
+        found[-1] = last - monitor_bytes(start, end)
+    return found
 
 
 def sent_bytes(place: str, start: Counters, end: Counters) -> int | None:
@@ -198,9 +205,7 @@ def delivery_values(
     start, end = counters
     found = {"wire_per_delivered": absent("", "no counters of start and end")}
     if start is not None and end is not None:
-        places = [f"{cell.publisher}/{name}" for name in nics(cell)]
-        total = sum(sent_bytes(place, start, end) or 0 for place in places)
-        total -= monitor_bytes(start, end) if len(places) > 1 else 0
+        total = sum(sent or 0 for sent in sent_by_nic(cell, start, end))
         found["wire_per_delivered"] = (
             Value(total * cell.m / sum(arrived), "") if sum(arrived) else absent("", "none arrived")
         )

@@ -151,7 +151,7 @@ def draw(experiment: str, name: str, folder: Path = RESULTS) -> Plot:
 
 def _drawn(figure: Figure, points: list[Point], paper: Sequence[PaperValue]) -> Plot | str:
     if figure.kind == "latency":
-        chosen = [p for p in points if any(_parts([figure], p))]
+        chosen = [p for p in points if _shows_parts(figure, p)]
         parts = {
             str(p.factors["subscriber"]): {
                 part: p.estimates[metric].mean for part, metric in METRICS_OF.items()
@@ -235,16 +235,15 @@ def _used(
     about = {f.x for f in others} | {n for f in others for n in (*f.by, *f.where.levels)}
     for row, point in zip(rows, points, strict=True):
         apart = {"subscriber", "file_set_bytes", "first_s"} & point.factors.keys()
-        shown = bool(others) and apart <= about
-        if any(row[column] for column in wanted) and (shown or any(_parts(figures, point))):
+        shown = (others and apart <= about) or any(_shows_parts(f, point) for f in figures)
+        if shown and any(row[column] for column in wanted):
             yield row
 
 
-def _parts(figures: Sequence[Figure], point: Point) -> Iterator[bool]:
-    """Yield whether each figure of latency's parts, one bar by subscriber, shows the point."""
-    for figure in figures:
-        if figure.kind == "latency":
-            yield "subscriber" in point.factors and figure.where.holds(point.factors)
+def _shows_parts(figure: Figure, point: Point) -> bool:
+    """Return whether a figure of latency's parts, one bar by subscriber, shows the point."""
+    by_subscriber = figure.kind == "latency" and "subscriber" in point.factors
+    return by_subscriber and figure.where.holds(point.factors)
 
 
 def main(words: list[str]) -> int:
