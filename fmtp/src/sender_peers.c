@@ -245,8 +245,7 @@ void fmtp_sender_peer_remove(struct fmtp_sender *s, int number)
     struct peer *peer = s->peers[number];
 
     s->npeers--;
-    s->nreporting -= peer->reports;
-    s->open_look_ns = 0;
+    fmtp_progress_leave(s, peer);
     s->nordinary -= !peer->extended;
     fmtp_accounts_leave(s, peer->account);
     if (s->npeers && s->npeers == s->nordinary)

@@ -4,7 +4,9 @@
  * them: what a receiver has not read is in its buffer, and what finds that full is lost.
  *
  * One that reads nothing for a while is not waited for, and neither is one that the others wait for
- * too often: it loses what its buffer does not hold, and is repaired like any other.
+ * too often: it loses what its buffer does not hold, and is repaired like any other. Only if most
+ * hosts have no room does the multicast wait for as long as they read at all; connections of one
+ * host count once.
  */
 #include "sender_state.h"
 
@@ -20,33 +22,43 @@ void fmtp_sender_peer_reports(struct fmtp_sender *s, int number)
     struct peer *peer = s->peers[number];
     const struct product *p = s->current;
 
-    s->nreporting += !peer->reports;
+    if (!peer->reports) {
+        s->nreporting++;
+        s->hosts_reporting += !s->accounts[peer->account].reporting++;
+    }
     peer->reports = true;
     peer->patience_ns = PATIENCE_NS;
     peer->read = p ? p->first_block + p->nblocks : s->stats.blocks;
+}
+
+void fmtp_progress_leave(struct fmtp_sender *s, const struct peer *peer)
+{
+    s->open_look_ns = 0;
+    if (!peer->reports)
+        return;
+    s->nreporting--;
+    s->hosts_reporting -= !--s->accounts[peer->account].reporting;
 }
 
 bool fmtp_sender_progress(const struct fmtp_sender *s, uint64_t *sent, uint64_t *read)
 {
     *sent = s->stats.blocks;
     *read = s->read_by_all;
-    return s->npeers && s->nreporting == s->npeers;
+    return s->npeers && s->nreporting == s->npeers && s->read_by_all != UINT64_MAX;
 }
 
-void fmtp_progress_read(struct fmtp_sender *s, int number, const struct product *p, uint32_t block,
-                        uint64_t now_ns)
+static void has_read(struct fmtp_sender *s, struct peer *peer, uint64_t read, uint64_t now_ns)
 {
-    struct peer *peer = s->peers[number];
-    uint64_t read = p->first_block + (block < p->nblocks ? block : p->nblocks);
-
-    if (read > s->stats.blocks)
-        read = s->stats.blocks;
     if (!peer->reports || read <= peer->read)
         return;
     peer->read = read;
     peer->read_ns = now_ns;
-    peer->held_ns = 0;
     s->open_look_ns = 0;
+}
+
+void fmtp_progress_end(struct fmtp_sender *s, int number, const struct product *p, uint64_t now_ns)
+{
+    has_read(s, s->peers[number], p->first_block + p->nblocks, now_ns);
 }
 
 int fmtp_progress_input(struct fmtp_sender *s, int number, const struct fmtp_header *h,
@@ -54,13 +66,18 @@ int fmtp_progress_input(struct fmtp_sender *s, int number, const struct fmtp_hea
 {
     struct peer *peer = s->peers[number];
     const struct product *p = fmtp_sender_lookup(s, h->index);
+    uint64_t buffer = (uint64_t)h->payloadlen * FMTP_PROGRESS_UNIT;
 
     if (!peer->reports)
         return -1;
-    peer->buffer = (uint64_t)h->payloadlen * FMTP_PROGRESS_UNIT;
-    s->open_look_ns = 0;
-    if (p)
-        fmtp_progress_read(s, number, p, h->seqnum / s->cfg.block_bytes, now_ns);
+    if (buffer != peer->buffer)
+        s->open_look_ns = 0;
+    peer->buffer = buffer;
+    if (p) {
+        uint32_t block = h->seqnum / s->cfg.block_bytes;
+        uint64_t read = p->first_block + (block < p->nblocks ? block : p->nblocks);
+        has_read(s, peer, read < s->stats.blocks ? read : s->stats.blocks, now_ns);
+    }
     return 0;
 }
 
@@ -80,31 +97,40 @@ static uint64_t room(const struct fmtp_sender *s, const struct peer *peer, uint6
     return (peer->buffer / BUFFER_PART + on_the_way) / s->cfg.block_bytes + 1;
 }
 
-/* True if the multicast waits for the peer. */
+/* True if the multicast waits for the peer. alone: most hosts have room. A peer that is full is
+ * waited for until it has read nothing for PATIENCE_NS, or its patience is used up: reading a
+ * little now and then does not renew it. */
 static bool waits_for(struct peer *peer, bool full, bool alone, uint64_t now_ns, uint64_t passed_ns)
 {
-    if (!full) {
-        peer->held_ns = 0;
+    uint64_t since_ns = peer->held_ns; /* as it was in the time that has passed */
+
+    if (!since_ns) {
         peer->patience_ns += passed_ns / PATIENCE_PART;
         if (peer->patience_ns > PATIENCE_NS)
             peer->patience_ns = PATIENCE_NS;
-        return true;
-    }
-    if (!peer->held_ns)
-        peer->held_ns = now_ns;
-    else if (alone)
+    } else if (alone) {
+        passed_ns = passed_ns < LOOK_NS ? passed_ns : LOOK_NS; /* the rest was idle */
         peer->patience_ns -= passed_ns < peer->patience_ns ? passed_ns : peer->patience_ns;
-    return peer->patience_ns && now_ns - peer->held_ns < PATIENCE_NS;
+    }
+    peer->held_ns = !full ? 0 : since_ns ? since_ns : now_ns;
+    since_ns = peer->held_ns > peer->read_ns ? peer->held_ns : peer->read_ns;
+    return !full || (peer->patience_ns && now_ns - since_ns < PATIENCE_NS);
 }
 
 static void look(struct fmtp_sender *s, uint64_t rate_bps, uint64_t now_ns)
 {
     uint64_t passed_ns = now_ns - s->open_looked_ns;
-    size_t nfree = 0;
+    size_t hosts_free = 0;
 
-    for (size_t i = 0; i < s->cfg.max_peers; i++)
-        if (s->peers[i] && s->peers[i]->reports)
-            nfree += s->stats.blocks < s->peers[i]->read + room(s, s->peers[i], rate_bps);
+    s->nlooks++;
+    for (size_t i = 0; i < s->cfg.max_peers; i++) {
+        const struct peer *peer = s->peers[i];
+        if (!peer || !peer->reports || s->stats.blocks >= peer->read + room(s, peer, rate_bps))
+            continue;
+        struct account *a = &s->accounts[peer->account];
+        hosts_free += a->free_look != s->nlooks;
+        a->free_look = s->nlooks;
+    }
     s->open_to = s->read_by_all = UINT64_MAX;
     for (size_t i = 0; i < s->cfg.max_peers; i++) {
         struct peer *peer = s->peers[i];
@@ -112,7 +138,7 @@ static void look(struct fmtp_sender *s, uint64_t rate_bps, uint64_t now_ns)
             continue;
         uint64_t to = peer->read + room(s, peer, rate_bps);
         bool full = s->stats.blocks >= to;
-        if (!waits_for(peer, full, 2 * nfree >= s->nreporting, now_ns, passed_ns))
+        if (!waits_for(peer, full, 2 * hosts_free >= s->hosts_reporting, now_ns, passed_ns))
             continue;
         s->open_to = to < s->open_to ? to : s->open_to;
         s->read_by_all = peer->read < s->read_by_all ? peer->read : s->read_by_all;

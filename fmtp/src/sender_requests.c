@@ -241,6 +241,7 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
 {
     struct peer *peer = s->peers[number];
 
+    fmtp_progress_end(s, number, p, now_ns);
     if (lost == FMTP_END_FAILED) {
         if (!fmtp_sender_finish(p, number))
             return;
@@ -251,7 +252,6 @@ static void acknowledged(struct fmtp_sender *s, int number, struct product *p, u
         return;
     }
     set_put(p->done_set, (size_t)number, true);
-    fmtp_progress_read(s, number, p, p->nblocks, now_ns);
     if (!p->acked_ns)
         p->acked_ns = now_ns;
     /* An extended peer reports how many blocks it lacked; more than half is not loss but an outage,

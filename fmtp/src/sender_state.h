@@ -86,9 +86,11 @@ enum { ANSWERED = 64 };
 /* The multicast that a host's receivers cause, sender_accounts.c. */
 struct account {
     uint64_t host;
-    size_t peers;      /* number connected */
-    bool alone;        /* repaired on its streams alone */
-    unsigned relapses; /* how often that has happened */
+    size_t peers;       /* number connected */
+    size_t reporting;   /* those that report their progress */
+    uint64_t free_look; /* the last look at which one of them had room */
+    bool alone;         /* repaired on its streams alone */
+    unsigned relapses;  /* how often that has happened */
     uint64_t relapsed_blocks;
     double debt;        /* symbols multicast for it, minus its share of the data since */
     double part;        /* the same, minus its share of the limit for all hosts */
@@ -186,7 +188,8 @@ struct fmtp_sender {
     uint64_t read_by_all; /* blocks, by those peers that are waited for */
     uint64_t open_to;     /* blocks up to which the peers' buffers let the multicast go */
     uint64_t open_look_ns, open_looked_ns; /* when to find that out again; and when it was */
-    size_t nreporting;
+    size_t nreporting, hosts_reporting;
+    uint64_t nlooks;
     struct fmtp_server_stats stats;
 };
 
@@ -281,9 +284,10 @@ bool fmtp_accounts_alone(struct fmtp_sender *s, int account, unsigned symbols);
 /* PROGRESS came. -1: the peer did not agree to that. */
 int fmtp_progress_input(struct fmtp_sender *s, int number, const struct fmtp_header *h,
                         uint64_t now_ns);
-/* The peer has read the multicast up to that block of p. */
-void fmtp_progress_read(struct fmtp_sender *s, int number, const struct product *p, uint32_t block,
-                        uint64_t now_ns);
+/* The peer is done with p: of its multicast nothing waits at the peer any more. */
+void fmtp_progress_end(struct fmtp_sender *s, int number, const struct product *p, uint64_t now_ns);
+/* The peer leaves; its account still has it. */
+void fmtp_progress_leave(struct fmtp_sender *s, const struct peer *peer);
 /* True if the peer was still reading the multicast of p lately: it will find the end by itself. */
 bool fmtp_progress_goes_on(const struct peer *peer, const struct product *p, uint64_t now_ns);
 

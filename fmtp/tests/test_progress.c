@@ -217,6 +217,118 @@ static void test_what_peers_say(void **state)
     fmtp_sender_free(s);
 }
 
+struct creepers {
+    unsigned number, honest; /* peers; the creepers are of one host */
+    unsigned period_ms;      /* between their reports of one more block */
+};
+
+static void report(struct fmtp_sender *s, int p, uint32_t index, uint64_t block, uint16_t units,
+                   uint64_t now_ns)
+{
+    struct fmtp_header h = {index, (uint32_t)block * BLOCK, units, FMTP_PROGRESS};
+    uint8_t bytes[FMTP_HEADER_LEN];
+
+    fmtp_header_put(bytes, &h);
+    assert_int_equal(fmtp_sender_peer_input(s, p, bytes, sizeof bytes, now_ns), 0);
+}
+
+/* Multicasts 4 blocks per ms for 1.4 s to peers, some of which report a buffer of one unit and one
+ * more block each time. Asks as the server does: after a message, or when it is time to. Returns
+ * for how many ms the multicast was held. */
+static unsigned held_ms(const struct creepers *c)
+{
+    struct fmtp_sender_config cfg = common;
+    int peers[4];
+    uint64_t until_ns = 0, before = 0, said = 0;
+    struct fmtp_header h;
+    uint8_t payload[BLOCK];
+    unsigned held_ms = 0, all = c->number + c->honest;
+
+    cfg.max_products = 32;
+    struct fmtp_sender *s = make(&cfg);
+    for (unsigned i = 0; i < all; i++) {
+        peers[i] = fmtp_sender_peer_add_from(s, i < c->number ? 1 : 2 + i, true, NULL);
+        fmtp_sender_peer_reports(s, peers[i]);
+    }
+    offer(s, 30000);
+    uint32_t first = latest;
+    for (unsigned ms = 1000; ms < 2400; ms++) {
+        uint64_t now_ns = ms * MS, sent = fmtp_sender_counts(s)->blocks;
+        bool creeps = ms % c->period_ms == 0, reads = ms % 5 == 0;
+        said += creeps && said < sent && said < 300;
+        for (unsigned i = 0; i < all; i++)
+            if (i < c->number ? creeps : reads)
+                report(s, peers[i], i < c->number ? first : latest,
+                       i < c->number ? said : sent - before, i < c->number ? 1 : 1000, now_ns);
+        if (creeps || reads || now_ns >= until_ns)
+            until_ns = fmtp_sender_held_until(s, 0, now_ns);
+        held_ms += until_ns != 0;
+        for (unsigned n = 0; !until_ns && n < 4; n++)
+            if (!next(s, now_ns, &h, payload)) {
+                before = fmtp_sender_counts(s)->blocks;
+                offer(s, 30000);
+            }
+    }
+    fmtp_sender_free(s);
+    return held_ms;
+}
+
+/* Whoever reads a block now and then, on however many connections, costs the others 0.2 s and an
+ * eighth of the time, like one that reads nothing. */
+static void test_creeping(void **state)
+{
+    static const unsigned periods_ms[] = {1, 5, 8, 15, 50, 150};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof periods_ms / sizeof *periods_ms; i++)
+        for (unsigned number = 0; number <= 3; number++) {
+            struct creepers c = {number, 4 - number, periods_ms[i]};
+            assert_in_range(held_ms(&c), 0, number ? 200 + 1400 / 8 + 20 : 0);
+        }
+}
+
+/* One that refuses a product, in the middle of it, will report nothing more of it. */
+static void test_refusal(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true);
+    unsigned extra;
+
+    (void)state;
+    peer(s, true); /* which does not refuse */
+    fmtp_sender_peer_reports(s, a);
+    offer(s, 30000);
+    multicast_to(s, 10);
+    assert_int_equal(put(s, a, FMTP_PROGRESS, latest, 0, 1), 0);
+    assert_int_equal(put(s, a, FMTP_RETX_END, latest, FMTP_END_FAILED, 0), 0);
+    drain(s, MS, &extra);
+    offer(s, 30000);
+    multicast_to(s, 600);
+    assert_false(held(s, MS));
+    fmtp_sender_free(s);
+}
+
+/* Read by all is what the slowest has read. */
+static void test_the_slowest(void **state)
+{
+    struct fmtp_sender *s = make(&common);
+    int a = peer(s, true), b = peer(s, true);
+    uint64_t sent, read;
+
+    (void)state;
+    fmtp_sender_peer_reports(s, a);
+    fmtp_sender_peer_reports(s, b);
+    offer(s, 30000);
+    multicast_to(s, 200);
+    assert_int_equal(put(s, a, FMTP_PROGRESS, latest, 150 * BLOCK, 1), 0);
+    assert_int_equal(put(s, b, FMTP_PROGRESS, latest, 60 * BLOCK, 1), 0);
+    assert_false(held(s, MS));
+    assert_true(fmtp_sender_progress(s, &sent, &read));
+    assert_int_equal(sent, 200);
+    assert_int_equal(read, 60);
+    fmtp_sender_free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +340,9 @@ int main(void)
         cmocka_unit_test(test_long_path),
         cmocka_unit_test(test_join),
         cmocka_unit_test(test_what_peers_say),
+        cmocka_unit_test(test_creeping),
+        cmocka_unit_test(test_refusal),
+        cmocka_unit_test(test_the_slowest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,6 +126,20 @@ static void test_steps(void **state)
     }
 }
 
+/* A receiver that agreed to report and does not: the rate grows as if nobody reported. */
+static void test_steps_without_reports(void **state)
+{
+    struct fmtp_rate_control a;
+    struct fmtp_rate_seen seen = {.held = true, .reports = true};
+
+    (void)state;
+    fmtp_rate_control_init(&a);
+    for (unsigned ms = 5000; ms < 6000; ms += 10)
+        look(&a, &seen, 0, ms * MS);
+    /* 0.2 s, then 80 times 4 %, less what the looks' times round off. */
+    assert_in_range(a.rate_bps, 300e6 * 20, 300e6 * 24);
+}
+
 /* Steps that went too far: at most a fifth of what was sent in the first second is for nothing, and
  * the rate is found as without them. */
 static void test_steps_too_far(void **state)
@@ -196,6 +210,7 @@ int main(void)
         cmocka_unit_test(test_finds_the_receivers_rate),
         cmocka_unit_test(test_loss_of_the_path),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_steps_without_reports),
         cmocka_unit_test(test_steps_too_far),
         cmocka_unit_test(test_full),
         cmocka_unit_test(test_bounds),
