@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that grow, files of text, and files that are written completely or not at all."""
+"""Files that grow, and files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -53,11 +53,6 @@ class Tail:
         if self._most_bytes is not None and len(self._rest) > self._most_bytes:
             self._rest = b""
         return lines
-
-
-def read_text(path: Path) -> str:
-    """Return the file's text; bytes that are not UTF-8 are replaced. Raises OSError."""
-    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def write_text(path: Path, text: str) -> None:

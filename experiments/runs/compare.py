@@ -22,14 +22,14 @@ from typing import Any, Final
 
 from common.counting import counted
 from common.exit_codes import EXIT_FAILED, EXIT_OK, EXIT_USAGE
-from common.files import os_error_text, read_text
+from common.files import os_error_text
 from common.terminal import columns, is_ascii_only
 from experiments.cells.run_directory import no_run, write_json
 from parsers.base.jsonfiles import BadFile
 from parsers.measure import join_leave, sweep
 from parsers.measure.agreement import agreement
 from parsers.measure.evaluate import evaluate
-from parsers.measure.run_files import cell_directories, load_cell
+from parsers.measure.run_files import cell_directories, load_cell, read_text
 from parsers.measure.side_by_side import (
     Column,
     Comparison,

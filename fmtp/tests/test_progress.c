@@ -273,8 +273,8 @@ static unsigned held_ms(const struct creepers *c)
     return held_ms;
 }
 
-/* Whoever reads a block now and then, on however many connections, costs the others 0.2 s and an
- * eighth of the time, like one that reads nothing. */
+/* A receiver that reads a block now and then, on however many connections, costs the others 0.2 s
+ * and an eighth of the time, like one that reads nothing. */
 static void test_creeping(void **state)
 {
     static const unsigned periods_ms[] = {1, 5, 8, 15, 50, 150};

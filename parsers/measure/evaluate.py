@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from common.files import read_text
 from parsers.base.metric_units import SUBSCRIPTION_METRICS
 from parsers.measure import (
     claims,
@@ -27,7 +26,12 @@ from parsers.measure.claims import ClaimResult
 from parsers.measure.comparison import Group, group_cells, to_json
 from parsers.measure.join_leave import JoinLeaveMetrics
 from parsers.measure.paper import Headline, headlines
-from parsers.measure.run_files import cell_directories, load_cell, load_join_leave
+from parsers.measure.run_files import (
+    cell_directories,
+    load_cell,
+    load_join_leave,
+    read_text,
+)
 from parsers.measure.summary import CellMetrics, summarize
 from parsers.measure.sweep import Point
 from parsers.measure.sweep_json import sweep_json

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from common.contracts import JOIN_LEAVE, WITH_OWN_LOGS
-from common.files import read_text
 from parsers.base.jsonfiles import BadFile
 from parsers.base.problems import Lines
 from parsers.measure import join_leave
@@ -37,6 +36,11 @@ from parsers.read.ps_log import parse_ps_log
 from parsers.read.sar_log import parse_sar_log
 
 T = TypeVar("T")
+
+
+def read_text(path: Path) -> str:
+    """Return the file's text; bytes that are not UTF-8 are replaced. Raises OSError."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 class _Directory:

@@ -10,7 +10,6 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from common.files import read_text
 from parsers.base.jsonfiles import BadFile
 from parsers.base.metric_units import METRICS
 from parsers.read.counters import Counters, parse_counters
@@ -55,12 +54,12 @@ def cell_json(folder: Path, name: str, *, blob: bool, why: str) -> dict[str, obj
     for moment in ("start", "end"):
         file = folder / f"counters-{moment}.json"
         there = file.is_file()
-        readings[moment] = parse_counters(read_text(file), str(file)) if there else None
+        readings[moment] = parse_counters(_text(file), str(file)) if there else None
     network = None
     file = folder / "network.json"
     with suppress(BadFile):  # a page without its picture is better than none
         if file.is_file():
-            network = network_of(read_text(file), str(file), readings["start"], readings["end"])
+            network = network_of(_text(file), str(file), readings["start"], readings["end"])
     return {
         "name": name,
         "blob": blob,
@@ -72,3 +71,7 @@ def cell_json(folder: Path, name: str, *, blob: bool, why: str) -> dict[str, obj
         "rtt_ms": {},
         "events": [],
     }
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8", errors="replace")
