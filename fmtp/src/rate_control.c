@@ -42,8 +42,8 @@ static void grow(struct fmtp_rate_control *a, const struct fmtp_rate_seen *seen,
 void fmtp_rate_control_look(struct fmtp_rate_control *a, const struct fmtp_rate_seen *seen,
                             uint64_t now_ns)
 {
-    if (!a->next_ns)
-        a->step_ns = now_ns;
+    if (!a->next_ns || !seen->held)
+        a->step_ns = now_ns; /* a step waits for reports only while the pace limits the sender */
     a->next_ns = now_ns + LOOK_NS;
     a->lately_sent = a->lately_sent * KEEP + (double)(seen->sent - a->sent);
     a->lately_asked = a->lately_asked * KEEP + (double)(seen->asked - a->asked);

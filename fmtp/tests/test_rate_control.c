@@ -126,6 +126,27 @@ static void test_steps(void **state)
     }
 }
 
+/* A sender that has nothing to send for a second takes the same steps after it. */
+static void test_steps_after_a_pause(void **state)
+{
+    static const uint64_t rates[] = {450000000, 675000000, 1012500000, 1518750000};
+    struct fmtp_rate_control a;
+    struct fmtp_rate_seen seen = {.reports = true};
+
+    (void)state;
+    fmtp_rate_control_init(&a);
+    for (unsigned ms = 1000; ms < 2000; ms += 10)
+        look(&a, &seen, 0, ms * MS);
+    assert_int_equal(a.rate_bps, 300000000);
+    seen.held = true;
+    for (unsigned n = 0; n < 4; n++) {
+        seen.read = seen.blocks + 1;
+        seen.blocks += 100;
+        look(&a, &seen, 0, (2000 + 10 * n) * MS);
+        assert_int_equal(a.rate_bps, rates[n]);
+    }
+}
+
 /* A receiver that agreed to report and does not: the rate grows as if nobody reported. */
 static void test_steps_without_reports(void **state)
 {
@@ -210,6 +231,7 @@ int main(void)
         cmocka_unit_test(test_finds_the_receivers_rate),
         cmocka_unit_test(test_loss_of_the_path),
         cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_steps_after_a_pause),
         cmocka_unit_test(test_steps_without_reports),
         cmocka_unit_test(test_steps_too_far),
         cmocka_unit_test(test_full),
