@@ -18,7 +18,7 @@ import typer
 
 from bench.jobs import SECTIONS, Clock, Job, cells_of, jobs_of
 from bench.markdown import markdown
-from bench.store import Store, manifest, new_directory, not_installed
+from bench.store import ResultsError, Store, manifest, new_directory, not_installed
 from bench.table import absent_tools, report
 from bench.tools import BY_NAME, missing, tools_of
 from common.command_line import Failure, command, count, group, run, unknown, whole
@@ -49,6 +49,8 @@ def told() -> Iterator[None]:
             yield
     except UsageError as error:
         raise Failure(f"bench: {error}", EXIT_USAGE) from error
+    except ResultsError as error:
+        raise Failure(f"bench: {error}") from error
     except KeyboardInterrupt:
         text = "\nbench: interrupted; what was measured is kept; --resume continues"
         raise Failure(text, EXIT_INTERRUPTED) from None

@@ -7,12 +7,21 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from typing import Any, Final, Literal
 
 Kind = Literal["file", "stream", "queue", "paths"]
 Clock = Literal["native", "virtual"]
+# What a host's card does: takes datagrams and segments of 64 kB; takes frames, which Linux cuts
+# just before the card and joins again just after it (GSO and GRO, its defaults); or takes frames,
+# and nothing cuts or joins.
+Card = Literal["segmenting", "plain", "bare"]
+CARD_WORDS: Final[Mapping[Card, str]] = {
+    "segmenting": "",
+    "plain": "a card without segmentation",
+    "bare": "a datagram a frame",
+}
 
 SECTIONS: Final = (
     *("blast", "shaped", "stream", "small", "receivers", "interop", "queue", "paths"),
@@ -37,7 +46,7 @@ class Job:
     files: int = 1
     offered_bps: int = 0  # offered by a stream
     sizes: str = "log-normal"  # of a stream: log-normal, or ngrid (products of at most 100 kB)
-    offload: bool = True  # segmentation happens on the receiving side of the veth
+    card: Card = "segmenting"
     repeat: int = 0
 
     @property
@@ -62,8 +71,8 @@ class Job:
         parts += [f"N={self.receivers}", f"loss {100 * self.loss:g} %"]
         if self.section != "blast":
             parts.append(f"delay {self.delay_ms:g} ms")
-        if not self.offload:
-            parts.append("a datagram a frame")
+        if words := CARD_WORDS[self.card]:
+            parts.append(words)
         return ", ".join(parts)
 
     @property
@@ -77,7 +86,10 @@ class Job:
 
 
 def job_from(data: dict[str, Any]) -> Job:
-    """Return the job that `to_dict` described."""
+    """Return the job that `to_dict` described. Raises ValueError for fields that jobs lack."""
+    valid = [field.name for field in fields(Job)]
+    if others := [name for name in data if name not in valid]:
+        raise ValueError(f"found '{others[0]}' in a job; valid: {', '.join(valid)}")
     return Job(**data)
 
 
@@ -93,9 +105,9 @@ def _blast(_: Clock) -> Iterator[Job]:
     for size in (200 * MB, 1000 * MB):
         for loss in (0.0, 0.01):
             yield Job("blast", "", "file", "native", 8, loss=loss, size_bytes=size)
-    # The same with segmentation before the wire: a lost frame is one datagram for all tools.
-    for loss in (0.0, 0.01):
-        yield Job("blast", "", "file", "native", 8, loss=loss, size_bytes=200 * MB, offload=False)
+    cards: tuple[Card, ...] = ("plain", "bare")
+    for card, loss in product(cards, (0.0, 0.01)):
+        yield Job("blast", "", "file", "native", 8, loss=loss, size_bytes=200 * MB, card=card)
 
 
 def _shaped(clock: Clock) -> Iterator[Job]:

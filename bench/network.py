@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from bench.jobs import Job
+from bench.jobs import Card, Job
 from common.shell import (
     NetworkError,
     check,
@@ -158,20 +158,32 @@ class Network:
         if job.loss:
             for i in range(1, len(self._holders)):
                 check(in_node(self.pid(i), loss_command(job.loss)))
-        if not job.offload:
-            off = ["tx-udp-segmentation", "off", "tso", "off", "gso", "off"]
-            check_all(
-                {
-                    f"ethtool {i}": (in_node(self.pid(i), ["ethtool", "-K", "eth0", *off]), "")
-                    for i in range(len(self._holders))
-                }
-            )
+        if job.card != "segmenting":
+            check_all(self._card_commands(job.card))
         self._read_back()
+
+    def _card_commands(self, card: Card) -> dict[str, tuple[list[str], str]]:
+        """Return the commands that give each host its card. A veth joins datagrams (GRO) only if
+        its peer does not segment."""
+        off = ["tx-udp-segmentation", "off", "tso", "off"]
+        last = ["gro", "on"] if card == "plain" else ["gso", "off"]
+        commands: dict[str, tuple[list[str], str]] = {}
+        for i in range(len(self._holders)):
+            argv = in_node(self.pid(i), ["ethtool", "-K", "eth0", *off, *last])
+            commands[f"host {i}"] = (argv, "")
+            if card == "plain":
+                commands[f"port {i}"] = (["ethtool", "-K", f"p{i}", *off], "")
+        return commands
 
     def _read_back(self) -> None:
         """End the run if a setting differs from the request, since emulators ignore impossible
         values."""
         job = self.job
+        if job.card == "plain":
+            for i in range(len(self._holders)):
+                features = check(in_node(self.pid(i), ["ethtool", "-k", "eth0"]))
+                if "generic-receive-offload: on" not in features:
+                    raise NetworkError(f"host {i}: its card does not join datagrams (GRO)")
         if job.loss:
             for i in range(1, len(self._holders)):
                 rules = check(in_node(self.pid(i), ["iptables", "-w", "-S", "INPUT"]))

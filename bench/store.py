@@ -19,15 +19,23 @@ from protocols import flute
 Result = tuple[Job, dict[str, Any]]
 
 
-def parse_results(text: str) -> list[Result]:
-    """Return the lines of results.jsonl, without an unfinished last line (of a killed run). If a
-    job ran twice, the later result counts."""
+class ResultsError(Exception):
+    """A file of results cannot be read; the text says where."""
+
+
+def parse_results(text: str, name: str) -> list[Result]:
+    """Return the lines of results.jsonl (`name`), without an unfinished last line (of a killed
+    run). If a job ran twice, the later result counts. Raises ResultsError."""
     found: dict[str, Result] = {}
-    for line in text.splitlines(keepends=True):
-        if line.endswith("\n"):
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if not line.endswith("\n"):
+            continue
+        try:
             data = json.loads(line)
-            job = job_from(data["job"])
-            found[job.key] = (job, data["result"])
+            job, result = job_from(data["job"]), data["result"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ResultsError(f"{name}:{number}: {error}; another version wrote it?") from error
+        found[job.key] = (job, result)
     return list(found.values())
 
 
@@ -39,7 +47,9 @@ class Store:
     @property
     def results(self) -> list[Result]:
         """Return the results so far."""
-        return parse_results(self._lines.read_text()) if self._lines.exists() else []
+        if not self._lines.exists():
+            return []
+        return parse_results(self._lines.read_text(encoding="utf-8"), str(self._lines))
 
     def add(self, job: Job, result: dict[str, Any]) -> None:
         """Append a result."""

@@ -305,7 +305,7 @@ def targets(found: Sequence[Row]) -> list[Target]:
 
 def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
     job = row.job
-    same = {"size_bytes": job.size_bytes, "loss": job.loss, "offload": job.offload}
+    same = {"size_bytes": job.size_bytes, "loss": job.loss, "card": job.card}
     out = []
     speed, cpu = row.values["goodput_bps"], cpu_per_gb(job, row.values)
     for name in (*MULTICAST_PEERS, "tcp"):
@@ -321,7 +321,7 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
         shown = f"{100 * more:+.1f} % CPU, {-100 * slower:+.1f} % goodput"
         text = f"blast, {job.cell}: the default MAC costs at most {100 * MAC_COST:g} %"
         out.append(Target(text, shown, max(more, slower) <= MAC_COST))
-    kind = "bare-gso" if job.offload else "bare"
+    kind = "bare" if job.card == "bare" else "bare-gso"
     for name in dict.fromkeys((kind, "bare")):
         for peer in _find(found, "blast", name, **same):
             part = speed / peer.values["goodput_bps"]
@@ -332,7 +332,7 @@ def _blast_targets(found: Sequence[Row], row: Row) -> list[Target]:
 
 def _carousel_targets(found: Sequence[Row], row: Row) -> list[Target]:
     job = row.job
-    same = {"size_bytes": job.size_bytes, "loss": job.loss, "offload": job.offload}
+    same = {"size_bytes": job.size_bytes, "loss": job.loss, "card": job.card}
     out = []
     speed = row.values["goodput_bps"]
     for ours in _find(found, "blast", OURS, **same):

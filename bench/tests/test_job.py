@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bench.job_process import JobProcess
-from bench.jobs import Job
+from bench.jobs import Card, Job
 from bench.tools import BY_NAME, missing
 from common.places import ROOT
 from topologies.emulate.lifecycle import live_runs
@@ -90,6 +90,18 @@ def test_ceiling_counts_what_arrives() -> None:
     result = result_of(job)
     assert result["status"] == "ok", result
     assert 0.92 < result["delivered_fraction"] < 0.98
+
+
+@pytest.mark.parametrize(
+    ("card", "least", "most"),
+    [("segmenting", 1.0, 1.045), ("plain", 1.05, 1.07), ("bare", 1.05, 1.07)],
+)
+def test_cards(card: Card, least: float, most: float) -> None:
+    """In frames of their own, 1,420 bytes of a file have 82 bytes of headers: Ethernet 14, IPv4 20,
+    UDP 8, FMTP 12, MAC 28. In segments of 64 kB the first three count once."""
+    result = result_of(replace(JOB, rate_bps=0, loss=0.0, size_bytes=20_000_000, card=card))
+    assert result["status"] == "ok", result
+    assert least < result["wire_ratio"] < most
 
 
 def test_interrupted_job_leaves_nothing() -> None:

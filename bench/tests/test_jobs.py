@@ -20,7 +20,7 @@ def test_cells_are_those_of_the_demand() -> None:
     conditions = {(c.rate_bps, c.loss, c.delay_ms, c.receivers) for c in shaped}
     assert len(shaped) == len(conditions) == 24
     assert {c.clock for c in shaped} == {"virtual"}
-    blast = {(c.size_bytes, c.loss) for c in cells_of("blast", "virtual") if c.offload}
+    blast = {(c.size_bytes, c.loss) for c in cells_of("blast", "virtual") if c.card == "segmenting"}
     assert blast == {
         (200_000_000, 0.0),
         (200_000_000, 0.01),

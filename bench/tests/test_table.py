@@ -16,7 +16,7 @@ from bench.jobs import Job
 from bench.markdown import markdown
 from bench.network import parse_htb_bytes, parse_tx_bytes, receiver_ip
 from bench.run import RunFailed, parse_bare, parse_iperf3, parse_rates
-from bench.store import Result, Store, parse_results
+from bench.store import Result, ResultsError, Store, parse_results
 from bench.table import absent_tools, cpu_per_gb, report, rows, targets
 from bench.tools import BY_NAME, missing, setup_of
 from protocols.files import same_bytes
@@ -191,7 +191,13 @@ def test_results_of_a_killed_run_and_of_a_repeated_job(tmp_path: Path) -> None:
     store.add(BLAST, {"status": "failed", "reason": "x"})
     store.add(BLAST, blast(1e8, 1.0))
     text = (tmp_path / "results.jsonl").read_text() + '{"job": {"sec'
-    assert parse_results(text) == [(BLAST, blast(1e8, 1.0))]
+    assert parse_results(text, "r") == [(BLAST, blast(1e8, 1.0))]
+
+
+def test_results_of_another_version_are_told() -> None:
+    line = json.dumps({"job": BLAST.to_dict() | {"offload": True}, "result": {}})
+    with pytest.raises(ResultsError, match=r"^r:1: found 'offload' in a job; valid: section, .*"):
+        parse_results(f"{line}\n", "r")
 
 
 def test_counters_of_kernel() -> None:
