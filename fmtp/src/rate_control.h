@@ -21,7 +21,7 @@ struct fmtp_rate_control {
     double lately_sent, lately_asked; /* decaying sums */
     bool steady;                      /* after the first overrun: growth is no longer fast */
     uint64_t step_blocks;             /* multicast when the rate last grew by a step */
-    uint64_t step_ns;                 /* when it did, or when the pace last did not limit the sender */
+    uint64_t step_ns; /* when it did, or when the pace last did not limit the sender */
 };
 
 /* What the sender observes. */
