@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def _served(asked: Asked, trace: str, seed: int) -> tuple[list[Arrival], Served]
     found = rate_for(arrivals, latency_s, asked.buffer_bytes)
     if found is None:
         least = serve(arrivals, RATE_MOST_BPS).buffer_bytes
-        raise UsageError(f"found no rate; valid: a buffer of at least {least / 1e6:.1f} MB")
+        raise UsageError(f"found no rate; valid: a buffer of at least {_shown(least / 1e6, 1)} MB")
     return arrivals, found
 
 
@@ -107,12 +108,12 @@ def report(trace: str, seed: int, asked: Asked) -> str:
     repairs = repairs_of(asked)
     arrivals, found = _served(asked, trace, seed)
     total, span_s = sum(a.size_bytes for a in arrivals), arrivals[-1].time_s
-    mean = f", {8 * total / span_s / 1e6:.2f} Mbit/s on average" if span_s else ""
+    mean = f", {_shown(8 * total / span_s / 1e6, 2)} Mbit/s on average" if span_s else ""
     which = "least rate" if asked.rate_bps is None else "rate"
     lines = [
-        f"{counted(len(arrivals), 'file')}, {total / 1e6:.1f} MB in {span_s:.1f} s{mean}",
-        f"{which}: {found.rate_bps / 1e6:.2f} Mbit/s (headers included)",
-        f"buffer: {found.buffer_bytes / 1e6:.1f} MB",
+        f"{counted(len(arrivals), 'file')}, {_shown(total / 1e6, 1)} MB in {span_s:.1f} s{mean}",
+        f"{which}: {_shown(found.rate_bps / 1e6, 2)} Mbit/s (headers included)",
+        f"buffer: {_shown(found.buffer_bytes / 1e6, 1)} MB",
         "",
         f"{'rate, Mbit/s':>12} {'latency p50':>12} {'p99':>9} {'longest, s':>11} "
         f"{'buffer, MB':>11}",
@@ -125,17 +126,25 @@ def report(trace: str, seed: int, asked: Asked) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _shown(value: float, decimals: int) -> str:
+    """Return a number with `decimals`, or with three digits if these would show less than two."""
+    if 0 < value < 10 ** (1 - decimals):
+        decimals = 2 - math.floor(math.log10(value))
+    return f"{value:.{decimals}f}"
+
+
 def _row(served: Served) -> str:
     return (
-        f"{served.rate_bps / 1e6:>12.2f} {served.quantile_s(0.5):>12.3f} "
-        f"{served.quantile_s(0.99):>9.3f} {served.latency_s:>11.3f} "
-        f"{served.buffer_bytes / 1e6:>11.1f}"
+        f"{_shown(served.rate_bps / 1e6, 2):>12} {_shown(served.quantile_s(0.5), 3):>12} "
+        f"{_shown(served.quantile_s(0.99), 3):>9} {_shown(served.latency_s, 3):>11} "
+        f"{_shown(served.buffer_bytes / 1e6, 1):>11}"
     )
 
 
 def _fmtp(arrivals: Sequence[Arrival], rate_bps: float, repairs: Repairs) -> str:
     ratio = delivery_ratio(arrivals, rate_bps, repairs)
+    rate = _shown(rate_bps / 1e6, 2)
     return (
-        f"FFDR: {100 * ratio:.2f} % at {rate_bps / 1e6:.2f} Mbit/s, with {100 * repairs.loss:g} % "
+        f"FFDR: {100 * ratio:.2f} % at {rate} Mbit/s, with {100 * repairs.loss:g} % "
         f"of the packets lost and f_snd = {repairs.f_snd:g}, where files wait behind FMTP (b_snd)"
     )

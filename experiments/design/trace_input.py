@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final, NotRequired, Protocol, TypedDict, TypeVar
 
+from common.nearest import did_you_mean
 from experiments.design import paced_hour, trace_model
 from experiments.design.parameters import MIN_DURATION_S
 from experiments.design.spec import (
@@ -250,7 +251,8 @@ def _text_of(path: Path) -> str:
             found = f"more than {MAX_TRACE_BYTES} bytes"
     except (OSError, ValueError) as error:  # ValueError: NUL in the name
         found = f"no readable file ({getattr(error, 'strerror', None) or error})"
-    valid = f"model, or a regular file of at most {MAX_TRACE_BYTES} bytes: {FORMAT}"
+    size = f"a regular file of at most {MAX_TRACE_BYTES} bytes: {FORMAT}"
+    valid = f"{', '.join(GENERATED)}, or {size}{did_you_mean(str(path), GENERATED)}"
     raise SpecErrors([Error(str(path), 1, found, valid)])
 
 

@@ -63,7 +63,8 @@ def test_what_may_never_end_is_no_trace(tmp_path: Path) -> None:
             prepare(str(path), 60, seed=1)
         (line,) = str(caught.value).splitlines()
         assert line.startswith(f"{path}:1: found no regular file")
-        assert "valid: model, or a regular file of at most 256000000 bytes" in line
+        assert "valid: model, paced, model:conduit, " in line
+        assert ", or a regular file of at most 256000000 bytes: 'SIZE " in line
 
 
 @pytest.mark.slow

@@ -106,6 +106,37 @@ def test_the_command_with_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "FFDR: 0.76 % at 8.60 Mbit/s, with 1 % of the packets lost and f_snd = 0.5" in out
 
 
+def test_small_rates_and_queues_keep_three_digits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file of 1,000 bytes takes 1,036 bytes with its headers: 8.29 s at 1 kbit/s."""
+    path = tmp_path / "small.txt"
+    path.write_text("1000 20150615000000.000\n1000 20150615100000.000\n")
+    words = [str(path), "--rate", "1kbps", "--loss", "1%"]
+    assert cli.main(["rate-for", *words]) == 0
+    out = capsys.readouterr().out
+    assert "2 files, 0.00200 MB in 36000.0 s, 0.000000444 Mbit/s on average" in out
+    assert "rate: 0.00100 Mbit/s (headers included)" in out
+    assert "buffer: 0.00104 MB" in out
+    assert " % at 0.00100 Mbit/s, with 1 % of the packets lost" in out
+    rows = [line.split() for line in out.splitlines() if line.startswith("  ")]
+    assert [row[0] for row in rows] == ["0.000500", "0.000800", "0.00100", "0.00125", "0.00200"]
+    assert rows[2] == ["0.00100", "8.298", "8.298", "8.298", "0.00104"]
+    assert cli.main(["rate-for", str(path), "--latency", "10s"]) == 0
+    assert "least rate: 0.000830 Mbit/s" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("name", "near"), [("modle", "model"), ("paced:1", "paced")])
+def test_a_wrong_trace_names_the_generated_ones(
+    name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["rate-for", name, "--latency", "4s"]) == 2
+    said = capsys.readouterr().err
+    assert "found no readable file (No such file or directory); valid: model, paced, " in said
+    assert ", model:conduit, model:nexrad2, model:nexrad3, model:ngrid-2020, or a regular" in said
+    assert f"(did you mean '{near}'?)" in said
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
