@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Markdown files of the repository name exists: links, and paths in backticks."""
+"""The Markdown files name only links, paths, code and commands that exist."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SOURCE: Final = re.compile(r"[\w./-]+\.(?:py|c|h)")
 
 @cache
 def sources() -> frozenset[str]:
-    """Return every name of a source file: its path, and each end of it."""
+    """Return every name of each source file: its path, and each end of the path."""
     files = [p for ext in ("py", "c", "h") for p in repository_files(ext)]
     return frozenset(
         "/".join(parts[start:])
@@ -56,7 +56,7 @@ def sources() -> frozenset[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that a page's headings give it."""
+    """Return the anchors of a page's headings."""
     return {
         re.sub(r"[^\w\- ]", "", heading.lower().replace("`", "")).replace(" ", "-")
         for heading in headings(page)
@@ -99,7 +99,7 @@ DOTTED: Final = re.compile(rf"(?:{'|'.join(ROOMS)})(?:\.\w+)+")
 
 
 def missing_name(dotted: str) -> str | None:
-    """Return the first part of `room.module.Name` that does not exist; None: all does."""
+    """Return the first part of `room.module.Name` that does not exist; None if all parts exist."""
     place = ROOT
     for part in dotted.split("."):
         if (place / part).is_dir():
@@ -144,7 +144,7 @@ def test_every_report_has_a_figure_from_kept_metrics() -> None:
 
 @pytest.mark.parametrize("page", REPORTS, ids=lambda p: p.parent.name)
 def test_a_figure_says_what_its_report_says(page: Path) -> None:
-    """The words of a figure are made from the kept points, those of the report by its run."""
+    """A figure's words come from the kept points, the report's from its run."""
     plot = figures.draw(*figures.MARK.findall(page.read_text())[0])
     said = plot.alt.partition(". ")[2].replace("all: ", "").replace("all: IQR", "")
     report = page.read_text().replace("\\", "").replace("all: ", "").replace("IQR ", "")
@@ -191,7 +191,7 @@ def test_the_picture_of_the_readme_is_current() -> None:
 
 
 def test_a_runs_points_become_a_kept_file(tmp_path: Path) -> None:
-    """What the figures do not show is left out: other metrics, and rows of single subscribers."""
+    """The file leaves out other metrics, and single subscribers, which no figure shows."""
     report = tmp_path / "migration/20260101T000000Z/report"
     report.mkdir(parents=True)
     (report / "points.csv").write_text(
@@ -208,6 +208,23 @@ def test_a_runs_points_become_a_kept_file(tmp_path: Path) -> None:
         "nic_bandwidth high [bit/s],nic_bandwidth n",
         "ldm7,0,relays,9e6,8e6,1e7,3",
     ]
+
+
+def test_a_runs_report_becomes_a_page(tmp_path: Path) -> None:
+    """It draws one figure, keeps the words of the others, and names no folder of runs."""
+    run = tmp_path / "buffers/20260101T000000Z"
+    (run / "report").mkdir(parents=True)
+    (run / "report/report.md").write_text(
+        "## Figures\n\n![Delay. all: 3 ms.](latency.svg)\n\nDelay. all: 3 ms.\n\n"
+        "![Loss. all: 5 %.](mplr.svg)\n\nLoss. all: 5 %.\n\n```\n"
+        "downpour run buffers --runs /x/y --jobs 1\ndownpour report runs/buffers\n```\n"
+    )
+    assert figures.report_page(run, "mplr") == (
+        "## Figures\n\nDelay. all: 3 ms.\n\n<!-- figure: buffers/mplr -->\n\nLoss. all: 5 %.\n\n"
+        "```\ndownpour run buffers --jobs 1\ndownpour report runs/buffers\n```\n"
+    )
+    with pytest.raises(figures.NotKeptError, match="--page: found fig1; valid: latency, mplr"):
+        figures.report_page(run, "fig1")
 
 
 def test_latencys_parts_are_kept_by_subscriber_where_a_figure_shows_them(tmp_path: Path) -> None:
@@ -231,7 +248,7 @@ def test_latencys_parts_are_kept_by_subscriber_where_a_figure_shows_them(tmp_pat
 
 def test_nothing_generated_is_committed() -> None:
     made = [*(ROOT / "docs").rglob("*.svg"), *(ROOT / "docs").rglob("*.json")]
-    assert made == [figures.README_FILE]  # for a page that the site's build does not make
+    assert made == [figures.README_FILE]  # README.md shows it without the site's build
 
 
 def test_the_drawing_of_the_house_is_current() -> None:
@@ -368,7 +385,7 @@ def said(text: str) -> list[str]:
 
 
 def test_messages_of_the_questions_page_are_said() -> None:
-    """What a user looks up is what a program prints; make's own line is left out."""
+    """A program prints each message of the page, except for make's own line."""
     files = [path for ext in ("py", "c") for path in repository_files(ext)]
     programs = [path for path in files if "tests" not in path.parts]
     text = "".join(path.read_text(errors="replace") for path in programs)
@@ -390,10 +407,10 @@ COMMAND: Final = re.compile(r"(?:^|\s|bin/)downpour((?: [a-z][a-z-]*)+)")
 
 
 def unknown_command(words: list[str]) -> str | None:
-    """Return the word of `downpour WORDS...` that names no command; None: all is well."""
+    """Return the word of `downpour WORDS...` that does not name a command; None if all do."""
     command = typer.main.get_command(app)
     for word in words:
-        below = getattr(command, "commands", None)  # none: what follows are arguments
+        below = getattr(command, "commands", None)  # None: the other words are arguments
         if below is None:
             return None
         if word not in below:
@@ -439,7 +456,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
             page
         )
     if (path := program()) is None:
-        pytest.skip("no browser: the search was not tried")
+        pytest.skip("no browser: the search was NOT tested")
     assert found_from_disk(path, tmp_path, site / "index.html", "glossary") == "Glossary"
     assert hidden_px(path, tmp_path, site / "guide/comparison.html") == 0
 
@@ -462,7 +479,7 @@ def found_from_disk(path: str, folder: Path, page: Path, word: str) -> str:
 
 
 def hidden_px(path: str, folder: Path, page: Path) -> int:
-    """Return how much of a page's tables a reader with 1280 pixels must scroll sideways to see."""
+    """Return how many pixels of a page's tables are hidden in a window of 1280 pixels."""
     hidden = (
         "Math.max(...[...document.querySelectorAll('.md-typeset__scrollwrap')]"
         ".map(one => one.scrollWidth - one.clientWidth))"
@@ -475,7 +492,7 @@ def hidden_px(path: str, folder: Path, page: Path) -> int:
 
 @pytest.mark.parametrize("page", markdown_files(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_code_blocks_can_be_read(page: Path) -> None:
-    """Python is syntax, YAML a document; what runs is for other tests."""
+    """Python and YAML parse; other tests run the commands."""
     for kind, code in re.findall(
         r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE
     ):
@@ -498,7 +515,7 @@ def blocks_without_room(lines: list[str]) -> list[int]:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
 def test_lists_and_tables_have_room(page: Path) -> None:
-    """Else the site shows them as a line of their paragraph."""
+    """Without an empty line, the site shows them as a line of the paragraph."""
     prose = dict(prose_lines(page))
     lines = [prose.get(n, "") for n in range(1, max(prose, default=0) + 1)]
     assert blocks_without_room(lines) == []
@@ -509,7 +526,7 @@ def test_a_list_without_room_is_found() -> None:
 
 
 def test_a_recording_is_drawn_for_its_page(tmp_path: Path) -> None:
-    """Lines wrap at 80 columns; a pause of a minute plays as a second."""
+    """Lines wrap at 80 columns; a pause of a minute takes a second."""
     events = recording.events_of((ROOT / "docs/start/first-run.cast").read_text())
     assert recording.events_of(recording.cast(events)) == [(round(at, 3), t) for at, t in events]
     rows = recording.wrapped([(0.0, "$ x"), (60.0, "a" * 81), (60.5, "<b>")])

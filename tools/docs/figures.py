@@ -5,7 +5,8 @@ That file has a sweep's points like a run's report/points.csv, but only the metr
 What to draw, and the published values beside it, are in the experiment file. A page names a figure
 as `<!-- figure: NAME/FIGURE -->`; the site's build writes the SVG beside the page's copy.
 
-`python -m tools.docs.figures RUN` keeps the points of a run; `--readme` draws the README's figure.
+`python -m tools.docs.figures RUN` keeps the points of a run; with `--page FIGURE` also its report.
+`--readme` draws the README's figure.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ from parsers.report.drawing import Plot, style
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "docs/results"
 KEPT: Final = "points.csv"
+REPORT: Final = "report.md"
 MARK: Final = re.compile(r"<!-- figure: ([a-z0-9-]+)/([a-z0-9-]+) -->")
+PICTURE: Final = re.compile(r"^!\[.*\]\(([\w-]+)\.svg\)\n\n", re.MULTILINE)
+RUNS: Final = re.compile(r"^(.*downpour run .*?) --runs \S+", re.MULTILINE)
 README_FIGURE: Final = ("resources", "fig6a")
 README_FILE: Final = ROOT / "docs/start/bandwidth.svg"
 TEXT: Final = frozenset({"method", "cells", "excluded"})  # the last columns of a report's file
@@ -224,6 +228,21 @@ def kept(run: Path) -> tuple[str, str]:
     return name, out.getvalue()
 
 
+def report_page(run: Path, figure: str) -> str:
+    """Return a run's report as a page of the site, which draws `figure`; the words of the others
+    stay. Commands do not name this machine's folder of runs.
+
+    Raises `NotKeptError`; `OSError` for a run without a report.
+    """
+    text = (run / "report" / REPORT).read_text()
+    names = PICTURE.findall(text)
+    if figure not in names:
+        raise NotKeptError(f"--page: found {figure}; valid: {', '.join(names) or 'no figure'}")
+    mark = f"<!-- figure: {run.resolve().parent.name}/{figure} -->\n\n"
+    text = PICTURE.sub(lambda match: mark if match[1] == figure else "", text)
+    return RUNS.sub(r"\1", text)
+
+
 def _used(
     rows: Sequence[dict[str, str]],
     points: Sequence[Point],
@@ -250,6 +269,7 @@ def main(words: list[str]) -> int:
     """Keep a run's points, or draw the README's figure; return 2 for bad input."""
     parser = argparse.ArgumentParser(prog="python -m tools.docs.figures")
     parser.add_argument("run", type=Path, nargs="?", help="a run directory with its report")
+    parser.add_argument("--page", metavar="FIGURE", help="also keep the report, with this figure")
     parser.add_argument("--readme", action="store_true", help=f"draw {README_FILE.name} again")
     options = parser.parse_args(words)
     try:
@@ -259,11 +279,14 @@ def main(words: list[str]) -> int:
         if options.run is None or not (options.run / "report" / KEPT).exists():
             parser.error(f"found {options.run}; valid: the directory of a run with its report")
         name, text = kept(options.run)
+        page = report_page(options.run, options.page) if options.page else None
     except NotKeptError as error:
         print(f"figures: {error}", file=sys.stderr)
         return 2
     (RESULTS / name).mkdir(exist_ok=True)
     (RESULTS / name / KEPT).write_text(text)
+    if page is not None:
+        (RESULTS / name / REPORT).write_text(page)
     return 0
 
 

@@ -3,6 +3,7 @@
 
 - docs/guide/twocores.png: what `downpour topology show twocores --picture` draws
 - docs/start/report.png: the top of the run's report page, 1280 pixels wide, by a headless browser
+- docs/guide/monitor.png: the top of its dashboard, 740 pixels wide
 
 `--site FOLDER` instead takes pictures of every page of a built site at 1280 and 390 pixels, light
 and dark, and writes them to the directory `shots` beside it.
@@ -23,6 +24,7 @@ from tools.docs.__main__ import PAGES, ROOT
 
 BROWSERS: Final = ("chromium-headless-shell", "chromium", "google-chrome")
 HEIGHT_PX: Final = {1280: 900, 390: 844}
+DASHBOARD_PX: Final = (740, 1170)
 COLOURS: Final = 64  # of a picture's palette; text and plots need no more
 
 
@@ -38,13 +40,15 @@ def browser() -> str:
     raise NoBrowserError(f"found no browser; valid: one of {', '.join(BROWSERS)}")
 
 
-def shoot(page: Path, picture: Path, width_px: int, *, dark: bool = False) -> None:
+def shoot(page: Path, picture: Path, size_px: tuple[int, int], *, dark: bool = False) -> None:
     """Write a picture of the top of a local page. `dark`: as for a reader who prefers dark."""
+    width_px, height_px = size_px
+    picture.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as profile:
         command = [
             browser(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
             f"--user-data-dir={profile}", f"--screenshot={picture}",
-            f"--window-size={width_px},{HEIGHT_PX[width_px]}",
+            f"--window-size={width_px},{height_px}",
             f"--blink-settings=preferredColorScheme={0 if dark else 1}", page.resolve().as_uri(),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -77,18 +81,20 @@ def main(words: list[str]) -> int:
             shots.mkdir(exist_ok=True)
             for page in pages_of(options.site):
                 name = "-".join(page.relative_to(options.site).with_suffix("").parts)
-                for width in HEIGHT_PX:
-                    shoot(page, shots / f"{name}-{width}.png", width)
-                    shoot(page, shots / f"{name}-{width}-dark.png", width, dark=True)
+                for size in HEIGHT_PX.items():
+                    shoot(page, shots / f"{name}-{size[0]}.png", size)
+                    shoot(page, shots / f"{name}-{size[0]}-dark.png", size, dark=True)
             return 0
-        if options.run is None or not (options.run / "report/index.html").exists():
+        if options.run is None or not (options.run / "report/dashboard.html").exists():
             parser.error(f"found {options.run}; valid: the directory of a run with its report")
         report = PAGES / "start/report.png"
-        shoot(options.run / "report/index.html", report, 1280)
+        shoot(options.run / "report/index.html", report, (1280, HEIGHT_PX[1280]))
+        dashboard = PAGES / "guide/monitor.png"
+        shoot(options.run / "report/dashboard.html", dashboard, DASHBOARD_PX)
         topology = PAGES / "guide/twocores.png"
         show = ["-m", "downpour", "topology", "show", "twocores", "--picture", str(topology)]
         subprocess.run([sys.executable, *show], check=True, cwd=ROOT)
-        for picture in (report, topology):
+        for picture in (report, dashboard, topology):
             smaller(picture)
     except NoBrowserError as error:
         print(f"screenshots: {error}", file=sys.stderr)
